@@ -446,7 +446,7 @@ async def test_errors_of_variables_speak_json(api: Service, used: str, value: An
     [
         ("{", "Expecting property name enclosed in double quotes at line 1 column 2"),
         ("[NaN]", "NaN is not a JSON value"),
-        ("[" * 100_000, "it is nested too deeply"),
+        ("[" * 100_000, "it is nested more than 5000 values deep"),
     ],
 )
 async def test_a_string_that_is_not_json_is_refused(api: Service, value: str, reason: str) -> None:

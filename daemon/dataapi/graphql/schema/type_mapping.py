@@ -33,7 +33,7 @@ from dataapi.catalog.field_names import enum_values
 from dataapi.catalog.model import Catalog, Type, TypeKind
 from dataapi.catalog.names import has_value, is_list
 from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier
-from dataapi.http.strict_json import EXACT_DECODER, InvalidConstant
+from dataapi.http.strict_json import EXACT_DECODER, INVALID_JSON, InvalidConstant, TooDeep, decode
 from dataapi.sql.outputs import Labels, WireForm
 from dataapi.sql.statement import qualified
 
@@ -109,12 +109,10 @@ def _json(value: Any) -> str:
     if not isinstance(value, str):
         raise GraphQLError("Invalid input for JSON type. A string that holds serialized JSON is expected.")
     try:
-        EXACT_DECODER.decode(value)
+        decode(value)
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at line {error.lineno} column {error.colno}"
-    except RecursionError:
-        reason = "it is nested too deeply"
-    except InvalidConstant as error:
+    except (InvalidConstant, TooDeep) as error:
         reason = str(error)
     else:
         return value
@@ -371,6 +369,8 @@ def encode_list(values: Any) -> str:
 
 def _array_item(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def encode_hstore(value: Any) -> str:
     """Return the text form of an ``hstore``, of such a text or of JSON of the object that it is shown as."""
     text = encode_value(value)
@@ -391,12 +391,10 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-
-
-    if mapping.own is not None and mapping.own.name == "hstore":
-        return encode_hstore
 def encoder(mapping: TypeMapping) -> Encode:
     """Return what makes the text of a value to be written, refusing one that is too long."""
+    if mapping.own is not None and mapping.own.name == "hstore":
+        return encode_hstore
     encode: Encode = encode_list if mapping.is_list else encode_value
     return encode if mapping.max_length is None else _checked_length(encode, mapping.max_length)
 

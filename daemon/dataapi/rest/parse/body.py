@@ -17,7 +17,7 @@ from typing import Any
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import media_type
-from dataapi.http.strict_json import EXACT_DECODER, INVALID_JSON
+from dataapi.http.strict_json import INVALID_JSON, TooDeep, decode
 
 JSON = "application/json"
 CSV = "text/csv"
@@ -144,7 +144,9 @@ def _parsed(body: bytes, form: str) -> tuple[str, Any]:
     text = _text(body)
     if form == JSON:
         try:
-            return text, EXACT_DECODER.decode(text)
+            return text, decode(text)
+        except TooDeep as error:
+            raise invalid(f"The body cannot be read: {error}") from None
         except INVALID_JSON:
             raise invalid(EMPTY) from None
     if form == CSV:
