@@ -199,7 +199,7 @@ class _Adapter:
             elif node.name.value not in fragments:  # of several with one name the first one counts
                 fragments[node.name.value] = self._definition(node)
         uses_of = {name: uses for name, (_, uses) in fragments.items()}
-        needed = _reached(spread, uses_of)
+        needed = _reached(spread, uses_of).keys() | _circular(uses_of)
         nodes += [node for name, (node, _) in fragments.items() if name in needed]
         whole = DocumentNode(definitions=tuple(nodes))
         return AdaptedDocument(whole, self._literal_types, self._merges, operations, uses_of)
@@ -350,6 +350,29 @@ def _reached(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, 
             reached[name] = None
             pending += fragments[name].fragments
     return reached
+
+
+def _circular(fragments: Mapping[str, _Uses]) -> set[str]:
+    """Return the fragments that spread one another in a circle, which are refused though none uses them.
+
+    Those that lead to a circle are among them.
+    """
+    spread_by: dict[str, list[str]] = {}
+    left = {
+        name: sum(1 for inner in uses.fragments if inner in fragments) for name, uses in fragments.items()
+    }
+    for name, uses in fragments.items():
+        for inner in uses.fragments:
+            spread_by.setdefault(inner, []).append(name)
+    ending = [name for name, spreads in left.items() if not spreads]
+    while ending:
+        name = ending.pop()
+        del left[name]
+        for outer in spread_by.get(name, ()):
+            left[outer] -= 1
+            if not left[outer]:
+                ending.append(outer)
+    return set(left)
 
 
 def _each(nodes: tuple[_Node, ...], adapt: Callable[[_Node], _Node]) -> tuple[_Node, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Any
 
 from graphql import GraphQLError
 
@@ -17,6 +19,7 @@ from dataapi.graphql.schema.type_mapping import (
     builtin_mapping,
     encode_list,
     encode_value,
+    encoder,
 )
 from dataapi.graphql.sources import (
     Fixed,
@@ -85,8 +88,7 @@ def _member_condition(view: TableView, name: str, member: InputTree) -> Conditio
 def _related_condition(related: RelatedField, member: InputTree) -> Condition | None:
     """Return the condition on related rows: the one of a to-one field, or some, none or every one."""
     if related.to_one:
-        inner = filter_condition(related.target, member)
-        return None if inner is None else Exists(related.rows(inner))
+        return _row_condition(related, member)
     conditions: list[Condition] = []
     for word, tree in as_object(member).items():
         if tree is None:
@@ -99,6 +101,30 @@ def _related_condition(related: RelatedField, member: InputTree) -> Condition | 
         found = Exists(related.rows(inner))
         conditions.append(found if word == "some" else Not(found))
     return all_of(conditions)
+
+
+def _row_condition(related: RelatedField, tree: InputTree) -> Condition | None:
+    """Return the condition that there is a row with these members, or with ``is: NULL`` that there is none.
+
+    Members that demand nothing, such as those of absent variables, demand no row either; no members do.
+    """
+    target, members = related.target, as_object(tree)
+    if "is" not in members or "is" in target.columns_by_name or "is" in target.others_by_input:
+        inner = filter_condition(target, tree)
+        return None if inner is None and members else Exists(related.rows(inner))
+    others = {name: member for name, member in members.items() if name != "is"}
+    found = Exists(related.rows(filter_condition(target, others)))
+    if _is_null(members["is"]):
+        missing = Not(Exists(related.rows()))
+        return And((missing, found)) if others else missing
+    return found
+
+
+def _is_null(tree: InputTree) -> bool:
+    """Whether the operand of ``is`` is ``NULL``, and not ``NOT_NULL``."""
+    if not isinstance(tree, InputLeaf):
+        raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
+    return not tree.sample
 
 
 def operand(field: ColumnField) -> Expression:
@@ -124,9 +150,7 @@ def operator_conditions(left: Expression, mapping: TypeMapping, operators: Input
             value = Parameter(leaf.source(encode_value), "text" if name == "hasKey" else "jsonb")
             conditions.append(Compare(CastOf(left, "jsonb"), _JSON_OPERATORS[name], value))
         elif name == "is":
-            if leaf is None:
-                raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
-            conditions.append(IsNull(left, negated=bool(leaf.sample)))
+            conditions.append(IsNull(left, negated=not _is_null(tree)))
         elif leaf is None:
             conditions.append(_compared_with_null(left, mapping.parameter, mapping.schema_of("=")))
         else:
@@ -142,7 +166,10 @@ def _compared_with_null(left: Expression, type_: str, schema: str) -> Condition:
 def comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf: InputLeaf) -> Condition:
     """Return the condition that compares a value with an operand."""
     type_ = mapping.parameter
-    encode: Encode = encode_value
+    encode: Encode = encoder(mapping) if mapping.own is not None else encode_value
+    if operator is Operator.STARTS_WITH and mapping.own is not None:
+        # citext has no such operator; the one of text would not ignore case, as its own patterns do.
+        operator, encode = Operator.LIKE, _encode_prefix
     if mapping.is_list:
         encode = encode_list
     elif operator is Operator.IN:
@@ -151,6 +178,11 @@ def comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf:
         type_ = 'pg_catalog."text"'
     schema = mapping.schema_of(operator.symbol)
     return Compare(left, operator, Parameter(leaf.source(encode), type_), schema)
+
+
+def _encode_prefix(value: Any) -> str:
+    """Return the pattern of the texts that begin with a value."""
+    return re.sub(r"([%_\\])", r"\\\1", encode_value(value)) + "%"
 
 
 _JSON_OPERATORS = {

@@ -41,9 +41,10 @@ def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Ro
     """Return the ``with`` queries that make a mutation; the last one has the name.
 
     :param returned: the row that reads this query; what was named of it is what the query gives.
+    :param place: which of several changes of one request it is, for what it raises.
     """
     if isinstance(mutation, Insert) and isinstance(mutation.rows, NestedRows):
-        nested = _NestedWriter(writer)
+        nested = _NestedWriter(writer, place)
         names = [nested.insert(row, (), (), returned.selection_from) for row in mutation.rows.rows]
         columns = ", ".join(returned.provided())
         gathered = " union all ".join(f"select {columns} from {each}" for each in names)
@@ -253,9 +254,9 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
     :param updated: the row that is updated.
     """
     value = row.column(column.key)
-    if column.function:
     if column.pairs:
         value = _pairs_sql(value, column.pairs)
+    if column.function:
         value = f"{column.function}({value})"
     if column.cast:
         value = f"{value}::{column.cast}"
@@ -271,7 +272,6 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
     return f"case when ({member}) is not null then {value} else {missing} end"
 
 
-_JSON_TYPES = frozenset({'pg_catalog."json"', 'pg_catalog."jsonb"'})
 def _pairs_sql(value: str, type_: str) -> str:
     """Return what is made of the pairs of a JSON object, or of the type's text in a JSON string."""
     text = f"({value} {operator_sql('#>>')} '{{}}')::{type_}"
@@ -282,6 +282,7 @@ def _pairs_sql(value: str, type_: str) -> str:
     return f"case when pg_catalog.json_typeof({value}) {EQUAL} 'object' then ({made}) else {text} end"
 
 
+_JSON_TYPES = frozenset({'pg_catalog."json"', 'pg_catalog."jsonb"'})
 _SCALARS = frozenset(
     f'pg_catalog."{name}"'
     for name in (
@@ -348,13 +349,14 @@ class _NestedWriter:
     """Writes an insert for each row, in the order of their dependencies.
 
     A row that holds a foreign key is inserted after the row that it points at and takes the key from what
-    that insert returned.
+    that insert returned.  Keys may share a column, such as that of the tenant, which takes one value.
 
     :ivar queries: the finished ``with`` queries.
     """
 
     def __init__(self, writer: Writer, place: int) -> None:
         self._writer = writer
+        self._place = place
         self._last_child = ""
         self.queries: list[str] = []
 
@@ -368,7 +370,6 @@ class _NestedWriter:
         :param selection: makes the select list of what else is to be returned.
         """
         name = self._writer.alias()
-        self._place = place
         for parent in row.parents:
             theirs = [column for column, _ in parent.pairs]
             parent_name = self.insert(parent.row, (), theirs)

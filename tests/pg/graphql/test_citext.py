@@ -17,6 +17,9 @@ create extension citext;
 create table subscriber (mail citext primary key);
 comment on table subscriber is '@graphql({"aggregate": {"enabled": true}})';
 insert into subscriber values ('ann@example.org'), ('Bob@example.org');
+create table word (text citext primary key);
+insert into word values ('A_b%c'), ('Axbyc'), ('a\\d');
+grant select on word to anon;
 grant select on subscriber to anon;
 """
 
@@ -44,3 +47,21 @@ async def test_its_smallest_and_largest_values_ignore_case(service: Service) -> 
     query = "{ subscriberCollection { aggregate { min { mail } max { mail } } } }"
     found = (await service.data(query))["subscriberCollection"]["aggregate"]
     assert found == {"min": {"mail": "ann@example.org"}, "max": {"mail": "Bob@example.org"}}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "found"),
+    [
+        ("a_B%", ["A_b%c"]),
+        ("aX", ["Axbyc"]),
+        ("A\\\\D", ["a\\d"]),
+        ("%", []),
+        ("", ["A_b%c", "a\\d", "Axbyc"]),
+    ],
+)
+async def test_a_beginning_ignores_case_and_has_no_wildcards(
+    service: Service, prefix: str, found: list[str]
+) -> None:
+    """``startsWith`` compares as ``eq`` does."""
+    rows = await service.rows("word", "text", f'filter: {{text: {{startsWith: "{prefix}"}}}}')
+    assert sorted(row["text"] for row in rows) == sorted(found)

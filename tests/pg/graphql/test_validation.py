@@ -294,12 +294,25 @@ async def test_a_literal_of_a_plain_scalar_cannot_hold_a_variable(api: Service) 
         "{ ...f } fragment f on Query { __typename } fragment g on Query { __typename }",
         "{ ...f } fragment f on Query { __typename } fragment g on Nothing { unknown ...h }",
         "{ ...f } fragment f on Query { __typename } fragment f on Query { heartbeat }",
-        "{ __typename } fragment f on item { ...g } fragment g on item { ...f }",
+        "{ __typename } fragment f on item { ...g } fragment g on item { ...h }",
     ],
 )
 async def test_unused_and_duplicate_fragments_are_ignored(api: Service, query: str) -> None:
     """Of several with one name the first one counts."""
     assert await answer(api, query) == {"__typename": "Query"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "{ __typename } fragment f on item { ...g } fragment g on item { ...f }",
+        "{ __typename } fragment f on item { ...f }",
+        "{ ...e } fragment e on Query { __typename } fragment h on item { ...f } fragment f on item { ...f }",
+    ],
+)
+async def test_a_circle_of_fragments_is_refused_though_none_uses_it(api: Service, query: str) -> None:
+    answer = await api.ask(query, check=False)
+    assert any("Cannot spread fragment 'f' within itself" in error["message"] for error in answer.errors)
 
 
 @pytest.mark.parametrize(

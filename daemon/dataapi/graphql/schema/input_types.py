@@ -17,6 +17,7 @@ from dataapi.graphql.schema.fields import ColumnField
 from dataapi.graphql.schema.shared_types import (
     COMMON_TYPES,
     FEATURE_TYPES,
+    FILTER_IS,
     IS_FILTER,
     ORDER_BY_DIRECTION,
     required,
@@ -70,10 +71,17 @@ def _relation_filters(types: TableTypes, view: TableView) -> InputFields:
         if type_ is not None:
             fields[computed.input_name] = GraphQLInputField(type_, description=computed.description)
     for related in view.related:
-        ending, rows = (TableType.FILTER, "row") if related.to_one else (TableType.COLLECTION_FILTER, "rows")
+        to_one = (TableType.ROW_FILTER, "row")
+        ending, rows = to_one if related.to_one else (TableType.COLLECTION_FILTER, "rows")
         fields[related.input_name] = GraphQLInputField(
             types.of(related.target, ending), description=f"Conditions on the related {rows}."
         )
+    return fields
+
+
+def _row_filter_fields(types: TableTypes, view: TableView) -> InputFields:
+    fields = _filter_fields(types, view)
+    fields.setdefault("is", GraphQLInputField(FILTER_IS, description="Whether there is a row."))
     return fields
 
 
@@ -188,6 +196,12 @@ INPUT_TYPES = {
         GraphQLInputObjectType,
         _collection_filter_fields,
         lambda view: "relationFilters" in view.catalog_view.used_features,
+    ),
+    TableType.ROW_FILTER: TypeRecipe(
+        GraphQLInputObjectType,
+        _row_filter_fields,
+        lambda view: "relationFilters" in view.catalog_view.used_features,
+        "Conditions on the related row of {}, which must be there unless `is` says otherwise.",
     ),
     TableType.ORDER_BY: TypeRecipe(
         GraphQLInputObjectType,

@@ -51,6 +51,7 @@ class TableType(StrEnum):
     """The types of a table: the name of each is that of the table with this ending."""
 
     COLLECTION_FILTER = "CollectionFilter"
+    ROW_FILTER = "RowFilter"
     COLLECTION_ORDER_BY = "CollectionOrderBy"
     MIN_MAX_ORDER_BY = "MinMaxOrderBy"
     ON_CONFLICT_INPUT = "OnConflictInput"
