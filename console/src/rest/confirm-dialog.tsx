@@ -1,6 +1,6 @@
 import { Modal } from "../kit/modal";
 import { parseTarget } from "./query";
-import type { Draft } from "./request";
+import { tableOf, type Draft } from "./request";
 
 type ConfirmDialogProps = { request: Draft; onConfirm: () => void; onCancel: () => void };
 
@@ -11,7 +11,7 @@ export function ConfirmDialog({ request, onConfirm, onCancel }: ConfirmDialogPro
   return (
     <Modal labelledBy="confirm-title" onClose={onCancel}>
       <form method="dialog" onSubmit={(event) => (event.preventDefault(), onConfirm())}>
-        <h2 id="confirm-title">{`${verb} all rows of ${path}?`}</h2>
+        <h2 id="confirm-title">{`${verb} all rows of ${tableOf(path)}?`}</h2>
         <p>The request has no filter. It will {verb.toLowerCase()} every row that this role may {verb.toLowerCase()}.</p>
         <div className="actions">
           <button type="button" className="button" onClick={onCancel} autoFocus>Cancel</button>

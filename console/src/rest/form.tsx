@@ -7,7 +7,7 @@ import type { Callable } from "./description";
 import { change, changeMethod, changeQuery, choose, draft } from "./draft";
 import { Part } from "./part";
 import { parseTarget, quoted, type Pair, type Query } from "./query";
-import { ADDRESS, calledBy, hasBody, pathOfCall, writes, type Method, type Preferences } from "./request";
+import { ADDRESS, calledBy, hasBody, pathOfCall, pathOfTable, tableOf, writes, type Method, type Preferences } from "./request";
 import { RowsEditor } from "./rows-editor";
 import { sourceOf, type Source } from "./source";
 
@@ -35,14 +35,14 @@ export function Form({ tables, functions, schema, schemas }: FormProps) {
   const { path, query } = parseTarget(request.target);
   const called = calledBy(path);
   const func = functions.find((each) => each.name === called);
-  const table = tables.find((each) => each.name === path);
+  const table = tables.find((each) => pathOfTable(each.name) === path);
   const offered = func?.methods ?? table?.rest.methods ?? METHODS;
   const source: Source = func ? ofFunction(func, tables) : sourceOf(table);
   const answers = called === null ? request.method === "GET" || request.prefer.returned === "representation" : !func || func.returnsRows;
   const open = (next: string) => {
     const found = functions.find((each) => pathOfCall(each.name) === next);
     const method = found && !found.methods.includes("GET") ? "POST" : "GET";
-    const all = found ? ["*"] : sourceOf(tables.find((each) => each.name === next)).all;
+    const all = found ? ["*"] : sourceOf(tables.find((each) => pathOfTable(each.name) === next)).all;
     choose(next, method, all, { limited: found?.returnsRows ?? true, body: bodyFor(method, undefined, found) });
   };
   // What was typed stays.
@@ -61,8 +61,8 @@ export function Form({ tables, functions, schema, schemas }: FormProps) {
       <label className="field">
         <span>Table or function</span>
         <select className="code" value={path} onChange={(event) => open(event.target.value)}>
-          {!table && !func && <option value={path}>{path || "Choose…"}</option>}
-          {tables.length > 0 && <optgroup label="Tables and views">{tables.map(({ name }) => <option key={name}>{name}</option>)}</optgroup>}
+          {!table && !func && <option value={path}>{tableOf(path) || "Choose…"}</option>}
+          {tables.length > 0 && <optgroup label="Tables and views">{tables.map(({ name }) => <option key={name} value={pathOfTable(name)}>{name}</option>)}</optgroup>}
           {functions.length > 0 && <optgroup label="Functions">{functions.map(({ name }) => <option key={name} value={pathOfCall(name)}>{`${name}()`}</option>)}</optgroup>}
         </select>
       </label>
@@ -75,7 +75,7 @@ export function Form({ tables, functions, schema, schemas }: FormProps) {
       {func && request.method === "GET" && <Arguments func={func} query={query} />}
       {hasBody(request) && <Body body={request.body} query={query} single={request.method === "PUT"} />}
       {(called === null || answers) && (request.method !== "POST" || answers) && (
-        <RowsEditor rows={query.rows} source={source} schema={schema} reads={!writes(request)} filters={request.method !== "POST" || called !== null} answers={answers} label={called ?? path}
+        <RowsEditor rows={query.rows} source={source} schema={schema} reads={!writes(request)} filters={request.method !== "POST" || called !== null} answers={answers} label={called ?? tableOf(path)}
           onChange={(rows) => changeQuery((before) => ({ ...before, rows }))} />
       )}
       <Options query={query} />

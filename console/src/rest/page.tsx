@@ -9,6 +9,7 @@ import { functionsOf, useDescription, type Description } from "./description";
 import { choose, draft } from "./draft";
 import { Form } from "./form";
 import { Panel } from "./panel";
+import { pathOfTable } from "./request";
 import { sourceOf } from "./source";
 import "../kit/columns.css";
 import "./rest.css";
@@ -49,7 +50,7 @@ function Builder({ description }: { description: Description | null }) {
   const tables = (schema?.tables ?? []).filter((each) => each.rest.profile === profile && each.rest.methods.length > 0);
   const first = tables.find(isRead) ?? tables[0];
   useEffect(() => {
-    if (target === "" && first) choose(first.name, "GET", sourceOf(first).all, { limited: true });
+    if (target === "" && first) choose(pathOfTable(first.name), "GET", sourceOf(first).all, { limited: true });
   }, [target, first]);
   if (!schema && !problem) return <div className="waiting" role="status">Loading…</div>;
   return (

@@ -218,16 +218,16 @@ function termOf({ name, direction, nulls }: Term): string {
   return [name, direction, nulls].filter(Boolean).join(".");
 }
 
-/** Read what stands behind `/rest/v1/`: a path, and a query string. */
+/** Read what stands behind `/rest/v1/`: a path, whose segments stay encoded, and a query string. */
 export function parseTarget(target: string): { path: string; query: Query } {
   const at = target.indexOf("?");
-  const path = decoded(at < 0 ? target : target.slice(0, at));
+  const path = (at < 0 ? target : target.slice(0, at)).split("/").map((segment) => encodeURIComponent(decoded(segment))).join("/");
   return { path, query: parse(new URLSearchParams(at < 0 ? "" : target.slice(at + 1))) };
 }
 
 export function targetOf(path: string, query: Query): string {
   const text = pairsOf(query).map(([name, value]) => `${encoded(name)}=${encoded(value)}`).join("&");
-  return path.split("/").map(encodeURIComponent).join("/") + (text && `?${text}`);
+  return path + (text && `?${text}`);
 }
 
 function decoded(text: string): string {

@@ -33,10 +33,14 @@ export const EMPTY: Draft = { method: "GET", target: "", profile: null, prefer: 
 
 /** The name of the function that a path calls, null for a table's. */
 export function calledBy(path: string): string | null {
-  return path.startsWith(CALL) ? path.slice(CALL.length) : null;
+  return path.startsWith(CALL) ? decodeURIComponent(path.slice(CALL.length)) : null;
 }
 
-export const pathOfCall = (name: string) => `${CALL}${name}`;
+/** The name of the table that a path is of. */
+export const tableOf = (path: string) => decodeURIComponent(path);
+
+export const pathOfTable = (name: string) => encodeURIComponent(name);
+export const pathOfCall = (name: string) => `${CALL}${encodeURIComponent(name)}`;
 
 /** Whether a request carries a body. */
 export const hasBody = ({ method }: Draft) => method === "POST" || method === "PATCH" || method === "PUT";

@@ -1,6 +1,7 @@
 import { useEffect, useRef, type ReactNode } from "react";
 import { Fact, Terms } from "../kit/facts";
 import { change, choose } from "../rest/draft";
+import { pathOfTable } from "../rest/request";
 import { sourceOf } from "../rest/source";
 import { goTo } from "../shell/router";
 import { endsOf, idOf, labelOf, type Column, type Problem, type Relationship, type Schema, type Table, type TableId } from "./model";
@@ -55,7 +56,7 @@ export function Panel({ schema, table, onSelect }: PanelProps) {
         )}
       </Section>
       <Section title="REST">
-        <p className="methods"><code>/rest/v1/{table.rest.name}</code> {table.rest.methods.map((method) => <span className="badge" key={method}>{method}</span>)}</p>
+        <p className="methods"><code>/rest/v1/{pathOfTable(table.rest.name)}</code> {table.rest.methods.map((method) => <span className="badge" key={method}>{method}</span>)}</p>
         {table.rest.methods.includes("GET") && <p><button type="button" className="button" onClick={() => buildRequest(table)}>Build a request</button></p>}
         {table.rest.profile && <p className="hint">With the header <code>Accept-Profile: {table.rest.profile}</code>, or <code>Content-Profile</code> for writes.</p>}
       </Section>
@@ -84,7 +85,7 @@ export function Panel({ schema, table, onSelect }: PanelProps) {
 /** Open the page REST with a request for the table's rows. */
 function buildRequest(table: Table): void {
   change({ profile: table.rest.profile });
-  choose(table.rest.name, "GET", sourceOf(table).all, { limited: true });
+  choose(pathOfTable(table.rest.name), "GET", sourceOf(table).all, { limited: true });
   goTo("rest");
 }
 

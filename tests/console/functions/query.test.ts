@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { aggregatesOf, typeAt } from "../../../console/src/rest/operators";
 import { parseTarget, pathOf, quoted, split, targetOf, unquoted } from "../../../console/src/rest/query";
+import { calledBy, pathOfCall, pathOfTable, tableOf } from "../../../console/src/rest/request";
 
 const ADDRESSES = [
   "book",
@@ -17,6 +18,9 @@ const ADDRESSES = [
   "rpc/longer?limit=2&than=10&title_like=N*",
   "book?columns=id,title&on_conflict=title",
   "caf%C3%A9%20menu?id=isdistinct.null",
+  "a%2Fb?id=eq.1",
+  "rpc%2Fa?id=eq.1",
+  "rpc/a%2Fb?id=1",
 ];
 
 for (const address of ADDRESSES) {
@@ -25,6 +29,12 @@ for (const address of ADDRESSES) {
     assert.equal(targetOf(path, query), address);
   });
 }
+
+test("a slash of a name is escaped, and tells no function from a table", () => {
+  assert.equal(calledBy(pathOfTable("rpc/a")), null);
+  assert.equal(tableOf(parseTarget("rpc%2Fa?id=eq.1").path), "rpc/a");
+  assert.equal(calledBy(parseTarget(pathOfCall("a/b")).path), "a/b");
+});
 
 test("what the form has no field for is kept aside, and what it has is read", () => {
   const { path, query } = parseTarget("book?select=id,author!left(name)&id=gt.1&author.name=eq.x&nonsense=1&offset=2");

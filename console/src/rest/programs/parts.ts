@@ -1,6 +1,6 @@
 /** What programs of client libraries are made of. */
 import { keyOf, pairsOf, parseTarget, selectOf, split, targetOf, unquoted, type Pair, type Rows } from "../query";
-import { calledBy, preferencesOf, writes, type Draft } from "../request";
+import { calledBy, preferencesOf, tableOf, writes, type Draft } from "../request";
 
 export interface Sent {
   draft: Draft;
@@ -60,7 +60,7 @@ export function partsOf(draft: Draft): Parts {
   const levels = levelsOf(query.rows, "");
   const raw = others.filter((pair) => !passed.includes(pair) && !hasConflict(pair));
   return {
-    name: name ?? path,
+    name: name ?? tableOf(path),
     isCall,
     select: pairsOf({ rows: query.rows, others: [] })[0]?.[0] === "select" ? selectOf(query.rows) : null,
     passed,
