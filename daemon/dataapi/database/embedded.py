@@ -171,7 +171,7 @@ class EmbeddedServer:
         await run_script(administrator, OWN_OBJECTS_ONLY + _ROLES.read_text("utf-8"))
         name = self._database
         if not await run_script(
-            administrator, f"{OWN_OBJECTS_ONLY}select from pg_database where datname = '{name}'"
+            administrator, f"{OWN_OBJECTS_ONLY}select 1 from pg_database where datname = '{name}'"
         ):
             await run_script(administrator, f"create database {name}")
             await run_script(administrator, f"grant create on database {name} to {LOGIN_ROLE}")

@@ -231,7 +231,7 @@ async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDem
     try:
         # An earlier run in the same directory has made the sample's tables.
         if not await run_script(
-            server.uri(), f"{OWN_OBJECTS_ONLY}select from pg_namespace where nspname = 'private'"
+            server.uri(), f"{OWN_OBJECTS_ONLY}select 1 from pg_namespace where nspname = 'private'"
         ):
             await run_script(server.uri(), f"begin; {_SCRIPT.read_text('utf-8')} commit;")
         keys = await deferToThread(_prepared_keys, directory, uri)

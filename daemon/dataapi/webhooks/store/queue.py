@@ -195,7 +195,7 @@ def joining(number: int) -> str:
     The lock is shared, so that it is not kept waiting by an earlier session whose end was not noticed yet.
     """
     return (
-        f"select pg_advisory_lock_shared(723614825, {number:d});"
+        f"select pg_catalog.pg_advisory_lock_shared(723614825, {number:d});"
         f" insert into webhooks.dispatcher (number) values ({number:d})"
         " on conflict (number) do update set missing_since = null"
     )
