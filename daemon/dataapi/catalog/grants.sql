@@ -5,8 +5,6 @@
 -- the role inherits, and an object with the access control lists, that of the schema under "-1", that of the
 -- table or function under "0", and those of columns under their numbers.
 
-select set_config('search_path', 'pg_catalog', true);
-
 with object as (
     select oid, relnamespace as schema, coalesce(relacl, acldefault('r', relowner)) as acl
     from pg_class where oid = $2::oid and not $3::boolean
