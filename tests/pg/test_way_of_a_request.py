@@ -36,9 +36,9 @@ REQUESTS = {
 }
 
 LONGEST = {
-    ("GraphQL", "first"): (70, 520),
+    ("GraphQL", "first"): (70, 526),
     ("GraphQL", "warm"): (39, 137),
-    ("REST", "first"): (61, 356),
+    ("REST", "first"): (61, 362),
     ("REST", "warm"): (41, 123),
 }
 """The most modules and functions that a request may run: lower them when the way gets shorter."""
