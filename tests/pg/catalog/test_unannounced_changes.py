@@ -127,13 +127,17 @@ create table secret (id int primary key);
 create table part (id int primary key, secret int references secret);
 create function tell() returns int language sql as 'select 1';
 revoke execute on function tell from public;
-create role reader;
-grant select on secret to reader;
-create role guest;
-grant guest to authenticator;
-grant usage on schema public to guest;
+create role secret_reader;
+grant select on secret to secret_reader;
+create role secret_guest;
+grant secret_guest to authenticator;
+grant usage on schema public to secret_guest;
 """
-FORGET_SECRETS = "drop table part, secret; drop owned by reader, guest; drop role reader, guest"
+FORGET_SECRETS = """
+drop table part, secret;
+drop owned by secret_reader, secret_guest;
+drop role secret_reader, secret_guest;
+"""
 GRANTS = [
     ("grant select on secret to anon", "GET", "secret", 200),
     ("grant select (id) on secret to anon", "GET", "secret?select=id", 200),
@@ -172,9 +176,9 @@ async def test_a_grant_counts_at_once(
 async def test_a_membership_counts_at_once(secretive: Service) -> None:
     """A role has what the roles have that it inherits from."""
     await secretive.reload()
-    assert (await secretive.rest("GET", "secret", role="guest")).status == 403
-    secretive.database.execute("grant reader to guest")
-    assert (await secretive.rest("GET", "secret", role="guest")).status == 200
+    assert (await secretive.rest("GET", "secret", role="secret_guest")).status == 403
+    secretive.database.execute("grant secret_reader to secret_guest")
+    assert (await secretive.rest("GET", "secret", role="secret_guest")).status == 200
 
 
 async def test_refusals_cost_one_look_for_each_role_and_table(
