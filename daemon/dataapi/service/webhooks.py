@@ -127,7 +127,12 @@ class WebhooksPart:
         self._migrated = False
         self._stopping = False
         self._why = "the schema webhooks has not been checked yet"
-        self.store = make_store(self._pool, Cipher(section.encryption_key), section.retention_days)
+        self.store = make_store(
+            self._pool,
+            Cipher(section.encryption_key),
+            section.retention_days,
+            on_enqueued=self._enqueued,
+        )
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
         self.catalogue = installed_catalogue(section.row_change_types)
         self._sender = Sender(
@@ -176,6 +181,10 @@ class WebhooksPart:
         if not self._migrated:
             return self._why
         return None if self._pool.available else "the database cannot be reached"
+
+    def _enqueued(self) -> None:
+        """Deliver what this process publishes without waiting to hear of it, or to look."""
+        self._dispatcher.wake()
 
     async def start(self) -> None:
         """Connect, create or upgrade the schema if the role may, and start to deliver.
@@ -279,7 +288,7 @@ class WebhooksPart:
         self._listener.give_up(place)
 
     async def _listen(self) -> None:
-        """Listen for notifications where that works; elsewhere the queue is polled every second."""
+        """Listen for notifications where that works; elsewhere the queue is polled alone."""
         if self._listens:
             await self._listener.start()
         if self._listener.swallowed:

@@ -13,7 +13,7 @@ from dataapi.settings import Webhooks
 from dataapi.telemetry.tracing import Tracing
 from dataapi.webhooks.delivery.attempt import Attempt
 from dataapi.webhooks.delivery.concurrency_limits import MAX_AHEAD
-from dataapi.webhooks.delivery.dispatcher import CHANGED, LEASE_MARGIN, POLL, POLL_WITHOUT_LISTEN, Dispatcher
+from dataapi.webhooks.delivery.dispatcher import CHANGED, LEASE_MARGIN, POLL, SLOWEST_POLL, Dispatcher
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, Trigger
 from support.fake_queue import OK, REFUSED, FakeQueue, FakeSender
 from twisted.internet.defer import Deferred
@@ -129,30 +129,25 @@ def test_what_is_enqueued_when_its_endpoint_is_disabled_is_not_sent() -> None:
     assert machine.dispatcher.counters.settled == 40
 
 
-def test_idle_dispatchers_look_every_ten_seconds_or_so() -> None:
-    """What another daemon left behind is found; between looks nothing is asked."""
+@pytest.mark.parametrize("listening", [True, False])
+def test_what_nobody_announces_is_looked_for(*, listening: bool) -> None:
+    """Four times a second, less often the longer nothing comes, and every second at the least."""
     machine = Machine(answer=lambda _: OK)
+    machine.dispatcher = machine.another(listening=lambda: listening)
+
+    def looks(seconds: float) -> int:
+        before = machine.queue.claims
+        machine.pass_time(seconds)
+        return machine.queue.claims - before
+
     machine.dispatcher.start()
-    machine.pass_time(39, 0.05)
-    assert machine.queue.claims == 1 + int(39 / POLL)
+    assert looks(2) == pytest.approx(2 / POLL, abs=1)
+    assert looks(20) < 2 / 3 * 20 / POLL
+    assert looks(20) == pytest.approx(20 / SLOWEST_POLL, abs=1)
     machine.queue.add()
-    machine.pass_time(POLL, 0.05)
+    machine.pass_time(SLOWEST_POLL)
     assert len(machine.sender.sent) == 1
-
-
-def test_dispatchers_that_hear_nothing_look_every_second_or_so() -> None:
-    """Where LISTEN does not work, or is yet to be taken up again, work waits no longer than that."""
-    machine = Machine(answer=lambda _: OK)
-    listening = False
-    deaf = machine.another(listening=lambda: listening)
-    deaf.start()
-    machine.pass_time(5)
-    assert machine.queue.claims == pytest.approx(1 + 5 / POLL_WITHOUT_LISTEN, abs=1)
-    listening = True
-    machine.pass_time(POLL_WITHOUT_LISTEN)
-    before = machine.queue.claims
-    machine.pass_time(POLL / 2, 0.05)
-    assert machine.queue.claims == before
+    assert looks(2) == pytest.approx(2 / POLL, abs=1)
 
 
 def test_due_times_that_others_planned_are_met_exactly() -> None:
@@ -358,15 +353,15 @@ def test_an_attempt_that_takes_all_its_time_is_not_made_by_another_daemon() -> N
 
 
 def test_work_that_waits_for_a_hanging_host_is_not_asked_for_again_and_again() -> None:
-    """The queue is not looked at for what could not begin anyway."""
+    """The queue is looked at as often as if that were not there."""
     machine = Machine(Webhooks(concurrency_per_host=2))
     endpoint = uuid4()
     for _ in range(5):
         machine.queue.add(endpoint=endpoint)
     machine.dispatcher.start()
-    machine.pass_time(POLL / 2)
+    machine.pass_time(5)
     assert machine.dispatcher.in_flight == 2
-    assert machine.queue.claims <= 3
+    assert machine.queue.claims <= 3 + 5 / POLL
 
 
 def test_no_more_attempts_run_than_configured() -> None:

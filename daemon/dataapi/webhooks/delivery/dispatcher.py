@@ -1,8 +1,8 @@
 """The delivery loop: claims due work, makes the attempts, and has their outcomes recorded.
 
 Only the database's clock decides what is due.  The reactor decides when to ask: after a notification, when an
-attempt ends and there is more, at the earliest due time, and every few seconds for what another daemon
-left behind.
+attempt ends and there is more, at the earliest due time, and now and then for what nobody announces: what
+another daemon left behind, and changes of watched tables, as NOTIFY would make their commits wait for each other.
 """
 
 from __future__ import annotations
@@ -44,11 +44,14 @@ LEASE_MARGIN = 10.0
 RELEASE_AFTER = 2.0
 """Seconds after which claimed work that could not begin is released; the margin's rest is for recording."""
 
-POLL = 10.0
-"""Seconds between claims when nothing happens, with a jitter of a quarter."""
+POLL = 0.25
+"""Seconds between looks at the queue while work comes, with a jitter of a quarter."""
 
-POLL_WITHOUT_LISTEN = 1.0
-"""The same while there is no LISTEN."""
+SLOWEST_POLL = 1.0
+"""The same after a time without work."""
+
+SLOWING = 0.1
+"""The share of the time without work after which the next look comes, between these two."""
 
 PAUSE = 0.01
 """Seconds between claims while attempts are in flight."""
@@ -129,6 +132,7 @@ class Dispatcher:
         self._claim_again = self._looking = self._beginning = self._troubled = False
         self._stopping = True
         self._claimed_at = float("-inf")
+        self._worked_at = 0.0
         self._changes = 0
         self._outdated: list[Claim] = []
 
@@ -140,6 +144,7 @@ class Dispatcher:
     def start(self) -> None:
         """Start to deliver."""
         self._stopping = False
+        self._worked_at = self._clock.seconds()
         self.look()
 
     def notified(self, channel: str) -> None:
@@ -277,7 +282,9 @@ class Dispatcher:
         await self._release_and_claim_later(surplus, 0.0 if obsolete else SURPLUS_DELAY)
 
     def _report(self, claimed: ClaimResult) -> None:
-        """Count and log what a claim found beside work; claim again while there was any."""
+        """Count and log what a claim found; claim again while there was something beside work."""
+        if claimed.work or claimed.settled:
+            self._worked_at = self._clock.seconds()
         self.counters.settled += claimed.settled
         self._claim_again = self._claim_again or claimed.settled > 0
         for endpoint in claimed.unreadable:
@@ -300,7 +307,8 @@ class Dispatcher:
         self._looking = False
         if self._stopping:
             return
-        poll = POLL if self._listening() else POLL_WITHOUT_LISTEN
+        idle = self._clock.seconds() - self._worked_at
+        poll = max(POLL, min(SLOWING * idle, SLOWEST_POLL))
         self._alarm.within(poll * (0.75 + 0.5 * self._random()))
         seconds = await self._queue.next_due(self._limits.saturated(), self._limits.full())
         if seconds is not None and not self._stopping:

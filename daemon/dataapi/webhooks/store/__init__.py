@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dataapi.webhooks.secrets import Cipher
@@ -27,16 +28,21 @@ class Store:
     upkeep: Upkeep
 
 
-def make_store(database: SqlRunner, cipher: Cipher, retention_days: int) -> Store:
-    """Make the store of a database; it needs the schema ``webhooks`` only when it is used."""
+def make_store(
+    database: SqlRunner, cipher: Cipher, retention_days: int, on_enqueued: Callable[[], None] = lambda: None
+) -> Store:
+    """Make the store of a database; it needs the schema ``webhooks`` only when it is used.
+
+    :param on_enqueued: called after this store has added to the queue.
+    """
     upkeep = Upkeep(database, retention_days)
     return Store(
         directory=Directory(database),
         endpoints=Endpoints(database, cipher),
         history=History(database, retention_days),
-        publisher=Publisher(database),
+        publisher=Publisher(database, on_enqueued),
         queue=Queue(database, cipher, upkeep),
-        manual_deliveries=ManualDeliveries(database, retention_days),
+        manual_deliveries=ManualDeliveries(database, retention_days, on_enqueued),
         key_rotation=KeyRotation(database, cipher),
         upkeep=upkeep,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -47,8 +47,9 @@ class Publisher:
     The same idempotency key within 24 hours publishes nothing and returns the first identifier.
     """
 
-    def __init__(self, database: SqlRunner) -> None:
+    def __init__(self, database: SqlRunner, on_enqueued: Callable[[], None]) -> None:
         self._database = database
+        self._on_enqueued = on_enqueued
 
     async def publish(self, event: NewEvent) -> UUID:
         """Publish an event to endpoints that match; return its identifier, or raise ``CannotPublish``."""
@@ -79,6 +80,7 @@ class Publisher:
                 index = int(error.details) if isinstance(error.details, str) else 0
                 raise CannotPublish(PublishProblem(error.code), error.message, index) from error
             raise
+        self._on_enqueued()
         return [UUID(identifier) for (identifiers,) in rows for identifier in identifiers]
 
     async def sync_event_types(
@@ -93,9 +95,10 @@ class Publisher:
 class ManualDeliveries:
     """Enqueues what owners of endpoints ask for: test events, retries and recoveries."""
 
-    def __init__(self, database: SqlRunner, retention_days: int) -> None:
+    def __init__(self, database: SqlRunner, retention_days: int, on_enqueued: Callable[[], None]) -> None:
         self._database = database
         self._retention_days = retention_days
+        self._on_enqueued = on_enqueued
 
     async def test(
         self, scope: Scope, endpoint: UUID, event_type: str, payload: Mapping[str, Any]
@@ -103,12 +106,12 @@ class ManualDeliveries:
         """Enqueue a test event: one attempt; ``is_test`` and the scope are written into its payload."""
         document = json.dumps(dict(payload))
         values = (scope.organization, scope.project, str(endpoint), event_type, document, MAX_PER_MINUTE)
-        return _accepted_or_refused(await self._database.fetch(_SQL["test"], values))
+        return self._accepted_or_refused(await self._database.fetch(_SQL["test"], values))
 
     async def retry(self, scope: Scope, delivery: UUID) -> Accepted | Refused:
         """Enqueue a new delivery of the same event: one attempt, listed for a retention of its own."""
         values = (scope.organization, scope.project, str(delivery), self._retention_days, MAX_PER_MINUTE)
-        return _accepted_or_refused(await self._database.fetch(_SQL["retry"], values))
+        return self._accepted_or_refused(await self._database.fetch(_SQL["retry"], values))
 
     async def recover(
         self, scope: Scope, endpoint: UUID, since: datetime, until: datetime | None = None
@@ -121,7 +124,19 @@ class ManualDeliveries:
         if not rows:
             return Refused(RefusalReason.NOT_FOUND)
         enabled, identifier, matched, _ = rows[0]
+        self._on_enqueued()
         return Recovery(UUID(identifier), matched) if enabled else Refused(RefusalReason.DISABLED)
+
+    def _accepted_or_refused(self, rows: list[tuple[Any, ...]]) -> Accepted | Refused:
+        if not rows:
+            return Refused(RefusalReason.NOT_FOUND)
+        enabled, seconds, event, delivery = rows[0]
+        if not enabled:
+            return Refused(RefusalReason.DISABLED)
+        if delivery is None:
+            return Refused(RefusalReason.TOO_MANY, max(1, seconds))
+        self._on_enqueued()
+        return Accepted(UUID(event), UUID(delivery))
 
 
 def _document(event: NewEvent) -> dict[str, Any]:
@@ -132,14 +147,3 @@ def _document(event: NewEvent) -> dict[str, Any]:
         "key": event.idempotency_key,
         "timestamp": event.timestamp and event.timestamp.isoformat(),
     }
-
-
-def _accepted_or_refused(rows: list[tuple[Any, ...]]) -> Accepted | Refused:
-    if not rows:
-        return Refused(RefusalReason.NOT_FOUND)
-    enabled, seconds, event, delivery = rows[0]
-    if not enabled:
-        return Refused(RefusalReason.DISABLED)
-    if delivery is None:
-        return Refused(RefusalReason.TOO_MANY, max(1, seconds))
-    return Accepted(UUID(event), UUID(delivery))

@@ -143,6 +143,8 @@ where d.delivery_id = held.delivery_id and d.fence = held.fence and d.leased
 returning d.delivery_id::text;
 
 -- name: next_due
+-- A process asks several times a second.
+set local enable_seqscan = off;
 with recursive walk (endpoint_id) as (
     select '00000000-0000-0000-0000-000000000000'::uuid
     union all
