@@ -48,6 +48,7 @@ _SETTINGS = {
     "full_page_writes": "off",
     "shared_buffers": "64MB",
     "max_connections": "200",
+    "max_prepared_transactions": "4",
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "autovacuum": "off",

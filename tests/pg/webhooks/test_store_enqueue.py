@@ -445,3 +445,32 @@ async def test_commit_wakes_the_daemons(database: Database, pool: Pool) -> None:
         await publish(store)
         cursor.execute("select 1")
         assert [(one.channel, one.payload) for one in connection.notifies] == [("webhooks", "")]
+
+
+@pytest.mark.direct("a pooler passes no notifications on")
+async def test_of_open_transactions_one_notifies(database: Database, pool: Pool) -> None:
+    """NOTIFY makes commits wait for each other; what nobody announces is found by looking."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    with (
+        closing(psycopg2.connect(database.admin_uri)) as first,
+        closing(psycopg2.connect(database.admin_uri)) as listening,
+    ):
+        listening.autocommit = True
+
+        def notified() -> int:
+            with listening.cursor() as cursor:
+                cursor.execute("listen webhooks")
+            heard = len(listening.notifies)
+            listening.notifies.clear()
+            return heard
+
+        assert notified() == 0
+        with first.cursor() as cursor:
+            cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "first"))
+            await publish(store)
+            assert notified() == 0
+            first.commit()
+        assert notified() == 1
+        await publish(store)
+        assert notified() == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from dataapi.database.pool import Pool
     from dataapi.webhooks.store import Store
-    from support.postgres import Database
+    from support.postgres import Database, Server
 
 ORDER = "v1.shop.order"
 TOTAL = "v1.shop.order.total"
@@ -31,7 +32,8 @@ CREATE = """
     grant select, insert, update, delete on shop."Order" to anon;
     reset role;
     grant usage on schema webhooks to {owner};
-    grant execute on function webhooks.watch, webhooks.publish_row_change to {owner};
+    grant execute on function webhooks.watch, webhooks.unwatch, webhooks.check_watch,
+        webhooks.publish_row_changes to {owner};
 """
 
 
@@ -203,7 +205,7 @@ async def test_scope_from_columns(shop: Shop, database: Database) -> None:
     assert found == [("acme", None, {"id": 1}), ("acme", REF, {"id": 2}), ("acme", REF, None)]
 
 
-async def test_project_of_another_organization_now(shop: Shop, database: Database, store: Store) -> None:
+async def test_project_of_another_organization_now(shop: Shop, store: Store) -> None:
     """The events go where the project is; the write never fails for it."""
     await store.directory.create_organization("globex", early_access=True)
     await add_endpoint(store, Scope("globex"))
@@ -212,10 +214,7 @@ async def test_project_of_another_organization_now(shop: Shop, database: Databas
     shop.execute("""insert into shop."Order" values (1)""")
     await store.directory.allow("globex", False)
     shop.execute("""insert into shop."Order" values (2)""")
-    rows = database.execute(
-        "select organization_slug from webhooks.idempotency where key like 'row change %'"
-    )
-    assert rows == [("globex",)]
+    assert [work.organization for work in await claim(store) if work.event_type == ORDER] == ["globex"]
 
 
 async def test_changes_that_no_endpoint_takes_cost_nothing(
@@ -225,7 +224,7 @@ async def test_changes_that_no_endpoint_takes_cost_nothing(
     database.execute(f"update webhooks.endpoint set event_types = array['{ORDER}']")
     shop.watch("array['id'], organization => 'acme'", TOTAL)
     shop.execute("""insert into shop."Order" values (1)""")
-    assert database.execute("select count(*) from webhooks.idempotency") == [(0,)]
+    assert database.execute("select count(*) from webhooks.event") == [(0,)]
     await store.publisher.sync_event_types({TOTAL: [ORDER]})
     shop.execute("""insert into shop."Order" values (2)""")
     assert [work.event_type for work in await claim(store)] == [ORDER]
@@ -296,8 +295,9 @@ async def test_columns_that_are_added_renamed_or_dropped(shop: Shop) -> None:
     with pytest.raises(psycopg2.errors.DependentObjectsStillExist):
         shop.execute("""alter table shop."Order" drop sum""")
     shop.execute("""alter table shop."Order" rename sum to total""")
-    with pytest.raises(psycopg2.errors.UndefinedColumn, match='record "old" has no field "sum"'):
+    with pytest.raises(psycopg2.errors.UndefinedColumn, match='record "old" has no field "sum"') as caught:
         shop.execute("""update shop."Order" set total = 3""")
+    assert f'dataapi webhooks watch shop."Order" {ORDER}' in str(caught.value.diag.message_hint)
     shop.watch("array['id', 'total'], organization => 'acme'")
     shop.execute("""update shop."Order" set total = 3""")
     assert await shop.changes() == [("update", {"id": 1, "total": 1}, {"id": 1, "total": 3})]
@@ -325,6 +325,13 @@ async def test_writes_that_trip_over_no_name(shop: Shop) -> None:
         ("null, 'true; drop table shop.\"Order\"', organization => 'acme'", "syntax error|multi-query"),
         ("null, 'true); drop table shop.\"Order\"; select (1', organization => 'acme'", "multi-query"),
         ("null, 'true /*', organization => 'acme'", "unterminated"),
+        ("null, 'true) or (true', organization => 'acme'", "syntax error"),
+        ("null, 'select true', organization => 'acme'", "syntax error"),
+        ("null, 'true limit 1', organization => 'acme'", "syntax error"),
+        ("array['id', null], organization => 'acme'", "columns have NULL"),
+        ("array['id', 'id'], organization => 'acme'", "columns name id twice"),
+        ("null, null, '{insert,insert}', organization => 'acme'", "operations name insert twice"),
+        ("null, null, '{insert,NULL}', organization => 'acme'", "operations have NULL"),
         ("array['id); drop table shop.\"Order\"; --'], organization => 'acme'", "has no column id"),
         ("array['ctid'], organization => 'acme'", "has no column ctid"),
         ("'{}', organization => 'acme'", "columns are not empty"),
@@ -366,7 +373,14 @@ async def test_who_may_watch(shop: Shop, database: Database) -> None:
     with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="only its owner may watch"):
         shop.execute(watch, "anon")
     shop.watch()
-    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="must be owner of function"):
+    for text in (
+        """select webhooks.unwatch('shop."Order"')""",
+        f"select webhooks.check_watch('{ORDER}', 'acme', null)",
+    ):
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="permission denied for function"):
+            shop.execute(text, "anon")
+    database.execute("grant execute on function webhooks.unwatch to anon")
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="must be owner of"):
         shop.execute("""select webhooks.unwatch('shop."Order"')""", "anon")
     [(name,)] = database.execute(
         "select oid::regproc::text from pg_proc where proname like 'webhooks_watch%'"
@@ -375,7 +389,10 @@ async def test_who_may_watch(shop: Shop, database: Database) -> None:
         shop.execute(
             f"create temp table t (); create trigger t after insert on t execute function {name}()", "anon"
         )
-    database.execute(f"revoke execute on function webhooks.publish_row_change from {shop.owner}")
+    database.execute(f"revoke execute on function webhooks.check_watch from {shop.owner}")
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="grant execute on function"):
+        shop.watch()
+    database.execute(f"revoke execute on function webhooks.publish_row_changes from {shop.owner}")
     with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="grant execute on function"):
         shop.execute(watch, "postgres")
     with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="nobody the tables of webhooks"):
@@ -398,7 +415,296 @@ async def test_casts_of_the_tables_types_run_with_the_rights_of_its_owner(
         shop.execute(watch, watcher)
         shop.execute("insert into shop.shirt values ('small')", "anon")
     assert [new for _, _, new in await shop.changes()] == [{"size": shop.owner}] * 2
-    assert database.execute("select count(*) from pg_trigger where not tgisinternal") == [(3,)]
+    assert database.execute("select count(*) from pg_trigger where not tgisinternal") == [(6,)]
+
+
+async def test_statements_of_many_rows(shop: Shop, store: Store) -> None:
+    """Each row is one event with its own old and new values, however many a statement changes."""
+    shop.execute("""insert into shop."Order" (id, total) select n, n from generate_series(1, 2500) n""")
+    shop.watch("array['id', 'total'], 'new.id % 2 = 0', '{insert,update}', organization => 'acme'")
+    shop.watch("array['id'], null, '{delete}', organization => 'acme'", TOTAL)
+    shop.execute("""update shop."Order" set total = -total""")
+    shop.execute("""delete from shop."Order" where id > 3""")
+    works = sorted(await claim(store, 9000), key=lambda work: work.event_id)
+    found = [json.loads(work.body or b"{}")["payload"] for work in works]
+    updates = [(one["old"], one["new"]) for one in found if one["operation"] == "update"]
+    assert updates == [({"id": n, "total": n}, {"id": n, "total": -n}) for n in range(2, 2501, 2)]
+    deletes = [one["old"]["id"] for one in found if one["operation"] == "delete"]
+    assert sorted(deletes) == list(range(4, 2501))
+
+
+async def test_statements_of_several_operations(shop: Shop, server: Server, database: Database) -> None:
+    """Upserts, writing queries, COPY and MERGE publish each change once."""
+    shop.watch("array['id', 'total'], organization => 'acme'")
+    shop.execute("""insert into shop."Order" values (1, 1)""")
+    assert len(await shop.changes()) == 1
+    shop.execute("""
+        insert into shop."Order" values (1, 2), (2, 2)
+        on conflict (id) do update set total = excluded.total""")
+    first, second = {"id": 1, "total": 2}, {"id": 2, "total": 2}
+    assert sorted(await shop.changes(), key=str) == [
+        ("insert", None, second),
+        ("update", {"id": 1, "total": 1}, first),
+    ]
+    shop.execute("""
+        with gone as (delete from shop."Order" where id = 1 returning *), changed as (
+            update shop."Order" set total = 3 where id = 2
+        ) insert into shop."Order" (id, total) select 3, total from gone""")
+    assert sorted(await shop.changes(), key=str) == [
+        ("delete", first, None),
+        ("insert", None, {"id": 3, "total": 2}),
+        ("update", second, {"id": 2, "total": 3}),
+    ]
+    with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
+        cursor.copy_expert("""copy shop."Order" (id, total) from stdin""", io.StringIO("4\t4\n5\t5\n"))
+        connection.commit()
+    assert [new for _, _, new in await shop.changes()] == [{"id": 4, "total": 4}, {"id": 5, "total": 5}]
+    if server.version < 15:
+        return
+    shop.execute("""
+        merge into shop."Order" o using (values (4), (5), (6)) as v (id) on o.id = v.id
+        when matched and v.id = 4 then delete when matched then update set total = 0
+        when not matched then insert (id, total) values (v.id, v.id)""")
+    assert sorted(await shop.changes(), key=str) == [
+        ("delete", {"id": 4, "total": 4}, None),
+        ("insert", None, {"id": 6, "total": 6}),
+        ("update", {"id": 5, "total": 5}, {"id": 5, "total": 0}),
+    ]
+
+
+async def test_changes_that_foreign_keys_and_other_triggers_make(shop: Shop) -> None:
+    """Rows that a key changes along, on several levels, and those of a trigger, are published once."""
+    shop.execute("""
+        create table shop.tree (id int primary key,
+            parent int references shop.tree on delete cascade on update cascade);
+        insert into shop.tree values (1, null), (2, 1), (3, 1), (4, 2), (5, 4);
+        create table shop.leaf (tree int references shop.tree on delete set null);
+        insert into shop.leaf values (5), (3), (5);
+        create function shop.renumber() returns trigger language plpgsql as
+            'begin update shop.leaf set tree = 3 where new.tree is null and tree is null; return null; end';
+        create trigger renumber after update on shop.leaf for each row execute function shop.renumber();""")
+    for table in ("tree", "leaf"):
+        shop.execute(f"select webhooks.watch('shop.{table}', '{ORDER}', organization => 'acme')")
+    shop.execute("update shop.tree set id = 20 where id = 2")
+    assert sorted((str(old), str(new)) for _, old, new in await shop.changes()) == [
+        ("{'id': 2, 'parent': 1}", "{'id': 20, 'parent': 1}"),
+        ("{'id': 4, 'parent': 2}", "{'id': 4, 'parent': 20}"),
+    ]
+    shop.execute("delete from shop.tree where id = 20")
+    found = await shop.changes()
+    assert sorted(old["id"] for _, old, _ in found if "id" in old) == [4, 5, 20]
+    leaves = sorted((old["tree"] or 0, new["tree"] or 0) for _, old, new in found if "tree" in old)
+    assert leaves == [(0, 3), (0, 3), (5, 0), (5, 0)]
+
+
+async def test_values_that_are_stored_elsewhere_generated_or_dropped(shop: Shop) -> None:
+    """Long values are those of their row, and columns that no longer exist are in no payload."""
+    shop.execute("""
+        create table shop.page (gone int, id int, text text,
+            size int generated always as (length(text)) stored);
+        alter table shop.page alter text set storage external;
+        alter table shop.page drop gone;
+        insert into shop.page (id, text) values (1, repeat('a', 50000)), (2, repeat('b', 50000));""")
+    shop.execute(f"select webhooks.watch('shop.page', '{ORDER}', organization => 'acme')")
+    shop.execute("update shop.page set id = id + 1; update shop.page set text = 'c' where id = 2")
+    first, second = ({"text": letter * 50000, "size": 50000} for letter in "ab")
+    assert await shop.changes() == [
+        ("update", {"id": 1, **first}, {"id": 2, **first}),
+        ("update", {"id": 2, **second}, {"id": 3, **second}),
+        ("update", {"id": 2, **first}, {"id": 2, "text": "c", "size": 1}),
+    ]
+
+
+async def test_partitions_that_are_written_themselves(shop: Shop) -> None:
+    """A watch of a partitioned table, or of one partition, has their rows, whichever a statement names."""
+    shop.execute("""
+        create table shop.log (day int, text text) partition by list (day);
+        create table shop.log1 partition of shop.log for values in (1);""")
+    shop.execute(f"select webhooks.watch('shop.log', '{ORDER}', organization => 'acme')")
+    shop.execute(f"select webhooks.watch('shop.log1', '{TOTAL}', organization => 'acme')")
+    shop.execute("insert into shop.log1 values (1, 'a'); insert into shop.log values (1, 'b')")
+    found = sorted((one["new"]["text"], one["type"], one["table"]) for one in await shop.payloads())
+    assert found == [(text, kind, "log") for text in "ab" for kind in (ORDER, TOTAL)]
+
+
+async def test_tables_that_inherit(shop: Shop) -> None:
+    """A watch has the rows of its own table alone, whichever table a statement names."""
+    shop.execute("""
+        create table shop.log (text text);
+        create table shop.child () inherits (shop.log);
+        insert into shop.child values ('c');""")
+    shop.execute(f"select webhooks.watch('shop.log', '{ORDER}', organization => 'acme')")
+    shop.execute(f"select webhooks.watch('shop.child', '{TOTAL}', organization => 'acme')")
+    shop.execute("insert into shop.log values ('p'); update shop.log set text = text || '2'")
+    found = [(one["type"], one["operation"], one["new"]["text"]) for one in await shop.payloads()]
+    assert sorted(found) == [(ORDER, "insert", "p"), (ORDER, "update", "p2"), (TOTAL, "update", "c2")]
+
+
+async def test_a_watched_table_becomes_no_partition_or_child_unnoticed(shop: Shop) -> None:
+    """Its watch would miss statements of the other table, which it does not if it is watched again."""
+    shop.execute("""
+        create table shop.log (day int) partition by list (day);
+        create table shop.base (day int);
+        create table shop.log1 (day int);""")
+    watch = f"select webhooks.watch('shop.log1', '{ORDER}', organization => 'acme')"
+    shop.execute(watch)
+    attach = "alter table shop.log attach partition shop.log1 for values in (1)"
+    for change in (attach, "alter table shop.log1 inherit shop.base"):
+        with pytest.raises(psycopg2.Error, match=f'trigger "{ORDER}:.*" prevents table "log1"'):
+            shop.execute(change)
+    shop.execute(f"select webhooks.unwatch('shop.log1'); {attach}; {watch}; insert into shop.log values (1)")
+    assert await shop.changes() == [("insert", None, {"day": 1})]
+
+
+async def test_foreign_tables(shop: Shop, server: Server, database: Database) -> None:
+    """Their rows are published like any other's."""
+    server.require("postgres_fdw")
+    database.execute(f"""
+        create extension postgres_fdw;
+        create server here foreign data wrapper postgres_fdw
+            options (host '127.0.0.1', port '{server.port}', dbname '{database.name}');
+        create user mapping for public server here options (user 'postgres', password_required 'false');
+        create table shop.near (id int);
+        create foreign table shop.far (id int) server here options (schema_name 'shop', table_name 'near');
+        alter table shop.far owner to {shop.owner};""")
+    shop.execute(f"select webhooks.watch('shop.far', '{ORDER}', organization => 'acme')")
+    database.execute("insert into shop.far values (1), (2); update shop.far set id = 3 where id = 2")
+    assert await shop.changes() == [
+        ("insert", None, {"id": 1}),
+        ("insert", None, {"id": 2}),
+        ("update", {"id": 2}, {"id": 3}),
+    ]
+
+
+async def test_condition_runs_with_the_rights_of_the_owner(shop: Shop) -> None:
+    """The writer needs none for what it calls, and it may take the row as the table's."""
+    shop.execute("""
+        create function shop.large(numeric) returns boolean language sql as
+            $$ select $1 > 10 and current_user <> 'anon' $$;
+        create function shop.large(shop."Order") returns boolean language sql as
+            'select shop.large($1.total)';
+        revoke all on function shop.large(numeric), shop.large(shop."Order") from public;""")
+    shop.watch("array['id'], 'shop.large(new.total)', '{insert,update}', organization => 'acme'")
+    shop.watch("array['id'], 'shop.large(new.*)', '{insert,update}', organization => 'acme'", TOTAL)
+    shop.execute("""insert into shop."Order" values (1, 10), (2, 20)""", "anon")
+    found = [(one["type"], one["new"]) for one in await shop.payloads()]
+    assert sorted(found, key=str) == [(ORDER, {"id": 2}), (TOTAL, {"id": 2})]
+
+
+async def test_rows_that_move_to_another_organization_or_project(shop: Shop, store: Store) -> None:
+    """The former sees a deletion with its values, the latter an insertion with its own."""
+    await store.directory.create_organization("globex", early_access=True)
+    globex = await add_endpoint(store, Scope("globex"))
+    shop.execute("""
+        insert into shop."Order" (id, total, tenant) values (1, 5, 'acme'), (2, 6, 'acme'), (3, 7, 'x')""")
+    shop.watch("array['id', 'total'], organization_column => 'tenant', project_column => 'project'")
+
+    async def seen_after(change: str) -> list[tuple[bool, Any, str, Any, Any]]:
+        shop.execute(f"""update shop."Order" set {change}""")
+        found = []
+        for work in await claim(store):
+            one = json.loads(work.body or b"{}")["payload"]
+            is_globex = work.endpoint_id == globex.id
+            found.append((is_globex, one["project_ref"], one["operation"], one["old"], one["new"]))
+        return sorted(found, key=str)
+
+    assert await seen_after("tenant = 'globex', total = 50 where id = 1") == [
+        (False, None, "delete", {"id": 1, "total": 5}, None),
+        (True, None, "insert", None, {"id": 1, "total": 50}),
+    ]
+    assert await seen_after("tenant = 'globex' where id = 2") == [
+        (False, None, "delete", {"id": 2, "total": 6}, None),
+        (True, None, "insert", None, {"id": 2, "total": 6}),
+    ]
+    assert await seen_after("tenant = null where id = 1") == [
+        (True, None, "delete", {"id": 1, "total": 50}, None)
+    ]
+    assert await seen_after("tenant = 'y' where id = 3") == []
+    assert await seen_after(f"project = '{REF}' where id = 2") == [
+        (False, REF, "insert", None, {"id": 2, "total": 6}),
+        (True, None, "delete", {"id": 2, "total": 6}, None),
+    ]
+    # The organization of a row that has a project is the project's.
+    assert await seen_after("tenant = 'acme' where id = 2") == []
+    shop.watch("array['id'], null, '{delete}', organization_column => 'tenant'")
+    assert await seen_after("tenant = 'globex', total = 7 where id = 2") == [
+        (False, None, "delete", {"id": 2}, None)
+    ]
+
+
+async def test_new_owner_of_the_table(shop: Shop, database: Database) -> None:
+    """It may end the former one's watch, and watch the table itself."""
+    heir = f"{shop.owner}_heir"
+    shop.watch()
+    database.execute(f"""
+        create role {heir};
+        grant usage, create on schema shop to {heir};
+        alter table shop."Order" owner to {heir};
+        grant usage on schema webhooks to {heir};
+        grant execute on function webhooks.watch, webhooks.unwatch, webhooks.check_watch,
+            webhooks.publish_row_changes to {heir};""")
+    watch = f"""select webhooks.watch('shop."Order"', '{ORDER}', '{{id}}', organization => 'acme')"""
+    try:
+        shop.execute("""insert into shop."Order" values (1)""", heir)
+        shop.execute(f"""{watch}; insert into shop."Order" values (2)""", heir)
+        assert [new["id"] for _, _, new in await shop.changes()] == [1, 2]
+        shop.execute("""select webhooks.unwatch('shop."Order"'); insert into shop."Order" values (3)""", heir)
+        assert await shop.changes() == []
+    finally:
+        database.execute(f"drop owned by {heir} cascade; drop role {heir}")
+
+
+async def test_writes_of_replicas(shop: Shop) -> None:
+    """What logical replication writes, by rows alone, is published if the watch says so."""
+    shop.watch("array['id'], organization => 'acme'")
+    shop.watch("array['id'], organization => 'acme', always => true", TOTAL)
+    shop.execute(
+        """set session_replication_role = replica; insert into shop."Order" values (1)""", "postgres"
+    )
+    shop.execute("""insert into shop."Order" values (2)""")
+    found = [(one["type"], one["new"]["id"]) for one in await shop.payloads()]
+    assert sorted(found) == [(ORDER, 2), (TOTAL, 1), (TOTAL, 2)]
+
+
+async def test_writes_can_be_prepared_and_notify_nobody(shop: Shop, database: Database) -> None:
+    """NOTIFY would forbid two-phase commit, and make the commits of all writers wait for each other."""
+    shop.watch("array['id'], organization => 'acme'")
+    with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute("listen webhooks")
+        cursor.execute("""begin; insert into shop."Order" values (1); prepare transaction 'watched'""")
+        assert await shop.changes() == []
+        cursor.execute("commit prepared 'watched'")
+        assert await shop.changes() == [("insert", None, {"id": 1})]
+        cursor.execute("""insert into shop."Order" values (2)""")
+        cursor.execute("select 1")
+        assert connection.notifies == []
+
+
+async def test_writes_survive_the_removal_of_webhooks(shop: Shop, database: Database) -> None:
+    """Whoever drops the schema without its watches loses no write."""
+    shop.watch()
+    database.execute("drop schema webhooks cascade")
+    shop.execute("""insert into shop."Order" values (1, 2); update shop."Order" set total = 3""")
+    assert shop.execute("""delete from shop."Order" returning total""") == [(3,)]
+
+
+async def test_keys_over_the_size_limit(shop: Shop) -> None:
+    """A key may be that long in JSON; the event says that the row is missing."""
+    shop.execute("create table shop.long (id text primary key)")
+    shop.execute(f"select webhooks.watch('shop.long', '{ORDER}', organization => 'acme')")
+    shop.execute("insert into shop.long values (repeat(chr(1), 50000))")
+    assert [(one["truncated"], one["new"]) for one in await shop.payloads()] == [(True, None)]
+
+
+async def test_watches_of_many_columns(shop: Shop) -> None:
+    """More than a function has arguments."""
+    columns = [f"c{number}" for number in range(150)]
+    shop.execute(f"create table shop.wide (c0 int default 7, {' int, '.join(columns[1:])} int)")
+    watch = "select webhooks.watch('shop.wide', %s, %s, organization => 'acme')"
+    shop.execute(watch, values=(ORDER, columns))
+    shop.execute("insert into shop.wide default values")
+    assert await shop.changes() == [("insert", None, {"c0": 7, **dict.fromkeys(columns[1:])})]
 
 
 def test_types_of_row_changes_take_what_triggers_publish() -> None:
