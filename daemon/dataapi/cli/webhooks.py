@@ -28,6 +28,7 @@ from dataapi.webhooks.store import Store, make_store
 from dataapi.webhooks.store.directory import new_token
 from dataapi.webhooks.store.enqueue import CannotPublish
 from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate
+from dataapi.webhooks.store.watches import WATCHES, Watch, watches
 
 Lines = list[str]
 Action = Callable[[Store, argparse.Namespace], Awaitable[Lines]]
@@ -222,6 +223,29 @@ async def _unwatch(_store: Store, options: argparse.Namespace) -> Lines:
     return _as_owner(options, _unwatch_call(options))
 
 
+async def _list_watches(_store: Store, options: argparse.Namespace) -> Lines:
+    """List watches: table, type, operations, columns, condition, whose the events are, and how it stands."""
+    known = _catalogue(options).types
+    with opened(options.uri) as database:
+        found = watches(complete(database.fetch(WATCHES)))
+    return [_watch_line(one, known=one.type in known) for one in found]
+
+
+def _watch_line(watch: Watch, *, known: bool) -> str:
+    given = watch.definition
+    state = f"writes fail: {watch.state}" if watch.fails else watch.state
+    if state == "ok" and not known:
+        state = "no event catalogue has the type: endpoints cannot list it"
+    scope = [f"{name.replace('_', '-')}={given[name]}" for name in _SCOPE if name in given]
+    fields = [
+        ",".join(given.get("operations", ())),
+        ",".join(given.get("columns", ())),
+        given.get("when", ""),
+    ]
+    fields = [" ".join(field.split()) or "-" for field in (*fields, ",".join(scope))]
+    return "\t".join([watch.table, watch.type, *fields, state])
+
+
 def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
     """Run a statement as the owner of the table."""
     with opened(options.owner_uri or options.uri) as database:
@@ -233,6 +257,7 @@ def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
 def _watch_call(options: argparse.Namespace) -> str:
     """Return the call of ``webhooks.watch``; by default for the configured organization."""
     named = {name: getattr(options, name) for name in ("columns", "when", "operations", *_SCOPE)}
+    always = (f"{quote_identifier('always')} => true",) if options.always else ()
     if not any(named[name] for name in _SCOPE):
         named["organization"] = _configured_organization(options.settings, None)
     return _call(
@@ -240,6 +265,7 @@ def _watch_call(options: argparse.Namespace) -> str:
         _literal(options.table),
         _literal(options.type),
         *(f"{quote_identifier(name)} => {_literal(value)}" for name, value in named.items() if value),
+        *always,
     )
 
 
@@ -312,6 +338,7 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
 
 def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
     watch, unwatch = leaf(group, "watch", _watch), leaf(group, "unwatch", _unwatch)
+    leaf(group, "watches", _list_watches)
     for parser, call in ((watch, _watch_call), (unwatch, _unwatch_call)):
         parser.add_argument("table", metavar="TABLE", help="as in SQL, with its schema: shop.orders")
         parser.add_argument(
@@ -327,6 +354,11 @@ def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.Argumen
     watch.add_argument("--columns", type=listed, help="separated by commas; without it, all")
     watch.add_argument("--operations", type=listed, help="of insert, update, delete; without it, all")
     watch.add_argument("--when", metavar="SQL", help="a condition over NEW and OLD: new.total > 100")
+    watch.add_argument(
+        "--always",
+        action="store_true",
+        help="also what logical replication writes, and sessions whose session_replication_role is replica",
+    )
     for pair, metavar in (_SCOPE[:2], "SLUG"), (_SCOPE[2:], "REF"):
         either = watch.add_mutually_exclusive_group()
         either.add_argument(f"--{pair[0]}", metavar=metavar, default="", help=f"the {pair[0]} of the events")

@@ -23,6 +23,7 @@ from dataapi.database.script import ScriptError, ServerTooOld, complete, connect
 from dataapi.service.configuration.endpoints import is_public
 from dataapi.service.replica_inspection import replica_findings
 from dataapi.settings import Project, Settings
+from dataapi.webhooks.store.watches import WATCHES, watches
 
 SETTINGS_PASSED_ON = (
     "the pooler before the database passes on what a function sets for its session, from one request to"
@@ -97,6 +98,8 @@ def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
 
     existing = {name for (name,) in fetch(_EXISTING, (_roles(project),))}
     add(chain(_function_faults(project, fetch), role_faults(project, catalog, existing)))
+    failing = [one for one in watches(fetch(WATCHES, ())) if one.fails]
+    add(f"writes to {one.table} fail for its watch {one.type}: {one.state}" for one in failing)
     add(chain(_superuser(catalog), _privileges_missing(project, catalog)), Severity.WARNING)
     if project.db_channel_enabled is not False and not fetch(ANNOUNCED, (project.db_channel,))[0][0]:
         add([unannounced(project.db_channel)], Severity.NOTE)

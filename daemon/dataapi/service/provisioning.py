@@ -160,15 +160,31 @@ end
 $announce$;"""
 
 
+_DROP_WEBHOOKS = """do $$
+declare
+    watch regprocedure;
+begin
+    for watch in
+        select oid from pg_proc where proname like 'webhooks\\_watch\\_%' and prorettype = 'trigger'::regtype
+    loop
+        execute format('drop function %s cascade', watch);
+    end loop;
+end
+$$;
+drop schema if exists webhooks cascade;
+"""
+
+
 def removal_sql(*, webhooks: bool) -> str:
     """Return one transaction that undoes ``setup_sql``.
 
     Roles that are used in other databases of the cluster stay, without privileges in this one.
 
-    :param webhooks: whether to drop the schema ``webhooks`` with its events; else its owner changes.
+    :param webhooks: whether to drop the watches of tables, and the schema ``webhooks`` with its events; else
+        its owner changes.
     """
     roles = ", ".join(f"'{role}'" for role in (LOGIN_ROLE, *REQUEST_ROLES))
-    drop_webhooks = "drop schema if exists webhooks cascade;\n" if webhooks else ""
+    drop_webhooks = _DROP_WEBHOOKS if webhooks else ""
     return f"""begin;
 {_QUIET}
 drop event trigger if exists dataapi_ddl;

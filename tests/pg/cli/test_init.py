@@ -204,11 +204,18 @@ def test_a_login_that_is_refused_is_explained(bare: Database) -> None:
 
 
 def test_removal_keeps_other_databases(bare: Database, cluster: Server) -> None:
-    """Roles that another database uses stay there with their privileges; here nothing is left."""
+    """Roles that another database uses keep their privileges there; here nothing is left, no watch either."""
     other = cluster.create_database(TABLES)
     assert dataapi("init", other.admin_uri, "--yes", "--config", "other.ini", "--anon", "read")[0] == 0
     assert dataapi("init", bare.admin_uri, "--yes", "--webhooks", "--anon", "read")[0] == 0
+    config = ("--config", str(Path.cwd() / "dataapi.ini"))
+    assert dataapi("organization", "create", "acme", *config)[0] == 0
+    watch = ("webhooks", "watch", "blog", "v1.project.paused", "--organization", "acme")
+    assert dataapi(*watch, "--owner-uri", bare.admin_uri, *config)[0] == 0
     assert dataapi("init", bare.admin_uri, "--remove", "--yes", "--webhooks")[0] == 0
+    bare.execute("insert into blog values (2, 'Clouds')")
+    assert bare.execute("select tgname from pg_trigger where not tgisinternal") == []
+    assert bare.execute("select proname from pg_proc where proname like 'webhooks%'") == []
     assert bare.execute("select evtname from pg_event_trigger") == []
     assert bare.execute("select nspname from pg_namespace where nspname in ('dataapi', 'webhooks')") == []
     assert bare.execute("select has_table_privilege('anon', 'blog', 'select')") == [(False,)]

@@ -8,8 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+import psycopg2
 import pytest
 from dataapi.cli.main import run
+from dataapi.service.inspection import inspect
+from dataapi.settings import Project
 from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.plugins import installed_catalogue
 from dataapi.webhooks.secrets import Cipher, new_key
@@ -483,3 +486,59 @@ async def test_types_that_are_not_declared_are_not_watched(
     database.execute("create table item (id int); alter table item owner to authenticator")
     error = operator.fails("webhooks", "watch", "item", ORDER, "--organization", "acme")
     assert "no event catalogue has the type v1.shop.order; Add it to row-change-types in [webhooks]" in error
+
+
+async def test_watches_are_listed_with_their_state(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """What would make writes fail comes with its cause, also in ``check-config``."""
+    await migrated(database, pool)
+    owner = f"item_{database.name}"
+    database.execute(f"""
+        create role {owner};
+        grant create, usage on schema public to {owner};
+        grant usage on schema webhooks to {owner};
+        grant execute on function webhooks.publish_row_changes to {owner};
+        create table item (id int, size int, tenant text);
+        create table note (id int);
+        alter table item owner to {owner};""")
+    operator.configure("DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES", ORDER)
+    as_owner = ("--owner-uri", database.admin_uri)
+    condition = ("--columns", "id", "--when", "new.size > 1", "--operations", "insert,update")
+    operator.says(
+        "webhooks", "watch", "item", ORDER, *condition, "--organization-column", "tenant", *as_owner
+    )
+    operator.says("webhooks", "watch", "note", ORDER, "--organization", "acme", "--always", *as_owner)
+
+    def states() -> list[str]:
+        return [line.split("\t")[-1] for line in operator.says("webhooks", "watches").splitlines()]
+
+    def failures() -> list[str]:
+        found = inspect(Project(REF, "acme", database.uri, db_anon_role="anon"))
+        return [finding.text for finding in found if "for its watch" in finding.text]
+
+    try:
+        assert operator.says("webhooks", "watches") == (
+            f"item\t{ORDER}\tinsert,update\tid\tnew.size > 1\torganization-column=tenant\tok\n"
+            f"note\t{ORDER}\tinsert,update,delete\t-\t-\torganization=acme\tok\n"
+        )
+        assert failures() == []
+        database.execute("alter table item rename size to area; alter table note disable trigger user")
+        missing = "it names size, renamed or dropped; watch the table again"
+        assert states() == [f"writes fail: {missing}", "disabled by alter table"]
+        assert failures() == [f"writes to item fail for its watch {ORDER}: {missing}"]
+        with pytest.raises(psycopg2.errors.UndefinedColumn):
+            database.execute("insert into item values (1, 2)")
+        database.execute("alter table item rename area to size; alter table note enable trigger user")
+        database.execute(f"revoke execute on function webhooks.publish_row_changes from {owner}")
+        denied = f"role {owner} may not execute webhooks.publish_row_changes"
+        assert failures() == [f"writes to item fail for its watch {ORDER}: {denied}"]
+        database.execute(f"grant execute on function webhooks.publish_row_changes to {owner}")
+        database.execute("alter table item owner to postgres; create table child () inherits (item)")
+        operator.configure("DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES", "v1.shop.other")
+        children = "publishes rows of children, too, which the table got since; watch it again"
+        assert states() == [children, "no event catalogue has the type: endpoints cannot list it"]
+        database.execute("drop schema webhooks cascade")
+        assert failures() == []
+    finally:
+        database.execute(f"drop owned by {owner} cascade; drop role {owner}")

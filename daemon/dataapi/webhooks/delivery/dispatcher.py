@@ -2,7 +2,7 @@
 
 Only the database's clock decides what is due.  The reactor decides when to ask: after a notification, when an
 attempt ends and there is more, at the earliest due time, and now and then for what nobody announces: what
-another daemon left behind, and changes of watched tables, as NOTIFY would make their commits wait for each other.
+another daemon left behind, and changes of watched tables, which must not wait for each other to notify.
 """
 
 from __future__ import annotations

@@ -528,10 +528,6 @@ $body$,
     end if;$part$ else '' end));
     execute format('revoke all on function %s() from public', made);
     execute format('alter function %s() owner to %s', made, watched.owner);
-    execute format('comment on function %s() is %L', made, jsonb_strip_nulls(jsonb_build_object(
-        'type', type, 'columns', columns, 'when', "when", 'operations', operations, 'organization', organization,
-        'project', project, 'organization_column', organization_column, 'project_column', project_column,
-        'always', nullif(always, false), 'by_statement', by_statement)));
     foreach operation in array case
         when by_column and not 'update' = any (operations) then operations || array['update'] else operations end
     loop
@@ -558,6 +554,19 @@ $body$,
             end if;
         end if;
     end loop;
+    execute format('comment on function %s() is %L', made, jsonb_strip_nulls(jsonb_build_object(
+        'type', type, 'columns', columns, 'when', "when", 'operations', operations, 'organization', organization,
+        'project', project, 'organization_column', organization_column, 'project_column', project_column,
+        'always', nullif(always, false), 'by_statement', by_statement,
+        -- The columns that it names, also in "when".
+        'needs', array(
+            select distinct a.attname
+            from pg_trigger t
+            join pg_depend d on d.classid = 'pg_trigger'::regclass and d.objid = t.oid and d.refobjid = t.tgrelid
+            join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid and a.attnum > 0
+            where t.tgrelid = "table" and t.tgfoid = to_regprocedure(made || '()')
+            union select unnest(columns || organization_column || project_column)
+        ))));
 end
 $$;
 comment on function webhooks.watch is
