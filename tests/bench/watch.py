@@ -1,72 +1,125 @@
-"""What a watch costs a write: microseconds a row, in one statement of many rows and in statements of one.
+"""What a watch costs a write: microseconds a row, and commits a second of 16 clients.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/watch.py``.  It starts a PostgreSQL of its own, which
-does not wait for its disk, and updates a table without a watch, with one whose columns do not change, with
-one whose events no endpoint takes, and with one whose events one endpoint takes.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/watch.py``, with ``pgbench`` on the machine.  It starts
+PostgreSQLs of its own and updates a table without a watch, with one whose columns do not change, with one
+whose events no endpoint takes, and with one whose events one endpoint takes.
+
+- in bulk, single: a row of a statement of many, and a statement of one row, on one connection to a server
+  that does not wait for its disk; the best of five.
+- commits: transactions of one update each, by 16 clients of a server that waits for its disk; the median
+  of some rounds, taken in turns, and its share of the rate without a watch.
 """
 
 from __future__ import annotations
 
+import re
+import statistics
+import subprocess
 import sys
 import time
 from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import psycopg2
 from dataapi.database.script import complete, opened
 from support.postgres import Server
 from support.webhooks import ACME, add_endpoint, migrated
 
+if TYPE_CHECKING:
+    from support.postgres import Database
+
 ROWS = 10_000
+CLIENTS = 16
+ROUNDS = 5
+SECONDS = 5
 TYPE = "v1.shop.order"
-TABLE = f"""
-    create table item (id int primary key, name text, size int, weight int);
-    insert into item select n, 'item ' || n, 1, 1 from generate_series(1, {ROWS}) n;
-    grant all on schema webhooks to postgres;
+TABLES = {
+    "without a watch": None,
+    "other columns changed": "array['weight'], organization => 'acme'",
+    "no endpoint": "organization => 'nobody'",
+    "one endpoint": "organization => 'acme'",
+}
+"""What is measured, and the watch's arguments."""
+TABLE = """
+    create table "{0}" (id int primary key, name text, size int, weight int);
+    insert into "{0}" select n, 'item ' || n, 1, 1 from generate_series(1, {1}) n;
 """
-WATCH = f"select webhooks.watch('item', '{TYPE}', %s, organization => 'acme')"
+SURE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "max_wal_size": "4GB"}
+FORGET = "truncate webhooks.event, webhooks.due"
 
 
-def measured(connection: psycopg2.extensions.connection) -> str:
-    """Return the costs of updates: the best of five."""
+def prepare(database: Database) -> None:
+    """Make the tables and their watches."""
+    with opened(database.uri) as fetches:
+        store = complete(migrated(database, fetches))
+        complete(store.publisher.sync_event_types({}, [TYPE]))
+        complete(store.directory.create_organization("nobody", early_access=True))
+        complete(add_endpoint(store, ACME))
+    database.execute("grant all on schema webhooks to postgres")
+    for name, arguments in TABLES.items():
+        database.execute(TABLE.format(name, ROWS))
+        if arguments is not None:
+            database.execute(f"select webhooks.watch('\"{name}\"', '{TYPE}', {arguments})")
+
+
+def microseconds(connection: psycopg2.extensions.connection, name: str) -> tuple[float, float]:
+    """Return what a row costs in bulk and alone: the best of five."""
     bulk, single = [], []
     with connection.cursor() as cursor:
         for _ in range(5):
-            cursor.execute("vacuum (analyze) item")
+            cursor.execute(FORGET)
+            cursor.execute(f'vacuum (analyze) "{name}"')
             began = time.perf_counter()
-            cursor.execute("update item set size = size + 1")
+            cursor.execute(f'update "{name}" set size = size + 1')
             bulk.append(time.perf_counter() - began)
             began = time.perf_counter()
             for number in range(1, ROWS // 10 + 1):
-                cursor.execute("update item set size = size + 1 where id = %s", (number,))
+                cursor.execute(f'update "{name}" set size = size + 1 where id = %s', (number,))
             single.append(time.perf_counter() - began)
-    return f"{min(bulk) / ROWS * 1e6:8.0f} {min(single) / ROWS * 1e7:8.0f}"
+    return min(bulk) / ROWS * 1e6, min(single) / ROWS * 1e7
+
+
+def commits(database: Database, name: str) -> float:
+    """Return the transactions a second of clients that update a row each."""
+    database.execute(FORGET)
+    with TemporaryDirectory() as folder:
+        script = Path(folder) / "script.sql"
+        script.write_text(
+            f'\\set id random(1, {ROWS})\nupdate "{name}" set size = size + 1 where id = :id;\n'
+        )
+        output = subprocess.run(
+            ["pgbench", "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "2", "-T", str(SECONDS),
+             "-f", str(script), database.admin_uri],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+    [rate] = re.findall(r"^tps = ([0-9.]+)", output, re.MULTILINE)
+    return float(rate)
 
 
 def main() -> None:
     """Start what is needed, measure, print, and end it."""
-    server = Server()
+    hurried, sure = Server(), Server(settings=SURE)
     try:
-        server.create()
-        database = server.create_database()
-        with opened(database.uri) as fetches, closing(psycopg2.connect(database.admin_uri)) as connection:
+        hurried.create()
+        database = hurried.create_database()
+        prepare(database)
+        with closing(psycopg2.connect(database.admin_uri)) as connection:
             connection.autocommit = True
-            store = complete(migrated(database, fetches))
-            complete(store.publisher.sync_event_types({}, [TYPE]))
-            with connection.cursor() as cursor:
-                cursor.execute(TABLE)
-                lines = [
-                    "                        in bulk   single",
-                    f"without a watch        {measured(connection)}",
-                ]
-                cursor.execute(WATCH, (["weight"],))
-                lines.append(f"other columns changed  {measured(connection)}")
-                cursor.execute(WATCH, (None,))
-                lines.append(f"no endpoint            {measured(connection)}")
-                complete(add_endpoint(store, ACME))
-                lines.append(f"one endpoint           {measured(connection)}")
-        sys.stdout.write("\n".join(lines) + "\n")
+            costs = {name: microseconds(connection, name) for name in TABLES}
+        sure.create()
+        database = sure.create_database()
+        prepare(database)
+        rounds = [{name: commits(database, name) for name in TABLES} for _ in range(ROUNDS)]
     finally:
-        server.remove()
+        hurried.remove()
+        sure.remove()
+    rates = {name: statistics.median(one[name] for one in rounds) for name in TABLES}
+    sys.stdout.write("                       us: in bulk   single   commits/s  share\n")
+    for name, (bulk, single) in costs.items():
+        share = rates[name] / rates["without a watch"]
+        sys.stdout.write(f"{name:23} {bulk:9.1f} {single:8.0f} {rates[name]:11.0f} {share:6.2f}\n")
 
 
 if __name__ == "__main__":

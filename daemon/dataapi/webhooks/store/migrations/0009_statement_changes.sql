@@ -172,9 +172,7 @@ set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    began constant timestamptz := clock_timestamp();
-    happened constant timestamptz := date_trunc('milliseconds', began);
-    microseconds constant bigint := date_part('epoch', began) * 1000000;
+    happened constant timestamptz := clock_timestamp();
 begin
     if pg_partition_root(relation) <> relation then
         -- Rows of a partition belong to the partitioned table.
@@ -192,12 +190,12 @@ begin
     with copy as materialized (
         select webhooks.uuid_at(c.made_at) as id, c.endpoint_id, c.epoch, c.type, c.made_at,
                case when octet_length(c.payload) <= 262144 then c.payload else webhooks.truncated_row_change(
-                   relation, c.slug, c.project, c.operation, schema, "table", c.old, c.new
+                   relation, c.slug, c.project, lower(c.operation), schema, "table", c.old, c.new
                ) end as payload
         from (
-            select e.id as endpoint_id, e.epoch, v.type, o.slug, c.*, microseconds + c.number as made_at,
+            select e.id as endpoint_id, e.epoch, v.type, o.slug, c.*, (date_part('epoch', happened) * 1000000)::bigint + c.number as made_at,
                    webhooks.row_change(
-                       o.slug, c.project, c.operation, schema, "table", c.old, c.new, false) as payload
+                       o.slug, c.project, lower(c.operation), schema, "table", c.old, c.new, false) as payload
             from unnest(operations, before, after, organizations, projects) with ordinality
                 as c (operation, old, new, organization, project, number)
             join webhooks.organization o on o.slug = c.organization and o.early_access
@@ -232,7 +230,7 @@ language sql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    select webhooks.publish_row_changes(given_type, relation, n.nspname, c.relname, array[lower(operation)],
+    select webhooks.publish_row_changes(given_type, relation, n.nspname, c.relname, array[operation],
         array[before], array[after], array[slug], array[ref])
     from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = relation
 $$;
@@ -304,6 +302,18 @@ begin
 end
 $move$;
 
+-- The statements by which the function of a watch puts a row's change on its lists; all of the lists, if the rows are of
+-- several organizations or projects.  Anybody may call it: it makes text alone.
+create function webhooks.watched_row(kind text, before text, after text, scope text[], by_column boolean) returns text
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+    select case when by_column then format(
+        'n := n + 1; kinds[n] := %L; olds[n] := %s; news[n] := %s; organizations[n] := %s; projects[n] := %s; ',
+        kind, coalesce(before, 'null'), coalesce(after, 'null'), scope[1], scope[2]
+    ) else concat('n := n + 1; ', 'olds[n] := ' || before || '; ', 'news[n] := ' || after || '; ') end
+$$;
+
 -- The trigger's function is made for each watch and belongs to the table's owner: casts of the table's types,
 -- which anybody may have written, and "when" run with that role's rights, never with those of this schema's owner.
 -- DDL runs with the rights of the caller.
@@ -336,7 +346,10 @@ declare
     former text[];
     latter text[];
     moved text := 'false';
-    branches text := '';
+    fired text[] := operations;
+    lists text;
+    branch text;
+    body text := '';
     needed constant text := 'grant usage on schema webhooks to %1$s; grant execute on function webhooks.watch, '
         'webhooks.unwatch, webhooks.check_watch, webhooks.publish_row_changes to %1$s;';
     operation text;
@@ -421,49 +434,70 @@ begin
             former[1], former[2], latter[1], latter[2]);
     end if;
 
-    foreach operation in array array['insert', 'update', 'delete'] loop
-        branches := branches || case
-            when operation = 'update' and by_column then format(
-                $branch$
-                elsif tg_op = 'UPDATE' and %1$s then
-                    if %2$L then
-                        n := n + 1;
-                        kinds[n] := 'delete'; olds[n] := %4$s; news[n] := null;
-                        organizations[n] := %6$s; projects[n] := %7$s;
-                    end if;
-                    if %3$L then
-                        n := n + 1;
-                        kinds[n] := 'insert'; olds[n] := null; news[n] := %5$s;
-                        organizations[n] := %8$s; projects[n] := %9$s;
-                    end if;$branch$,
-                moved, 'delete' = any (operations), 'insert' = any (operations), before, after,
-                former[1], former[2], latter[1], latter[2])
-            else '' end
-        || case when operation = any (operations) then format(
-            $branch$
-                elsif tg_op = %1$L%2$s then
-                    n := n + 1;
-                    kinds[n] := %3$L; olds[n] := %4$s; news[n] := %5$s;
-                    organizations[n] := %6$s; projects[n] := %7$s;$branch$,
-            upper(operation), case when operation = 'update' then format(' and %s', changed) else '' end, operation,
-            case when operation = 'insert' then 'null' else before end,
-            case when operation = 'delete' then 'null' else after end,
-            case when operation = 'delete' then former[1] else latter[1] end,
-            case when operation = 'delete' then former[2] else latter[2] end)
-        else '' end;
+    -- A transaction spends microseconds on each expression that it comes by, so that each operation has its own few.
+    lists := case when by_column then 'kinds, olds, news, organizations, projects' else format(
+        'array_fill(tg_op, array[n]), olds, news, array_fill(%s::text, array[n]), array_fill(%s::text, array[n])',
+        latter[1], latter[2]) end;
+    if by_column and not 'update' = any (operations) then
+        fired := operations || array['update'];
+    end if;
+    foreach operation in array fired loop
+        branch := case
+            when operation = 'insert' then format('if %s then %s end if;', condition,
+                webhooks.watched_row('INSERT', null, after, latter, by_column))
+            when operation = 'delete' then format('if %s then %s end if;', condition,
+                webhooks.watched_row('DELETE', before, null, former, by_column))
+            when not by_column then format('if %s and %s then %s end if;', changed, condition,
+                webhooks.watched_row('UPDATE', before, after, latter, by_column))
+            else format('if %s then if %s then %s%s elsif %s then %s end if; end if;', condition, moved,
+                case when 'delete' = any (operations) then webhooks.watched_row('DELETE', before, null, former, true) end,
+                case when 'insert' = any (operations) then webhooks.watched_row('INSERT', null, after, latter, true) end,
+                changed,
+                case when 'update' = any (operations) then webhooks.watched_row('UPDATE', before, after, latter, true) end)
+            end;
+        body := body || format($branch$
+    if tg_op = %L then
+        %s
+        loop
+            begin
+                %s
+            exception when undefined_column then
+                raise exception using errcode = sqlstate, message = sqlerrm, hint = format(
+                    'A watch names a column that was renamed or dropped; run: dataapi webhooks watch %%s %%s, or unwatch',
+                    tg_relid::regclass, %L);
+            end;
+            if n > 0 then
+                perform webhooks.publish_row_changes(%4$L, tg_relid, tg_table_schema, tg_table_name, %5$s);
+            end if;
+            exit when ended;
+            n := 0; kinds := null; olds := null; news := null; organizations := null; projects := null;
+        end loop;
+        %6$s
+        return null;
+    end if;
+$branch$, upper(operation),
+            case when by_statement then concat(
+                case when operation <> 'insert' then 'open olds_read for select * from old_rows; ' end,
+                case when operation <> 'delete' then 'open news_read for select * from new_rows;' end) end,
+            case when not by_statement then branch || ' ended := true;' else concat('loop ',
+                case when operation <> 'insert' then 'fetch olds_read into old; ' end,
+                case when operation <> 'delete' then 'fetch news_read into new; ' end,
+                'exit when not found; ', branch, ' exit when n >= 100; end loop; ended := not found;') end,
+            type, lists,
+            case when by_statement then concat(
+                case when operation <> 'insert' then 'close olds_read; ' end,
+                case when operation <> 'delete' then 'close news_read;' end) end);
     end loop;
 
     perform webhooks.unwatch("table", type);
     made := format('%s.%I', watched.namespace, 'webhooks_watch_' || md5(gen_random_uuid()::text));
     execute format('create function %s() returns trigger language plpgsql security definer '
-        'set search_path = pg_catalog, pg_temp as %L', made, format(
-        $body$
+        'set search_path = pg_catalog, pg_temp as %L', made, format($body$
 declare
     olds_read refcursor;
     news_read refcursor;
-    ended boolean := false;
-    n integer;
-    bytes bigint;
+    ended boolean;
+    n integer := 0;
     kinds text[];
     olds jsonb[];
     news jsonb[];
@@ -473,64 +507,12 @@ begin
     if to_regproc('webhooks.publish_row_changes') is null then
         -- Webhooks were removed.
         return null;
-    end if;
-    %1$s
-    while not ended loop
-        n := 0;
-        bytes := 0;
-        kinds := '{}'; olds := '{}'; news := '{}'; organizations := '{}'; projects := '{}';
-        begin
-            while n < 1000 and bytes < 16777216 loop
-                %2$s
-                exit when ended;
-                if %3$s is not true then
-                    null;%4$s
-                end if;
-                %5$s
-            end loop;
-        exception when undefined_column then
-            raise exception using errcode = sqlstate, message = sqlerrm, hint = format(
-                'A watch names a column that was renamed or dropped; run: dataapi webhooks watch %%s %%s, or unwatch',
-                tg_relid::regclass, %6$L);
-        end;
-        if n > 0 then
-            perform webhooks.publish_row_changes(
-                %6$L, tg_relid, tg_table_schema, tg_table_name, kinds, olds, news, organizations, projects);
-        end if;
-    end loop;
-    %7$s
-    return null;
+    end if;%s
 end
-$body$,
-        case when by_statement then $part$if tg_op <> 'INSERT' then
-        open olds_read for select * from old_rows;
-    end if;
-    if tg_op <> 'DELETE' then
-        open news_read for select * from new_rows;
-    end if;$part$ else '' end,
-        case when by_statement then $part$if tg_op <> 'INSERT' then
-                    fetch olds_read into old;
-                end if;
-                if tg_op <> 'DELETE' then
-                    fetch news_read into new;
-                end if;
-                ended := not found;$part$ else '' end,
-        condition, branches,
-        case when by_statement then 'bytes := bytes + coalesce(pg_column_size(olds[n]), 0) + coalesce(pg_column_size(news[n]), 0);'
-            else $part$ended := true;
-                exit;$part$ end,
-        type,
-        case when by_statement then $part$if tg_op <> 'INSERT' then
-        close olds_read;
-    end if;
-    if tg_op <> 'DELETE' then
-        close news_read;
-    end if;$part$ else '' end));
+$body$, body));
     execute format('revoke all on function %s() from public', made);
     execute format('alter function %s() owner to %s', made, watched.owner);
-    foreach operation in array case
-        when by_column and not 'update' = any (operations) then operations || array['update'] else operations end
-    loop
+    foreach operation in array fired loop
         -- The trigger of each row has the columns that the watch needs depend on it, and has PostgreSQL read "when", which
         -- the function evaluates.
         wrong := format('%s (true or %s)', case when operation = 'update' then format(
