@@ -405,8 +405,11 @@ begin
         open checked for execute format('select from only %1$s as old, only %1$s as new where %2$s%3$s%2$s limit 0',
             "table", chr(10), "when");
         close checked;
-        -- Rows of a statement are none of the table's type, as which "when" may take them as a whole.
-        by_statement := by_statement and "when" !~* '\m(old|new)\M(?!\s*[.]\s*["[:alpha:]_])';
+        -- Rows of a statement are none of the table's type, as which "when" may take them as a whole; words in simple
+        -- strings are not them.
+        by_statement := by_statement and case when "when" ~ '--|/[*]|[$]|\\' then "when" else
+                regexp_replace("when", '''[^'']*''', '''''', 'g') end
+            !~* '\m(old|new)\M(?!\s*[.]\s*["[:alpha:]_])';
     end if;
 
     if columns is not null then
