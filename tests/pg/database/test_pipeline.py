@@ -24,6 +24,9 @@ pytestmark = [
     pytest.mark.skipif(not pipeline.AVAILABLE, reason="needs libpq 14"),
 ]
 
+ACTIVE = "select count(*) from pg_stat_activity where pid = %s and state = 'active'"
+"""Whether a server process runs a statement; before it does, there is none to cancel."""
+
 
 @pytest.fixture
 def connection(database: Database, reactor: Any) -> Iterator[Connection]:
@@ -84,7 +87,7 @@ async def test_values_that_cannot_be_sent_are_refused(connection: Connection, va
 
 
 async def test_a_cancelled_step_leaves_the_connection_busy_until_it_ends(
-    connection: Connection, database: Database
+    connection: Connection, database: Database, reactor: Any
 ) -> None:
     """As it is with a message of text."""
     slow = connection.send_steps([Step("slow", "select pg_sleep(600)", [])])
@@ -92,6 +95,7 @@ async def test_a_cancelled_step_leaves_the_connection_busy_until_it_ends(
     with pytest.raises(defer.CancelledError):
         await slow
     assert connection.busy
+    await until(reactor, lambda: database.execute(ACTIVE, (connection.process(),)) == [(1,)])
     database.execute("select pg_cancel_backend(%s)", (connection.process(),))
     await connection.ended()
     assert connection.clean
@@ -103,8 +107,7 @@ async def test_a_connection_that_dies_is_noticed(
 ) -> None:
     """With the reason that the server gives."""
     slow = connection.send_steps([Step("slow", "select pg_sleep(600)", [])])
-    activity = "select count(*) from pg_stat_activity where pid = %s and state = 'active'"
-    await until(reactor, lambda: database.execute(activity, (connection.process(),)) == [(1,)])
+    await until(reactor, lambda: database.execute(ACTIVE, (connection.process(),)) == [(1,)])
     database.execute("select pg_terminate_backend(%s)", (connection.process(),))
     with pytest.raises(ConnectionDied, match="terminating connection"):
         await slow
