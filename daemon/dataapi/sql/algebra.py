@@ -231,12 +231,14 @@ class CallArgument:
     :ivar value: None for NULL.
     :ivar composite: the composite type that the value, JSON text, is made into; None for other types.
     :ivar variadic: the value is an array of a variadic function's last arguments.
+    :ivar pairs: of a member of a JSON object, as of ``JsonColumn``.
     """
 
     name: str
     value: Parameter | None
     composite: Type | None = None
     variadic: bool = False
+    pairs: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dataapi.database.sql_text import (
     quote_literal,
 )
 from dataapi.sql.algebra import Rows
-from dataapi.sql.expressions import condition_sql
+from dataapi.sql.expressions import condition_sql, pairs_sql
 from dataapi.sql.json_text import null_if_sql
 from dataapi.sql.mutations import (
     Cell,
@@ -255,7 +255,7 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
     """
     value = row.column(column.key)
     if column.pairs:
-        value = _pairs_sql(value, column.pairs)
+        value = pairs_sql(value, column.pairs)
     if column.function:
         value = f"{column.function}({value})"
     if column.cast:
@@ -270,16 +270,6 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
     # A member that is null is the JSON value null; only a missing one is NULL.
     member = f"{_objects(row)}.value {operator_sql('->')} {quote_literal(column.key)}::text"
     return f"case when ({member}) is not null then {value} else {missing} end"
-
-
-def _pairs_sql(value: str, type_: str) -> str:
-    """Return what is made of the pairs of a JSON object, or of the type's text in a JSON string."""
-    text = f"({value} {operator_sql('#>>')} '{{}}')::{type_}"
-    names, values = (
-        f"coalesce(pg_catalog.array_agg(pair.{part}), '{{}}'::text[])" for part in ("key", "value")
-    )
-    made = f"select {type_}({names}, {values}) from pg_catalog.json_each_text({value}) as pair"
-    return f"case when pg_catalog.json_typeof({value}) {EQUAL} 'object' then ({made}) else {text} end"
 
 
 _JSON_TYPES = frozenset({'pg_catalog."json"', 'pg_catalog."jsonb"'})

@@ -310,6 +310,8 @@ def call_sql(writer: Writer, call: FunctionCall, parent: Row | None, json: Row |
 def _argument_sql(writer: Writer, argument: CallArgument, json: Row | None) -> str:
     if json is not None and argument.value is None:
         value = json.column(argument.name)
+        if argument.pairs:
+            value = pairs_sql(value, argument.pairs)
     else:
         value = "null" if argument.value is None else writer.slot(argument.value)
     if argument.composite is not None and argument.value is not None:
@@ -318,6 +320,16 @@ def _argument_sql(writer: Writer, argument: CallArgument, json: Row | None) -> s
         value = f"{made}{value})"
     name = f"{quote_identifier(argument.name)} => " if argument.name else ""
     return f"{'variadic ' if argument.variadic else ''}{name}{value}"
+
+
+def pairs_sql(value: str, type_: str) -> str:
+    """Return what is made of the pairs of a JSON object, or of the type's text in a JSON string."""
+    text = f"({value} {operator_sql('#>>')} '{{}}')::{type_}"
+    names, values = (
+        f"coalesce(pg_catalog.array_agg(pair.{part}), '{{}}'::text[])" for part in ("key", "value")
+    )
+    made = f"select {type_}({names}, {values}) from pg_catalog.json_each_text({value}) as pair"
+    return f"case when pg_catalog.json_typeof({value}) {EQUAL} 'object' then ({made}) else {text} end"
 
 
 def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> str:

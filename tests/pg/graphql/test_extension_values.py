@@ -17,6 +17,7 @@ create extension hstore;
 create table thing (id int primary key, tags hstore, more hstore[]);
 create type labelled as (tags hstore);
 create function count_of(tags hstore) returns int language sql stable as 'select 1';
+create function same(tags hstore) returns hstore language sql stable as 'select tags';
 create function count_in(given labelled) returns int language sql stable as
     'select length((given).tags::text)';
 create function broken(tags hstore) returns int language plpgsql stable as
@@ -129,4 +130,8 @@ async def test_pairs_are_taken_as_they_are_shown(api: Service) -> None:
             "PATCH", "thing?id=eq.7", {"tags": None}, headers={"prefer": "return=representation"}
         )
         assert answer.body[0]["tags"] is None
+        for called in ({"tags": given}, [{"tags": given}]):
+            answer = await api.rest("POST", "rpc/same", called)
+            assert answer.body == shown, answer.text
         api.database.execute("delete from thing where id > 6")
+    assert (await api.rest("POST", "rpc/same", {"tags": None})).body is None

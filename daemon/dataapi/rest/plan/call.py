@@ -22,6 +22,7 @@ from dataapi.rest.plan.expressions import ArgumentValue, BodyText, MaxAffected
 from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultShape, choose, unknown
 from dataapi.rest.plan.plan import RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.rows import with_column_names
+from dataapi.rest.plan.tables import made_of_pairs
 from dataapi.rest.respond import content_range, make_reply, status_of
 from dataapi.rest.statements import SCALAR, TO_COME, ResultRow, Total, compile_answer, compile_lines
 from dataapi.sql.algebra import CallArgument, ColumnOf, FunctionCall, JsonArguments, Parameter
@@ -215,9 +216,14 @@ def _function_call(call: _Call) -> FunctionCall:
             CallArgument(each.name, _slot(each, types[each.type]), variadic=each.variadic) for each in named
         ]
     else:
-        members = tuple([(each.name, _member_type(types[each.type])) for each in named])
-        from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, members)
-        values = [CallArgument(each.name, None, variadic=each.variadic) for each in named]
+        pairs = {each.name: made_of_pairs(types[each.type]) for each in named}
+        members = [
+            (each.name, "json" if pairs[each.name] else _member_type(types[each.type])) for each in named
+        ]
+        from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, tuple(members))
+        values = [
+            CallArgument(each.name, None, variadic=each.variadic, pairs=pairs[each.name]) for each in named
+        ]
     column = SCALAR if call.result.is_scalar else ""
     return FunctionCall(function, tuple(values), value_column=column, from_json=from_json, keeps_null=True)
 

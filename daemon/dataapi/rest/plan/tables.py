@@ -289,12 +289,17 @@ def json_column(catalog: Catalog, table: Table, name: str) -> JsonColumn:
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', qualified(from_json), default)
     # A domain checks values when they are assigned; as the type of a member it would refuse one that lacks.
     type_ = catalog.underlying(catalog.types[column.type])
-    if type_.name == "hstore" and type_.operators:
-        return JsonColumn(name, f'{OWN_SCHEMA}."json"', default=default, pairs=qualified(type_))
+    if pairs := made_of_pairs(type_):
+        return JsonColumn(name, f'{OWN_SCHEMA}."json"', default=default, pairs=pairs)
     # Not by the words that SQL has for types, which mean a length of one for some.
     own = type_.schema == OWN_SCHEMA
     read_as = f"{OWN_SCHEMA}.{quote_identifier(type_.name)}" if own else qualified(type_)
     return JsonColumn(name, read_as, default=default)
+
+
+def made_of_pairs(type_: Type) -> str:
+    """Return the SQL name of a type that a JSON object makes (``hstore``), "" for others."""
+    return qualified(type_) if type_.name == "hstore" and type_.operators else ""
 
 
 def _default(catalog: Catalog, table: Table, column: Column) -> str | None:
