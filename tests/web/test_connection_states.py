@@ -490,3 +490,21 @@ def test_a_drain_leaves_clients_what_they_have_not_read_yet(server: Server) -> N
     assert drained.called
     client.settimeout(FOR_EVER)
     assert b"".join(iter(lambda: client.recv(65_536), b"")).endswith(b"the end")
+
+
+def test_an_address_with_its_share_resets_no_other_one() -> None:
+    """However many connections beyond it are being refused."""
+    server = Server(max_connections=100, max_connections_per_address=2, trusted_proxies=())
+    for _ in range(2 + REFUSED):
+        server.connect(WAITING, "192.0.2.1")
+    assert b" 200 " in server.read(server.connect(GET, "192.0.2.2"))
+    server.close()
+
+
+def test_a_proxy_on_a_socket_for_both_kinds_of_addresses_is_trusted() -> None:
+    """Its IPv4 address comes as one of IPv6 there."""
+    server = Server(trusted_proxies=("10.0.0.0/8",))
+    for _ in range(3):
+        server.connect(WAITING, "::ffff:10.1.2.3")
+    assert b" 200 " in server.read(server.connect(GET, "::ffff:10.1.2.3"))
+    server.close()

@@ -50,7 +50,7 @@ _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class _State(Enum):
-    """What a connection does; it never returns from a later state to an earlier one, but for the first two.
+    """What a connection does.  It never returns to an earlier state, except between the first two.
 
     :cvar RECEIVING: waits for a request, or for the rest of one.
     :cvar ANSWERING: a complete request is being answered.
@@ -84,7 +84,6 @@ class ClientConnection(Protocol):
     transport: Any
     sender: Sender
     crowded = False
-    peer = ""
     persistent = True
     _state = _RECEIVING
     _timer: Any = None
@@ -94,8 +93,9 @@ class ClientConnection(Protocol):
     _to_discard = 0
     _advancing = _input_ended = _interim_sent = _reading_paused = False
 
-    def __init__(self, site: ApiSite) -> None:
+    def __init__(self, site: ApiSite, peer: str) -> None:
         self.site = site
+        self.peer = peer
         self.request: ServerRequest | None = None
         self._parser = RequestParser()
         self._progress = 0.0
@@ -106,7 +106,6 @@ class ClientConnection(Protocol):
         if ITCPTransport.providedBy(self.transport):
             self.transport.setTcpNoDelay(True)
         self.sender = Sender(self.transport, self._progressed, self._sent)
-        self.peer = str(getattr(self.transport.getPeer(), "host", ""))
         self._progressed()
         self.crowded = not self.site.has_room(self.peer)
         self._end_within(_REFUSED_WITHIN if self.crowded else self.site.header_timeout)
@@ -272,10 +271,10 @@ class ClientConnection(Protocol):
 
     def drain(self) -> None:
         """Close soon, unless a request was received completely, whose answer is awaited."""
-        if self.quiet:
-            self.close()
         _cancel(self._draining)
         self._draining = self.site.reactor.callLater(_DRAINED_AFTER, self._drained)
+        if self.quiet:
+            self.close()  # last, as it may end the connection at once
 
     def _drained(self) -> None:
         if self.answers:

@@ -30,6 +30,12 @@ _REPORT_EVERY = 60.0
 """Least seconds between two log lines that report it."""
 
 
+def address_of(peer: Any) -> str:
+    """Return the address of a client, "" for a Unix socket; one of IPv4 as such on a socket for both."""
+    host = str(getattr(peer, "host", ""))
+    return host.removeprefix("::ffff:") if "." in host else host
+
+
 class _Closing(Protocol):
     """A connection that is closed at once."""
 
@@ -136,11 +142,16 @@ class ApiSite(Factory):
             self._second, self._date = second, formatdate(second, usegmt=True)
         return self._date
 
-    def buildProtocol(self, addr: Any) -> Protocol:  # noqa: ARG002, N802 - twisted's name
-        """Serve a connection, or close it where already many are being refused."""
-        if self._crowded >= _REFUSED and not self._make_room(lambda each: each.crowded):
+    def buildProtocol(self, addr: Any) -> Protocol:  # noqa: N802 - twisted's name
+        """Serve a connection, or close it where it would be refused as many others are already."""
+        peer = address_of(addr)
+        if (
+            self._crowded >= _REFUSED
+            and not self.has_room(peer)
+            and not self._make_room(lambda each: each.crowded)
+        ):
             return _Closing()
-        return ClientConnection(self)
+        return ClientConnection(self, peer)
 
     def opened(self, connection: ClientConnection) -> None:
         """Register a new connection."""
