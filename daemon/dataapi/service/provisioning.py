@@ -165,7 +165,8 @@ declare
     watch regprocedure;
 begin
     for watch in
-        select oid from pg_proc where proname like 'webhooks\\_watch\\_%' and prorettype = 'trigger'::regtype
+        select oid from pg_proc
+        where proname ~ '^webhooks_watch_[0-9a-f]{32}$' and prorettype = 'trigger'::regtype
     loop
         execute format('drop function %s cascade', watch);
     end loop;

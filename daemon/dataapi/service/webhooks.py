@@ -288,7 +288,7 @@ class WebhooksPart:
         self._listener.give_up(place)
 
     async def _listen(self) -> None:
-        """Listen for notifications where that works; elsewhere the queue is polled alone."""
+        """Listen for notifications where that works; elsewhere the queue is only polled."""
         if self._listens:
             await self._listener.start()
         if self._listener.swallowed:

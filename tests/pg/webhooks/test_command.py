@@ -519,20 +519,25 @@ async def test_watches_are_listed_with_their_state(
 
     try:
         assert operator.says("webhooks", "watches") == (
-            f"item\t{ORDER}\tinsert,update\tid\tnew.size > 1\torganization-column=tenant\tok\n"
-            f"note\t{ORDER}\tinsert,update,delete\t-\t-\torganization=acme\tok\n"
+            f"public.item\t{ORDER}\tinsert,update\tid\tnew.size > 1\torganization-column=tenant\tok\n"
+            f"public.note\t{ORDER}\tinsert,update,delete\t-\t-\torganization=acme\tok\n"
         )
         assert failures() == []
+        [(needed,)] = database.execute(
+            """select obj_description(tgfoid)::jsonb -> 'needs' from pg_trigger
+            where tgrelid = 'item'::regclass and not tgisinternal limit 1"""
+        )
+        assert sorted(needed) == ["id", "size", "tenant"]
         database.execute("alter table item rename size to area; alter table note disable trigger user")
         missing = "it names size, renamed or dropped; watch the table again"
         assert states() == [f"writes fail: {missing}", "disabled by alter table"]
-        assert failures() == [f"writes to item fail for its watch {ORDER}: {missing}"]
+        assert failures() == [f"writes to public.item fail for its watch {ORDER}: {missing}"]
         with pytest.raises(psycopg2.errors.UndefinedColumn):
             database.execute("insert into item values (1, 2)")
         database.execute("alter table item rename area to size; alter table note enable trigger user")
         database.execute(f"revoke execute on function webhooks.publish_row_changes from {owner}")
         denied = f"role {owner} may not execute webhooks.publish_row_changes"
-        assert failures() == [f"writes to item fail for its watch {ORDER}: {denied}"]
+        assert failures() == [f"writes to public.item fail for its watch {ORDER}: {denied}"]
         database.execute(f"grant execute on function webhooks.publish_row_changes to {owner}")
         database.execute("alter table item owner to postgres; create table child () inherits (item)")
         operator.configure("DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES", "v1.shop.other")
@@ -542,3 +547,16 @@ async def test_watches_are_listed_with_their_state(
         assert failures() == []
     finally:
         database.execute(f"drop owned by {owner} cascade; drop role {owner}")
+
+
+async def test_a_role_without_webhooks_may_be_checked(database: Database, pool: Pool) -> None:
+    """Its project's findings are there although the schema is none of its business."""
+    await migrated(database, pool)
+    stranger = f"stranger_{database.name}"
+    database.execute(f"create role {stranger} login")
+    try:
+        uri = database.uri.replace("authenticator", stranger)
+        found = [finding.text for finding in inspect(Project(REF, "acme", uri, db_anon_role="anon"))]
+        assert any("may not become" in text for text in found), found
+    finally:
+        database.execute(f"drop role {stranger}")

@@ -530,6 +530,33 @@ async def test_partitions_that_are_written_themselves(shop: Shop) -> None:
     assert found == [(text, kind, "log") for text in "ab" for kind in (ORDER, TOTAL)]
 
 
+async def test_a_partition_may_be_unwatched_beside_its_table(shop: Shop) -> None:
+    """Its own watch ends, that of the partitioned table goes on."""
+    shop.execute(
+        """create table shop.sale (id int) partition by list (id);
+        create table shop.first_sale partition of shop.sale for values in (1)"""
+    )
+    shop.execute(f"select webhooks.watch('shop.sale', '{ORDER}', organization => 'acme')")
+    shop.execute(f"select webhooks.watch('shop.first_sale', '{TOTAL}', organization => 'acme')")
+    shop.execute("select webhooks.unwatch('shop.first_sale')")
+    shop.execute("insert into shop.sale values (1)")
+    assert [one["type"] for one in await shop.payloads()] == [ORDER]
+
+
+@pytest.mark.parametrize(("length", "batches"), [(10, 1), (150_000, 3)])
+async def test_long_rows_are_not_held_in_memory_together(
+    shop: Shop, database: Database, length: int, batches: int
+) -> None:
+    """A statement's rows are published as often as it takes; the events are those of one statement."""
+    shop.watch()
+    shop.execute(
+        """insert into shop."Order" (id, tenant) select n, repeat('x', %s) from generate_series(1, 3) n""",
+        values=(length,),
+    )
+    assert database.execute("select count(distinct happened_at) from webhooks.event") == [(batches,)]
+    assert len(await shop.changes()) == 3
+
+
 async def test_tables_that_inherit(shop: Shop) -> None:
     """A watch has the rows of its own table alone, whichever table a statement names."""
     shop.execute("""

@@ -196,7 +196,7 @@ def test_an_endpoint_that_hangs_does_not_delay_another_organizations_at_its_host
 
 
 @pytest.mark.parametrize("organization", ["alive", "dead0"])
-@pytest.mark.parametrize(("organizations", "endpoints"), [(1, 40), (10, 4), (100, 5)])
+@pytest.mark.parametrize(("organizations", "endpoints"), [(1, 40), (10, 4), (40, 5)])
 def test_endpoints_that_hang_do_not_delay_a_neighbour_that_answers(
     organizations: int, endpoints: int, organization: str
 ) -> None:

@@ -1,12 +1,12 @@
 -- name: watches
--- Whoever may connect may ask; the schema webhooks need not be there.
+-- Any role may ask; the schema webhooks need not be there.
 with watch as (
     select t.tgrelid, p.oid, p.proowner, min(t.tgname) as name, bool_or(t.tgenabled = 'D') as disabled,
            case when c.description like '{%' then c.description::jsonb else '{}' end as definition
     from pg_catalog.pg_trigger t
     join pg_catalog.pg_proc p on p.oid = t.tgfoid
     cross join lateral (select pg_catalog.obj_description(p.oid, 'pg_proc') as description) c
-    where not t.tgisinternal and t.tgparentid = 0 and p.proname like 'webhooks\_watch\_%'
+    where not t.tgisinternal and t.tgparentid = 0 and p.proname ~ '^webhooks_watch_[0-9a-f]{32}$'
         and t.tgname ~ ' (insert|update|delete)$'
     group by t.tgrelid, p.oid, p.proowner, c.description
 ), missing as (
@@ -18,7 +18,10 @@ with watch as (
     group by w.oid
 ), called as (
     select pg_catalog.to_regnamespace('webhooks') as schema,
-           pg_catalog.to_regproc('webhooks.publish_row_changes') as function
+           -- Its name alone would be looked up with the privileges of who asks.
+           (select p.oid from pg_catalog.pg_proc p
+            where p.pronamespace = pg_catalog.to_regnamespace('webhooks') and p.proname = 'publish_row_changes'
+           ) as function
 ), failing as (
     select w.*, case
         when called.function is null and w.definition <> '{}' then null

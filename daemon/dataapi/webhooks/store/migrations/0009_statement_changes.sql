@@ -174,6 +174,9 @@ as $$
 declare
     happened constant timestamptz := clock_timestamp();
 begin
+    if given_type is null or given_type !~ '^v[0-9]+([.][a-z0-9_]+){2,}$' or length(given_type) > 128 then
+        raise exception 'an event type has the form v<N>.<area>.<name>' using errcode = '22023';
+    end if;
     if pg_partition_root(relation) <> relation then
         -- Rows of a partition belong to the partitioned table.
         select n.nspname, c.relname into schema, "table"
@@ -193,14 +196,16 @@ begin
                    relation, c.slug, c.project, lower(c.operation), schema, "table", c.old, c.new
                ) end as payload
         from (
-            select e.id as endpoint_id, e.epoch, v.type, o.slug, c.*, (date_part('epoch', happened) * 1000000)::bigint + c.number as made_at,
+            select e.id as endpoint_id, e.epoch, v.type, o.slug, c.*,
+                   (date_part('epoch', happened) * 1000000)::bigint + c.number as made_at,
                    webhooks.row_change(
                        o.slug, c.project, lower(c.operation), schema, "table", c.old, c.new, false) as payload
             from unnest(operations, before, after, organizations, projects) with ordinality
                 as c (operation, old, new, organization, project, number)
             join webhooks.organization o on o.slug = c.organization and o.early_access
-            join webhooks.endpoint e on e.organization_slug = o.slug and e.enabled
-                and (e.project_ref is null or e.project_ref = c.project)
+            -- A project's endpoints are its own, even if it goes to another organization just now.
+            join webhooks.endpoint e on e.enabled
+                and (e.organization_slug = o.slug and e.project_ref is null or e.project_ref = c.project)
             join unnest(given_type || array(
                 select v.renders from webhooks.event_type_version v where v.type = given_type
             )) as v (type) on e.event_types && array[v.type, '*']
@@ -249,7 +254,9 @@ begin
     for made, triggers in
         select p.oid, array_agg(t.tgname)
         from pg_trigger t join pg_proc p on p.oid = t.tgfoid
-        where t.tgrelid = "table" and not t.tgisinternal and p.proname like 'webhooks\_watch\_%'
+        -- The trigger of a partitioned table is none of a partition's own.
+        where t.tgrelid = "table" and not t.tgisinternal and t.tgparentid = 0
+            and p.proname ~ '^webhooks_watch_[0-9a-f]{32}$'
         group by p.oid
         having type is null or bool_or(starts_with(t.tgname, type || ' '))
     loop
@@ -485,7 +492,10 @@ $branch$, upper(operation),
             case when not by_statement then branch || ' ended := true;' else concat('loop ',
                 case when operation <> 'insert' then 'fetch olds_read into old; ' end,
                 case when operation <> 'delete' then 'fetch news_read into new; ' end,
-                'exit when not found; ', branch, ' exit when n >= 100; end loop; ended := not found;') end,
+                'exit when not found; ', branch,
+                -- The lists of long rows are held in memory.
+                format(' exit when n >= 100 or pg_column_size(%s[n]) > 100000; end loop; ended := not found;',
+                    case when operation = 'delete' then 'olds' else 'news' end)) end,
             type, lists,
             case when by_statement then concat(
                 case when operation <> 'insert' then 'close olds_read; ' end,
@@ -550,7 +560,7 @@ $body$, body));
             join pg_depend d on d.classid = 'pg_trigger'::regclass and d.objid = t.oid and d.refobjid = t.tgrelid
             join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid and a.attnum > 0
             where t.tgrelid = "table" and t.tgfoid = to_regprocedure(made || '()')
-            union select unnest(columns || organization_column || project_column)
+            union select unnest(array_remove(columns || organization_column || project_column, null))
         ))));
 end
 $$;
