@@ -46,7 +46,7 @@ holder(root, oid) as (
     select h.root, i.inhrelid from holder h join pg_inherits i on i.inhparent = h.oid
 ),
 -- The planner's estimate of their rows.  Where one of them was never analyzed (-1; 0 before PostgreSQL 14), its
--- size tells the most: a row takes 32 bytes at least.  What is on another server counts as nothing.
+-- size gives an upper bound: a row takes 32 bytes at least.  What is on another server counts as nothing.
 estimate as (
     select h.root, sum(
                case when c.reltuples > 0 or c.reltuples = 0 and current_setting('server_version_num')::int >= 140000
@@ -332,7 +332,7 @@ used(oid) as (
 ),
 type as materialized (
     select t.oid, t.typname, t.typnamespace, t.typtype, t.typcategory, t.typelem, t.typbasetype, t.typtypmod,
-           t.typnotnull, t.typrelid, t.typdefault, coalesce(t.typacl, acldefault('T', t.typowner)) as acl
+           t.typnotnull, t.typrelid, t.typdefaultbin, coalesce(t.typacl, acldefault('T', t.typowner)) as acl
     from pg_type t
     where t.oid in (select used.oid from used)
 ),
@@ -363,7 +363,7 @@ types as (
                    from pg_attribute m where m.attrelid = t.typrelid and m.attnum > 0 and not m.attisdropped
                ) end,
                g.rngsubtype, d.description, t.acl::text,
-               format_type(t.oid, null), case when t.typtype = 'd' then t.typdefault end, o.names
+               format_type(t.oid, null), case when t.typtype = 'd' then pg_get_expr(t.typdefaultbin, 0) end, o.names
            ) as item,
            row_number() over (order by t.oid) as number
     from type t

@@ -53,8 +53,9 @@ def operator_sql(operator: str, schema: str = OWN_SCHEMA) -> str:
 # PostgreSQL writes its syntax in capitals, and the names of its types behind ``::``.
 _WRITTEN = re.compile(
     r"""
-      E'(?:[^'\\]|''|\\.)*' | '(?:[^']|'')*' | "(?:[^"]|"")*"
-    | ::\s*[a-z_][\w ]*
+      E'(?:[^'\\]|''|\\.)*' | '(?:[^']|'')*'
+    | (?P<keyword>(?<![.])"(?:[^"]|"")*"(?=[(])) | "(?:[^"]|"")*"
+    | ::\s*[a-z_][a-z0-9_]*(?:[ ][a-z][a-z0-9_]*)*
     | [.]\s*[^\s"(]+
     | (?P<function>[a-z_][a-z0-9_]*(?=[(]))
     | \w+
@@ -72,7 +73,7 @@ def with_own_schema(expression: str) -> str:
     """
 
     def name(match: re.Match[str]) -> str:
-        if match["function"]:
+        if match["function"] or match["keyword"]:
             return f"{OWN_SCHEMA}.{match[0]}"
         return operator_sql(match[0]) if match["operator"] else match[0]
 

@@ -113,10 +113,11 @@ def _row_condition(related: RelatedField, tree: InputTree) -> Condition | None:
         inner = filter_condition(target, tree)
         return None if inner is None and members else Exists(related.rows(inner))
     others = {name: member for name, member in members.items() if name != "is"}
-    found = Exists(related.rows(filter_condition(target, others)))
+    inner = filter_condition(target, others)
+    found = Exists(related.rows(inner))
     if _is_null(members["is"]):
         missing = Not(Exists(related.rows()))
-        return And((missing, found)) if others else missing
+        return missing if inner is None else And((missing, found))
     return found
 
 

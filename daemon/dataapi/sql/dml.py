@@ -405,8 +405,8 @@ class _NestedWriter:
         """Return a condition that raises where two values of a column differ."""
         equal = f"{one} {operator_sql('=', _equality(table, name))} {other}"
         reason = f"{name} takes one value, and the rows that set it differ in it".replace("~", "_")
-        # As it is no constant PostgreSQL does not raise while it plans.
-        number = f"coalesce(pg_catalog.length(({one})::text), 0)"
+        # Of the key of an inserted row, which is no constant: else PostgreSQL would raise while it plans.
+        number = f"coalesce(pg_catalog.length(({other})::text), 0)"
         raised = raise_sql(reason, number, self._place)
         return f"case when {equal} or {one} is null and {other} is null then true else {raised} {EQUAL} 0 end"
 

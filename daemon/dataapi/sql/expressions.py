@@ -102,8 +102,9 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
             return _compare_sql(writer, condition, row)
         case Distinct(left, right, schema):
             # What SQL has for it looks for its operator in the search path.
-            equal = f"{expression_sql(writer, left, row)} {operator_sql('=', schema)}"
-            return f"({equal} {_value_sql(writer, right)}) is not true"
+            one, other = expression_sql(writer, left, row), _value_sql(writer, right)
+            equal = f"{one} {operator_sql('=', schema)} {other}"
+            return f"(not coalesce({equal}, {one} is null and {other} is null))"
         case Is(left, truth):
             return f"{expression_sql(writer, left, row)} is {truth.value}"
         case TextSearch():

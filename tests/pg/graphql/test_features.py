@@ -226,6 +226,14 @@ async def test_filters_through_to_one_relationships(reading: Service, given: str
     assert await reading.ids("album", f"filter: {given}") == ids
 
 
+async def test_a_missing_row_is_found_whatever_else_is_absent(reading: Service) -> None:
+    """Members whose variables are absent are left out, also next to ``is``."""
+    query = """query($name: String) {
+        albumCollection(filter: {artist: {is: NULL, name: {eq: $name}}}) { edges { node { id } } } }"""
+    data = await reading.data(query)
+    assert [edge["node"]["id"] for edge in data["albumCollection"]["edges"]] == [6]
+
+
 async def test_relation_filters_limit_updates_and_deletes(featured: Service) -> None:
     """The same filters decide which rows are changed."""
     data = await featured.data(

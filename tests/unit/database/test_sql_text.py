@@ -179,6 +179,11 @@ def test_nothing_ends_a_comment_early() -> None:
             'COALESCE((1 OPERATOR(s.+) 2), "F"."f"(- 1), (3)::numeric(10,2))',
             'COALESCE((1 OPERATOR(s.+) 2), "F"."f"(operator(pg_catalog.-) 1), (3)::numeric(10,2))',
         ),
+        ('"left"((CURRENT_USER)::text, 3)', 'pg_catalog."left"((CURRENT_USER)::text, 3)'),
+        (
+            "('x'::timestamp with time zone AT TIME ZONE current_setting('a'::text))",
+            "('x'::timestamp with time zone AT TIME ZONE pg_catalog.current_setting('a'::text))",
+        ),
         ("'x'::character varying(20)", "'x'::character varying(20)"),
         ("(CURRENT_TIMESTAMP AT TIME ZONE 'utc'::text)", "(CURRENT_TIMESTAMP AT TIME ZONE 'utc'::text)"),
     ],
