@@ -60,6 +60,7 @@ def test_everything_goes_on_after_a_failover(pair: Pair, recorder: Recorder, tmp
         wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
         installation.wait_settled()
         pair.follow(database)
+        before = project(daemon)["generation"]
         pair.kill_primary()
         refused = "Connection refused"
         wait_for(lambda: refused in str(project(daemon).get("reason")), "the reason")
@@ -74,6 +75,7 @@ def test_everything_goes_on_after_a_failover(pair: Pair, recorder: Recorder, tmp
         assert write(daemon, 3).status == 201
         assert "errors" not in daemon.graphql(NOTES).json
         wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
+        wait_for(lambda: project(daemon)["generation"] > before, "the reload of a listener that was away")
         survivor.execute("create table later (id int); grant select on later to anon")
         generation = project(daemon)["generation"]
         survivor.execute("notify pgrst, 'reload schema'")

@@ -71,7 +71,7 @@ def is_url(secret: str) -> bool:
 
 
 def can_sign(secret: str) -> bool:
-    """Whether who reads a valid ``jwt-secret`` can sign tokens, unlike by a URL or public keys."""
+    """Whether anyone who reads a valid ``jwt-secret`` can sign tokens, unlike by a URL or public keys."""
     if is_url(secret):
         return False
     document = _document(secret)

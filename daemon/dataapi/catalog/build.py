@@ -78,7 +78,7 @@ def build_catalog(document: Document, generation: int, search_path: Sequence[str
 def with_grants(
     catalog: Catalog, role: str, item: Table | Function, memberships: Iterable[Any], lists: Mapping[str, Any]
 ) -> Catalog:
-    """Return the catalog with what has been granted on one table or function by now.
+    """Return the catalog with what has been granted on one table or function since.
 
     :param memberships, lists: as ``grants.sql`` returns them.
     """

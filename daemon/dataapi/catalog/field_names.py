@@ -4,7 +4,7 @@ The rules are pg_graphql's (docs/reference/graphql.md, Names).  Where those give
 fields of a type, the last one has it, as there: columns come first, in the table's own order, then the
 table's foreign keys and those that point at it, by schema and name, then functions, by schema and
 name.  These orders outlive a dump and restore.  But a function never has the name that a column asks
-for: whoever may create one in an exposed schema would replace the column's values.  Each of the others
+for: anyone who may create one in an exposed schema could replace the column's values.  Each of the others
 gets a longer name, so that nothing is lost, and the clash is reported.  Input types and aggregates hold
 columns alone, so there a column gives way to another column only.
 

@@ -1,4 +1,4 @@
--- What has been granted on one table or function by now, as build.py reads it.
+-- What has been granted on one table or function, as build.py reads it.
 --
 -- Parameters: the role that was refused, the object's oid, and whether it is a function.
 -- Returns one row unless the role or the object is gone.  It is a JSON array: the oids of the roles whose grants

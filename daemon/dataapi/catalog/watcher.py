@@ -202,11 +202,12 @@ class CatalogWatcher:
             newer = await regrant(self._fetch, known, role, item)
         except ApiError as error:
             _log.info("Privileges could not be compared: {error}", error=str(error))
+        if self.current is not known:
+            return  # what another request found, or a load, is asked about next
         now = self._reactor.seconds()
         self._regranted = {key: at for key, at in self._regranted.items() if now - at < FRESH}
         self._regranted[role, item.oid] = now
-        if self.current is known:
-            self.current = newer
+        self.current = newer
 
     @property
     def polling(self) -> bool:

@@ -142,7 +142,7 @@ class Init:
             written = configuration_files(provision, found, config)
             if present := list(filter(os.path.lexists, written)):
                 return self._fail(
-                    f"{present[0]} is there already, and secrets are written into new files alone: remove it,"
+                    f"{present[0]} is there already, and secrets are only written into new files: remove it,"
                     f" or name another configuration by --config; nothing was changed"
                 )
         code = self._apply(setup_sql(provision))

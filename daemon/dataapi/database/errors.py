@@ -216,7 +216,7 @@ def other_encoding() -> ApiError:
     return DatabaseError(
         400,
         "0A000",
-        "client_encoding was changed, and answers are read as UTF-8 alone",
+        "client_encoding was changed, and answers are only read as UTF-8",
         hint="Let the function return a bytea, made by convert_to, for text in another encoding.",
     )
 

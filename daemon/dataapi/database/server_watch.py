@@ -69,6 +69,7 @@ class ServerWatch:
     :param succession: for a connection string that leads to the primary, whichever that is.
     :ivar state: where the server is, None while it does not answer.
     :ivar trouble: why there is no state, "" while there is one.
+    :ivar silent: whether it left a question without an answer, and has answered none since.
     """
 
     def __init__(self, reactor: Any, uri: str, succession: Succession | None = None) -> None:
@@ -79,11 +80,7 @@ class ServerWatch:
         self._opening: defer.Deferred[None] | None = None
         self.state: ServerState | None = None
         self.trouble = "it has not been asked yet"
-
-    @property
-    def silent(self) -> bool:
-        """Whether the server did not answer when it was asked last."""
-        return self.state is None and self.trouble == _SILENT
+        self.silent = False
 
     async def look(self) -> None:
         """Find out where the server is."""
@@ -97,7 +94,9 @@ class ServerWatch:
             self._lose(str(error).strip())
         except defer.TimeoutError:
             self._lose(_SILENT)
+            self.silent = True
         else:
+            self.silent = False
             standby, position, system, timeline = row
             self.state, self.trouble = ServerState(standby, position, Lineage(system, timeline)), ""
 

@@ -215,7 +215,7 @@ def _superuser(catalog: Catalog) -> Iterator[str]:
     for role in catalog.roles.values():
         if role.login and role.superuser:
             yield (
-                f"db-uri logs in as {role.name}, a superuser, whom the database denies nothing;"
+                f"db-uri logs in as {role.name}, a superuser, which no privilege check restrains;"
                 f" dataapi init makes a role for the daemon"
             )
 

@@ -9,6 +9,7 @@ from dataapi.catalog import watcher
 from dataapi.catalog.reflect import FINGERPRINT
 from dataapi.catalog.reflect import GRANTS as GRANTS_QUERY
 from dataapi.rest import handler
+from twisted.internet import defer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,6 +172,19 @@ async def test_a_grant_counts_at_once(
     answer = await secretive.rest(method, target, body)
     assert answer.status == status, answer.body
     assert secretive._watcher.loads == loads, "nothing else was read"
+
+
+async def test_grants_that_are_met_at_the_same_time_count_at_once(secretive: Service) -> None:
+    """One request finds the grant on its table while the other one asks about another table."""
+    secretive.database.execute("grant usage on schema public to anon")
+    await secretive.reload()
+    role, stale = "anon", secretive.catalog
+    secretive.database.execute("grant select on secret, part to anon")
+    tables = {table.name: table for table in stale.tables.values()}
+    asked = [secretive._watcher.regrant(stale, role, tables[name]) for name in ("secret", "part")]
+    await defer.gatherResults([defer.ensureDeferred(each) for each in asked])
+    for target in ("secret", "part"):
+        assert (await secretive.rest("GET", target)).status == 200
 
 
 async def test_a_membership_counts_at_once(secretive: Service) -> None:

@@ -163,8 +163,8 @@ def test_check_config_warns_of_a_login_role_that_is_a_superuser(database: Databa
     code, _, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.admin_uri})
     assert (code, errors) == (
         0,
-        "warning: project abcdefghijklmnopqrst: db-uri logs in as postgres, a superuser, whom the database"
-        " denies nothing; dataapi init makes a role for the daemon\n",
+        "warning: project abcdefghijklmnopqrst: db-uri logs in as postgres, a superuser, which no privilege"
+        " check restrains; dataapi init makes a role for the daemon\n",
     )
 
 

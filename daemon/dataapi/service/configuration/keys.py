@@ -142,7 +142,7 @@ SECTIONS = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
 
 
 def is_confidential(name: str, value: Any) -> bool:
-    """Whether who reads the value of a key gets in by it."""
+    """Whether anyone who reads the value of a key gets in by it."""
     match name:
         case "db-uri" | "db-read-uri":
             return "password" in connection_parameters(value, {})
