@@ -64,7 +64,8 @@ def refusal(token: str, now: float = NOW, **how: Any) -> TokenError:
 
 
 RSA_KEY = rsa.generate_private_key(65537, 2048)
-EC_KEY = ec.generate_private_key(ec.SECP256R1())
+# Not by chance: PyJWT 2.9 writes no leading zeros of a key, and reads none that lacks them.
+EC_KEY = ec.derive_private_key(int.from_bytes(range(64, 96)), ec.SECP256R1())
 ED_KEY = ed25519.Ed25519PrivateKey.generate()
 OCT = {"kty": "oct", "k": base64.urlsafe_b64encode(LONG_SECRET.encode()).rstrip(b"=").decode()}
 SHORT_JWK = RSAAlgorithm.to_jwk(rsa.generate_private_key(65537, 2040).public_key(), as_dict=True)
