@@ -115,7 +115,7 @@ async def short_documents(engine: Engine, reactor: Any, count: int) -> None:
     [role] = engine._roles.values()
     sys.stdout.write(
         f"{count:,} new documents: {spent:,.0f} us each, memory {resident() - memory:+.0f} MB, "
-        f"weights {role._texts.weight + role._documents.weight:,} and {role.plans.weight:,}\n"
+        f"weights {role.texts.weight + role._documents.weight:,} and {role.plans.weight:,}\n"
     )
     for generation in range(3):
         longest, times = collections.longest[generation], collections.count[generation]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from dataapi.auth.authenticator import Authenticator
@@ -142,7 +143,7 @@ class Web:
             self.clock,
             self.served.append,
             now=lambda: seconds,
-            ids=lambda: "generated",
+            ids=repeat("generated"),
             settings=Settings((), **limits),
         )
 

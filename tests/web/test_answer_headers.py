@@ -43,8 +43,9 @@ def test_stages_are_timed_one_after_the_other_and_add_up() -> None:
 
 def test_an_answer_says_how_long_its_stages_took_when_that_is_on() -> None:
     async def handler(request: Request, _caller: Any) -> Reply:
+        assert request.timing is not None
         for stage in ("parse", "plan", "transaction"):
-            request.mark(stage)
+            request.timing.mark(stage)
         return Reply(200, (), b"[]")
 
     web = Web(typename, handler, replace(PROJECT, server_timing_enabled=True))
@@ -228,3 +229,19 @@ def test_the_version_is_in_the_server_header_where_that_is_wanted() -> None:
         f"dataapi/{installed_version()}"
     )
     assert Web().request("GET", "/rest/v1/blog").headers["server"] == "dataapi"
+
+
+@pytest.mark.parametrize(
+    ("sent", "used"),
+    [
+        ("a-1.B_2:/+=@", True),
+        ("x" * 128, True),
+        ("", False),
+        ("a b", False),
+        ("x" * 129, False),
+        ('"', False),
+    ],
+)
+def test_a_clients_request_id_is_used_when_it_is_valid(sent: str, used: bool) -> None:
+    answer = rest(Web(), ("X-Request-Id", sent))
+    assert answer.headers["x-request-id"] == (sent if used else "generated")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,7 +42,7 @@ def ask(error: Exception, *headers: tuple[str, str]) -> Response:
         web.served.append,
         webhooks=Failing(error),
         now=lambda: NOW,
-        ids=lambda: "made",
+        ids=repeat("made"),
     )
     answer = web.request("GET", TARGET, headers=headers, key=None)
     assert web.served[0].area == "webhooks"

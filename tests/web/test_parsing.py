@@ -43,7 +43,7 @@ def ours(*pieces: bytes) -> Outcome:
     found: list[Parsed] = []
     head, body = None, b""
     for piece in pieces:
-        parser.receive(piece)
+        parser.buffer += piece
         while parser.buffer:
             try:
                 if head is None:
@@ -52,13 +52,13 @@ def ours(*pieces: bytes) -> Outcome:
                     if head is None:
                         break
                 else:
-                    body += b"".join(parser.read_body())
+                    body += parser.read_body()
             except ApiError:
                 return Outcome(found, True, skipping)
-            if parser.complete:
+            if parser.unread == 0:
                 headers = {name: value for name, value in head.headers.items() if name != "upgrade"}
                 found.append(Parsed(head.method, head.target, head.minor, headers, body))
-                if not head.persistent:
+                if head.closes:
                     return Outcome(found, False, skipping)
                 head = None
     return Outcome(found, False, skipping)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import LONGEST_TARGET, Reply, Request
-from dataapi.web.server.head import parse_target
+from dataapi.web.server.parser import parse_target
 from hypothesis import given
 from hypothesis import strategies as st
 from support.memory_http import KEY, PROJECT, Web, raw, typename
@@ -120,6 +120,12 @@ def test_any_target_and_host_are_understood_or_refused(sent: bytes, host: str | 
         return
     assert found.path[:1] in (b"/", b"*")
     assert found.host or minor == 0
+
+
+def test_a_query_string_of_foreign_bytes_is_refused() -> None:
+    assert parse_target(b"/?a=\xc3\xa9", "a", 1).query == "a=é"
+    with pytest.raises(ApiError, match="byte 3"):
+        parse_target(b"/?a=\xff", "a", 1)
 
 
 @pytest.mark.parametrize("empty", [b"\r\n", b"\r\n\r\n", b"\r\n" * 40])

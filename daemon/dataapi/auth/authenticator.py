@@ -102,12 +102,14 @@ class Authenticator:
         :raises GatewayError: 401, the API key is missing, wrong, or secret and sent by a browser.
         :raises TokenError: the bearer token is unusable, or anonymous access is disabled.
         """
-        presented = api_key(request)
+        headers = request.headers
+        presented = headers.get("apikey") or api_key(request)
         keyholder = self._keyholder(presented, may_refresh)
         if self._required and keyholder is None:
             raise _refusal("missing_api_key" if presented is None else "invalid_api_key")
-        token = _bearer(request.headers.get("authorization"))
-        agent, key = request.headers.get("user-agent", ""), presented or token
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        token = credentials.strip() if scheme.lower() == "bearer" else None
+        agent, key = headers.get("user-agent", ""), presented or token
         if key and agent.startswith(_BROWSER) and key.encode() in self._secret:  # where others can read it
             raise _refusal("secret_key_in_browser")
         if token is None or (token == presented and keyholder is not None):
@@ -158,14 +160,6 @@ def split_query(query: str) -> tuple[str | None, str]:
         elif key is None:
             key = unquote_plus(value)
     return key, "&".join(rest)
-
-
-def _bearer(header: str | None) -> str | None:
-    """Return the token of an ``Authorization`` header, None for schemes other than ``Bearer``."""
-    if header is None:
-        return None
-    scheme, _, token = header.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def _opaque_caller(role: str) -> Caller:

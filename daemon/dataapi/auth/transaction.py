@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
-from dataapi.auth.caller import Caller, Settings, identity, isolation_of, settings_for
+from dataapi.auth.caller import REST_PREFIX, Caller, Settings, identity, isolation_of
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.shard_names import name_tables
 from dataapi.database import sql_text
@@ -19,6 +19,7 @@ from dataapi.database.open_transaction import Continuation, OpenTransaction
 from dataapi.database.positions import required_position
 from dataapi.database.sql_text import quote_identifier
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
+from dataapi.http.headers import Headers, json_object
 from dataapi.http.messages import Request
 from dataapi.settings import Project
 
@@ -34,8 +35,42 @@ _WHOLE_RESULT = ("cursor_tuple_fraction", "1")
 
 _Result = TypeVar("_Result")
 
+_NO_ANSWER = (("response.headers", ""), ("response.status", ""))
+"""What SQL says of a REST answer: nothing yet, whatever was set on the connection's session."""
+
 RETRIES = 3
 """How often a transaction that lost to a concurrent one is run again."""
+
+
+def settings_for(request: Request, caller: Caller) -> Settings:
+    """Return the transaction-local settings of a request, as PostgREST names them.
+
+    All of them are always set: a setting that an earlier transaction of the connection made reads as an
+    empty text afterwards, which is not JSON.  Runs for every statement, so it is written for speed.
+    """
+    path, headers = request.path, request.headers
+    rest = path.startswith(REST_PREFIX)
+    if rest:
+        # Functions written for PostgREST expect paths without a gateway's prefix, such as /items or /rpc/f.
+        path = path[len(REST_PREFIX) :] or "/"
+    settings = (
+        ("request.jwt.claims", caller.claims),
+        ("request.method", request.method),
+        ("request.path", path),
+        ("request.headers", headers.json if isinstance(headers, Headers) else json_object(headers)),
+        ("request.cookies", _cookies(headers["cookie"]) if "cookie" in headers else "{}"),
+    )
+    return settings + _NO_ANSWER if rest else settings
+
+
+def _cookies(header: str) -> str:
+    """Return the cookies as a JSON object; the first of a name wins, as RFC 6265 sorts them."""
+    cookies: dict[str, str] = {}
+    for pair in header.split(";"):
+        name, equals, value = pair.strip().partition("=")
+        if equals and name:
+            cookies.setdefault(name, value.strip('"'))
+    return json_object(cookies)
 
 
 async def retried(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
@@ -154,7 +189,7 @@ class Transactions:
         message = Message(
             caller.role,
             settings_for(request, caller) + extra,
-            (*self._before_of(catalog), *statements),
+            (*(self._before_shards if catalog.clustered else self._before), *statements),
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
             isolation=isolation_of(extra) if extra else None,
@@ -168,10 +203,6 @@ class Transactions:
             if not (message.read_only or message.rollback):
                 return message._replace(positioned=True)
         return message
-
-    def _before_of(self, catalog: Catalog) -> tuple[Bound, ...]:
-        """Return what runs before the statements of a request."""
-        return self._before_shards if catalog.clustered else self._before
 
     async def explain(
         self,
@@ -288,7 +319,7 @@ class MultiMessageTransactions(Transactions):
         beginning = message._replace(settings=own, statements=(), caller=identity(request, caller))
         try:
             async with self._pool.open_transaction(beginning) as transaction:
-                before = self._before_of(catalog)
+                before = self._before_shards if catalog.clustered else self._before
                 yield MultiMessageTransaction(transaction, caller, role, before, reading=read_only)
                 await transaction.end(rollback=message.rollback)
                 if message.positioned:

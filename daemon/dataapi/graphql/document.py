@@ -47,6 +47,8 @@ is cached.
 """
 LONGEST_CACHED = 20_000
 """Characters of the longest document that is cached."""
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+"""Types of values that hold no others."""
 DOCUMENT, TOKEN, LITERAL = 3_000, 330, 650
 """About how many bytes a document takes, and what each of its tokens and extracted literals adds."""
 
@@ -57,6 +59,7 @@ class GraphQLOperation:
     :param adapted: the document.
     :param declared: its variables as the client declared them.
     :ivar key: equal for operations of one role that compile to the same plans; it holds no document.
+    :ivar is_mutation: whether the operation changes data.
     """
 
     def __init__(
@@ -74,17 +77,12 @@ class GraphQLOperation:
         self._declared = partial(adapted.variables, _name(node), declared)
         self._variables: list[Variable] | None = None
         self.node = node
+        self.is_mutation = node.operation is OperationType.MUTATION
         self.fragments = fragments
         self.key = key
 
-    @property
-    def is_mutation(self) -> bool:
-        """Whether the operation changes data."""
-        return self.node.operation is OperationType.MUTATION
-
-    @property
     def variables(self) -> list[Variable]:
-        """The variables with the types that their values must have, nullable ones.
+        """Return the variables with the types that their values must have, nullable ones.
 
         No ``cached_property``: on Python 3.11 it holds a lock while this pauses.
 
@@ -94,35 +92,49 @@ class GraphQLOperation:
             self._variables = list(map(_variable, self._declared()))
         return self._variables
 
-    def coerce(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the coerced variables; absent ones without a default stay absent.
+    def coerce(
+        self, raw: Mapping[str, Any], parameters: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Hashable]:
+        """Return the coerced variables with the parameters, and what of both decides how it compiles.
 
+        Absent variables without a default stay absent.
+
+        :param parameters: the literals and aliases that were taken out of the text.
         :raises RequestRejected: a value is missing or of a wrong type; the error names the variable
             and the place in it.
         """
-        coerced: dict[str, Any] = {}
-        variables = self.variables
-        composite = [each for each in variables if isinstance(raw.get(each.name), dict | list)]
-        if composite:
-            check_variables((each.name, each.type, raw[each.name]) for each in composite)
+        variables = self.variables()
+        if not _LEAVES.issuperset(map(type, raw.values())):
+            check_variables(
+                (each.name, each.type, raw[each.name])
+                for each in variables
+                if isinstance(raw.get(each.name), dict | list)
+            )
         for name, node in self._required:
             if raw.get(name) is None and (name in raw or node.default_value is None):
                 raise self._refusal(raw)
+        coerced, shapes = dict(parameters), list[Hashable]()
         try:
             for variable in variables:
                 value = raw.get(variable.name, Undefined)
                 if value is not Undefined:
                     value = variable.coerce(value)
-                    if value is Undefined:
-                        raise self._refusal(raw)
                 elif variable.default is not Undefined:
                     value = variable.default
                 else:
+                    shapes.append(Undefined)
                     continue
                 coerced[variable.inner_name] = value
+                shapes.append(variable.shape(value))
         except RecursionError:
             raise RequestRejected(Stage.VARIABLES, "Variable values are nested too deeply.") from None
-        return coerced
+        except RequestRejected:
+            raise
+        except Exception:  # a scalar may refuse in any way
+            raise self._refusal(raw) from None
+        for name, shape in self._literals:
+            shapes.append(shape(coerced[name]))
+        return coerced, tuple(shapes)
 
     def _refusal(self, raw: Mapping[str, Any]) -> RequestRejected:
         """Return the errors of variables that did not coerce."""
@@ -138,19 +150,11 @@ class GraphQLOperation:
                 what = "not to be null" if name in raw else "to be provided"
                 message = f"Expected a value of non-null type '{print_ast(node.type)}' {what}."
                 yield GraphQLError(f"Variable '${name}' has invalid value: {message}", node)
-        for variable in self.variables:
+        for variable in self.variables():
             name = variable.name
             for place, message in faults(raw.get(name), variable.type):
                 where = print_path_list(place)
                 yield GraphQLError(f"Variable '${name}' has invalid value{where}: {message}", variable.node)
-
-    def shape(self, coerced: Mapping[str, Any]) -> Hashable:
-        """Return what of the variables, extracted literals among them, decides how the operation compiles."""
-        variables = [
-            variable.shape(coerced[variable.inner_name]) if variable.inner_name in coerced else Undefined
-            for variable in self.variables
-        ]
-        return (*variables, *[shape(coerced[name]) for name, shape in self._literals])
 
 
 class Document:
@@ -299,27 +303,28 @@ class PreparedDocument:
 
 
 class RoleDocuments:
-    """The documents of a role, parsed and validated once."""
+    """The documents of a role, parsed and validated once.
+
+    :ivar texts: documents that were prepared before, by their texts.
+    """
 
     def __init__(self, schema: RoleSchema, limits: Limits) -> None:
         self.schema = schema
         self._limits = limits
         self._documents: BoundedCache[str, Document] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
-        self._texts: BoundedCache[str, PreparedDocument] = BoundedCache(
-            DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2
-        )
+        self.texts: BoundedCache[str, PreparedDocument] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
 
     def prepare(self, text: str) -> PreparedDocument:
         """Return the document of a text, cached or new, with the parameters of the text.
 
         :raises RequestRejected: the document does not parse, exceeds a limit or is not valid.
         """
-        prepared = self._texts.get(text)
+        prepared = self.texts.get(text)
         if prepared is None:
             if len(text) > LONGEST_CACHED:
                 return self.exact(text)
             prepared = self._shared(text) or self.exact(text)
-            self._texts.put(text, prepared, prepared.weight)
+            self.texts.put(text, prepared, prepared.weight)
         return prepared
 
     def _shared(self, text: str) -> PreparedDocument | None:

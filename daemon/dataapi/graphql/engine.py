@@ -55,6 +55,8 @@ from dataapi.telemetry.tracing import interval
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 DATA_EXCEPTION = "22000"
 
+_SHORT = 4_000
+"""Bytes of a request up to which its variables are read at once; longer ones are read in slices."""
 PLANS_PER_ROLE = 5_000
 """Plans cached for one role."""
 PLAN_BYTES = 6_000_000
@@ -151,40 +153,48 @@ class Engine:
         answered by a newer catalog where there is one.
         """
         catalog = self._catalog()
-        try:
-            catalog = catalog_for(catalog, caller)
-        except UnknownRole:
-            assert catalog is not None
-            catalog = catalog_for(await self._refresh(catalog), caller)  # the role may be a new one
+        if catalog is None or catalog is not self._served or caller.role not in self._roles:
+            catalog = await self._serve(catalog, caller)
         answer = await self._answer(request, caller, http, catalog)
         if answer.errors and _may_be_outdated(answer):
             newer = await self._refresh(catalog)
             if not newer.is_like(catalog):
-                return await self._answer(request, caller, http, catalog_for(newer, caller))
+                newer = await self._serve(newer, caller)
+                return await self._answer(request, caller, http, newer)
         return answer
+
+    async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
+        """Return a catalog that has the caller's role, with which the role is ready; raises ``ApiError``."""
+        try:
+            served = catalog_for(catalog, caller)
+        except UnknownRole:
+            assert catalog is not None
+            served = catalog_for(await self._refresh(catalog), caller)  # the role may be a new one
+        if self._names is None or not served.is_like(self._served):
+            self._names = CatalogNames(served)
+            self._roles.clear()
+        self._served = served
+        if caller.role not in self._roles:
+            self._roles[caller.role] = _RoleState(
+                served, self._names, caller.role, self._project, self._limits
+            )
+        return served
 
     async def _answer(
         self, request: GraphQLRequest, caller: Caller, http: Request, catalog: Catalog
     ) -> GraphQLResponse:
-        role = self._role(catalog, caller.role)
-        extensions = request.extensions or {}
-        explain, cost = extensions.get("explain") is True, extensions.get("cost") is True
+        role, extensions = self._roles[caller.role], request.extensions or {}
         reported: dict[str, Any] = {}
         execution: _Execution | None = None
         try:
-            text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
-            if explain and caller.role != SERVICE_ROLE:  # plans show what is in tables
-                code = {"code": "EXPLAIN_NOT_ALLOWED"}
-                error = GraphQLError(f"extensions.explain is for {SERVICE_ROLE}.", extensions=code)
-                raise RequestRejected(Stage.VALIDATION, error)
-            introspected: Mapping[str, str] = {}
-            if INTROSPECTING.search(text):
-                introspected = await self._introspect(role, request, text)
-            with interval(http.facts, "plan"):
-                execution = await in_turn(
-                    lambda: self._compile(role, request, text, introspected, reported if cost else None)
-                )
-            if explain:
+            text = request.query
+            if text is None or self._project.graphql_documents_only:
+                text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
+            if not extensions and len(http.body) + len(http.query) <= _SHORT:
+                execution = self._known(role, request, text)
+            if execution is None:
+                execution = await self._compiled(role, request, text, http, caller, reported)
+            if extensions.get("explain") is True:
                 reported["explain"] = await self._transactions.explain(
                     catalog, http, caller, execution.statements
                 )
@@ -193,8 +203,7 @@ class Engine:
                 fields, variables = execution.plan.fields, execution.variables
                 data = await run_separately(self._transactions, catalog, http, caller, fields, variables)
             elif execution.statements:
-                run = self._transactions.run
-                [[data]] = await run(
+                [[data]] = await self._transactions.run(
                     catalog, http, caller, execution.statements,
                     read_only=execution.read_only,
                     by_replica=execution.read_only and extensions.get("consistency") != "primary",
@@ -211,7 +220,8 @@ class Engine:
         except RecursionError:  # variables that were just read may still nest too deeply to compile
             deep = GraphQLError("The operation's arguments are nested too deeply.")
             return GraphQLResponse(Stage.VARIABLES, None, _formatted((deep,)), reported)
-        return GraphQLResponse(Stage.EXECUTION, data, _formatted(execution.plan.errors), reported)
+        errors = execution.plan.errors
+        return GraphQLResponse(Stage.EXECUTION, data, _formatted(errors) if errors else (), reported)
 
     async def _refuses_value(
         self, error: DatabaseError, catalog: Catalog, caller: Caller, http: Request, execution: _Execution
@@ -224,22 +234,57 @@ class Engine:
             return refused.message == error.message
         return False
 
-    def _role(self, catalog: Catalog, role: str) -> _RoleState:
-        if self._served is None or self._names is None or not self._served.is_like(catalog):
-            self._served = catalog
-            self._names = CatalogNames(catalog)
-            self._roles.clear()
-        state = self._roles.get(role)
-        if state is None:
-            state = self._roles[role] = _RoleState(catalog, self._names, role, self._project, self._limits)
-        return state
+    def _known(self, role: _RoleState, request: GraphQLRequest, text: str) -> _Execution | None:
+        """Return what a request runs whose document and plan are known.
+
+        What is wrong with it is left to ``_compile``, which finds its place in the client's own text.
+        """
+        prepared = role.texts.get(text)
+        if prepared is None:
+            return None
+        try:
+            operation = prepared.document.operation(request.operation_name)
+            variables, shape = operation.coerce(request.variables or {}, prepared.parameters)
+            plan = role.plans.get((operation.key, shape))
+            if plan is None or plan.most > self._limits.cost or (request.read_only and operation.is_mutation):
+                return None
+            execution = _Execution(plan, plan.bind(variables), not operation.is_mutation, variables)
+        except (GraphQLError, RequestRejected):
+            return None
+        self.hits += 1
+        return execution
+
+    async def _compiled(
+        self,
+        role: _RoleState,
+        request: GraphQLRequest,
+        text: str,
+        http: Request,
+        caller: Caller,
+        reported: dict[str, Any],
+    ) -> _Execution:
+        """Return what a request runs, compiled in slices as far as it takes long.
+
+        :raises RequestRejected: it may not run.
+        """
+        extensions = request.extensions or {}
+        if extensions.get("explain") is True and caller.role != SERVICE_ROLE:  # plans show what is in tables
+            code = {"code": "EXPLAIN_NOT_ALLOWED"}
+            error = GraphQLError(f"extensions.explain is for {SERVICE_ROLE}.", extensions=code)
+            raise RequestRejected(Stage.VALIDATION, error)
+        introspected: Mapping[str, str] = {}
+        if INTROSPECTING.search(text):
+            introspected = await self._introspect(role, request, text)
+        cost = reported if extensions.get("cost") is True else None
+        with interval(http.facts, "plan"):
+            return await in_turn(lambda: self._compile(role, request, text, introspected, cost))
 
     async def _introspect(self, role: _RoleState, request: GraphQLRequest, text: str) -> Mapping[str, str]:
         """Return the answers of the operation's introspection fields by response key, as JSON text."""
         prepared = await in_turn(lambda: role.prepare(text))
         if not prepared.document.is_exact:
             return {}
-        operation, variables = await in_turn(lambda: self._coerce(prepared, request))
+        operation, variables, _ = await in_turn(lambda: self._coerce(prepared, request))
         fields = introspection_fields(root_fields(operation, variables))
         if not fields:
             return {}
@@ -272,12 +317,12 @@ class Engine:
     @staticmethod
     def _coerce(
         prepared: PreparedDocument, request: GraphQLRequest
-    ) -> tuple[GraphQLOperation, dict[str, Any]]:
-        """Return the operation of a request with its coerced variables and parameters."""
+    ) -> tuple[GraphQLOperation, dict[str, Any], Hashable]:
+        """Return the operation of a request with its coerced variables and parameters, and their shape."""
         operation = prepared.document.operation(request.operation_name)
         if request.read_only and operation.is_mutation:
             raise RequestRejected(Stage.METHOD, "A mutation must be sent by POST, not by GET.")
-        return operation, {**operation.coerce(request.variables or {}), **prepared.parameters}
+        return operation, *operation.coerce(request.variables or {}, prepared.parameters)
 
     def _bind(
         self,
@@ -293,8 +338,8 @@ class Engine:
         :param failed: the errors of a query's fields whose values cannot be bound, by response key; None
             before any was tried.
         """
-        operation, variables = self._coerce(prepared, request)
-        plan = self._plan(role, prepared.document, operation, variables, introspected, failed)
+        operation, variables, shape = self._coerce(prepared, request)
+        plan = self._plan(role, prepared.document, operation, variables, shape, introspected, failed)
         try:
             if reported is not None:
                 reported["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
@@ -311,11 +356,12 @@ class Engine:
         document: Document,
         operation: GraphQLOperation,
         variables: Mapping[str, Any],
+        shape: Hashable,
         introspected: Mapping[str, str],
         failed: Mapping[str, GraphQLError] | None,
     ) -> OperationPlan:
         """Return the operation's plan, from the cache if it is there."""
-        key = operation.key, operation.shape(variables)
+        key = operation.key, shape
         plan = None if failed else role.plans.get(key)
         if plan is not None:
             self.hits += 1

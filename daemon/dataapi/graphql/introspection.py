@@ -77,7 +77,7 @@ class Introspection:
         :raises GraphQLError: the operation resolves too many fields.
         """
         # Variables of other types are for other fields; their types may even be hidden from introspection.
-        declared = [each for each in operation.variables if each.type in (GraphQLBoolean, GraphQLString)]
+        declared = [each for each in operation.variables() if each.type in (GraphQLBoolean, GraphQLString)]
         names = {each.inner_name: str(each.type) for each in declared}
         own = {name: value for name, value in variables.items() if name in names}
         key = json.dumps([text, own], sort_keys=True)

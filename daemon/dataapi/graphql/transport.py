@@ -106,24 +106,28 @@ def read(request: Request) -> GraphQLRequest:
     return _request(_from_query(request.query), read_only=True)
 
 
-def reply(answer: GraphQLResponse, request: Request) -> Reply:
+def respond(answer: GraphQLResponse, request: Request) -> Reply:
     """Return the reply with an answer in the media type that the client accepts."""
-    media_type = media_type_of(request)
+    media_type = _chosen(request.headers.get("accept")) or JSON
     headers: tuple[tuple[str, str], ...] = (("Content-Type", media_type),)
     if request.method != "POST":
         headers = (*headers, _VARY)
+    if answer.errors or answer.extensions:
+        return _with_errors(answer, headers, media_type)
+    return Reply(200, headers, f'{{"data":{answer.data}}}'.encode())
+
+
+def _with_errors(answer: GraphQLResponse, headers: tuple[tuple[str, str], ...], media_type: str) -> Reply:
     status = 200
     if answer.stage is Stage.METHOD:
         status, headers = 405, (*headers, ("Allow", "POST"))
     elif answer.stage is not Stage.EXECUTION and media_type is GRAPHQL_RESPONSE:
         status = 400
-    return Reply(status, headers, _body(answer), code=_code(answer))
+    return Reply(status, headers, _body(answer), code=_code(answer) if answer.errors else "")
 
 
 def _code(answer: GraphQLResponse) -> str:
-    """Return the code of the first error, that of the stage for one of GraphQL's own, "" without errors."""
-    if not answer.errors:
-        return ""
+    """Return the code of the first error, that of the stage for one of GraphQL's own."""
     return str(answer.errors[0].get("extensions", {}).get("code") or f"GRAPHQL_{answer.stage.name}")
 
 
@@ -193,7 +197,10 @@ def _object(body: bytes) -> dict[str, Any]:
         text = body.decode()
     except UnicodeDecodeError as error:
         _refuse(f"The request body is not UTF-8: byte {error.start + 1} cannot be decoded")
-    found = _json(text, "The request body")
+    try:
+        found = DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        _refuse_json(error, "The request body")
     if isinstance(found, list):
         _refuse("The request body is a list: batches are not supported, send one operation per request")
     if not isinstance(found, dict):
@@ -211,7 +218,10 @@ def _from_query(query: str) -> dict[str, Any]:
         elif name == "operationName":
             members[name] = value or None  # empty is the same as absent
         elif name in ("variables", "extensions") and value:
-            members[name] = _json(value, f"The parameter {name}")
+            try:
+                members[name] = DECODER.decode(value)
+            except (ValueError, RecursionError) as error:
+                _refuse_json(error, f"The parameter {name}")
             _check_text(members[name], name)
     return members
 
@@ -245,17 +255,15 @@ def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
     )
 
 
-def _json(text: str, name: str) -> Any:
-    try:
-        return DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        _refuse(f"{name} is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}")
-    except RecursionError:
-        _refuse(f"{name} is nested too deeply")
-    except InvalidConstant as error:
-        _refuse(f"{name} is not valid JSON: {error}")
-    except ValueError:  # Python reads integers of some thousand digits at most
-        _refuse(f"{name} holds a number of too many digits")
+def _refuse_json(error: ValueError | RecursionError, name: str) -> NoReturn:
+    match error:
+        case json.JSONDecodeError(msg=message, lineno=line, colno=column):
+            _refuse(f"{name} is not valid JSON: {message} at line {line} column {column}")
+        case RecursionError():
+            _refuse(f"{name} is nested too deeply")
+        case InvalidConstant():
+            _refuse(f"{name} is not valid JSON: {error}")
+    _refuse(f"{name} holds a number of too many digits")  # as Python reads some thousand at most
 
 
 def _check_text(found: Any, place: str) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from operator import is_not
 from typing import Any
 
 from graphql import (
@@ -42,25 +44,11 @@ class _Uncoercible(Exception):
 
 
 def coercer(type_: GraphQLInputType) -> Coerce:
-    """Return what coerces a value of the type, ``Undefined`` for an invalid one."""
-    coerce = _coercer(type_)
-
-    def coerced(value: Any) -> Any:
-        try:
-            return coerce(value)
-        except RecursionError:
-            raise
-        except Exception:  # a scalar may refuse in any way
-            return Undefined
-
-    return coerced
-
-
-def _coercer(type_: GraphQLInputType) -> Coerce:
+    """Return what coerces a value of the type, and raises some exception for an invalid one."""
     if isinstance(type_, GraphQLNonNull):
-        return _required(_coercer(type_.of_type))
+        return _required(coercer(type_.of_type))
     if isinstance(type_, GraphQLList):
-        return _list(_coercer(type_.of_type))
+        return _list(coercer(type_.of_type))
     if isinstance(type_, GraphQLInputObjectType):
         return _ObjectCoercion(type_)
     leaf: Coerce = type_.coerce_input_value
@@ -128,7 +116,7 @@ class _ObjectCoercion:
         for name in sorted(value, key=places.__getitem__):  # in the order of the type, as graphql-core
             member = members.get(name)
             if member is None:
-                member = members[name] = _coercer(self._type.fields[name].type)
+                member = members[name] = coercer(self._type.fields[name].type)
             coerced[name] = member(value[name])
         return coerced
 
@@ -208,7 +196,7 @@ def shaper(type_: GraphQLInputType) -> Shaper:
     id's table decide more.
     """
     inner = _shaper_of_present(nullable(type_))
-    return lambda value: None if value is None else inner(value)
+    return inner if inner is _is_present else lambda value: None if value is None else inner(value)
 
 
 def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
@@ -216,7 +204,7 @@ def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
         if not holds_objects(type_):
             named = get_named_type(type_)
             shapes = isinstance(named, GraphQLEnumType) and named.extensions.get("shapes")
-            return tuple if shapes else (lambda _value: True)
+            return tuple if shapes else _is_present
         items = _LazyShaper(type_.of_type)
         if not get_named_type(type_).extensions.get("rows"):
             return lambda value: tuple(items(item) for item in value)
@@ -231,7 +219,10 @@ def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
         return _shape_of_cursor
     if type_ is GraphQLBoolean or (isinstance(type_, GraphQLEnumType) and type_.extensions.get("shapes")):
         return lambda value: (value,)
-    return lambda _value: True
+    return _is_present
+
+
+_is_present: Shaper = partial(is_not, None)
 
 
 class _LazyShaper:

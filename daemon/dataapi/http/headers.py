@@ -28,16 +28,17 @@ class Headers(dict[str, str]):
     Requests of one connection may share them, so nothing changes them once they are parsed.
     """
 
-    __slots__ = ("_json",)
+    __slots__ = ("json",)
 
-    @property
-    def json(self) -> str:
-        """The headers as a JSON object, which is written once."""
-        try:
-            return self._json
-        except AttributeError:
-            self._json: str = json_object(self)
-            return self._json
+    json: str
+    """The headers as a JSON object, which is written when it is first asked for."""
+
+    def __getattr__(self, name: str) -> str:
+        """Write the JSON object, which is missing."""
+        if name != "json":
+            raise AttributeError(name)
+        self.json = json_object(self)
+        return self.json
 
 
 def json_object(members: Mapping[str, str]) -> str:

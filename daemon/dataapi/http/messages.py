@@ -79,22 +79,17 @@ class RequestFacts:
     :ivar intervals: the parts of its time, None where nobody makes spans of them.
     """
 
-    __slots__ = ("database", "intervals", "operation", "position", "queued", "role", "route", "sqlstate",
-                 "subject", "traceparent")  # fmt: skip
-
-    def __init__(
-        self, route: str = "", traceparent: str = "", intervals: list[Interval] | None = None
-    ) -> None:
-        self.route = route
-        self.intervals = intervals
-        self.traceparent = traceparent
-        self.role = ""
-        self.subject = ""
-        self.operation = ""
-        self.queued = 0.0
-        self.database = 0.0
-        self.sqlstate = ""
-        self.position = ""
+    # Defaults of the class, as to set each of them for every request takes its time.
+    route = ""
+    traceparent = ""
+    role = ""
+    subject = ""
+    operation = ""
+    queued = 0.0
+    database = 0.0
+    sqlstate = ""
+    position = ""
+    intervals: list[Interval] | None = None
 
     def add_queued(self, began: float, ended: float) -> None:
         """Add a wait for a database connection, from and until these times of ``time.perf_counter``."""
@@ -147,11 +142,6 @@ class Request(NamedTuple):
         """The client's address: the one that a proxy names, if the proxy's own is not public."""
         named = self.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
         return named if named and not _is_public(self.peer) else self.peer
-
-    def mark(self, stage: str) -> None:
-        """End a stage of the answer, one of ``STAGES``."""
-        if self.timing is not None:
-            self.timing.mark(stage)
 
 
 class Reply(NamedTuple):

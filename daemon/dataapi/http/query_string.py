@@ -29,12 +29,9 @@ def lenient_pairs(query: str) -> list[tuple[str, str]]:
     return parse_qsl(query, keep_blank_values=True, errors="replace")
 
 
-def raw_text(query: bytes) -> str:
-    """Return a query string as text, its escapes left as they are; raises ``ApiError`` if it is not UTF-8."""
-    try:
-        return query.decode()
-    except UnicodeDecodeError as error:
-        raise _bad(f"The query string is not UTF-8: byte {error.start + 1}") from None
+def not_utf8(error: UnicodeDecodeError) -> ApiError:
+    """Return the error for a query string that is not UTF-8."""
+    return _bad(f"The query string is not UTF-8: byte {error.start + 1}")
 
 
 def path(text: str) -> str:
@@ -56,7 +53,7 @@ def path(text: str) -> str:
 
 def segment(text: str) -> str:
     """Return a segment of a decoded path as it is meant: only here an escaped slash is one."""
-    return text.replace("%2F", "/").replace("%25", "%") if "%" in text else text
+    return text.replace("%2F", "/").replace("%25", "%")
 
 
 def _kept(escape: re.Match[str]) -> str:

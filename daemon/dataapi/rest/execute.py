@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +23,9 @@ from dataapi.http.errors import ApiError, DatabaseError
 from dataapi.http.messages import Reply, Request, Stream
 from dataapi.rest import respond
 from dataapi.rest.negotiation import LINES, Explain
-from dataapi.rest.plan.plan import StatementPlan, StreamPlan
+from dataapi.rest.parse.query import Values
+from dataapi.rest.parse.request import ApiRequest
+from dataapi.rest.plan.plans import Planned, StatementPlan, StreamPlan
 from dataapi.rest.respond import VARY, content_range
 from dataapi.rest.statements import TOO_LARGE, ResultRow
 
@@ -35,33 +36,36 @@ Estimate = Callable[[Bound], Awaitable[int]]
 """Returns how many rows the planner expects of a statement."""
 
 
-def run_plan(
+async def run_plan(
     transactions: MultiMessageTransactions,
     catalog: Catalog,
     http: Request,
     caller: Caller,
+    request: ApiRequest,
     plan: StatementPlan,
-) -> Coroutine[Any, Any, Reply]:
+    values: Values,
+) -> Reply:
     """Run a plan in a transaction of its own and return its reply.
 
     :raises ApiError: a failure, as the client may read it.
     """
+
+    async def run(statements: tuple[Bound, ...]) -> Rows:
+        return await transactions.run(
+            catalog, http, caller, statements,
+            read_only=plan.read_only, settings=plan.settings, by_replica=plan.by_replica,
+        )  # fmt: skip
 
     async def estimate(statement: Bound) -> int:
         more = _ALL_SHARDS if catalog.clustered else ()
         [found] = await transactions.explain(catalog, http, caller, (statement,), more)
         return expected_rows(found["plan"])
 
-    read_only, settings = plan.read_only, plan.settings
-    run = partial(
-        transactions.run, catalog, http, caller,
-        read_only=read_only, settings=settings, by_replica=plan.by_replica,
-    )  # fmt: skip
-    return _reply(http, plan, run, estimate)
+    return await _reply(http, request, plan, values, run, estimate)
 
 
-BatchPart = tuple[Request, StatementPlan | StreamPlan | Reply]
-"""One request of a batch; a ``Reply`` needs nothing of the database."""
+BatchPart = tuple[Request, ApiRequest, Planned]
+"""One request of a batch with its plan."""
 
 
 async def run_batch(
@@ -79,7 +83,8 @@ async def run_batch(
     :param most_bytes: the most that the bodies of all replies may have together.
     :raises ApiError: the batch was undone; ``index`` names the request that failed, where one did.
     """
-    plans = [plan for _, plan in parts if not isinstance(plan, Reply)]
+    planned = [each for _, _, each in parts if not isinstance(each, Reply)]
+    plans = [each if isinstance(each, StreamPlan) else each[0] for each in planned]
     read_only = all(isinstance(plan, StreamPlan) or plan.read_only for plan in plans)
     settings = strictest(isolation_of(plan.settings) for plan in plans)
 
@@ -96,9 +101,9 @@ async def _replies(
     transaction: MultiMessageTransaction, catalog: Catalog, parts: Sequence[BatchPart], most_bytes: int
 ) -> list[Reply]:
     replies, size = list[Reply](), 0
-    for index, (http, plan) in enumerate(parts):
+    for index, (http, request, planned) in enumerate(parts):
         try:
-            reply = await _part(transaction, catalog, http, plan)
+            reply = await _part(transaction, catalog, http, request, planned)
             if http.method == "HEAD":
                 reply = reply._replace(body=b"")
             size += len(reply.body)
@@ -115,10 +120,15 @@ async def _part(
     transaction: MultiMessageTransaction,
     catalog: Catalog,
     http: Request,
-    plan: StatementPlan | StreamPlan | Reply,
+    request: ApiRequest,
+    planned: Planned,
 ) -> Reply:
-    if isinstance(plan, Reply):
-        return plan
+    if isinstance(planned, Reply):
+        return planned
+    if isinstance(planned, StreamPlan):
+        rows = await transaction.run(http, (planned.statement,), read_only=True, settings=planned.settings)
+        return await _complete(planned, rows)
+    plan, values = planned
 
     async def estimate(statement: Bound) -> int:
         more = _ALL_SHARDS if catalog.clustered else ()
@@ -127,11 +137,8 @@ async def _part(
         )
         return expected_rows(json.loads(found))
 
-    read_only = isinstance(plan, StreamPlan) or plan.read_only
-    run = partial(transaction.run, http, read_only=read_only, settings=plan.settings)
-    if isinstance(plan, StreamPlan):
-        return await _complete(plan, await run((plan.statement,)))
-    return await _reply(http, plan, run, estimate)
+    run = partial(transaction.run, http, read_only=plan.read_only, settings=plan.settings)
+    return await _reply(http, request, plan, values, run, estimate)
 
 
 _ALL_SHARDS = (("citus.explain_all_tasks", "on"),)
@@ -152,29 +159,31 @@ def expected_rows(plans: Any) -> int:
     return sum(int(shard["Plan Rows"]) for shard in shards if shard["Total Cost"] > 0)
 
 
-async def _reply(http: Request, plan: StatementPlan, run: Run, estimate: Estimate) -> Reply:
+async def _reply(
+    http: Request, request: ApiRequest, plan: StatementPlan, values: Values, run: Run, estimate: Estimate
+) -> Reply:
     explain = plan.media.explain
+    statements = tuple([each.bind(values) for each in plan.statements])
     try:
-        statements = (*plan.before, plan.statement)
         if explain is not None:
-            statements = (_explaining(plan.before[-1] if plan.before else plan.statement, explain),)
+            statements = (_explaining(statements[-2:][0], explain),)
         rows = await run(statements)
     except DatabaseError as error:
         raise respond.client_error(error) from None
-    http.mark("transaction")
+    if http.timing is not None:
+        http.timing.mark("transaction")
     if explain is not None:
         # Text arrives as a row per line, JSON as a single row.
-        headers = (("Content-Type", plan.media.content_type), *plan.request.profile, VARY)
+        headers = (("Content-Type", plan.media.content_type), *request.profile, VARY)
         return Reply(200, headers, b"\n".join([_bytes(line) for (line,) in rows]))
-    [row] = rows
-    result = ResultRow.of(row)
+    row = ResultRow(*rows[0])
     if plan.estimated is not None:
         beyond = plan.estimated_beyond
-        if result.total is None or (beyond is not None and result.total > beyond):
+        if row.total is None or (beyond is not None and row.total > beyond):
             # The planner may be wrong, but rows that were counted are there.
-            total = max(result.total or 0, await estimate(plan.estimated))
-            result = replace(result, total=total)
-    return plan.finish(result)
+            total = max(row.total or 0, await estimate(plan.estimated.bind(values)))
+            row = row._replace(total=total)
+    return respond.reply(plan, request, row)
 
 
 def _explaining(bound: Bound, explain: Explain) -> Bound:
@@ -203,7 +212,8 @@ async def stream(
         first: Rows = await next_item(batches, [])
     except DatabaseError as error:
         raise respond.client_error(error) from None
-    http.mark("transaction")
+    if http.timing is not None:
+        http.timing.mark("transaction")
     if len(first) < FIRST_FETCH:
         await batches.aclose()
         return await _complete(plan, first)

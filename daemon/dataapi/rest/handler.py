@@ -21,7 +21,8 @@ from dataapi.rest.openapi.description import Version, describe, negotiate_descri
 from dataapi.rest.parse.preferences import not_followed
 from dataapi.rest.parse.request import ApiRequest, parse_request
 from dataapi.rest.plan import call, read, write
-from dataapi.rest.plan.plan import PlanCacheFigures, RestRole, StatementPlan, StreamPlan
+from dataapi.rest.plan.plans import Planned, StreamPlan
+from dataapi.rest.plan.role import PlanCacheFigures, RestRole
 from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
 from dataapi.settings import Project
 from dataapi.telemetry.tracing import interval
@@ -68,6 +69,7 @@ class RestHandler:
         self._regrant = regrant
         self._catalog = catalog
         self._transactions = MultiMessageTransactions(project, runner)
+        self._served: Catalog | None = None
         self._tables: CatalogTables | None = None
         self._roles: dict[str, RestRole] = {}
         self._descriptions = Descriptions(project)
@@ -75,24 +77,28 @@ class RestHandler:
         self.figures = PlanCacheFigures()
 
     async def answer(self, http: Request, caller: Caller) -> Reply:
-        """Answer a request; raises ``ApiError`` for failures that the client may read.
+        """Answer a request: parse, plan, bind, run, respond.
 
         An unknown name and a grant may be newer than the catalog: nothing has been done yet, so the
         request is answered again by a newer catalog as long as there is one.
+
+        :raises ApiError: a failure, as the client may read it.
         """
         catalog = self._catalog()
-        try:
-            catalog = catalog_for(catalog, caller)
-        except UnknownRole:
-            catalog = await self._with_role(catalog, caller)
+        if catalog is None or catalog is not self._served or caller.role not in self._roles:
+            catalog = await self._serve(catalog, caller)
         if http.method == "POST" and batch.is_batch(http):
             work = partial(self._parse_batch, http, catalog)
             requests = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
             answer = partial(self._answer_batch, http, caller, requests)
         else:
-            parse = partial(self._parse, http, catalog)
-            request = await self._in_thread(parse) if _is_long(http) else parse()
-            http.mark("parse")
+            timezones = catalog.timezones
+            if len(http.body) > LONG or len(http.query) > LONG_QUERY:
+                request = await self._in_thread(partial(parse_request, http, self._project, timezones))
+            else:
+                request = parse_request(http, self._project, timezones)
+            if http.timing is not None:
+                http.timing.mark("parse")
             answer = partial(self._answer_one, http, caller, request)
         while True:
             try:
@@ -101,7 +107,21 @@ class RestHandler:
                 newer = await self._newer(catalog, caller, error)
                 if newer.is_like(catalog):
                     raise
-            catalog = catalog_for(newer, caller)
+            catalog = await self._serve(newer, caller)
+
+    async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
+        """Return a catalog that has the caller's role, with which the role is ready; raises ``ApiError``."""
+        try:
+            served = catalog_for(catalog, caller)
+        except UnknownRole:
+            served = await self._with_role(catalog, caller)
+        if self._tables is None or not served.is_like(self._served):
+            self._tables = CatalogTables(served)
+            self._roles.clear()
+        self._served = served
+        if caller.role not in self._roles:
+            self._roles[caller.role] = RestRole(self._project, self._tables, caller.role, self.figures)
+        return served
 
     async def _newer(self, catalog: Catalog, caller: Caller, error: ApiError) -> Catalog:
         """Return the catalog that serves, where an error may be one of an outdated catalog."""
@@ -115,15 +135,6 @@ class RestHandler:
         assert catalog is not None, "without a catalog no role is looked for"
         return catalog_for(await self._refresh(catalog), caller)
 
-    def _role(self, catalog: Catalog, name: str) -> RestRole:
-        if self._tables is None or not self._tables.catalog.is_like(catalog):
-            self._tables = CatalogTables(catalog)
-            self._roles.clear()
-        role = self._roles.get(name)
-        if role is None:
-            role = self._roles[name] = RestRole(self._project, self._tables, name, self.figures)
-        return role
-
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Do a long piece of work in a thread.
 
@@ -134,56 +145,59 @@ class RestHandler:
 
     # ------------------------------------------------------------ one request
 
-    def _parse(self, http: Request, catalog: Catalog) -> ApiRequest:
-        return parse_request(http, self._project, catalog.timezones)
-
     async def _answer_one(
         self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog
     ) -> Reply:
-        role = self._role(catalog, caller.role)
+        role = self._roles[caller.role]
         try:
             if not request.target:
-                if request.reads:
-                    await self._transactions.run_pre_request(catalog, http, caller)
-                    http.mark("transaction")
-                reply = await self._descriptions.answer(http, request, catalog, caller.role)
-                http.mark("plan")
-                return reply
-            work = partial(plan, role, request)
-            with interval(http.facts, "plan"):
-                planned = await self._in_thread(work) if _is_long(http) else work()
-            http.mark("plan")
-            if isinstance(planned, StatementPlan):
-                return await run_plan(self._transactions, catalog, http, caller, planned)
+                return await self._describe(http, caller, request, catalog)
+            if len(http.body) > LONG or len(http.query) > LONG_QUERY:
+                planned = await self._in_thread(partial(plan, role, request))
+            else:
+                planned = plan(role, request)
+            if http.timing is not None:
+                http.timing.mark("plan")
             if isinstance(planned, StreamPlan):
                 return await stream(self._transactions, catalog, http, caller, planned)
+            if not isinstance(planned, Reply):
+                return await run_plan(self._transactions, catalog, http, caller, request, *planned)
         except ApiError as error:
             if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
                 error.headers += _allow(role, request)
             raise
         return planned
 
+    async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
+        """Answer a request of the root with the description of the API."""
+        if request.reads:
+            await self._transactions.run_pre_request(catalog, http, caller)
+            if http.timing is not None:
+                http.timing.mark("transaction")
+        reply = await self._descriptions.answer(http, request, catalog, caller.role)
+        if http.timing is not None:
+            http.timing.mark("plan")
+        return reply
+
     # ------------------------------------------------------------ batches
 
     def _parse_batch(self, http: Request, catalog: Catalog) -> list[tuple[Request, ApiRequest]]:
-        return _each(batch.read(http), lambda each: (each, self._parse(each, catalog)))
+        return _each(
+            batch.read(http), lambda each: (each, parse_request(each, self._project, catalog.timezones))
+        )
 
     async def _answer_batch(
         self, http: Request, caller: Caller, requests: list[tuple[Request, ApiRequest]], catalog: Catalog
     ) -> Reply:
         """Answer a batch: all of its requests are planned before the first one runs."""
-        role = self._role(catalog, caller.role)
-        work = partial(_each, requests, lambda each: (each[0], plan(role, each[1])))
+        role = self._roles[caller.role]
+        work = partial(_each, requests, lambda each: (*each, plan(role, each[1])))
         with interval(http.facts, "plan"):
             parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
-        http.mark("plan")
+        if http.timing is not None:
+            http.timing.mark("plan")
         most_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, most_bytes))
-
-
-def _is_long(http: Request) -> bool:
-    """Return whether a request may take long to parse and plan, in which others must be answered."""
-    return len(http.body) > LONG or len(http.query) > LONG_QUERY
 
 
 def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
@@ -198,22 +212,40 @@ def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
     return results
 
 
-def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
-    """Return the plan with the settings that the client prefers besides its own.
+def plan(role: RestRole, request: ApiRequest) -> Planned:
+    """Return the plan of a request, with the settings that the client prefers besides its own.
+
+    That of a table may be one that was made before: what decides it is all in the key, and its values are
+    bound afterwards.
 
     :raises ApiError: PGRST122 (400), a preference is unknown, and nothing else is wrong.
     """
-    planned, preferred = _plan(role, request), request.preferences
+    query, rows, key = request.query, request.rows, None
+    if not request.is_call and request.objects is None:
+        key = (
+            *(request.method, request.schema, request.target, query.selection.shape, request.accept),
+            *(request.preferences, query.columns, query.conflict, rows.columns, rows.many),
+        )
+        known = role.plans.get(key)
+        if known is not None:
+            role.figures.hits += 1
+            return known, query.values if known.read_only else write.values_of(request)
+    planned = _plan(role, request)
     if isinstance(planned, Reply):
         return planned
-    if preferred.unknown:
-        raise not_followed(*preferred.unknown)
-    if preferred.timezone is None:
-        return planned
-    return planned._replace(settings=planned.settings + preferred.settings)
+    if request.preferences.unknown:
+        raise not_followed(*request.preferences.unknown)
+    settings = request.preferences.settings
+    if isinstance(planned, StreamPlan):
+        return planned._replace(settings=planned.settings + settings)
+    made, values = planned
+    made = made._replace(settings=made.settings + settings)
+    if key is not None:
+        role.keep(key, made, query.selection.size + len(request.accept or ""))
+    return made, values
 
 
-def _plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
+def _plan(role: RestRole, request: ApiRequest) -> Planned:
     if request.is_call:
         return call.plan(role, request)
     if request.reads or request.method == "OPTIONS":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
@@ -79,6 +79,8 @@ class Media:
     :ivar stripped: leave null members out.
     :ivar row_handler: what makes the body, for ``MediaKind.HANDLER``.
     :ivar explain: answer with the plan of the statement that would make this body.
+    :ivar single: whether the answer must be exactly one object.
+    :ivar is_binary: whether the body comes as a ``bytea``.
     """
 
     kind: MediaKind
@@ -86,11 +88,14 @@ class Media:
     stripped: bool = False
     row_handler: RowHandler | None = None
     explain: Explain | None = None
+    single: bool = field(init=False, compare=False)
+    is_binary: bool = field(init=False, compare=False)
 
-    @property
-    def single(self) -> bool:
-        """Whether the answer must be exactly one object."""
-        return self.kind is MediaKind.OBJECT
+    def __post_init__(self) -> None:
+        """Derive what each answer asks for."""
+        handler = self.row_handler
+        object.__setattr__(self, "single", self.kind is MediaKind.OBJECT)
+        object.__setattr__(self, "is_binary", handler is not None and handler.content is Content.BYTES)
 
     def body(self, table: Table | None, postgis: str | None) -> Body:
         """Return how the body is made of rows.
@@ -251,13 +256,6 @@ def _canonical(form: MediaType) -> str:
         canonical = f'{name}; for="{_canonical(_explained(form))}"'
         return f"{canonical}; options={options}" if options else canonical
     return form.name
-
-
-def as_bytes(media: Media, body: bytes | str | None) -> bytes:
-    """Return the bytes of a body as the statement gave it."""
-    content = body.encode() if isinstance(body, str) else body or b""
-    is_binary = media.row_handler is not None and media.row_handler.content is Content.BYTES
-    return unhex(content) if is_binary else content
 
 
 def unhex(text: bytes) -> bytes:

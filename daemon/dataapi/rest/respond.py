@@ -1,4 +1,4 @@
-"""Makes replies of result rows, and the errors that a client reads of those that statements raise; pure.
+"""Makes replies of the rows of statements, and of what statements raise the errors that a client reads; pure.
 
 What the guards of a statement (``sql.statement``) raise is the code of the error and the number of rows that
 it is about.
@@ -8,20 +8,123 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
+from urllib.parse import quote
 
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER, is_name, may_be_chosen
 from dataapi.http.messages import Reply
-from dataapi.rest.parse.preferences import Action, applied
+from dataapi.rest.negotiation import Media, unhex
+from dataapi.rest.parse.preferences import NO_PREFERENCES, Action, applied
 from dataapi.rest.parse.query import Pairs, too_much
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.parse.window import unsatisfiable
+from dataapi.rest.plan.plans import CallAnswer, ReadAnswer, StatementPlan, WriteAnswer
 from dataapi.rest.statements import TOO_LARGE, ResultRow
 from dataapi.sql.statement import violation_in
 
 VARY = ("Vary", f"Accept, Prefer, Range, {CALLER}")
 
 _STATUS = re.compile("[2-5][0-9][0-9]")
+
+
+def reply(plan: StatementPlan, request: ApiRequest, row: ResultRow) -> Reply:
+    """Return the reply that a plan's row becomes.
+
+    :raises ApiError: the row is not an answer, such as PGRST116 (406) for another number of rows than one.
+    """
+    match plan.answer:
+        case ReadAnswer():
+            return _read(plan.media, request, row)
+        case WriteAnswer() as answer:
+            return _written(answer, plan.media, request, row)
+        case CallAnswer() as answer:
+            return _called(answer, plan.media, request, row)
+
+
+def _read(media: Media, request: ApiRequest, row: ResultRow) -> Reply:
+    offset = request.query.values.offset
+    status, body = status_of(offset, row.rows, row.total), _content(media, row)
+    if media.single:
+        if row.rows != 1:
+            raise violated(NOT_SINGLE, row.rows)
+        body = body[1:-1]  # without the array's brackets
+    headers = (("Content-Range", content_range(offset, row.rows, row.total)), *location(request))
+    return make_reply(request, Action.READ, row, status, media.content_type, headers, body)
+
+
+def location(request: ApiRequest) -> tuple[tuple[str, str], ...]:
+    """Return the header with the canonical address of what was read."""
+    canonical = request.query.canonical
+    if canonical is None:
+        return ()
+    path = _path(request.target)
+    return (("Content-Location", f"{path}?{canonical}" if canonical else path),)
+
+
+@lru_cache(maxsize=256)
+def _path(table: str) -> str:
+    return f"/{quote(table, safe='')}"
+
+
+def _written(answer: WriteAnswer, media: Media, request: ApiRequest, row: ResultRow) -> Reply:
+    headers: tuple[tuple[str, str], ...] = ()
+    inserted, listed = row.inserted or 0, 0
+    match answer.action:
+        case Action.PUT:
+            status = (201 if inserted > 0 else 200) if answer.represents else 204
+        case Action.INSERT | Action.RESOLVED_INSERT:
+            status = 200 if answer.merges and inserted <= 0 else 201
+            if row.location is not None:
+                headers = (("Location", _location_of_row(answer.table, row.location)),)
+        case _:
+            status = 200 if answer.represents else 204
+            # As in PostgREST, deleted rows have no range.
+            listed = 0 if answer.action is Action.DELETE else row.rows
+    if answer.action is not Action.PUT:
+        total = row.rows if request.preferences.counts else None
+        headers += (("Content-Range", content_range(0, listed, total)),)
+    if not answer.represents:
+        return make_reply(request, answer.action, row, status, None, headers)
+    body = _content(media, row)
+    if media.single:
+        body = body.strip()[1:-1]  # without the array's brackets
+    return make_reply(request, answer.action, row, status, media.content_type, headers, body)
+
+
+def _location_of_row(table: str, key: str) -> str:
+    """Return the URL of a row, relative as PostgREST's is.
+
+    :param key: a JSON object of the key columns' texts.
+    """
+    filters = [
+        f"{quote(name, safe='')}={'is.null' if value is None else 'eq.' + quote(value, safe='')}"
+        for name, value in json.loads(key).items()
+    ]
+    return f"{_path(table)}?{'&'.join(filters)}"
+
+
+def _called(answer: CallAnswer, media: Media, request: ApiRequest, row: ResultRow) -> Reply:
+    count, total = row.rows, row.total
+    if answer.is_single:
+        count, total = 1, 1 if request.preferences.counts else None
+    offset = request.query.values.offset
+    status = status_of(offset, count, total)
+    headers = (("Content-Range", content_range(offset, count, total)),)
+    if answer.is_void:
+        return make_reply(request, Action.CALL, row, 204, None, headers)
+    body = _content(media, row)
+    if answer.is_binary:
+        body = unhex(body)
+    if answer.unwrapped:
+        body = body[1:-1] or b"null"
+    return make_reply(request, Action.CALL, row, status, media.content_type, headers, body)
+
+
+def _content(media: Media, row: ResultRow) -> bytes:
+    """Return the bytes of a body as the statement gave it."""
+    body = row.body.encode() if isinstance(row.body, str) else row.body or b""
+    return unhex(body) if media.is_binary else body
 
 
 def make_reply(
@@ -43,9 +146,10 @@ def make_reply(
     if media_type is not None:
         headers += (("Content-Type", media_type), *request.profile)
     headers += (VARY,)
-    preferences = applied(request.preferences, action)
-    if preferences:
-        headers += (("Preference-Applied", preferences),)
+    if request.preferences is not NO_PREFERENCES:
+        preferences = applied(request.preferences, action)
+        if preferences:
+            headers += (("Preference-Applied", preferences),)
     if row.response_headers:
         chosen = _headers(row.response_headers)
         names = {name.lower() for name, _ in chosen}

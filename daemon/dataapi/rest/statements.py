@@ -7,10 +7,9 @@ while it is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import NamedTuple
 
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import EQUAL, GREATER, PLUS, quote_identifier
@@ -53,11 +52,11 @@ class Total(Enum):
     """Up to one more than the bound of ``compile_answer``: an estimate takes over beyond it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRow:
+class ResultRow(NamedTuple):
     """The row of an answer.
 
-    :ivar count: rows in the body.
+    :ivar body: bytes of JSON, and text of other forms.
+    :ivar rows: how many are in the body.
     :ivar total: matching rows, None when they were not counted.
     :ivar response_headers, response_status: the settings ``response.headers`` and ``response.status``
         that functions made, empty or None where they did not.
@@ -65,19 +64,13 @@ class ResultRow:
     :ivar inserted: for an upsert, how many rows were inserted and not updated.
     """
 
-    body: bytes | None
-    count: int
+    body: bytes | str | None
+    rows: int
     total: int | None
     response_headers: str | None
     response_status: str | None
     location: str | None = None
     inserted: int | None = None
-
-    @classmethod
-    def of(cls, row: Sequence[Any]) -> ResultRow:
-        """Return a statement's row as an answer; bodies that are not JSON come as text."""
-        body, *others = row
-        return cls(body.encode() if isinstance(body, str) else body, *others)
 
 
 TO_COME = ResultRow(None, 0, None, None, None)

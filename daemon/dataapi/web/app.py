@@ -6,10 +6,8 @@ describe a database of a thousand tables: a start does both at the same time.
 
 from __future__ import annotations
 
-import itertools
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from klein import Klein
@@ -49,15 +47,15 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
 
     @route(app, "/graphql/v1")
     async def graphql(backend: Backend, request: Request) -> Reply:
-        if _wants_console(backend, request):
+        if request.method != "POST" and _wants_console(backend, request):
             return console.redirect("/graphql")
         caller = await backend.authenticator.authenticate(request)
-        request.mark("jwt")
+        if request.timing is not None:
+            request.timing.mark("jwt")
         request.facts.role, request.facts.subject = caller.role, caller.subject
         read = transport.read(request)
         request.facts.operation = read.operation_name or ""
-        answer = await backend.graphql.answer(read, caller, request)
-        return transport.reply(answer, request)
+        return transport.respond(await backend.graphql.answer(read, caller, request), request)
 
     # Functions are a route of their own for metrics and traces alone.
     @route(app, "/rest/v1")
@@ -66,7 +64,8 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
     async def rest(backend: Backend, request: Request, _resource: str = "", _function: str = "") -> Reply:
         try:
             caller = await backend.authenticator.authenticate(request)
-            request.mark("jwt")
+            if request.timing is not None:
+                request.timing.mark("jwt")
             request.facts.role, request.facts.subject = caller.role, caller.subject
             if "apikey=" in request.query:  # which the handler would read as a filter
                 request = request._replace(query=split_query(request.query)[1])
@@ -131,7 +130,7 @@ def make_site(
     webhooks: WebhooksApi | None = None,
     receivers: bool = True,
     now: Callable[[], float] = time.time,
-    ids: Callable[[], str] | None = None,
+    ids: Iterator[str] | None = None,
     settings: Settings = Settings(()),  # noqa: B008 - immutable
 ) -> ApiSite:
     """Return the factory of the public sockets.
@@ -140,16 +139,9 @@ def make_site(
     :param webhooks: answers the management API; without it its paths do not exist.
     :param receivers: whether the console may have receivers of deliveries, which are in this process alone.
     :param now: Unix seconds, for the ``Date`` header.
-    :param ids: makes the id of a request without one; by default unique to this process.
+    :param ids: the ids of requests without one; by default unique to this process.
     :param settings: hold the limits of connections and bodies.
     """
     routes = Routes(make_app(webhooks, receivers=receivers))
-    pipeline = Pipeline(routes, Backends(backends), observe, time.perf_counter, ids or _counted_ids())
-    return ApiSite(pipeline, reactor, settings, now)
-
-
-def _counted_ids() -> Callable[[], str]:
-    """Count behind a random prefix: unique without asking the system for randomness each time."""
-    process = os.urandom(6).hex()
-    numbers = itertools.count(1)
-    return lambda: f"{process}-{next(numbers):x}"
+    pipeline = Pipeline(routes, Backends(backends), observe, time.perf_counter, now, ids)
+    return ApiSite(pipeline, reactor, settings)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
+from email.utils import formatdate
+from functools import lru_cache, partial
+from itertools import count
 from typing import NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -12,7 +17,6 @@ from twisted.logger import Logger, LogLevel
 
 from dataapi.concurrency.deadlines import Deadlines
 from dataapi.concurrency.tasks import next_item
-from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import continued_trace
 from dataapi.http.messages import Reply, Request, RequestFacts, Stream, Timing
@@ -22,7 +26,7 @@ from dataapi.telemetry.version import installed_version
 from dataapi.web import cors
 from dataapi.web.families import family_of, internal_error
 from dataapi.web.routing import Backend, Backends, Route, Routes, no_route
-from dataapi.web.server import head
+from dataapi.web.server.parser import parse_target
 from dataapi.web.server.request import ServerRequest, body_too_large, too_many_connections
 
 _log = Logger(namespace="dataapi.web")
@@ -33,6 +37,8 @@ _LIMIT_OF_NO_PROJECT = 65_536
 _LIMIT_OF_OTHERS = 60.0
 """Seconds for a request that no project answers."""
 _CLIENT_CLOSED_REQUEST = 499
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+_http_date = lru_cache(maxsize=1)(partial(formatdate, usegmt=True))
 _WRONG_METHOD = 405
 
 
@@ -69,7 +75,8 @@ class Pipeline:
     """Takes requests from the server to handlers, and answers back.
 
     :param seconds: the clock that durations are measured by.
-    :param ids: makes the id of a request without one.
+    :param now: Unix seconds, for the ``Date`` header.
+    :param ids: the ids of requests without one.
     """
 
     def __init__(
@@ -78,13 +85,15 @@ class Pipeline:
         backends: Backends,
         observe: Observe,
         seconds: Callable[[], float],
-        ids: Callable[[], str],
+        now: Callable[[], float],
+        ids: Iterator[str] | None = None,
     ) -> None:
         self._routes = routes
         self._backends = backends
         self._observe = observe
         self._seconds = seconds
-        self._ids = ids
+        self._now = now
+        self._ids = ids or _counted_ids()
         self._traced = False
         self._deadlines: dict[float, Deadlines] = {}
         self._versioned = f"{SERVER}/{installed_version()}"
@@ -100,7 +109,7 @@ class Pipeline:
 
         :param length: of the body, None when unknown.
         """
-        routed, error = self._read(received, b"")
+        routed, error = self._route(received, b"")
         received.limit = routed.max_body
         decision = routed.refuse(error) if error else _decide(routed, length or 0)
         family = routed.route.family
@@ -116,22 +125,24 @@ class Pipeline:
 
     def refuse(self, received: ServerRequest, error: ApiError) -> None:
         """Answer a request that was not read completely with an error."""
-        routed, _ = self._read(received, b"")
+        routed, _ = self._route(received, b"")
         self._reject(received, routed, routed.refuse(error))
 
     def handle(self, received: ServerRequest, body: bytes) -> None:
         """Answer a request that was read completely."""
-        error = None
-        if received.routed is None:
-            routed, error = self._read(received, body)
-        else:
-            routed = self._with_body(received.routed, body)
+        routed, error = (
+            self._route(received, body)
+            if received.routed is None
+            else (self._with_body(received.routed, body), None)
+        )
         decision = routed.refuse(error) if error else _decide(routed, len(body))
         if decision is not None:
             self._send(received, routed, decision)
             return
         received.site.in_flight += 1
-        deadlines = self._deadlines_of(routed, received.site.reactor)
+        backend = routed.backend
+        limit = _LIMIT_OF_OTHERS if backend is None else backend.project.request_timeout
+        deadlines = self._deadlines.get(limit) or self._new_deadlines(received.site.reactor, limit)
         answering = Deferred.fromCoroutine(self._answer(received, routed, deadlines))
         if not answering.called:
             received.answering = answering
@@ -166,9 +177,9 @@ class Pipeline:
         for deadlines in self._deadlines.values():
             deadlines.rest()
 
-    def _deadlines_of(self, routed: RoutedRequest, clock: IReactorTime) -> Deadlines:
-        limit = _LIMIT_OF_OTHERS if routed.backend is None else routed.backend.project.request_timeout
-        return self._deadlines.get(limit) or self._deadlines.setdefault(limit, Deadlines(clock, limit))
+    def _new_deadlines(self, clock: IReactorTime, limit: float) -> Deadlines:
+        deadlines = self._deadlines[limit] = Deadlines(clock, limit)
+        return deadlines
 
     async def _stream(
         self,
@@ -188,7 +199,7 @@ class Pipeline:
                 if received.gone:
                     raise CancelledError
                 timely = deadlines.each(stream, lambda: _timed_out(deadlines.limit))
-                size = await received.send_stream(reply, timely, self._headers(received, routed))
+                size = await received.send_stream(reply, timely, self._headers(routed))
         except CancelledError:
             status = _CLIENT_CLOSED_REQUEST
         except Exception as error:
@@ -200,31 +211,32 @@ class Pipeline:
         finally:
             self._report(routed, status, size, reply.code)
 
-    def _read(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
+    def _route(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
         """Route what was received; return the error too if it is malformed."""
         started = self._seconds()
-        method, target, minor, headers, _ = received.head
+        method, target, minor, headers, _, _ = received.head
         error, host, query = None, None, ""
-        raw_path = target.partition(b"?")[0]
+        path = target.partition(b"?")[0]
         try:
-            host, raw_path, raw_query = head.parse_target(target, headers.get("host"), minor)
-            route = self._routes.find(raw_path)
-            query = querystring.raw_text(raw_query)
+            host, path, query = parse_target(target, headers.get("host"), minor)
+            route = self._routes.find(path)
         except ApiError as malformed:
-            error, path = malformed, raw_path.decode("latin-1")
-            route = Route(path, family_of(path), None, {})
-        identifier = head.valid_request_id(headers.get("x-request-id")) or self._ids()
+            error, query, text = malformed, "", path.decode("latin-1")
+            route = Route(text, family_of(text), None, {})
+        sent = headers.get("x-request-id")
+        identifier = sent if sent and _REQUEST_ID.fullmatch(sent) else next(self._ids)
         backend = self._backends.choose(host)
-        timed = backend is not None and backend.project.server_timing_enabled
-        timing = Timing(self._seconds) if timed else None
+        timing = Timing(self._seconds) if backend and backend.project.server_timing_enabled else None
         connection = received.connection
         if connection.crowded:
             connection.persistent = False
             error = too_many_connections()
-        sent = headers.get("traceparent")
-        facts = RequestFacts(
-            route.form, "" if sent is None else continued_trace(sent), [] if self._traced else None
-        )
+        facts = RequestFacts()
+        facts.route = route.form
+        if "traceparent" in headers:
+            facts.traceparent = continued_trace(headers["traceparent"])
+        if self._traced:
+            facts.intervals = []
         request = Request(
             identifier, method, route.path, query, headers, body, timing, connection.peer, facts
         )
@@ -236,13 +248,13 @@ class Pipeline:
         timing = None if routed.request.timing is None else Timing(self._seconds)
         return routed._replace(request=routed.request._replace(body=body, timing=timing), started=started)
 
-    def _headers(self, received: ServerRequest, routed: RoutedRequest) -> tuple[tuple[str, str], ...]:
+    def _headers(self, routed: RoutedRequest) -> tuple[tuple[str, str], ...]:
         """Return the headers that every answer has besides its own."""
         request = routed.request
         project = None if routed.backend is None else routed.backend.project
         headers: tuple[tuple[str, str], ...] = (
             ("Server", self._versioned if project and project.server_version_enabled else SERVER),
-            ("Date", received.site.date()),
+            ("Date", _http_date(int(self._now()))),
             ("X-Request-Id", request.id),
         )
         origins = project.server_cors_allowed_origins if project else ()
@@ -259,11 +271,11 @@ class Pipeline:
 
     def _reject(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
         """Answer a request that is still being sent."""
-        received.reject(reply, self._headers(received, routed))
+        received.reject(reply, self._headers(routed))
         self._report(routed, reply.status, len(reply.body), reply.code)
 
     def _send(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
-        received.send(reply, self._headers(received, routed))
+        received.send(reply, self._headers(routed))
         self._report(routed, reply.status, len(reply.body), reply.code)
         received.finish()
 
@@ -332,6 +344,11 @@ def _decide(routed: RoutedRequest, length: int) -> Reply | None:
     if backend is None and family.of_project:
         return routed.refuse(ApiError(404, "PGRST125", "No project is served at this host name"))
     return None
+
+
+def _counted_ids() -> Iterator[str]:
+    """Count behind a random prefix: unique without asking the system for randomness each time."""
+    return map(f"{os.urandom(6).hex()}-{{:x}}".format, count(1))
 
 
 def _timed_out(limit: float) -> ApiError:

@@ -37,7 +37,7 @@ insert into score (id, team_id, small, big, real, double, exact, name, code, let
 create table json_only (id uuid primary key, j jsonb);
 comment on table json_only is '@graphql({"aggregate": {"enabled": true}})';
 grant select on all tables in schema public to anon;
-create role clerk nologin;
+do $$ begin create role clerk nologin; exception when duplicate_object then end $$;
 grant clerk to authenticator;
 grant select (id, team_id, small) on score to clerk;
 grant select (id) on team to clerk;

@@ -56,7 +56,7 @@ create function author(post) returns setof person stable rows 1 language sql as
     'select * from person p where p.id = $1.person_id';
 create function untold(person) returns setof keyless stable language sql as 'select * from keyless';
 grant select on all tables in schema public to anon;
-create role c_columns nologin;
+do $$ begin create role c_columns nologin; exception when duplicate_object then end $$;
 grant c_columns to authenticator;
 grant select (id, first) on person to c_columns;
 grant select on post to c_columns;

@@ -83,7 +83,9 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
     def document(number: int) -> Document:
         text = DOCUMENTS[name].replace("<N>", str(number))
         made = Document(text, schema, Limits(), extract_parameters(text))
-        made.operation(None).coerce(given)
+        extracted = extract_parameters(text)
+        literals = coerce_literals(extracted, made.literal_types) if extracted else {}
+        made.operation(None).coerce(given, literals or {})
         return made
 
     taken, documents = measured(document)
@@ -93,7 +95,7 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
         made = documents[number - 1]
         operation, extracted = made.operation(None), extract_parameters(made.text)
         literals = coerce_literals(extracted, made.literal_types) if extracted else {}
-        variables = {**operation.coerce(given), **(literals or {})}
+        variables, _ = operation.coerce(given, literals or {})
         if operation.is_mutation:
             return plan_mutation(operation, schema, variables, root_fields(operation, variables))
         return plan_query(operation, schema, variables, root_fields(operation, variables), {}, {})
@@ -112,8 +114,8 @@ async def forget(api: Service) -> None:
     await api.execute(f"comment on table person is '{next(NUMBERS)}'")
     await api.ask("{ __typename }", check=False)
     [role] = api.engine._roles.values()
-    role._texts.drop("{ __typename }")
-    assert len(role._texts) == 0
+    role.texts.drop("{ __typename }")
+    assert len(role.texts) == 0
     for key in list(role.plans._entries):
         role.plans.drop(key)
 
@@ -132,7 +134,7 @@ async def test_plans_keep_no_document(api: Service, name: str) -> None:
     given = {f"v{number}": number for number in range(50)} if name == "variables" else None
     await api.ask(DOCUMENTS[name].replace("<N>", "x"), given, check=False)
     [role] = api.engine._roles.values()
-    [prepared] = [prepared for prepared, _ in role._texts._entries.values()]
+    [prepared] = [prepared for prepared, _ in role.texts._entries.values()]
     node = weakref.ref(prepared.document.operation(None).node)
     del prepared
     gc.collect()
@@ -140,7 +142,7 @@ async def test_plans_keep_no_document(api: Service, name: str) -> None:
     try:
         assert len(role.plans) == 1
         assert node() is not None
-        role._texts.drop(*role._texts._entries)
+        role.texts.drop(*role.texts._entries)
         for key in list(role._documents._entries):
             role._documents.drop(key)
         assert node() is None
@@ -160,7 +162,7 @@ async def test_frozen_documents_are_free_once_they_are_dropped(api: Service, rea
                     gc.collect(1)
                 await task.deferLater(reactor, 0)
         [role] = api.engine._roles.values()
-        nodes = [weakref.ref(kept.document.operation(None).node) for kept, _ in role._texts._entries.values()]
+        nodes = [weakref.ref(kept.document.operation(None).node) for kept, _ in role.texts._entries.values()]
         assert len(nodes) >= 200
         del role
         await forget(api)

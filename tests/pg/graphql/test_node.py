@@ -38,7 +38,7 @@ create table hidden (id int primary key);
 insert into hidden values (1);
 grant select on all tables in schema public to anon;
 revoke all on hidden from anon;
-create role reader nologin;
+do $$ begin create role reader nologin; exception when duplicate_object then end $$;
 grant reader to authenticator;
 grant select (id) on account to reader;
 grant select (product, note) on orders to reader;

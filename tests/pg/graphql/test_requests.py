@@ -36,7 +36,7 @@ create function before() returns void language plpgsql as $$ begin
 end $$;
 create view ran as select 1 as id, current_setting('app.before', true) as before;
 comment on view ran is '@graphql({"primary_key_columns": ["id"]})';
-create role q_hurried nologin;
+do $$ begin create role q_hurried nologin; exception when duplicate_object then end $$;
 grant q_hurried to authenticator;
 alter role q_hurried set statement_timeout = '50ms';
 grant select, insert on all tables in schema public to anon, authenticated, q_hurried;

@@ -42,15 +42,17 @@ create function author_secret(author) returns text language sql stable as 'selec
 create table public.visit (word text, author_id int references author);
 create view api.loud as select upper(word) as word from public.visit;
 
-create role v_reader nologin;
-create role v_columns nologin;
-create role v_nothing nologin;
-create role v_writer nologin;
-create role v_member nologin in role v_reader inherit;
-create role v_odd nologin;
-create role v_keyless nologin;
-create role v_pairs nologin;
-create role v_bypass nologin bypassrls;
+do $$ begin create role v_reader nologin; exception when duplicate_object then end $$;
+do $$ begin create role v_columns nologin; exception when duplicate_object then end $$;
+do $$ begin create role v_nothing nologin; exception when duplicate_object then end $$;
+do $$ begin create role v_writer nologin; exception when duplicate_object then end $$;
+do $$ begin
+    create role v_member nologin in role v_reader inherit;
+exception when duplicate_object then end $$;
+do $$ begin create role v_odd nologin; exception when duplicate_object then end $$;
+do $$ begin create role v_keyless nologin; exception when duplicate_object then end $$;
+do $$ begin create role v_pairs nologin; exception when duplicate_object then end $$;
+do $$ begin create role v_bypass nologin bypassrls; exception when duplicate_object then end $$;
 grant v_reader, v_columns, v_nothing, v_writer, v_member to authenticator;
 grant v_odd, v_pairs, v_keyless, v_bypass to authenticator;
 grant usage on schema api to v_reader;

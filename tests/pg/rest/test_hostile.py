@@ -16,7 +16,7 @@ from dataapi.rest import batch, handler
 from dataapi.rest.handler import LONG_BATCH, RestHandler
 from dataapi.rest.parse.filters import MOST_CONDITIONS
 from dataapi.rest.parse.select import MOST_ITEMS, MOST_NAMES, MOST_RESOURCES, MOST_STEPS, MOST_TERMS
-from dataapi.rest.plan import plan as plans
+from dataapi.rest.plan import role as plans
 from dataapi.rest.plan.embed_tree import MOST_MEMBERS_IN_ALL
 from dataapi.settings import Project, TransactionEnd
 from support.catalog import load_catalog

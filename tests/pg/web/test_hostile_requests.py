@@ -108,7 +108,7 @@ async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: 
         await api.data(f"query($a{number}: Int = 1) {{ {rows} }}")
         [role] = api.engine._roles.values()
     assert role is not None
-    assert 0 < role._texts.weight <= 100_000
+    assert 0 < role.texts.weight <= 100_000
     assert 0 < role.plans.weight <= 50_000
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from dataapi.auth.caller import Caller, settings_for
+from dataapi.auth.caller import Caller
+from dataapi.auth.transaction import settings_for
 from dataapi.http.messages import Request
 from hypothesis import given
 from hypothesis import strategies as st

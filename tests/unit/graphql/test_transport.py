@@ -240,7 +240,7 @@ def test_any_other_content_is_415(content_type: str, message: str) -> None:
 def test_the_accept_header_chooses_the_media_type(accept: str | None, media_type: str) -> None:
     request = get("query={a}") if accept is None else get("query={a}", accept=accept)
     transport.read(request)
-    reply = transport.reply(GraphQLResponse(Stage.EXECUTION, "{}"), request)
+    reply = transport.respond(GraphQLResponse(Stage.EXECUTION, "{}"), request)
     assert dict(reply.headers)["Content-Type"] == f"{media_type}; charset=utf-8"
 
 
@@ -262,12 +262,14 @@ def test_what_cannot_be_sent_is_406(accept: str) -> None:
 )
 def test_the_stage_decides_the_status(stage: Stage, data: str | None, of_graphql: int, of_json: int) -> None:
     answer = GraphQLResponse(stage, data, ({"message": "m"},))
-    assert transport.reply(answer, get("", accept=GRAPHQL)).status == of_graphql
-    assert transport.reply(answer, get("", accept=JSON)).status == of_json
+    assert transport.respond(answer, get("", accept=GRAPHQL)).status == of_graphql
+    assert transport.respond(answer, get("", accept=JSON)).status == of_json
 
 
 def test_a_mutation_by_get_is_refused_with_allow_post() -> None:
-    headers = dict(transport.reply(GraphQLResponse(Stage.METHOD, None, ({"message": "m"},)), get("")).headers)
+    headers = dict(
+        transport.respond(GraphQLResponse(Stage.METHOD, None, ({"message": "m"},)), get("")).headers
+    )
     assert headers["Allow"] == "POST"
 
 
@@ -275,12 +277,13 @@ def test_data_goes_out_as_the_database_wrote_it() -> None:
     """Neither its digits nor its order change."""
     data = '{"b":1.50,  "a":"Zoë"}'
     assert (
-        transport.reply(GraphQLResponse(Stage.EXECUTION, data), get("")).body == f'{{"data":{data}}}'.encode()
+        transport.respond(GraphQLResponse(Stage.EXECUTION, data), get("")).body
+        == f'{{"data":{data}}}'.encode()
     )
 
 
 def body_of(answer: GraphQLResponse) -> Any:
-    return json.loads(transport.reply(answer, get("")).body)
+    return json.loads(transport.respond(answer, get("")).body)
 
 
 def test_members_that_are_not_there_are_left_out() -> None:

@@ -68,7 +68,13 @@ VALUES = st.recursive(
 
 
 def check(type_: Any, value: Any) -> None:
-    ours, theirs = coercer(type_)(value), coerce_input_value(value, type_)
+    theirs = coerce_input_value(value, type_)
+    try:
+        ours = coercer(type_)(value)
+    except RecursionError:
+        raise
+    except Exception:
+        ours = Undefined
     assert (ours is Undefined) == (theirs is Undefined)
     assert (ours is Undefined) == bool(list(faults(value, type_))), "each refusal has a reason"
     if ours is not Undefined:

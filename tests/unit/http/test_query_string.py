@@ -48,12 +48,6 @@ def test_a_path_that_is_not_utf_8_is_refused_with_the_place(path: str, message: 
     assert refused.value.status == 400
 
 
-def test_a_query_string_of_foreign_bytes_is_refused() -> None:
-    assert querystring.raw_text(b"a=\xc3\xa9") == "a=é"
-    with pytest.raises(ApiError, match="byte 3"):
-        querystring.raw_text(b"a=\xff")
-
-
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_lenient_reading_never_refuses(query: str) -> None:
     querystring.lenient_pairs(query)

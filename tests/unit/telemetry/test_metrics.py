@@ -40,7 +40,8 @@ def answered(
     status: int, seconds: float = 0.002, code: str = "", facts: RequestFacts | None = None
 ) -> AnsweredRequest:
     """Return a REST request that was answered so."""
-    facts = facts or RequestFacts("/rest/v1/{resource}")
+    facts = facts or RequestFacts()
+    facts.route = "/rest/v1/{resource}"
     request = Request("1", "GET", "/rest/v1/blog", "", {}, b"", facts=facts)
     return AnsweredRequest("rest", request, status, seconds, 1, "", code)
 

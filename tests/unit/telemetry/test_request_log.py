@@ -13,15 +13,15 @@ from twisted.logger import capturedLogs
 def answered(status: int, code: str = "", facts: RequestFacts | None = None) -> AnsweredRequest:
     """Return a request that was answered so."""
     headers = {"x-forwarded-for": "192.0.2.7"} if facts else {}
-    request = Request(
-        "r-1", "GET", "/rest/v1/blog", "", headers, b"", facts=facts or RequestFacts("/rest/v1/{resource}")
-    )
-    return AnsweredRequest("rest", request, status, 0.0123456, 42, "p" if facts else "", code)
+    facts = facts or RequestFacts()
+    facts.route = "/rest/v1/{resource}"
+    request = Request("r-1", "GET", "/rest/v1/blog", "", headers, b"", facts=facts)
+    return AnsweredRequest("rest", request, status, 0.0123456, 42, "p" if facts.role else "", code)
 
 
 def known() -> RequestFacts:
     """Return the facts of a request that ran a statement."""
-    facts = RequestFacts("/rest/v1/{resource}")
+    facts = RequestFacts()
     facts.role, facts.subject, facts.operation, facts.sqlstate = "authenticated", "alice", "Blogs", "42501"
     facts.queued, facts.database = 0.001, 0.0021234
     return facts

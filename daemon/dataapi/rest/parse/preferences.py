@@ -8,10 +8,9 @@ which count eastward.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from dataapi.http.errors import ApiError
 
@@ -63,15 +62,14 @@ class End(Enum):
     ROLLBACK = "rollback"
 
 
-@dataclass(frozen=True, slots=True)
-class Preferences:
+class Preferences(NamedTuple):
     """What a client prefers; None without a preference.
 
     :ivar timezone: as the client wrote it: a name that the server knows, or an offset from UTC.
     :ivar unknown: unknown preferences, under ``handling=strict`` alone, which refuses them.
     """
 
-    count: Count | None = None
+    count: Count | None = None  # type: ignore[assignment]  # hides tuple.count, which nothing needs
     returned: Return | None = None
     resolution: Resolution | None = None
     missing: Missing | None = None
@@ -120,8 +118,6 @@ NO_PREFERENCES = Preferences()
 
 def applied(preferences: Preferences, action: Action) -> str:
     """Return the value of ``Preference-Applied``, in PostgREST's order; "" if nothing was applied."""
-    if preferences is NO_PREFERENCES:
-        return ""
     values = {
         "resolution": preferences.resolution,
         "missing": preferences.missing,

@@ -190,7 +190,7 @@ def target_of(path: str) -> tuple[str, bool]:
     name = name.removeprefix(FUNCTIONS)
     if "/" in name or (is_call and not name):
         raise ApiError(404, "PGRST125", "Invalid path specified in request URL")
-    return querystring.segment(name), is_call
+    return querystring.segment(name) if "%" in name else name, is_call
 
 
 def schema_of(request: Request, schemas: tuple[str, ...]) -> str:

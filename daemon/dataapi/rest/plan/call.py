@@ -7,24 +7,25 @@ from dataclasses import dataclass, replace
 
 from dataapi.auth.caller import hoisted
 from dataapi.catalog.model import Argument, Function, Type, Volatility
-from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import parse_accept
 from dataapi.http.messages import Reply
 from dataapi.rest import respond
 from dataapi.rest.media_output import Body, Content, Form, GeoJson, Raw
-from dataapi.rest.negotiation import OPENAPI, Media, MediaKind, as_bytes, unhex
+from dataapi.rest.negotiation import OPENAPI, Media, MediaKind
 from dataapi.rest.parse.body import JSON
 from dataapi.rest.parse.filters import array_literal
 from dataapi.rest.parse.preferences import Action, not_followed
+from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.request import ApiRequest, CallArguments
 from dataapi.rest.plan.expressions import ArgumentValue, BodyText, MaxAffected
 from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultShape, choose, unknown
-from dataapi.rest.plan.plan import RestRole, StatementPlan, StreamPlan
+from dataapi.rest.plan.plans import CallAnswer, Planned, StatementPlan, StreamPlan
+from dataapi.rest.plan.role import RestRole
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import made_of_pairs
-from dataapi.rest.respond import content_range, make_reply, status_of
-from dataapi.rest.statements import SCALAR, TO_COME, ResultRow, Total, compile_answer, compile_lines
+from dataapi.rest.respond import make_reply
+from dataapi.rest.statements import SCALAR, TO_COME, Total, compile_answer, compile_lines
 from dataapi.sql.algebra import CallArgument, ColumnOf, FunctionCall, JsonArguments, Parameter
 from dataapi.sql.outputs import Value
 from dataapi.sql.statement import Compiled, Guard
@@ -37,10 +38,7 @@ _UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call with the function that is called.
-
-    :ivar described: whether the answer is the API's description, which ``db-root-spec`` makes.
-    """
+    """A call with the function that is called."""
 
     role: RestRole
     request: ApiRequest
@@ -48,7 +46,6 @@ class _Call:
     result: FunctionResult
     media: Media
     read_only: bool
-    described: bool
 
     @property
     def lines(self) -> bool:
@@ -61,7 +58,7 @@ class _Call:
         return self.request.by_replica and self.chosen.function.volatility is not Volatility.VOLATILE
 
 
-def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
+def plan(role: RestRole, request: ApiRequest) -> Planned:
     """Plan a call, or answer how the function may be called.
 
     :raises ApiError: PGRST101 (405) for other methods, PGRST202 and PGRST203 where no function is meant or
@@ -79,11 +76,11 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Re
     call = _call(role, request, chosen)
     if call.lines and not call.media.explain:
         return _streamed(call)
-    statement, settings = _statement(call), _settings(call)
-    return StatementPlan(
-        call.request, statement, call.media, lambda row: _finish(call, row), call.read_only, settings,
-        by_replica=call.by_replica,
-    )  # fmt: skip
+    statement, values = _statement(call)
+    planned = StatementPlan(
+        (statement,), call.media, _answer(call), call.read_only, _settings(call), by_replica=call.by_replica
+    )
+    return planned, values
 
 
 def _choose(
@@ -106,19 +103,22 @@ def _choose(
 def _call(role: RestRole, request: ApiRequest, chosen: ChosenFunction) -> _Call:
     function, result = chosen.function, role.functions.result(chosen.function)
     ranges = parse_accept(request.accept or "*/*") if request.is_root else []
+    # The function of db-root-spec describes the API as JSON.
     described = bool(ranges) and ranges[0].name == OPENAPI
     if described:
         request = request._replace(accept=JSON)
     read_only = request.reads or function.volatility is not Volatility.VOLATILE
     lines = read_only and function.returns_set
     media = role.media(request, result.relation.table, raw=result.raw, lines=lines)
+    if described and media.content_type.startswith(JSON):
+        media = replace(media, content_type=f"{OPENAPI}; charset=utf-8")
     if request.preferences.most is not None and not function.returns_set:
         raise ApiError(
             400,
             "PGRST128",
             "Function must return SETOF or TABLE when max-affected preference is used with handling=strict",
         )
-    return _Call(role, request, chosen, result, media, read_only, described)
+    return _Call(role, request, chosen, result, media, read_only)
 
 
 # ---------------------------------------------------------------- the statement
@@ -129,24 +129,21 @@ def _streamed(call: _Call) -> StreamPlan:
         # One row too many would come when others were sent.
         raise not_followed(f"max-affected={call.request.preferences.most}")
     head = make_reply(call.request, Action.STREAM, TO_COME, 200, call.media.content_type, ())
-    return StreamPlan(_statement(call), head, settings=_settings(call), by_replica=call.by_replica)
+    statement, values = _statement(call)
+    return StreamPlan(statement.bind(values), head, settings=_settings(call), by_replica=call.by_replica)
 
 
 def _settings(call: _Call) -> tuple[tuple[str, str], ...]:
     return hoisted(call.chosen.function, call.role.project.db_hoisted_tx_settings)
 
 
-def _statement(call: _Call) -> Bound:
+def _statement(call: _Call) -> tuple[Compiled, Values]:
     query, arguments = call.request.query, call.request.arguments
     size = query.selection.size + sum(len(name) for name in arguments.names)
-    [compiled] = call.role.plan(_shape(call), size, lambda: (_compile(call),))
-    values = replace(
-        query.values,
-        body=arguments.body,
-        arguments=_argument_values(call.chosen.function, arguments),
-        most=call.request.preferences.most,
-    )
-    return compiled.bind(values)
+    [compiled] = call.role.compile(_shape(call), size, lambda: (_compile(call),))
+    named = _argument_values(call.chosen.function, arguments)
+    most = call.request.preferences.most
+    return compiled, Values(query.values.literals, query.values.offset, arguments.body, named, most)
 
 
 def _shape(call: _Call) -> Hashable:
@@ -254,27 +251,12 @@ def _argument_values(function: Function, arguments: CallArguments) -> dict[str, 
 # ---------------------------------------------------------------- the answer
 
 
-def _finish(call: _Call, row: ResultRow) -> Reply:
-    request, result, content_type = call.request, call.result, call.media.content_type
-    count, total = row.count, row.total
-    if result.is_single:
-        count, total = 1, 1 if call.request.preferences.counts else None
-    offset = request.query.values.offset
-    status = status_of(offset, count, total)
-    if call.described and content_type.startswith(JSON):
-        content_type = f"{OPENAPI}; charset=utf-8"
-    headers = (("Content-Range", content_range(offset, count, total)),)
-    if result.shape is ResultShape.VOID:
-        return make_reply(request, Action.CALL, row, 204, None, headers)
-    return make_reply(request, Action.CALL, row, status, content_type, headers, _content(call, row))
-
-
-def _content(call: _Call, row: ResultRow) -> bytes:
-    """Return the body's bytes; one object stands without the brackets of its array."""
-    body, kind = as_bytes(call.media, row.body), call.media.kind
-    if kind is MediaKind.RAW:
-        return unhex(body) if call.result.content is Content.BYTES else body
-    single = kind is MediaKind.OBJECT or (kind is MediaKind.JSON and call.result.is_single)
-    if single and _body(call) in (Form.ARRAY, Form.STRIPPED, Form.VALUES):
-        return body[1:-1] or b"null"
-    return body
+def _answer(call: _Call) -> CallAnswer:
+    kind, result = call.media.kind, call.result
+    single = kind is MediaKind.OBJECT or (kind is MediaKind.JSON and result.is_single)
+    return CallAnswer(
+        result.shape is ResultShape.VOID,
+        result.is_single,
+        kind is MediaKind.RAW and result.content is Content.BYTES,
+        single and _body(call) in (Form.ARRAY, Form.STRIPPED, Form.VALUES),
+    )

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from urllib.parse import quote
-
 from dataapi.catalog.model import Catalog, Table
 from dataapi.http.messages import Reply
-from dataapi.rest import respond
 from dataapi.rest.media_output import Form, csv_header
-from dataapi.rest.negotiation import Media, MediaKind, as_bytes
+from dataapi.rest.negotiation import Media, MediaKind
 from dataapi.rest.parse.preferences import Action, Count
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.expressions import FixedText
-from dataapi.rest.plan.plan import RestRole, StatementPlan, StreamPlan
+from dataapi.rest.plan.plans import Planned, ReadAnswer, StatementPlan, StreamPlan
+from dataapi.rest.plan.role import RestRole
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import Relation
-from dataapi.rest.respond import content_range, make_reply, status_of
-from dataapi.rest.statements import TO_COME, ResultRow, Total, compile_answer, compile_lines, compile_matching
+from dataapi.rest.respond import location, make_reply
+from dataapi.rest.statements import TO_COME, Total, compile_answer, compile_lines, compile_matching
 from dataapi.sql.algebra import Parameter
 from dataapi.sql.statement import Compiled
 
 
-def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
+def plan(role: RestRole, request: ApiRequest) -> Planned:
     """Plan a read of a table, or answer OPTIONS with the methods that the table supports."""
     table = role.tables.find(request.schema, request.target)
     if request.method == "OPTIONS":
@@ -33,19 +30,19 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Re
         return _streamed(role, request, table, media)
     query, count = request.query, request.preferences.count
     shape = (request.schema, request.target, query.selection, media, count, has_body)
-    compiled = role.plan(
+    statement, *estimated = role.compile(
         shape, query.selection.size, lambda: _compile(role, table, request, media if has_body else None)
     )
-    return StatementPlan(
-        request,
-        compiled[0].bind(query.values),
+    planned = StatementPlan(
+        (statement,),
         media,
-        lambda row: _finish(request, media, row),
+        ReadAnswer(),
         True,
-        estimated=compiled[1].bind(query.values) if len(compiled) > 1 else None,
+        estimated=estimated[0] if estimated else None,
         estimated_beyond=role.project.db_max_rows,
         by_replica=request.by_replica,
     )
+    return planned, query.values
 
 
 def _compile(role: RestRole, table: Table, request: ApiRequest, media: Media | None) -> tuple[Compiled, ...]:
@@ -69,32 +66,6 @@ def _compile(role: RestRole, table: Table, request: ApiRequest, media: Media | N
     return (answer, compile_matching(rows)) if estimates else (answer,)
 
 
-def _finish(request: ApiRequest, media: Media, row: ResultRow) -> Reply:
-    offset = request.query.values.offset
-    status = status_of(offset, row.count, row.total)
-    body = as_bytes(media, row.body)
-    if media.single:
-        if row.count != 1:
-            raise respond.violated(respond.NOT_SINGLE, row.count)
-        body = body[1:-1]  # without the array's brackets
-    headers = (("Content-Range", content_range(offset, row.count, row.total)), *_location(request))
-    return make_reply(request, Action.READ, row, status, media.content_type, headers, body)
-
-
-def _location(request: ApiRequest) -> tuple[tuple[str, str], ...]:
-    """Return the header with the canonical address of what was read."""
-    canonical = request.query.canonical
-    if canonical is None:
-        return ()
-    path = _path(request.target)
-    return (("Content-Location", f"{path}?{canonical}" if canonical else path),)
-
-
-@lru_cache(maxsize=256)
-def _path(table: str) -> str:
-    return f"/{quote(table, safe='')}"
-
-
 # ---------------------------------------------------------------- streams
 
 
@@ -116,10 +87,10 @@ def _streamed(role: RestRole, request: ApiRequest, table: Table, media: Media) -
     record = planner.record()
     form = Form.CSV if media.kind is MediaKind.CSV else Form.ARRAY
     shape, longest = (request.schema, request.target, query.selection, form), role.project.longest_line
-    [compiled] = role.plan(
+    [compiled] = role.compile(
         shape, query.selection.size, lambda: (compile_lines(planner.rows(), record, form, longest),)
     )
-    head = make_reply(request, Action.STREAM, TO_COME, 200, media.content_type, _location(request))
+    head = make_reply(request, Action.STREAM, TO_COME, 200, media.content_type, location(request))
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""
     return StreamPlan(
         compiled.bind(query.values), head, prefix, offset=query.values.offset, by_replica=request.by_replica

@@ -7,25 +7,23 @@ other members there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
-from urllib.parse import quote
+from dataclasses import dataclass
 
 from dataapi.catalog.model import Table
 from dataapi.http.errors import ApiError
-from dataapi.http.messages import Reply
 from dataapi.rest import respond
-from dataapi.rest.negotiation import Media, as_bytes
+from dataapi.rest.negotiation import Media
 from dataapi.rest.parse.body import Objects
 from dataapi.rest.parse.preferences import Action, Missing, Preferences, Resolution, Return
+from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.expressions import BodyText, MaxAffected
-from dataapi.rest.plan.plan import RestRole, StatementPlan
+from dataapi.rest.plan.plans import Planned, StatementPlan, WriteAnswer
+from dataapi.rest.plan.role import RestRole
 from dataapi.rest.plan.rows import RowPlanner, with_column_names
 from dataapi.rest.plan.tables import Relation, json_column, known_columns
-from dataapi.rest.respond import content_range, make_reply
-from dataapi.rest.statements import UPDATED, MutationQuery, Representation, ResultRow, compile_mutation
+from dataapi.rest.statements import UPDATED, MutationQuery, Representation, compile_mutation
 from dataapi.sql.algebra import Parameter
 from dataapi.sql.conditions import Condition
 from dataapi.sql.mutations import Delete, Insert, JsonRows, MissingMember, Mutation, OnConflict, Update
@@ -84,12 +82,8 @@ class _Mutation:
         written = (rows.columns, rows.many, self.missing, self.conflict, self.matched_by)
         return (*target, *written, media, self.media.single, self.bounded, self.located)
 
-    def total(self, row: ResultRow) -> int | None:
-        """Return the number of rows if the client prefers a count."""
-        return row.count if self.preferences.counts else None
 
-
-def plan(role: RestRole, request: ApiRequest) -> StatementPlan:
+def plan(role: RestRole, request: ApiRequest) -> Planned:
     """Plan a mutation.
 
     :raises ApiError: PGRST117 (405) for an unknown method, and others for an invalid request.
@@ -104,21 +98,12 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan:
 # ---------------------------------------------------------------- the four methods
 
 
-def _insert(mutation: _Mutation) -> StatementPlan:
+def _insert(mutation: _Mutation) -> Planned:
     mutation.conflict, mutation.missing = _conflict(mutation), _missing(mutation)
     if mutation.preferences.returned is Return.HEADERS_ONLY:
         names = [column.name for column in mutation.table.columns if column.name in mutation.key]
         mutation.located = tuple(names)
-    action = Action.INSERT if mutation.conflict is None else Action.RESOLVED_INSERT
-
-    def finish(row: ResultRow) -> Reply:
-        merged = mutation.counts_inserted and (row.inserted or 0) <= 0
-        headers = [("Content-Range", content_range(0, 0, mutation.total(row)))]
-        if row.location is not None:
-            headers.insert(0, ("Location", _location(mutation.table, row.location)))
-        return _reply(mutation, action, row, 200 if merged else 201, tuple(headers))
-
-    return _planned(mutation, finish)
+    return _planned(mutation, Action.INSERT if mutation.conflict is None else Action.RESOLVED_INSERT)
 
 
 def _conflict(mutation: _Mutation) -> OnConflict | None:
@@ -144,14 +129,14 @@ def _missing(mutation: _Mutation) -> MissingMember:
     return MissingMember.DEFAULT if default else MissingMember.NULL
 
 
-def _update(mutation: _Mutation) -> StatementPlan:
+def _update(mutation: _Mutation) -> Planned:
     if mutation.request.objects is not None:
         return _matched_update(mutation, mutation.request.objects)
     mutation.missing = _missing(mutation)
-    return _affecting(mutation, Action.UPDATE)
+    return _planned(mutation, Action.UPDATE)
 
 
-def _matched_update(mutation: _Mutation, objects: Objects) -> StatementPlan:
+def _matched_update(mutation: _Mutation, objects: Objects) -> Planned:
     """Plan an update of each row by an object of its own."""
     query = mutation.request.query
     key = known_columns(mutation.table, query.conflict or mutation.key)
@@ -164,56 +149,45 @@ def _matched_update(mutation: _Mutation, objects: Objects) -> StatementPlan:
         default = mutation.preferences.missing is Missing.DEFAULT
         mutation.missing = MissingMember.DEFAULT if default else MissingMember.UNCHANGED
     mutation.request, mutation.matched_by = mutation.request._replace(rows=rows), key
-    return _affecting(mutation, Action.MATCHED_UPDATE)
+    return _planned(mutation, Action.MATCHED_UPDATE)
 
 
-def _put(mutation: _Mutation) -> StatementPlan:
+def _put(mutation: _Mutation) -> Planned:
     query, key = mutation.request.query, mutation.key
     filters = query.selection.equalities(query.values)
     if not filters or filters.keys() != set(key):
         raise ApiError(405, "PGRST105", _KEY_FILTERS)
     if not set(key) <= set(mutation.request.rows.columns):
         raise respond.violated(respond.OTHER_KEY, 0)
-
-    def finish(row: ResultRow) -> Reply:
-        status = (201 if (row.inserted or 0) > 0 else 200) if mutation.represents else 204
-        return _reply(mutation, Action.PUT, row, status, ())
-
     mutation.conflict = _merging(mutation, key)
-    return _planned(mutation, finish)
+    return _planned(mutation, Action.PUT)
 
 
-_PLANNING: dict[str, Callable[[_Mutation], StatementPlan]] = {
+_PLANNING: dict[str, Callable[[_Mutation], Planned]] = {
     "POST": _insert,
     "PATCH": _update,
     "PUT": _put,
-    "DELETE": lambda mutation: _affecting(mutation, Action.DELETE),
+    "DELETE": lambda mutation: _planned(mutation, Action.DELETE),
 }
-
-
-def _affecting(mutation: _Mutation, action: Action) -> StatementPlan:
-    """Return the plan of an update or a delete."""
-
-    def finish(row: ResultRow) -> Reply:
-        # As in PostgREST, deleted rows have no range.
-        listed = 0 if action is Action.DELETE else row.count
-        headers = (("Content-Range", content_range(0, listed, mutation.total(row))),)
-        return _reply(mutation, action, row, 200 if mutation.represents else 204, headers)
-
-    return _planned(mutation, finish)
 
 
 # ---------------------------------------------------------------- the statement
 
 
-def _planned(mutation: _Mutation, finish: Callable[[ResultRow], Reply]) -> StatementPlan:
-    request, query = mutation.request, mutation.request.query
-    size = query.selection.size + sum(map(len, request.rows.columns))
-    statements = mutation.role.plan(mutation.shape, size, lambda: _compile(mutation))
-    values = replace(query.values, body=request.rows.text, most=request.preferences.most)
+def _planned(mutation: _Mutation, action: Action) -> Planned:
+    request = mutation.request
+    size = request.query.selection.size + sum(map(len, request.rows.columns))
+    statements = mutation.role.compile(mutation.shape, size, lambda: _compile(mutation))
+    answer = WriteAnswer(action, mutation.table.name, mutation.represents, mutation.counts_inserted)
     settings = ((UPDATED, "0"),) if mutation.counts_inserted else ()
-    *before, answer = [each.bind(values) for each in statements]
-    return StatementPlan(request, answer, mutation.media, finish, False, settings, before=tuple(before))
+    planned = StatementPlan(statements, mutation.media, answer, False, settings)
+    return planned, values_of(request)
+
+
+def values_of(request: ApiRequest) -> Values:
+    """Return the values of a change."""
+    values = request.query.values
+    return Values(values.literals, values.offset, request.rows.text, most=request.preferences.most)
 
 
 def _compile(mutation: _Mutation) -> tuple[Compiled, ...]:
@@ -259,30 +233,3 @@ def _algebra(mutation: _Mutation, where: Condition | None) -> Mutation:
     if method == "PATCH":
         return Update(table, rows, where, mutation.matched_by)
     return Insert(table, rows, mutation.conflict, where)
-
-
-# ---------------------------------------------------------------- the reply
-
-
-def _reply(
-    mutation: _Mutation, action: Action, row: ResultRow, status: int, headers: tuple[tuple[str, str], ...]
-) -> Reply:
-    request, media = mutation.request, mutation.media
-    if not mutation.represents:
-        return make_reply(request, action, row, status, None, headers)
-    body = as_bytes(media, row.body)
-    if media.single:
-        body = body.strip()[1:-1]  # without the array's brackets
-    return make_reply(request, action, row, status, media.content_type, headers, body)
-
-
-def _location(table: Table, key: str) -> str:
-    """Return the URL of a row, relative as PostgREST's is.
-
-    :param key: a JSON object of the key columns' texts.
-    """
-    filters = [
-        f"{quote(name, safe='')}={'is.null' if value is None else 'eq.' + quote(value, safe='')}"
-        for name, value in json.loads(key).items()
-    ]
-    return f"/{quote(table.name, safe='')}?{'&'.join(filters)}"

@@ -13,7 +13,7 @@ from zope.interface import implementer
 
 from dataapi.http.errors import ApiError
 from dataapi.web.server.parser import RequestParser
-from dataapi.web.server.request import ServerRequest, too_many_connections
+from dataapi.web.server.request import UNCOUNTED, ServerRequest, too_many_connections
 from dataapi.web.server.sending import Sender
 
 if TYPE_CHECKING:
@@ -132,13 +132,14 @@ class ClientConnection(Protocol):
         before, self._received = self._received, self._received + len(data)
         progressed = before == 0 or before // _LEAST_SENT < self._received // _LEAST_SENT
         if progressed and not self.sender.waits:
-            self._progressed()
+            self._progress = self.site.reactor.seconds()
         if self._state is _DISCARDING:
             self._discard(len(data))
         elif self._state is not _CLOSING:
-            self._parser.receive(data)
+            parser = self._parser
+            parser.buffer = parser.buffer + data if parser.buffer else data
             self._advance()
-            if self.answers and len(self._parser.buffer) > _READ_AHEAD:
+            if len(parser.buffer) > _READ_AHEAD and self.answers:
                 self._reading_paused = True
                 self.transport.pauseProducing()
 
@@ -172,29 +173,33 @@ class ClientConnection(Protocol):
                 self._end_within(self.site.header_timeout)
             return False
         self._deadline = 0.0
-        self.persistent = head.persistent
+        self.persistent = not head.closes
         self.request = request = ServerRequest(self, head)
-        if self._parser.complete:
+        length, received = head.length, len(self._parser.buffer)
+        if length == 0:
             self._state = _ANSWERING
             self.site.handle(request, b"")
-        elif head.length is None or head.length > len(self._parser.buffer):
-            self.site.expect(request, head.length)
+        elif length is None or length > received:
+            self.site.expect(request, length)
             if head.headers.get("expect", "").lower() == "100-continue":
                 self._send_interim()
+        elif length <= UNCOUNTED:
+            self._state = _ANSWERING
+            self.site.handle(request, self._parser.read_body())
         return True
 
     def _receive_body(self, request: ServerRequest) -> None:
         try:
-            pieces = self._parser.read_body()
+            piece = self._parser.read_body()
         except ApiError as error:
             self._refuse_unreadable(request, error)
             return
         try:
-            request.add(pieces)
+            request.add(piece)
         except ApiError as error:
             self.site.refuse(request, error)
         else:
-            if self._parser.complete:
+            if self._parser.unread == 0:
                 self._state = _ANSWERING
                 self.site.handle(request, request.take_body())
 
@@ -213,12 +218,13 @@ class ClientConnection(Protocol):
     def finished(self) -> None:
         """Go on with the next request, now that one was answered."""
         self.request = None
-        self._progressed()
+        self._progress = self.site.reactor.seconds()
         if self._state is _ANSWERING:
             self._received = len(self._parser.buffer)
             if self.persistent:
                 self._state = _RECEIVING
-                self._sent()
+                if self._received or self._reading_paused or self._input_ended:
+                    self._sent()
             else:
                 self.close()
 

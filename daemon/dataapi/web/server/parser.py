@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -10,7 +11,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import Headers
 from dataapi.http.messages import LONGEST_TARGET
-from dataapi.web.server import head
+from dataapi.http.query_string import not_utf8
 
 _LONGEST_LINE = LONGEST_TARGET + 100
 """Bytes of a request line: the target with a method and a version."""
@@ -30,6 +31,12 @@ _MOST_FRAMING = 16
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _REQUEST_LINE = re.compile(rb"(%b+) ([!-~]+) HTTP/1\.([01])" % _TOKEN)
 _PARTIAL_LINE = re.compile(rb"(%b{1,32}) ([!-~]{1,2000})" % _TOKEN)
+_LONGEST_HOST = 300
+_HOST = re.compile(
+    r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)"  # an address, or a name
+    r"(?::(?P<port>[0-9]{0,5}))?"
+)
+_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r]*", re.IGNORECASE)
 _LINE_FOR_LLHTTP = b"POST / HTTP/1.1"
@@ -43,6 +50,7 @@ class Head(NamedTuple):
     :ivar minor: the minor version of HTTP/1, 0 or 1.
     :ivar headers: names in lower case; the values of repeated headers are joined.
     :ivar length: bytes of the body; None for chunks.
+    :ivar closes: whether the client ends the connection after the answer.
     """
 
     method: str
@@ -50,13 +58,7 @@ class Head(NamedTuple):
     minor: int
     headers: Headers
     length: int | None
-
-    @property
-    def persistent(self) -> bool:
-        """Whether the client lets the connection stay open."""
-        connection = self.headers.get("connection")
-        closes = connection is not None and "close" in re.split(r"[, \t]+", connection.lower())
-        return self.minor > 0 and not closes
+    closes: bool
 
 
 _NAMES: dict[bytes, str] = {}
@@ -99,18 +101,17 @@ class _Message:
         self.body.append(data)
 
     def on_message_complete(self) -> None:
-        """Take note of the end."""
+        """Record the end."""
         self.complete = True
 
 
 class RequestParser:
     """Reads one request after another.
 
-    llhttp never gets more than one message: its head, which ends with the first empty line, and then what is
-    left of the body, or what may be.  So requests that were sent together wait as bytes.
+    llhttp reads heads, each of which ends with the first empty line, and bodies of chunks; a body of a known
+    length is cut off as it is.  So requests that were sent together wait as bytes.
 
-    Most clients send the same headers with every request of a connection.  Those are parsed once: llhttp does
-    not get a repeated head or its body, after which it would be in the state that it is in anyway.
+    Most clients send the same headers with every request of a connection.  Those are parsed once.
 
     :ivar buffer: what was received and not read.
     :ivar unread: bytes of the request that are still to be read; None if that is unknown.
@@ -124,17 +125,7 @@ class RequestParser:
         self._read = self._framing = 0
         self._tail = b""
         self._last_received = b""
-        self._last_headers = Headers(), 0
-        self._repeated = False
-
-    @property
-    def complete(self) -> bool:
-        """Whether the request was read completely."""
-        return self._message.complete
-
-    def receive(self, data: bytes) -> None:
-        """Add what was received."""
-        self.buffer = self.buffer + data if self.buffer else data
+        self._last_headers: tuple[Headers, int | None, bool] = Headers(), 0, False
 
     def read_head(self) -> Head | None:
         """Begin a request, or return None while its head was not received completely.
@@ -142,7 +133,6 @@ class RequestParser:
         :raises ApiError: 400, 414 or 431, it is not valid or exceeds a limit; then nothing more can be read.
         """
         self.unread = None
-        self._message.complete = False
         buffer = self.buffer
         if buffer.startswith(b"\r\n"):  # skipped before a request, as RFC 9112 section 2.2 advises
             buffer = self.buffer = _EMPTY_LINES.sub(b"", buffer, 1)
@@ -155,61 +145,67 @@ class RequestParser:
         line = _REQUEST_LINE.fullmatch(buffer, 0, line_end)
         if line is None:
             raise _invalid_http()
-        headers, length = self._headers(buffer[line_end : end + 4])
+        received = buffer[line_end : end + 4]
+        if received != self._last_received:
+            self._read_headers(received)
+        headers, length, closes = self._last_headers
         self.unread = length
         self.buffer = buffer[end + 4 :]
-        self._read = self._framing = 0
-        self._tail = b""
-        return Head(line[1].decode("ascii"), line[2], int(line[3]), headers, length)
+        method, target, minor = line.groups()
+        return Head(method.decode("ascii"), target, int(minor), headers, length, closes or minor == b"0")
 
-    def _headers(self, received: bytes) -> tuple[Headers, int | None]:
-        """Return the headers that were received, and the length of the body, None for chunks."""
-        if received == self._last_received:
-            self._repeated = True
-            self._message.complete = self._last_headers[1] == 0
-            return self._last_headers
-        self._repeated = False
-        headers = self._read_headers(_LINE_FOR_LLHTTP + received)
+    def _read_headers(self, received: bytes) -> None:
+        """Read headers, and keep them where the next request may have the same."""
+        self._last_received = b""
+        headers = self._parsed_headers(_LINE_FOR_LLHTTP + received)
         length = _body_length(headers)
-        if length is not None and len(received) <= _LONGEST_COMPARED:
-            self._last_received, self._last_headers = received, (headers, length)
-        return headers, length
+        connection = headers.get("connection", "").lower()
+        self._last_headers = headers, length, "close" in re.split(r"[, \t]+", connection)
+        if length is None:
+            self._read = self._framing = 0
+            self._tail = b""
+        elif len(received) <= _LONGEST_COMPARED:
+            self._last_received = received
 
-    def _read_headers(self, received: bytes) -> Headers:
+    def _parsed_headers(self, received: bytes) -> Headers:
         message, headers = self._message, Headers()
         message.headers, message.complete = headers, False
+        self._llhttp = HttpRequestParser(message)
         try:
             self._llhttp.feed_data(received)
         except HttpParserUpgrade:
             # The request stays one of HTTP/1.1; llhttp would leave its body to the other protocol.
-            self._llhttp = HttpRequestParser(message)
-            return self._read_headers(_UPGRADE.sub(b"", received))
+            return self._parsed_headers(_UPGRADE.sub(b"", received))
         except HttpParserError:
             raise _invalid_http() from None
         message.headers = None
         return headers
 
-    def read_body(self) -> list[bytes]:
+    def read_body(self) -> bytes:
         """Return what was received of the body since the last call; raises ``ApiError`` if it is invalid."""
-        buffer, message = self.buffer, self._message
-        cut = self._possible_end(buffer) if self.unread is None else self.unread
+        buffer, unread = self.buffer, self.unread
+        if unread is None:
+            return self._read_chunks(buffer)
+        self.buffer = buffer[unread:]
+        self.unread = max(0, unread - len(buffer))
+        return buffer[:unread]
+
+    def _read_chunks(self, buffer: bytes) -> bytes:
+        message = self._message
+        cut = self._possible_end(buffer)
         received, self.buffer = buffer[:cut], buffer[cut:]
-        if self.unread is not None:
-            self.unread -= len(received)
-        if self._repeated:
-            message.complete = not self.unread
-            return [received]
         try:
             self._llhttp.feed_data(received)
         except HttpParserError:
             raise _invalid_http() from None
-        pieces, message.body = message.body, []
-        size = sum(map(len, pieces))
-        self._read += size
-        self._framing += len(received) - size
+        body, message.body = b"".join(message.body), []
+        self._read += len(body)
+        self._framing += len(received) - len(body)
         if self._framing > _LONGEST_HEADERS + _MOST_FRAMING * self._read:
             raise _invalid_http()
-        return pieces
+        if message.complete:
+            self.unread = 0
+        return body
 
     def _possible_end(self, buffer: bytes) -> int:
         """Return where the next request may begin: a body of chunks ends with an empty line."""
@@ -224,14 +220,14 @@ class RequestParser:
         """Return as much as there is of a head that cannot be read, ``-`` for its unreadable parts."""
         found = _PARTIAL_LINE.match(self.buffer)
         method, target = (found[1].decode("ascii"), found[2]) if found else ("-", b"-")
-        return Head(method, target, 1, Headers(), None)
+        return Head(method, target, 1, Headers(), None, closes=True)
 
 
 def _check_limits(received: bytes) -> None:
     """Raise the error for a head, or the part of one, that exceeds a limit."""
     line, _, headers = received.partition(b"\r\n")
     if len(line) > _LONGEST_LINE:
-        raise head.target_too_long()
+        raise target_too_long()
     lines = headers.split(b"\r\n")
     if len(max(lines, key=len)) > _LONGEST_HEADER:
         raise _too_large(f"A header of the request is longer than {_LONGEST_HEADER} bytes")
@@ -255,8 +251,66 @@ def _body_length(headers: Headers) -> int | None:
 
 
 def _invalid_http() -> ApiError:
-    return ApiError(400, "BAD_REQUEST", "The request is not valid HTTP")
+    return _bad_request("The request is not valid HTTP")
 
 
 def _too_large(message: str) -> ApiError:
     return ApiError(431, "REQUEST_HEADER_FIELDS_TOO_LARGE", message)
+
+
+# ---------------------------------------------------------------- targets
+
+
+class RequestTarget(NamedTuple):
+    """Where a request goes.
+
+    :ivar host: the host name or address, with its port if there is one; None without a ``Host``.
+    :ivar path: as sent, still percent-encoded.
+    """
+
+    host: str | None
+    path: bytes
+    query: str
+
+
+def parse_target(target: bytes, host: str | None, minor: int) -> RequestTarget:
+    """Read the target of a request line together with the ``Host`` header (RFC 9112 section 3).
+
+    :param host: the header's value, ``", "`` between those of repeated ones.
+    :param minor: the minor version of HTTP/1, 0 or 1.
+    :raises ApiError: 400, they are malformed or contradict each other; 414, the target is too long.
+    """
+    if len(target) > LONGEST_TARGET:
+        raise target_too_long()
+    if host is None:
+        if minor:
+            raise _bad_request("The request has no Host header")
+    elif not _is_host(host):
+        raise _bad_request("The Host header is not one host name, with or without a port")
+    if target.startswith(b"/"):
+        path, _, query = target.partition(b"?")
+        try:
+            return RequestTarget(host, path, query.decode())
+        except UnicodeDecodeError as error:
+            raise not_utf8(error) from None
+    if target == b"*":
+        return RequestTarget(host, target, "")
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None or not _is_host(authority := absolute[1].decode("latin-1")):
+        raise _bad_request("The request target is neither a path nor an http URL")
+    return parse_target(b"%b?%b" % (absolute[2] or b"/", absolute[3] or b""), authority, minor)
+
+
+def target_too_long() -> ApiError:
+    """Return the error for a target that is too long."""
+    return ApiError(414, "URI_TOO_LONG", f"The request target is longer than {LONGEST_TARGET} bytes")
+
+
+@lru_cache(maxsize=64)
+def _is_host(value: str) -> bool:
+    found = _HOST.fullmatch(value) if len(value) <= _LONGEST_HOST else None
+    return found is not None and int(found["port"] or 0) <= 65_535
+
+
+def _bad_request(message: str) -> ApiError:
+    return ApiError(400, "BAD_REQUEST", message)

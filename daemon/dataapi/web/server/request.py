@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Stream
-from dataapi.web.server.head import has_body, response_head
+from dataapi.web.server.sending import BODILESS, response_head
 
 if TYPE_CHECKING:
     from dataapi.web.pipeline import RoutedRequest
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dataapi.web.server.parser import Head
     from dataapi.web.server.site import ApiSite
 
-_UNCOUNTED = 16_384
+UNCOUNTED = 16_384
 """Bytes of each body that are not counted: small requests are served while large ones hold all there is."""
 
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -50,17 +50,17 @@ class ServerRequest:
         self._body: list[bytes] = []
         self._budgeted = 0
 
-    def add(self, pieces: list[bytes]) -> None:
+    def add(self, piece: bytes) -> None:
         """Add to the body; raises ``ApiError``, 413 or 503, if it or all bodies together are too large."""
-        self.received += sum(map(len, pieces))
+        self.received += len(piece)
         if self.received > self.limit:
             raise body_too_large(self.limit)
-        more = self.received - self._budgeted - _UNCOUNTED
+        more = self.received - self._budgeted - UNCOUNTED
         if more > 0:
             if not self.site.bodies.take(more):
                 raise _too_many_bodies()
             self._budgeted += more
-        self._body += pieces
+        self._body.append(piece)
 
     def take_body(self) -> bytes:
         """Return the complete body, which counts until the request is answered."""
@@ -78,7 +78,7 @@ class ServerRequest:
         asks_head = self.head.method == "HEAD"
         # An answer to HEAD has the length of GET's answer, which is unknown if no body was made.
         head = self._head(reply, headers, None if asks_head and not reply.body else len(reply.body))
-        sends_body = not asks_head and has_body(reply.status)
+        sends_body = not asks_head and reply.status not in BODILESS
         self.connection.sender.send(head + reply.body if sends_body else head)
 
     def reject(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
@@ -90,7 +90,8 @@ class ServerRequest:
 
     def finish(self) -> None:
         """End the request, now that its answer is written."""
-        self._forget_body()
+        if self._budgeted:
+            self._forget_body()
         self.connection.finished()
 
     async def send_stream(self, reply: Reply, stream: Stream, headers: tuple[tuple[str, str], ...]) -> int:

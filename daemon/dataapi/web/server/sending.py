@@ -1,8 +1,10 @@
-"""Writes answers: what the socket takes at once, and the rest as the client reads it."""
+"""Writes answers: their heads, what the socket takes at once, and the rest as the client reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -13,6 +15,40 @@ from zope.interface import implementer
 
 _AT_ONCE = 65_536
 """Bytes that the transport gets at a time; what is left stays here, so that progress can be seen."""
+
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus} | {
+    413: "HTTP/1.1 413 Content Too Large",
+    414: "HTTP/1.1 414 URI Too Long",
+    499: "HTTP/1.1 499 Client Closed Request",
+}
+
+BODILESS = frozenset((204, 304))
+"""Statuses of answers that carry no body."""
+_FORBIDDEN = re.compile(r"[\r\n\0]")
+_HEADER = "%s: %s".__mod__
+
+
+def response_head(
+    status: int, headers: Iterable[tuple[str, str]], length: int | None, reason: str | None = None
+) -> bytes:
+    """Write the status line and the headers, with ``Content-Length`` where the status has a body.
+
+    A line end within a value would begin another header, so it becomes a space.
+
+    :param length: of the body; None when it is not known yet.
+    :param reason: the reason phrase, None for the standard one.
+    """
+    if reason is None:
+        lines = [_STATUS_LINES.get(status) or f"HTTP/1.1 {status} Unknown Status"]
+    else:
+        lines = [f"HTTP/1.1 {status} {reason}"]
+    lines.extend(map(_HEADER, headers))
+    if length is not None and status not in BODILESS:
+        lines.append(f"Content-Length: {length}")
+    text = "\r\n".join(lines)
+    if "\0" in text or not text.count("\r") == text.count("\n") == len(lines) - 1:
+        text = "\r\n".join([_FORBIDDEN.sub(" ", line) for line in lines])
+    return f"{text}\r\n\r\n".encode("utf-8", "replace")
 
 
 @implementer(IPullProducer, IPushProducer)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from email.utils import formatdate
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +70,6 @@ class Budget:
 class ApiSite(Factory):
     """The factory of connections.
 
-    :param now: Unix seconds, for the ``Date`` header.
     :param settings: hold the limits of connections and bodies.
     :ivar header_timeout: seconds within which the head of a request must be complete.
     :ivar timeout: seconds for which a connection may be idle, or a client make no progress with a request.
@@ -89,7 +86,6 @@ class ApiSite(Factory):
         pipeline: Pipeline,
         reactor: Any,
         settings: Settings,
-        now: Callable[[], float] = time.time,
     ) -> None:
         self.reactor = reactor
         self.timeout = 60.0
@@ -107,9 +103,6 @@ class ApiSite(Factory):
         self.in_flight = 0
         self.draining = False
         self.report: Callable[[int], object] = lambda count: None  # noqa: ARG005
-        self._now = now
-        self._second = 0
-        self._date = ""
         self._drained: list[Deferred[None]] = []
 
     def configure(
@@ -134,13 +127,6 @@ class ApiSite(Factory):
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 - twisted's name
         """Speak HTTP/1.1 alone."""
         return [b"http/1.1"]
-
-    def date(self) -> str:
-        """Return the time for the ``Date`` header, made once a second."""
-        second = int(self._now())
-        if second != self._second:
-            self._second, self._date = second, formatdate(second, usegmt=True)
-        return self._date
 
     def buildProtocol(self, addr: Any) -> Protocol:  # noqa: N802 - twisted's name
         """Serve a connection, or close it where it would be refused as many others are already."""

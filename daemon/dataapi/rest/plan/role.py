@@ -1,29 +1,26 @@
-"""One role's view of a catalog, and what planning returns: statements and how their rows become a reply."""
+"""One role's view of a catalog, with the plans and statements that were made for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from dataapi.catalog.model import Table
 from dataapi.catalog.privileges import Privileges
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.database.message import Bound
-from dataapi.http.messages import Reply
 from dataapi.rest.negotiation import Media, Offers, RowHandler, negotiate
 from dataapi.rest.parse.query import Selection
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.functions import RoleFunctions, content_of
+from dataapi.rest.plan.plans import StatementPlan
 from dataapi.rest.plan.rows import RowPlanner
 from dataapi.rest.plan.tables import CatalogTables, Relation, RoleTables
-from dataapi.rest.statements import ResultRow
 from dataapi.settings import Project
 from dataapi.sql.statement import Compiled, qualified
 
 PLANS_PER_ROLE = 500
-"""Compiled statements that are cached for one role."""
+"""Plans, and compiled statements, that are cached for one role."""
 LONGEST_CACHED_SHAPE = 8000
 """Characters of a shape beyond which its statements are not cached, to bound the memory."""
 LONGEST_CACHED_STATEMENTS = 100_000
@@ -43,7 +40,8 @@ class PlanCacheFigures:
 class RestRole:
     """What one role sees of a catalog, with the statements compiled for it.
 
-    :ivar plans: the cached statements, by their shapes.
+    :ivar plans: the cached plans of requests of tables, by what of a request decides them.
+    :ivar compiled: the cached statements, by their shapes; plans for different clients share them.
     """
 
     def __init__(self, project: Project, tables: CatalogTables, role: str, figures: PlanCacheFigures) -> None:
@@ -52,8 +50,9 @@ class RestRole:
         self.project = project
         self.catalog = tables.catalog
         self.tables = RoleTables(tables, role, anonymous=anonymous)
-        self._figures = figures
-        self.plans: BoundedCache[Hashable, tuple[Compiled, ...]] = BoundedCache(
+        self.figures = figures
+        self.plans: BoundedCache[Hashable, StatementPlan] = BoundedCache(PLANS_PER_ROLE, PLAN_CHARACTERS)
+        self.compiled: BoundedCache[Hashable, tuple[Compiled, ...]] = BoundedCache(
             PLANS_PER_ROLE, PLAN_CHARACTERS
         )
 
@@ -77,7 +76,7 @@ class RestRole:
             if privileges.can_execute(each)
         )
 
-    def plan(
+    def compile(
         self, shape: Hashable, size: int, compile_: Callable[[], tuple[Compiled, ...]]
     ) -> tuple[Compiled, ...]:
         """Return the statements of a shape, compiled at its first use.
@@ -87,17 +86,25 @@ class RestRole:
         :param size: characters of the shape.
         :param compile_: makes the statements; its errors are not cached.
         """
-        found = self.plans.get(shape)
+        found = self.compiled.get(shape)
         if found is not None:
-            self._figures.hits += 1
+            self.figures.hits += 1
             return found
-        self._figures.misses += 1
+        self.figures.misses += 1
         compiled = compile_()
         length = sum(len(each.statement.text) for each in compiled)
         if size > LONGEST_CACHED_SHAPE or length > LONGEST_CACHED_STATEMENTS:
             return tuple([each.unprepared() for each in compiled])
-        self.plans.put(shape, compiled, size + length)
+        self.compiled.put(shape, compiled, size + length)
         return compiled
+
+    def keep(self, key: Hashable, plan: StatementPlan, size: int) -> None:
+        """Cache a plan, unless it is too long or its statements are not cached either.
+
+        :param size: characters of what decides it.
+        """
+        if size <= LONGEST_CACHED_SHAPE and all(each.statement.prepared for each in plan.statements):
+            self.plans.put(key, plan, size + sum(len(each.statement.text) for each in plan.statements))
 
     def planner(self, relation: Relation, selection: Selection) -> RowPlanner:
         """Return what turns a selection of rows that are read into the algebra."""
@@ -124,46 +131,3 @@ class RestRole:
         return negotiate(
             request.accept, Offers(self.row_handlers, oid, raw, lines, self.project.db_plan_enabled)
         )
-
-
-class StatementPlan(NamedTuple):
-    """A statement to run, and how its result becomes the reply.
-
-    :ivar statement: its row is a ``ResultRow``.
-    :ivar before: what is run before it; of these the last one is what a client asks the plan of.
-    :ivar finish: makes the reply; raises ``ApiError`` where the row is not an answer (such as PGRST116).
-    :ivar settings: further settings of the transaction, ``(name, value)``.
-    :ivar media: the negotiated media type; with its ``explain`` the statement's plan is the answer.
-    :ivar estimated: a statement without its page, whose planned number of rows becomes the row's total
-        when that is None or beyond ``estimated_beyond``.
-    :ivar by_replica: whether a replica may run it.
-    """
-
-    request: ApiRequest
-    statement: Bound
-    media: Media
-    finish: Callable[[ResultRow], Reply]
-    read_only: bool
-    settings: tuple[tuple[str, str], ...] = ()
-    estimated: Bound | None = None
-    estimated_beyond: int | None = None
-    by_replica: bool = False
-    before: tuple[Bound, ...] = ()
-
-
-class StreamPlan(NamedTuple):
-    """A read whose rows are sent while they come.
-
-    :ivar statement: returns one text per row: the bytes to send.
-    :ivar head: the reply without its body.
-    :ivar prefix: what is sent before the first row, such as a header line.
-    :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
-    :ivar by_replica: whether a replica may run it.
-    """
-
-    statement: Bound
-    head: Reply
-    prefix: bytes = b""
-    settings: tuple[tuple[str, str], ...] = ()
-    offset: int = 0
-    by_replica: bool = False
