@@ -36,9 +36,9 @@ REQUESTS = {
 }
 
 LONGEST = {
-    ("GraphQL", "first"): (62, 480),
+    ("GraphQL", "first"): (63, 490),
     ("GraphQL", "warm"): (28, 80),
-    ("REST", "first"): (55, 338),
+    ("REST", "first"): (56, 345),
     ("REST", "warm"): (27, 81),
 }
 """The most modules and functions that a request may run: lower them when the way gets shorter."""
