@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from dataapi.auth.caller import REST_PREFIX, Caller, Settings, identity, isolation_of
 from dataapi.catalog.model import Catalog
-from dataapi.catalog.shard_names import name_tables
+from dataapi.catalog.shard_names import naming_tables
 from dataapi.database import sql_text
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.database.open_transaction import Continuation, OpenTransaction
@@ -144,8 +145,9 @@ class Transactions:
     ) -> list[tuple[Any, ...]]:
         """Run the statements as the caller and return the last one's rows.
 
-        A transaction that lost to a concurrent one (a serialization failure or a deadlock) has
-        changed nothing, so it is run again a few times.
+        They reach PostgreSQL at most eight times, each time after an attempt that changed nothing: four times
+        where the transaction loses to concurrent ones (``retried``), and each of these once more where what
+        was prepared is gone.
 
         :param settings: more settings for this transaction besides the request's and the role's own, such as
             those of a called function (see ``hoisted``).
@@ -162,16 +164,9 @@ class Transactions:
             by_replica=by_replica,
         )
         try:
-            for _ in range(RETRIES):
-                try:
-                    return await self._runner.run(message)
-                except DatabaseError as error:
-                    if not error.serializable_retry:
-                        raise
-            return await self._runner.run(message)
+            return await retried(partial(self._runner.run, message))
         except DatabaseError as error:
-            name_tables(error, catalog)
-            raise
+            raise naming_tables(error, catalog) from error.__cause__
 
     def message(
         self,
@@ -325,8 +320,7 @@ class MultiMessageTransactions(Transactions):
                 if message.positioned:
                     request.facts.position = await transaction.position()
         except DatabaseError as error:
-            name_tables(error, catalog)
-            raise
+            raise naming_tables(error, catalog) from error.__cause__
 
 
 def explained(bound: Bound) -> Bound:

@@ -6,26 +6,28 @@ import re
 from collections.abc import Iterator
 
 from dataapi.catalog.model import Catalog
-from dataapi.http.errors import ApiError
+from dataapi.http.errors import DatabaseError
 
 _PART = re.compile(r'"((?:[^"]|"")+)_([0-9]{1,19})"')
 
 
-def name_tables(error: ApiError, catalog: Catalog) -> None:
-    """Let an error name tables and their constraints where PostgreSQL names those of a shard.
+def naming_tables(error: DatabaseError, catalog: Catalog) -> DatabaseError:
+    """Return an error that names tables and their constraints where PostgreSQL names those of a shard.
 
     Citus appends a shard's number to the names of all that belongs to it.
     """
     if not catalog.clustered:
-        return
+        return error
     texts = [text for text in (error.message, error.details, error.hint) if isinstance(text, str)]
     parts = [part for text in texts for part in _PART.findall(text)]
     known = set(_names(catalog)) if parts else set()
     shards = {number for name, number in parts if name.replace('""', '"') in known}
-    error.message = _named(error.message, shards)
-    error.hint = error.hint and _named(error.hint, shards)
-    if isinstance(error.details, str):
-        error.details = _named(error.details, shards)
+    details = error.details
+    return error.replaced(
+        message=_named(error.message, shards),
+        hint=error.hint and _named(error.hint, shards),
+        details=_named(details, shards) if isinstance(details, str) else details,
+    )
 
 
 def _named(text: str, shards: set[str]) -> str:

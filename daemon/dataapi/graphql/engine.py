@@ -50,7 +50,7 @@ from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Request
 from dataapi.settings import Project
 from dataapi.sql.statement import violation_in
-from dataapi.telemetry.tracing import interval
+from dataapi.telemetry.tracing import UNTIMED, Timed
 
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 DATA_EXCEPTION = "22000"
@@ -190,7 +190,7 @@ class Engine:
             text = request.query
             if text is None or self._project.graphql_documents_only:
                 text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
-            if not extensions and len(http.body) + len(http.query) <= _SHORT:
+            if len(http.body) + len(http.query) <= _SHORT and not extensions and http.facts.intervals is None:
                 execution = self._known(role, request, text)
             if execution is None:
                 execution = await self._compiled(role, request, text, http, caller, reported)
@@ -214,7 +214,8 @@ class Engine:
             return GraphQLResponse(Stage.EXECUTION, "null", _formatted((error,)), reported)
         except DatabaseError as error:
             if execution is not None and error.code.startswith(INTERNAL) and not error.at_value:
-                error.at_value = await self._refuses_value(error, catalog, caller, http, execution)
+                refused = await self._refuses_value(error, catalog, caller, http, execution)
+                error = error.replaced(at_value=refused)
             keys = () if execution is None else execution.keys
             return GraphQLResponse(Stage.EXECUTION, "null", (_database_error(error, keys),), reported)
         except RecursionError:  # variables that were just read may still nest too deeply to compile
@@ -276,7 +277,8 @@ class Engine:
         if INTROSPECTING.search(text):
             introspected = await self._introspect(role, request, text)
         cost = reported if extensions.get("cost") is True else None
-        with interval(http.facts, "plan"):
+        intervals = http.facts.intervals
+        with UNTIMED if intervals is None else Timed(intervals, "plan"):
             return await in_turn(lambda: self._compile(role, request, text, introspected, cost))
 
     async def _introspect(self, role: _RoleState, request: GraphQLRequest, text: str) -> Mapping[str, str]:

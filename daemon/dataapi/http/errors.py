@@ -7,14 +7,14 @@ request id, and the client learns only that it happened.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 Details = str | list[Any] | None
 """Details of an error: a text, or a list of JSON values (PGRST201)."""
 
 
 class ApiError(Exception):
-    """A refusal or failure that a client may read.
+    """A refusal or failure that a client may read; it is not changed once it was raised.
 
     :ivar code: a stable code, PostgREST's ``PGRST…`` or an SQLSTATE.
     :ivar message: one sentence.
@@ -44,6 +44,13 @@ class ApiError(Exception):
         self.headers = headers
         self.reason = reason
         self.index: int | None = None
+
+    def replaced(self, **members: Any) -> Self:
+        """Return an error like this one with other members, to be raised in its place."""
+        error = type(self).__new__(type(self), members.get("message", self.message))
+        error.__dict__.update(self.__dict__, **members)
+        error.__cause__ = self.__cause__
+        return error
 
 
 class DatabaseError(ApiError):

@@ -65,13 +65,11 @@ def read(request: Request) -> tuple[Request, ...]:
 def _each(batch: Request, inherited: dict[str, str], index: int, text: str) -> Request:
     try:
         return _request(batch, inherited, text)
-    except ApiError as refused:
-        error = refused
+    except ApiError as error:
+        raise error.replaced(index=index) from error
     except INVALID_JSON:
         # What was read as a part of the whole may be nested too deeply to be read from here.
-        error = _bad(_UNREADABLE)
-    error.index = index
-    raise error
+        raise _bad(_UNREADABLE).replaced(index=index) from None
 
 
 def _request(batch: Request, inherited: dict[str, str], text: str) -> Request:

@@ -110,8 +110,7 @@ async def _replies(
             if size > most_bytes:
                 raise respond.violated(TOO_LARGE, size)
         except ApiError as error:
-            error.index = index
-            raise
+            raise error.replaced(index=index) from error
         replies.append(reply)
     return replies
 

@@ -25,7 +25,7 @@ from dataapi.rest.plan.plans import Planned, StreamPlan
 from dataapi.rest.plan.role import PlanCacheFigures, RestRole
 from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
 from dataapi.settings import Project
-from dataapi.telemetry.tracing import interval
+from dataapi.telemetry.tracing import UNTIMED, Timed
 
 LONG = 20_000
 """Bytes of a body beyond which it is parsed in a thread; a CSV of the largest size can take a second."""
@@ -152,10 +152,12 @@ class RestHandler:
         try:
             if not request.target:
                 return await self._describe(http, caller, request, catalog)
-            if len(http.body) > LONG or len(http.query) > LONG_QUERY:
-                planned = await self._in_thread(partial(plan, role, request))
-            else:
-                planned = plan(role, request)
+            intervals = http.facts.intervals
+            with UNTIMED if intervals is None else Timed(intervals, "plan"):
+                if len(http.body) > LONG or len(http.query) > LONG_QUERY:
+                    planned = await self._in_thread(partial(plan, role, request))
+                else:
+                    planned = plan(role, request)
             if http.timing is not None:
                 http.timing.mark("plan")
             if isinstance(planned, StreamPlan):
@@ -164,7 +166,7 @@ class RestHandler:
                 return await run_plan(self._transactions, catalog, http, caller, request, *planned)
         except ApiError as error:
             if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
-                error.headers += _allow(role, request)
+                raise error.replaced(headers=error.headers + _allow(role, request)) from error
             raise
         return planned
 
@@ -192,7 +194,8 @@ class RestHandler:
         """Answer a batch: all of its requests are planned before the first one runs."""
         role = self._roles[caller.role]
         work = partial(_each, requests, lambda each: (*each, plan(role, each[1])))
-        with interval(http.facts, "plan"):
+        intervals = http.facts.intervals
+        with UNTIMED if intervals is None else Timed(intervals, "plan"):
             parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
         if http.timing is not None:
             http.timing.mark("plan")
@@ -207,8 +210,7 @@ def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
         try:
             results.append(make(item))
         except ApiError as error:
-            error.index = index
-            raise
+            raise error.replaced(index=index) from error
     return results
 
 

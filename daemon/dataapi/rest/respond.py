@@ -213,7 +213,7 @@ def client_error(error: ApiError) -> ApiError:
     """Return a database's error as the client reads it: itself, or what a guard raised by it."""
     if error.code == _UNDEFINED_FUNCTION:
         # The schema is how this service names functions and operators, not how the client does.
-        error.message = error.message.replace("pg_catalog.", "")
+        error = error.replaced(message=error.message.replace("pg_catalog.", ""))
     violation = violation_in(error.code, error.message)
     if violation is None or violation.reason not in (*_VIOLATIONS, TOO_LARGE):
         return error

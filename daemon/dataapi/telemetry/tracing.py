@@ -6,7 +6,7 @@ The extra ``otel`` installs the SDK.  Nothing of it is imported unless its envir
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from threading import Thread
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-    from dataapi.http.messages import RequestFacts
     from dataapi.telemetry.requests import AnsweredRequest
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -34,8 +33,8 @@ STOP_WITHIN = 5.0
 _log = Logger(namespace="dataapi.tracing")
 
 
-class _Timed:
-    """Keeps how long a block takes."""
+class Timed:
+    """Keeps how long a block takes as a part of a request's time, where spans are made of these."""
 
     __slots__ = ("_began", "_intervals", "_name")
 
@@ -53,12 +52,8 @@ class _Timed:
             self._intervals.append(Interval(self._name, self._began, perf_counter()))
 
 
-_UNTIMED = nullcontext()
-
-
-def interval(facts: RequestFacts, name: str) -> AbstractContextManager[None]:
-    """Keep how long the block takes as a part of a request's time, where spans are made of these."""
-    return _UNTIMED if facts.intervals is None else _Timed(facts.intervals, name)
+UNTIMED = nullcontext()
+"""Keeps nothing."""
 
 
 class Tracing:

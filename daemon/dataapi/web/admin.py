@@ -1,19 +1,22 @@
-"""The admin listener, which is never public: probes, metrics, catalogs, the version, ``POST /reload``."""
+"""The admin listener, which is never public: probes, metrics, catalogs, the version, ``POST /reload``.
+
+A Klein application on twisted.web, which have time for what is asked now and then.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from socket import gethostname
-from typing import Any
+from typing import Any, cast
 
-from twisted.internet.defer import CancelledError, Deferred
+from klein import Klein, Response
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.http import RESPONSES, Request
-from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Site
+from twisted.web.http import Request
+from twisted.web.server import Site
+from werkzeug.exceptions import MethodNotAllowed, NotFound
 
 from dataapi.http.messages import Reply
 from dataapi.settings import Settings
@@ -34,60 +37,47 @@ def _json(status: int, document: Mapping[str, Any], *headers: tuple[str, str]) -
     return Reply(status, (("Content-Type", "application/json; charset=utf-8"), *headers), body)
 
 
-class AdminApi(Resource):
-    """Answers the admin paths for what is operated: this process, or its workers."""
+Handler = Callable[[Request], Awaitable[Reply]]
 
-    isLeaf = True  # noqa: N815 - IResource
 
-    def __init__(
-        self,
-        operated: Operated,
-        reload: Callable[[], Awaitable[Reloaded]],
-        settings: Callable[[], Settings],
-    ) -> None:
-        super().__init__()
-        self._operated = operated
-        self._settings = settings
-        self._reload_all = reload
-        self._version = installed_version()
-        self._routes: dict[str, tuple[str, Callable[[Request], Awaitable[Reply]]]] = {
-            "/live": ("GET", self._live),
-            "/ready": ("GET", self._ready),
-            "/metrics": ("GET", self._metrics),
-            "/schema_cache": ("GET", self._schema_cache),
-            "/version": ("GET", self._versions),
-            "/reload": ("POST", self._reload),
-        }
+class _Refused(Exception):
+    """A request that a page of a foreign site may have had a browser send; the text says why."""
 
-    def render(self, request: Request) -> int:
-        """Answer a request; an unknown path is 404 and a wrong method 405 with ``Allow``."""
-        method, path = (part.decode("ascii", "replace") for part in (request.method, request.path))
-        answering = Deferred.fromCoroutine(self._reply(request, method, path))
-        request.notifyFinish().addErrback(lambda _: answering.cancel())
-        answering.addCallback(lambda reply: _send(request, reply)).addErrback(self._failed, request)
-        return NOT_DONE_YET
 
-    async def _reply(self, request: Request, method: str, path: str) -> Reply:
-        refusal = _refusal(request, method)
-        if refusal is not None:
-            return _json(403, {"message": refusal})
-        route = self._routes.get(path)
-        if route is None:
-            return _json(404, {"message": f"there is no {path} here", "paths": sorted(self._routes)})
-        expected, handler = route
-        allowed = ("GET", "HEAD") if expected == "GET" else (expected,)
-        if method not in allowed:
-            return _json(405, {"message": f"{path} takes {expected}"}, ("Allow", ", ".join(allowed)))
-        return await handler(request)
+def make_admin_app(
+    operated: Operated, reload: Callable[[], Awaitable[Reloaded]], settings: Callable[[], Settings]
+) -> Klein:
+    """Return an application that answers for what is operated: this process, or its workers.
 
-    async def _live(self, _request: Request) -> Reply:
+    :param reload: reads the configuration again, too.
+    :param settings: returns those that serve.
+    """
+    app, version = Klein(), installed_version()
+    paths: list[str] = []
+
+    def route(path: str, method: str = "GET") -> Callable[[Handler], Handler]:
+        def declare(handler: Handler) -> Handler:
+            async def answer(request: Request) -> Response:
+                _check(request)
+                return _response(await handler(request))
+
+            answer.__name__ = path  # Klein knows routes by their handlers' names
+            cast("Any", app.route(path, methods=[method]))(answer)
+            paths.append(path)
+            return handler
+
+        return declare
+
+    @route("/live")
+    async def live(_request: Request) -> Reply:
         return Reply(200, (("Content-Type", _PLAIN),), b"live\n")
 
-    async def _ready(self, request: Request) -> Reply:
-        state = await self._operated.state()
+    @route("/ready")
+    async def ready(request: Request) -> Reply:
+        state = await operated.state()
         refs = [ref.decode("ascii", "replace") for ref in request.args.get(b"project", ())]
         try:
-            requires_all = self._settings().ready_requires == "all"
+            requires_all = settings().ready_requires == "all"
             state = state.of(refs) if refs else replace(state, requires_all=requires_all)
         except KeyError as unknown:
             known = [project.ref for project in state.projects]
@@ -96,27 +86,63 @@ class AdminApi(Resource):
             return _json(200, state.as_json())
         return _json(503, state.as_json(), ("Retry-After", "1"))
 
-    async def _metrics(self, _request: Request) -> Reply:
-        build: Snapshot = {"dataapi_build_info": {(self._version,): 1.0}}
-        operated = await self._operated.snapshot()
-        body = exposition(merge([build, operated, postgrest_metrics(operated)]))
+    @route("/metrics")
+    async def metrics(_request: Request) -> Reply:
+        build: Snapshot = {"dataapi_build_info": {(version,): 1.0}}
+        counted = await operated.snapshot()
+        body = exposition(merge([build, counted, postgrest_metrics(counted)]))
         return Reply(200, (("Content-Type", _EXPOSITION),), body)
 
-    async def _schema_cache(self, _request: Request) -> Reply:
-        return _json(200, await self._operated.catalogs())
+    @route("/schema_cache")
+    async def schema_cache(_request: Request) -> Reply:
+        return _json(200, await operated.catalogs())
 
-    async def _versions(self, _request: Request) -> Reply:
-        return _json(200, version_row(self._version))
+    @route("/version")
+    async def versions(_request: Request) -> Reply:
+        return _json(200, version_row(version))
 
-    async def _reload(self, _request: Request) -> Reply:
-        reloaded = await self._reload_all()
+    @route("/reload", "POST")
+    async def reload_all(_request: Request) -> Reply:
+        reloaded = await reload()
         return _json(503 if reloaded.failures else 200, reloaded.as_json())
 
-    @staticmethod
-    def _failed(failure: Failure, request: Request) -> None:
-        if failure.check(CancelledError) is None:
-            _log.failure("an admin request failed", failure)
-            _send(request, _json(500, {"message": "internal error; the log says more"}))
+    def refused(_request: Request, failure: Failure) -> Response:
+        return _response(_json(403, {"message": str(failure.value)}))
+
+    def unmatched(request: Request, failure: Failure) -> Response:
+        _check(request)
+        path = request.path.decode("ascii", "replace")
+        match failure.value:
+            case MethodNotAllowed(valid_methods=methods):
+                allowed = sorted(methods or ())
+                message = f"{path} takes {allowed[0]}"
+                return _response(_json(405, {"message": message}, ("Allow", ", ".join(allowed))))
+        return _response(_json(404, {"message": f"there is no {path} here", "paths": sorted(paths)}))
+
+    def failed(_request: Request, failure: Failure) -> Response:
+        _log.failure("an admin request failed", failure)
+        return _response(_json(500, {"message": "internal error; the log says more"}))
+
+    # Klein's types know twisted.web's request by its interface alone.
+    handle: Any = app.handle_errors
+    handle(_Refused)(refused)
+    handle(NotFound, MethodNotAllowed)(unmatched)
+    handle(Exception)(failed)
+    return app
+
+
+def _response(reply: Reply) -> Response:
+    headers: dict[str | bytes, bytes | Sequence[str | bytes]] = {
+        name: value.encode() for name, value in (*reply.headers, ("Content-Length", str(len(reply.body))))
+    }
+    return Response(reply.status, headers, reply.body)
+
+
+def _check(request: Request) -> None:
+    """Raise ``_Refused`` for a request that a page of a foreign site may have had a browser send."""
+    refusal = _refusal(request, request.method.decode("ascii", "replace"))
+    if refusal is not None:
+        raise _Refused(refusal)
 
 
 def _refusal(request: Request, method: str) -> str | None:
@@ -140,16 +166,6 @@ def _refusal(request: Request, method: str) -> str | None:
     return None
 
 
-def _send(request: Request, reply: Reply) -> None:
-    request.setResponseCode(reply.status, RESPONSES.get(reply.status))
-    for name, value in reply.headers:
-        request.responseHeaders.setRawHeaders(name, [value])
-    request.setHeader("Content-Length", str(len(reply.body)))
-    if request.method != b"HEAD":
-        request.write(reply.body)
-    request.finish()
-
-
 class _AdminSite(Site):
     """A site without twisted.web's access log."""
 
@@ -170,4 +186,5 @@ def make_admin_site(
     :param reload: reads the configuration again, too.
     :param settings: returns those that serve.
     """
-    return _AdminSite(AdminApi(operated, reload, settings), parsePOSTFormSubmission=False, reactor=reactor)
+    app = make_admin_app(operated, reload, settings)
+    return _AdminSite(app.resource(), parsePOSTFormSubmission=False, reactor=reactor)

@@ -310,7 +310,7 @@ async def _reply(routed: RoutedRequest) -> Reply | None:
         return reply
     except ApiError as error:
         if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
-            error.headers += (route.family.allow,)
+            error = error.replaced(headers=(*error.headers, route.family.allow))
         return routed.refuse(error)
     except CancelledError:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dataapi.catalog.shard_names import name_tables
+from dataapi.catalog.shard_names import naming_tables
 from dataapi.http.errors import DatabaseError
 from support.catalog import MadeUp
 
@@ -37,11 +37,10 @@ REFERENCED = (
 )
 def test_a_cluster_s_error_names_the_table(message: str, named: str) -> None:
     error = DatabaseError(409, "23503", message, details=f"({message})", hint=None)
-    name_tables(error, CLUSTER)
+    error = naming_tables(error, CLUSTER)
     assert (error.message, error.details, error.hint) == (named, f"({named})", None)
 
 
 def test_names_of_one_server_that_look_like_shards_stay() -> None:
     error = DatabaseError(409, "23503", REFERENCED)
-    name_tables(error, _PLAIN)
-    assert error.message == REFERENCED
+    assert naming_tables(error, _PLAIN).message == REFERENCED
