@@ -10,6 +10,7 @@ from typing import Any
 
 from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.caller import Caller
+from dataapi.graphql import transport
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, Stage
 from dataapi.http.messages import Reply, Request
 from dataapi.settings import Project, Settings
@@ -56,10 +57,21 @@ class Fake:
     function: Callable[..., Awaitable[Any]]
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
-    async def answer(self, *what: Any) -> Any:
+    async def handle(self, http: Request, caller: Caller) -> Reply:
         """Remember and answer."""
-        self.asked.append(what)
-        return await self.function(*what)
+        self.asked.append((http, caller))
+        reply: Reply = await self.function(http, caller)
+        return reply
+
+
+class FakeEngine(Fake):
+    """The same for GraphQL, asked what was read of a request."""
+
+    async def handle(self, http: Request, caller: Caller) -> Reply:
+        """Read, remember, answer and respond."""
+        request = transport.read(http)
+        self.asked.append((request, caller, http))
+        return transport.respond(await self.function(request, caller, http), http)
 
 
 @dataclass(frozen=True)
@@ -132,7 +144,7 @@ class Web:
     ) -> None:
         self.clock = clock or Clock()
         self.served: list[AnsweredRequest] = []
-        self.engine = Fake(engine)
+        self.engine = FakeEngine(engine)
         self.rest = Fake(rest)
         self.backends = [
             Backend(project, Authenticator(project, lambda: seconds), self.engine, self.rest)

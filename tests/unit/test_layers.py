@@ -37,7 +37,7 @@ INPUT_AND_OUTPUT = {
         "open_transaction pipeline pool pooler query_log replicas script server_watch session"
     ),
     "graphql": "document_store engine introspection separate_execution",
-    "rest": "execute handler",
+    "rest": "handler openapi.descriptions run_batch stream",
     "service": (
         "__main__ assembly configuration configuration.database configuration.endpoints configuration.keys "
         "configuration.load configuration.parsers configuration.postgrest configuration.sources "

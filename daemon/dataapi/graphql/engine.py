@@ -23,6 +23,7 @@ from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, as_it_is
 from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.long_work import in_turn
 from dataapi.database.message import Bound
+from dataapi.graphql import transport
 from dataapi.graphql.document import (
     LONGEST_CACHED,
     Document,
@@ -47,7 +48,7 @@ from dataapi.graphql.separate_execution import run_separately
 from dataapi.graphql.sources import client_key
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, RequestRejected, Stage
 from dataapi.http.errors import DatabaseError
-from dataapi.http.messages import Request
+from dataapi.http.messages import Reply, Request
 from dataapi.settings import Project
 from dataapi.sql.statement import violation_in
 from dataapi.telemetry.tracing import UNTIMED, Timed
@@ -146,6 +147,12 @@ class Engine:
         self.hits = 0
         self.misses = 0
 
+    async def handle(self, http: Request, caller: Caller) -> Reply:
+        """Answer a request over HTTP; raises ``ApiError`` when it cannot be answered at all."""
+        request = transport.read(http)
+        http.facts.operation = request.operation_name or ""
+        return transport.respond(await self.answer(request, caller, http), http)
+
     async def answer(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:
         """Answer a request; raises ``ApiError`` when it cannot be answered at all.
 
@@ -183,6 +190,7 @@ class Engine:
     async def _answer(
         self, request: GraphQLRequest, caller: Caller, http: Request, catalog: Catalog
     ) -> GraphQLResponse:
+        """Find the document and the plan, bind the values, and run what results of them."""
         role, extensions = self._roles[caller.role], request.extensions or {}
         reported: dict[str, Any] = {}
         execution: _Execution | None = None
@@ -208,21 +216,26 @@ class Engine:
                     read_only=execution.read_only,
                     by_replica=execution.read_only and extensions.get("consistency") != "primary",
                 )  # fmt: skip
-        except RequestRejected as rejected:
-            return GraphQLResponse(rejected.stage, None, _formatted(rejected.errors), reported)
-        except GraphQLError as error:
-            return GraphQLResponse(Stage.EXECUTION, "null", _formatted((error,)), reported)
         except DatabaseError as error:
-            if execution is not None and error.code.startswith(INTERNAL) and not error.at_value:
-                refused = await self._refuses_value(error, catalog, caller, http, execution)
-                error = error.replaced(at_value=refused)
-            keys = () if execution is None else execution.keys
-            return GraphQLResponse(Stage.EXECUTION, "null", (_database_error(error, keys),), reported)
-        except RecursionError:  # variables that were just read may still nest too deeply to compile
-            deep = GraphQLError("The operation's arguments are nested too deeply.")
-            return GraphQLResponse(Stage.VARIABLES, None, _formatted((deep,)), reported)
+            failed = await self._database_error(error, catalog, caller, http, execution)
+            return GraphQLResponse(Stage.EXECUTION, "null", (failed,), reported)
+        except (RequestRejected, GraphQLError, RecursionError) as error:
+            return _rejected(error, reported)
         errors = execution.plan.errors
         return GraphQLResponse(Stage.EXECUTION, data, _formatted(errors) if errors else (), reported)
+
+    async def _database_error(
+        self,
+        error: DatabaseError,
+        catalog: Catalog,
+        caller: Caller,
+        http: Request,
+        execution: _Execution | None,
+    ) -> Mapping[str, Any]:
+        if execution is not None and error.code.startswith(INTERNAL) and not error.at_value:
+            refused = await self._refuses_value(error, catalog, caller, http, execution)
+            error = error.replaced(at_value=refused)
+        return _database_error(error, () if execution is None else execution.keys)
 
     async def _refuses_value(
         self, error: DatabaseError, catalog: Catalog, caller: Caller, http: Request, execution: _Execution
@@ -394,6 +407,19 @@ def _may_be_outdated(answer: GraphQLResponse) -> bool:
         return True
     codes = {error.get("extensions", {}).get("code") for error in answer.errors}
     return answer.data == "null" and not codes.isdisjoint(UNKNOWN_NAMES)
+
+
+def _rejected(
+    error: RequestRejected | GraphQLError | RecursionError, reported: Mapping[str, Any]
+) -> GraphQLResponse:
+    match error:
+        case RequestRejected(stage=stage, errors=errors):
+            return GraphQLResponse(stage, None, _formatted(errors), reported)
+        case GraphQLError():
+            return GraphQLResponse(Stage.EXECUTION, "null", _formatted((error,)), reported)
+    # Variables that were just read may still nest too deeply to compile.
+    deep = GraphQLError("The operation's arguments are nested too deeply.")
+    return GraphQLResponse(Stage.VARIABLES, None, _formatted((deep,)), reported)
 
 
 def _formatted(errors: tuple[GraphQLError, ...]) -> tuple[Mapping[str, Any], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,20 +10,22 @@ from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, Regrant, as_granted, as_it_is
-from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.long_work import Naps, SharedWork
+from dataapi.concurrency.long_work import SharedWork
+from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
-from dataapi.http.headers import CALLER
 from dataapi.http.messages import Reply, Request
-from dataapi.rest import batch, respond
-from dataapi.rest.execute import run_batch, run_plan, stream
-from dataapi.rest.openapi.description import Version, describe, negotiate_description, with_address
+from dataapi.rest import batch
+from dataapi.rest.execute import execute
+from dataapi.rest.explain import ALL_SHARDS, expected_rows
+from dataapi.rest.openapi.descriptions import Descriptions
 from dataapi.rest.parse.preferences import not_followed
 from dataapi.rest.parse.request import ApiRequest, parse_request
 from dataapi.rest.plan import call, read, write
 from dataapi.rest.plan.plans import Planned, StreamPlan
 from dataapi.rest.plan.role import PlanCacheFigures, RestRole
 from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
+from dataapi.rest.run_batch import run_batch
+from dataapi.rest.stream import stream
 from dataapi.settings import Project
 from dataapi.telemetry.tracing import UNTIMED, Timed
 
@@ -34,14 +36,8 @@ LONG_QUERY = 4_000
 LONG_BATCH = 2_000
 """Bytes of a batch beyond which its requests are parsed and planned in a thread."""
 
-_ALLOW = ("Allow", "OPTIONS,GET,HEAD")
 _WRONG_METHOD = 405
 _UNKNOWN = UNKNOWN_NAMES | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
-
-DESCRIPTIONS = 64
-"""Descriptions that are cached."""
-DESCRIPTION_BYTES = 50_000_000
-"""Bytes of the descriptions that are cached."""
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -76,7 +72,7 @@ class RestHandler:
         self._long_work: SharedWork[object, Any] = SharedWork(lambda _request, _result: None)
         self.figures = PlanCacheFigures()
 
-    async def answer(self, http: Request, caller: Caller) -> Reply:
+    async def handle(self, http: Request, caller: Caller) -> Reply:
         """Answer a request: parse, plan, bind, run, respond.
 
         An unknown name and a grant may be newer than the catalog: nothing has been done yet, so the
@@ -88,18 +84,13 @@ class RestHandler:
         if catalog is None or catalog is not self._served or caller.role not in self._roles:
             catalog = await self._serve(catalog, caller)
         if http.method == "POST" and batch.is_batch(http):
-            work = partial(self._parse_batch, http, catalog)
-            requests = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
-            answer = partial(self._answer_batch, http, caller, requests)
+            answer = partial(self._answer_batch, http, caller, await self._parsed_batch(http, catalog))
         else:
-            timezones = catalog.timezones
-            if len(http.body) > LONG or len(http.query) > LONG_QUERY:
-                request = await self._in_thread(partial(parse_request, http, self._project, timezones))
-            else:
-                request = parse_request(http, self._project, timezones)
-            if http.timing is not None:
-                http.timing.mark("parse")
-            answer = partial(self._answer_one, http, caller, request)
+            parse = partial(parse_request, http, self._project, catalog.timezones)
+            request = await self._in_thread(parse) if _is_long(http) else parse()
+            answer = partial(self._answer, http, caller, request)
+        if http.timing is not None:
+            http.timing.mark("parse")
         while True:
             try:
                 return await answer(catalog)
@@ -108,6 +99,36 @@ class RestHandler:
                 if newer.is_like(catalog):
                     raise
             catalog = await self._serve(newer, caller)
+
+    async def _answer(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
+        if not request.target:
+            return await self._describe(http, caller, request, catalog)
+        role, intervals = self._roles[caller.role], http.facts.intervals
+        try:
+            with UNTIMED if intervals is None else Timed(intervals, "plan"):
+                make = partial(plan, role, request)
+                planned = await self._in_thread(make) if _is_long(http) else make()
+            if http.timing is not None:
+                http.timing.mark("plan")
+            if isinstance(planned, Reply):
+                return planned
+            if isinstance(planned, StreamPlan):
+                return await stream(self._transactions, catalog, http, caller, planned)
+            run = partial(
+                self._transactions.run, catalog, http, caller, read_only=planned[0].read_only,
+                settings=planned[0].settings, by_replica=planned[0].by_replica,
+            )  # fmt: skip
+            estimate = partial(self._estimate, catalog, http, caller)
+            return await execute(http, request, *planned, run, estimate)
+        except ApiError as error:
+            if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
+                raise error.replaced(headers=error.headers + _allow(role, request)) from error
+            raise
+
+    async def _estimate(self, catalog: Catalog, http: Request, caller: Caller, statement: Bound) -> int:
+        more = ALL_SHARDS if catalog.clustered else ()
+        [found] = await self._transactions.explain(catalog, http, caller, (statement,), more)
+        return expected_rows(found["plan"])
 
     async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Return a catalog that has the caller's role, with which the role is ready; raises ``ApiError``."""
@@ -143,33 +164,6 @@ class RestHandler:
         done: T = await self._long_work.result(object(), work)
         return done
 
-    # ------------------------------------------------------------ one request
-
-    async def _answer_one(
-        self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog
-    ) -> Reply:
-        role = self._roles[caller.role]
-        try:
-            if not request.target:
-                return await self._describe(http, caller, request, catalog)
-            intervals = http.facts.intervals
-            with UNTIMED if intervals is None else Timed(intervals, "plan"):
-                if len(http.body) > LONG or len(http.query) > LONG_QUERY:
-                    planned = await self._in_thread(partial(plan, role, request))
-                else:
-                    planned = plan(role, request)
-            if http.timing is not None:
-                http.timing.mark("plan")
-            if isinstance(planned, StreamPlan):
-                return await stream(self._transactions, catalog, http, caller, planned)
-            if not isinstance(planned, Reply):
-                return await run_plan(self._transactions, catalog, http, caller, request, *planned)
-        except ApiError as error:
-            if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
-                raise error.replaced(headers=error.headers + _allow(role, request)) from error
-            raise
-        return planned
-
     async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
         """Answer a request of the root with the description of the API."""
         if request.reads:
@@ -183,24 +177,31 @@ class RestHandler:
 
     # ------------------------------------------------------------ batches
 
-    def _parse_batch(self, http: Request, catalog: Catalog) -> list[tuple[Request, ApiRequest]]:
-        return _each(
-            batch.read(http), lambda each: (each, parse_request(each, self._project, catalog.timezones))
-        )
+    async def _parsed_batch(self, http: Request, catalog: Catalog) -> list[tuple[Request, ApiRequest]]:
+        def parse() -> list[tuple[Request, ApiRequest]]:
+            return _each(
+                batch.read(http), lambda each: (each, parse_request(each, self._project, catalog.timezones))
+            )
+
+        return await self._in_thread(parse) if len(http.body) > LONG_BATCH else parse()
 
     async def _answer_batch(
         self, http: Request, caller: Caller, requests: list[tuple[Request, ApiRequest]], catalog: Catalog
     ) -> Reply:
         """Answer a batch: all of its requests are planned before the first one runs."""
-        role = self._roles[caller.role]
+        role, intervals = self._roles[caller.role], http.facts.intervals
         work = partial(_each, requests, lambda each: (*each, plan(role, each[1])))
-        intervals = http.facts.intervals
         with UNTIMED if intervals is None else Timed(intervals, "plan"):
             parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
         if http.timing is not None:
             http.timing.mark("plan")
         most_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, most_bytes))
+
+
+def _is_long(http: Request) -> bool:
+    """Return whether a request may take long to parse and plan, in which others must be answered."""
+    return len(http.body) > LONG or len(http.query) > LONG_QUERY
 
 
 def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
@@ -263,46 +264,3 @@ def _allow(role: RestRole, request: ApiRequest) -> tuple[tuple[str, str], ...]:
         return ()
     assert isinstance(options, Reply)
     return options.headers
-
-
-DescriptionKey = tuple[Hashable, str, str, Version]
-"""What a description depends on: the content of the catalog, the role, the schema and the version."""
-
-
-class Descriptions:
-    """The OpenAPI descriptions of one project, made in threads and cached."""
-
-    def __init__(self, project: Project) -> None:
-        self._project = project
-        self._cache: BoundedCache[DescriptionKey, bytes] = BoundedCache(DESCRIPTIONS, DESCRIPTION_BYTES)
-        self._work: SharedWork[DescriptionKey, bytes] = SharedWork(self._put)
-
-    async def answer(self, http: Request, request: ApiRequest, catalog: Catalog, role: str) -> Reply:
-        """Describe what the role may use of the schema.
-
-        :raises ApiError: PGRST126 (404), descriptions are switched off; PGRST107 (406), none of the
-            accepted media types is available; PGRST117 (405), the root cannot be written.
-        """
-        if self._project.openapi_mode == "disabled":
-            raise ApiError(404, "PGRST126", "Root endpoint metadata is disabled")
-        if request.method == "OPTIONS":
-            return Reply(200, (_ALLOW,), b"")
-        if not request.reads:
-            raise respond.unsupported(request.method, _ALLOW)
-        media_type, version = negotiate_description(request.accept, request.openapi)
-        description = await self.get(catalog, role, request.schema, version)
-        headers = (("Content-Type", media_type), *request.profile, ("Vary", f"Accept, {CALLER}"))
-        return Reply(200, headers, with_address(self._project, http, version, description))
-
-    async def get(self, catalog: Catalog, role: str, schema: str, version: Version) -> bytes:
-        """Return what ``describe`` does, made in a thread at its first use."""
-        key = (catalog.content or catalog.generation, role, schema, version)
-        cached = self._cache.get(key)
-        if cached is not None:
-            return cached
-        return await self._work.result(
-            key, lambda: describe(self._project, catalog, role, schema, version, Naps())
-        )
-
-    def _put(self, key: DescriptionKey, description: bytes) -> None:
-        self._cache.put(key, description, len(description))

@@ -123,8 +123,17 @@ def _called(answer: CallAnswer, media: Media, request: ApiRequest, row: ResultRo
 
 def _content(media: Media, row: ResultRow) -> bytes:
     """Return the bytes of a body as the statement gave it."""
-    body = row.body.encode() if isinstance(row.body, str) else row.body or b""
+    body = row.body
+    if not isinstance(body, bytes):
+        body = as_bytes(body)
     return unhex(body) if media.is_binary else body
+
+
+def as_bytes(value: bytes | str | None) -> bytes:
+    """Return a value's bytes: columns of type json come as such, others as text."""
+    if isinstance(value, bytes):
+        return value
+    return value.encode() if value else b""
 
 
 def make_reply(

@@ -9,9 +9,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from socket import gethostname
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from klein import Klein, Response
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.http import Request
@@ -25,6 +24,9 @@ from dataapi.telemetry.postgrest_metrics import postgrest_metrics
 from dataapi.telemetry.readiness import Operated, Reloaded
 from dataapi.telemetry.version import installed_version, version_row
 from dataapi.web.origins import is_loopback, is_of_another_origin, is_of_another_site, may_be_rebound
+
+if TYPE_CHECKING:
+    from klein import Klein, Response
 
 _log = Logger(namespace="dataapi.admin")
 _CHECKED = ("host", "origin", "sec-fetch-site")
@@ -52,6 +54,8 @@ def make_admin_app(
     :param reload: reads the configuration again, too.
     :param settings: returns those that serve.
     """
+    from klein import Klein  # noqa: PLC0415 - takes its time, and the start is in a hurry
+
     app, version = Klein(), installed_version()
     paths: list[str] = []
 
@@ -132,9 +136,11 @@ def make_admin_app(
 
 
 def _response(reply: Reply) -> Response:
-    headers: dict[str | bytes, bytes | Sequence[str | bytes]] = {
-        name: value.encode() for name, value in (*reply.headers, ("Content-Length", str(len(reply.body))))
-    }
+    from klein import Response  # noqa: PLC0415 - as above
+
+    headers: dict[str | bytes, bytes | Sequence[str | bytes]]
+    headers = {name: value.encode() for name, value in reply.headers}
+    headers["Content-Length"] = b"%d" % len(reply.body)
     return Response(reply.status, headers, reply.body)
 
 

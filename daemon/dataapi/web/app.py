@@ -53,9 +53,7 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
         if request.timing is not None:
             request.timing.mark("jwt")
         request.facts.role, request.facts.subject = caller.role, caller.subject
-        read = transport.read(request)
-        request.facts.operation = read.operation_name or ""
-        return transport.respond(await backend.graphql.answer(read, caller, request), request)
+        return await backend.graphql.handle(request, caller)
 
     # Functions are a route of their own for metrics and traces alone.
     @route(app, "/rest/v1")
@@ -69,7 +67,7 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
             request.facts.role, request.facts.subject = caller.role, caller.subject
             if "apikey=" in request.query:  # which the handler would read as a filter
                 request = request._replace(query=split_query(request.query)[1])
-            return await backend.rest.answer(request, caller)
+            return await backend.rest.handle(request, caller)
         except ApiError:
             if request.timing is not None:
                 request.timing.fail()

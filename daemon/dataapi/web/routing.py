@@ -18,7 +18,6 @@ from werkzeug.routing import RequestRedirect
 
 from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.caller import Caller
-from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
@@ -35,17 +34,10 @@ _PART = re.compile(r"<(?:\w+:)?_?(\w+)>")
 Handler = Callable[..., Awaitable[Reply]]
 
 
-class GraphQLApi(Protocol):
-    """Answers GraphQL requests of one project."""
+class ProjectApi(Protocol):
+    """Answers the requests of one protocol to one project."""
 
-    async def answer(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:
-        """Answer a request; raises ``ApiError`` when it cannot be executed."""
-
-
-class RestApi(Protocol):
-    """Answers REST requests of one project."""
-
-    async def answer(self, request: Request, caller: Caller) -> Reply:
+    async def handle(self, http: Request, caller: Caller) -> Reply:
         """Answer a request; raises ``ApiError`` for errors that the client may read."""
 
 
@@ -83,8 +75,8 @@ class Backend:
 
     project: Project
     authenticator: Authenticator
-    graphql: GraphQLApi
-    rest: RestApi
+    graphql: ProjectApi
+    rest: ProjectApi
     console: ConsoleData | None = None
 
 

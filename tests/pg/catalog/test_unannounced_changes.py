@@ -8,7 +8,7 @@ import pytest
 from dataapi.catalog import watcher
 from dataapi.catalog.reflect import FINGERPRINT
 from dataapi.catalog.reflect import GRANTS as GRANTS_QUERY
-from dataapi.rest import handler
+from dataapi.rest.openapi import descriptions
 from twisted.internet import defer
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ async def test_a_reload_that_finds_nothing_new_keeps_what_was_made(
 
     made = await use()
     generation = service.catalog.generation
-    monkeypatch.setattr(handler, "describe", None)
+    monkeypatch.setattr(descriptions, "describe", None)
     await service.reload()
     assert service.catalog.generation == generation + 1
     assert await use() == made

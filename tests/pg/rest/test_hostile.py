@@ -338,7 +338,7 @@ async def test_who_goes_away_makes_no_room_for_another_long_body(
     def ask(name: str) -> defer.Deferred[Any]:
         headers = {"content-type": batch.MEDIA_TYPE}
         request = Request(name, "POST", "/rest/v1/", "", headers, bytes(LONG_BATCH + 1))
-        return defer.Deferred.fromCoroutine(handler.answer(request, Caller("anon", "{}")))
+        return defer.Deferred.fromCoroutine(handler.handle(request, Caller("anon", "{}")))
 
     monkeypatch.setattr(batch, "read", read_slowly)
     first = ask("first")

@@ -10,8 +10,9 @@ import pytest
 from dataapi.auth.caller import Caller
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
-from dataapi.rest.handler import Descriptions, RestHandler
+from dataapi.rest.handler import RestHandler
 from dataapi.rest.openapi.description import Version
+from dataapi.rest.openapi.descriptions import Descriptions
 from dataapi.settings import Project
 from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV31SpecValidator
 from support.catalog import MadeUp, load_catalog
@@ -72,7 +73,7 @@ async def ask(
 ) -> Reply:
     """Ask for the root."""
     named = {"host": "localhost:8000", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    return await handler.answer(Request("1", method, "/rest/v1/", query, named, b""), Caller(role, "{}"))
+    return await handler.handle(Request("1", method, "/rest/v1/", query, named, b""), Caller(role, "{}"))
 
 
 def header(reply: Reply, name: str) -> str | None:

@@ -91,7 +91,7 @@ def ask(board: Database, make_pool: Callable[..., Pool]) -> Ask:
             handlers[most, exposed] = RestHandler(project, pool, lambda: catalog)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         request = Request("1", method, f"/rest/v1/{path}", query, named, b"")
-        return await handlers[most, exposed].answer(request, Caller("anon", claims))
+        return await handlers[most, exposed].handle(request, Caller("anon", claims))
 
     return send
 

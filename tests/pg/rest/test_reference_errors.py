@@ -293,7 +293,7 @@ async def test_without_a_catalog_the_client_is_asked_to_retry(reference: Service
     handler = RestHandler(reference.project, reference.pool, lambda: None)
     request = Request("1", "GET", "/rest/v1/film", "", {}, b"")
     with pytest.raises(DatabaseUnavailable) as caught:
-        await handler.answer(request, Caller("anon", "{}"))
+        await handler.handle(request, Caller("anon", "{}"))
     refused = caught.value
     assert (refused.status, refused.code, refused.message) == (
         503, "PGRST002", "Could not query the database for the schema cache. Retrying.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.http.messages import Reply, Request, Stream
-from dataapi.rest.execute import stream_json_lines, stream_rows
+from dataapi.rest.stream import stream_json_lines, stream_rows
 from dataapi.web.app import make_site
 from support.memory_http import Web, raw
 from support.messages import message, until

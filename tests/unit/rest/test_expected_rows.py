@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dataapi.rest.execute import expected_rows
+from dataapi.rest.explain import expected_rows
 
 
 def shard(rows: int, cost: float) -> dict[str, Any]:

@@ -251,7 +251,7 @@ def _body_length(headers: Headers) -> int | None:
 
 
 def _invalid_http() -> ApiError:
-    return _bad_request("The request is not valid HTTP")
+    return ApiError(400, "BAD_REQUEST", "The request is not valid HTTP")
 
 
 def _too_large(message: str) -> ApiError:
