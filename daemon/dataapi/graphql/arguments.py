@@ -11,31 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphql import (
-    DirectiveNode,
-    FieldNode,
-    FragmentDefinitionNode,
-    FragmentSpreadNode,
-    GraphQLArgument,
-    GraphQLError,
-    GraphQLInputObjectType,
-    GraphQLInputType,
-    GraphQLList,
-    GraphQLNonNull,
-    GraphQLSkipDirective,
-    InlineFragmentNode,
-    ListValueNode,
-    Node,
-    NullValueNode,
-    ObjectValueNode,
-    SelectionNode,
-    SelectionSetNode,
-    Undefined,
-    UndefinedType,
-    ValueNode,
-    VariableNode,
-    coerce_input_literal,
-)
+import graphql as gql
 
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import client_name
@@ -54,7 +30,7 @@ from dataapi.graphql.sources import (
 from dataapi.graphql.variables import holds_objects
 from dataapi.sql.algebra import Parameter
 
-SelectedFields = dict[str, list[FieldNode]]
+SelectedFields = dict[str, list[gql.FieldNode]]
 """Fields by response key, in the order in which they stand in the answer."""
 
 
@@ -62,10 +38,12 @@ SelectedFields = dict[str, list[FieldNode]]
 class Selector:
     """Collects fields for one operation and its coerced variables (GraphQL specification, CollectFields)."""
 
-    fragments: Mapping[str, FragmentDefinitionNode]
+    fragments: Mapping[str, gql.FragmentDefinitionNode]
     variables: Variables
 
-    def fields(self, sets: Iterable[SelectionSetNode | None], type_names: frozenset[str]) -> SelectedFields:
+    def fields(
+        self, sets: Iterable[gql.SelectionSetNode | None], type_names: frozenset[str]
+    ) -> SelectedFields:
         """Return the merged fields of selection sets on an object.
 
         :param type_names: the object type's name and its interfaces'.
@@ -80,7 +58,7 @@ class Selector:
 
     def _collect(
         self,
-        selections: Iterable[SelectionNode],
+        selections: Iterable[gql.SelectionNode],
         type_names: frozenset[str],
         found: SelectedFields,
         visited: set[str],
@@ -88,24 +66,24 @@ class Selector:
         for selection in selections:
             if selection.directives and not self._included(selection.directives):
                 continue
-            if isinstance(selection, FieldNode):
+            if isinstance(selection, gql.FieldNode):
                 key = selection.alias.value if selection.alias else selection.name.value
                 found.setdefault(key, []).append(selection)
-            elif isinstance(selection, InlineFragmentNode):
+            elif isinstance(selection, gql.InlineFragmentNode):
                 condition = selection.type_condition
                 if condition is None or condition.name.value in type_names:
                     self._collect(selection.selection_set.selections, type_names, found, visited)
-            elif isinstance(selection, FragmentSpreadNode) and selection.name.value not in visited:
+            elif isinstance(selection, gql.FragmentSpreadNode) and selection.name.value not in visited:
                 visited.add(selection.name.value)
                 fragment = self.fragments[selection.name.value]
                 if fragment.type_condition.name.value in type_names:
                     self._collect(fragment.selection_set.selections, type_names, found, visited)
 
-    def _included(self, directives: Iterable[DirectiveNode]) -> bool:
+    def _included(self, directives: Iterable[gql.DirectiveNode]) -> bool:
         for directive in directives:
             name = directive.name.value
             if name in ("skip", "include"):
-                condition = argument_trees(directive, GraphQLSkipDirective.args, self.variables)["if"]
+                condition = argument_trees(directive, gql.GraphQLSkipDirective.args, self.variables)["if"]
                 if bool(as_leaf(condition).sample) is (name == "skip"):
                     return False
         return True
@@ -149,8 +127,8 @@ class ObjectList(list[InputTree]):
 
 
 def argument_trees(
-    owner: FieldNode | DirectiveNode,
-    arguments: Mapping[str, GraphQLArgument],
+    owner: gql.FieldNode | gql.DirectiveNode,
+    arguments: Mapping[str, gql.GraphQLArgument],
     variables: Variables,
     path: ResponsePath = (),
 ) -> dict[str, InputTree]:
@@ -166,39 +144,41 @@ def argument_trees(
     trees: dict[str, InputTree] = {}
     for name, argument in arguments.items():
         node = provided.get(name)
-        tree: InputTree | UndefinedType = Undefined if node is None else reader.literal(node, argument.type)
-        if tree is Undefined and argument.default is not None:
+        tree: InputTree | gql.UndefinedType = (
+            gql.Undefined if node is None else reader.literal(node, argument.type)
+        )
+        if tree is gql.Undefined and argument.default is not None:
             tree = reader.leaf(LiteralOrigin(argument.default.value), argument.default.value, owner)
         if node is not None:
             _check_present(tree, argument.type, node)
-        if not isinstance(tree, UndefinedType):
+        if not isinstance(tree, gql.UndefinedType):
             trees[name] = tree
     return trees
 
 
-def _check_present(tree: object, type_: GraphQLInputType, node: ValueNode) -> None:
+def _check_present(tree: object, type_: gql.GraphQLInputType, node: gql.ValueNode) -> None:
     """Check that a variable has a value where one is needed.
 
     Validation does not look at the values of variables, and sees to it that no literal is null there.
 
     :raises GraphQLError: naming the variable and what is expected.
     """
-    if not isinstance(type_, GraphQLNonNull) or not (tree is None or tree is Undefined):
+    if not isinstance(type_, gql.GraphQLNonNull) or not (tree is None or tree is gql.Undefined):
         return
-    assert isinstance(node, VariableNode), "validation lets no null pass where a value is needed"
+    assert isinstance(node, gql.VariableNode), "validation lets no null pass where a value is needed"
     name, what = client_name(node.name.value), "null" if tree is None else "absent"
     message = f"Variable '${name}' must not be {what} where a value of type '{type_}' is expected."
-    raise GraphQLError(message, node)
+    raise gql.GraphQLError(message, node)
 
 
-def absent_variables(node: ValueNode, variables: Variables) -> tuple[str, ...]:
+def absent_variables(node: gql.ValueNode, variables: Variables) -> tuple[str, ...]:
     """Return the client's names of a literal's variables that have no value, each once."""
     match node:
-        case VariableNode():
+        case gql.VariableNode():
             return () if node.name.value in variables else (client_name(node.name.value),)
-        case ListValueNode():
+        case gql.ListValueNode():
             inner = node.values
-        case ObjectValueNode():
+        case gql.ObjectValueNode():
             inner = tuple(member.value for member in node.fields)
         case _:
             return ()
@@ -212,67 +192,67 @@ class _ArgumentReader:
         self._variables = variables
         self._path = path
 
-    def leaf(self, origin: Origin, sample: Any, node: Node) -> InputLeaf:
+    def leaf(self, origin: Origin, sample: Any, node: gql.Node) -> InputLeaf:
         return InputLeaf(origin, sample, place_of(node), self._path)
 
-    def literal(self, node: ValueNode, type_: GraphQLInputType) -> InputTree | UndefinedType:
+    def literal(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> InputTree | gql.UndefinedType:
         """Return the tree of a literal, which may hold variables."""
         pause()
         type_ = nullable(type_)
-        if isinstance(node, VariableNode):
+        if isinstance(node, gql.VariableNode):
             name = node.name.value
             if name not in self._variables:
-                return Undefined
+                return gql.Undefined
             return self.value(self._variables[name], type_, (name,), node)
-        if isinstance(node, NullValueNode):
+        if isinstance(node, gql.NullValueNode):
             return None
-        if isinstance(type_, GraphQLList):
-            items = node.values if isinstance(node, ListValueNode) else (node,)
+        if isinstance(type_, gql.GraphQLList):
+            items = node.values if isinstance(node, gql.ListValueNode) else (node,)
             trees = [self._inner(item, type_.of_type) for item in items]
             if holds_objects(type_):
-                return [None if isinstance(tree, UndefinedType) else tree for tree in trees]
+                return [None if isinstance(tree, gql.UndefinedType) else tree for tree in trees]
             leaves = [tree if isinstance(tree, InputLeaf) else None for tree in trees]
             sample = [None if leaf is None else leaf.sample for leaf in leaves]
             if all(leaf is None or isinstance(leaf.origin, LiteralOrigin) for leaf in leaves):
                 return self.leaf(LiteralOrigin(tuple(sample)), sample, node)
             origins = tuple(None if leaf is None else leaf.origin for leaf in leaves)
             return self.leaf(ListOrigin(origins), sample, node)
-        if isinstance(type_, GraphQLInputObjectType):
+        if isinstance(type_, gql.GraphQLInputObjectType):
             return self._object(node, type_)
-        value = coerce_input_literal(node, type_)
-        assert value is not Undefined, "validation lets no invalid literal pass"
+        value = gql.coerce_input_literal(node, type_)
+        assert value is not gql.Undefined, "validation lets no invalid literal pass"
         return self.leaf(LiteralOrigin(value), value, node)
 
-    def _inner(self, node: ValueNode, type_: GraphQLInputType) -> InputTree | UndefinedType:
+    def _inner(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> InputTree | gql.UndefinedType:
         """Return the tree of an item or a member."""
         tree = self.literal(node, type_)
         _check_present(tree, type_, node)
         return tree
 
-    def _object(self, node: ValueNode, type_: GraphQLInputObjectType) -> dict[str, InputTree]:
-        assert isinstance(node, ObjectValueNode), "validation lets no other literal pass"
+    def _object(self, node: gql.ValueNode, type_: gql.GraphQLInputObjectType) -> dict[str, InputTree]:
+        assert isinstance(node, gql.ObjectValueNode), "validation lets no other literal pass"
         trees: dict[str, InputTree] = {}
         for member in node.fields:
             name = member.name.value
             tree = self._inner(member.value, type_.fields[name].type)
-            if not isinstance(tree, UndefinedType):
+            if not isinstance(tree, gql.UndefinedType):
                 trees[name] = tree
         return trees
 
     def value(
-        self, value: Any, type_: GraphQLInputType, place: tuple[str | int, ...], node: Node
+        self, value: Any, type_: gql.GraphQLInputType, place: tuple[str | int, ...], node: gql.Node
     ) -> InputTree:
         """Return the tree of a variable's coerced value."""
         pause()
         type_ = nullable(type_)
         if value is None:
             return None
-        if isinstance(type_, GraphQLList) and holds_objects(type_):
+        if isinstance(type_, gql.GraphQLList) and holds_objects(type_):
             items = [
                 self.value(item, type_.of_type, (*place, index), node) for index, item in enumerate(value)
             ]
             return ObjectList(items, self.leaf(VariableOrigin(place), value, node))
-        if isinstance(type_, GraphQLInputObjectType):
+        if isinstance(type_, gql.GraphQLInputObjectType):
             return {
                 name: self.value(member, type_.fields[name].type, (*place, name), node)
                 for name, member in value.items()

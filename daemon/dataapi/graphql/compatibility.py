@@ -18,43 +18,7 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Any, TypeVar, cast
 
-from graphql import (
-    ArgumentNode,
-    ConstValueNode,
-    DefinitionNode,
-    DirectiveNode,
-    DocumentNode,
-    EnumValueNode,
-    ExecutableDefinitionNode,
-    FieldNode,
-    FragmentDefinitionNode,
-    FragmentSpreadNode,
-    GraphQLArgument,
-    GraphQLCompositeType,
-    GraphQLEnumType,
-    GraphQLError,
-    GraphQLInputField,
-    GraphQLInputObjectType,
-    GraphQLInputType,
-    GraphQLList,
-    GraphQLSchema,
-    InlineFragmentNode,
-    ListValueNode,
-    NameNode,
-    Node,
-    ObjectFieldNode,
-    ObjectValueNode,
-    OperationDefinitionNode,
-    SelectionNode,
-    SelectionSetNode,
-    StringValueNode,
-    ValueNode,
-    VariableDefinitionNode,
-    VariableNode,
-    get_named_type,
-    is_composite_type,
-    type_from_ast,
-)
+import graphql as gql
 
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.schema.shared_types import nullable
@@ -65,8 +29,8 @@ _SEPARATOR = ":"
 _VARIABLE = re.compile(rf"(\$\w+){_SEPARATOR}[0-9]+")
 
 _Node = TypeVar("_Node")
-_Definition = TypeVar("_Definition", bound=ExecutableDefinitionNode)
-_Member = TypeVar("_Member", ArgumentNode, ObjectFieldNode)
+_Definition = TypeVar("_Definition", bound=gql.ExecutableDefinitionNode)
+_Member = TypeVar("_Member", gql.ArgumentNode, gql.ObjectFieldNode)
 
 
 def client_name(name: str) -> str:
@@ -79,10 +43,10 @@ def client_message(message: str) -> str:
     return _VARIABLE.sub(r"\1", message)
 
 
-def enum_value(node: ValueNode, type_: GraphQLInputType) -> ValueNode:
+def enum_value(node: gql.ValueNode, type_: gql.GraphQLInputType) -> gql.ValueNode:
     """Return the literal at a place of that type, a string that stands for an enum value as one."""
-    if isinstance(node, StringValueNode) and isinstance(get_named_type(type_), GraphQLEnumType):
-        return EnumValueNode(value=node.value, loc=node.loc)
+    if isinstance(node, gql.StringValueNode) and isinstance(gql.get_named_type(type_), gql.GraphQLEnumType):
+        return gql.EnumValueNode(value=node.value, loc=node.loc)
     return node
 
 
@@ -96,9 +60,9 @@ class DeclaredVariable:
     """
 
     name: str
-    type: GraphQLInputType
-    default: ConstValueNode | None
-    node: Node
+    type: gql.GraphQLInputType
+    default: gql.ConstValueNode | None
+    node: gql.Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +84,14 @@ class AdaptedDocument:
     :ivar merges: whether fields with arguments may be merged: they must have equal literals.
     """
 
-    document: DocumentNode
-    literal_types: Mapping[str, GraphQLInputType]
+    document: gql.DocumentNode
+    literal_types: Mapping[str, gql.GraphQLInputType]
     merges: bool
     _operations: Mapping[str | None, _Uses]
     _fragments: Mapping[str, _Uses]
 
     def variables(
-        self, operation: str | None, declarations: Iterable[VariableDefinitionNode]
+        self, operation: str | None, declarations: Iterable[gql.VariableDefinitionNode]
     ) -> Iterable[DeclaredVariable]:
         """Yield the variables of an operation as they are judged, with the defaults that the client declared.
 
@@ -148,8 +112,8 @@ class AdaptedDocument:
 
 
 def adapt(
-    document: DocumentNode,
-    schema: GraphQLSchema,
+    document: gql.DocumentNode,
+    schema: gql.GraphQLSchema,
     parameters: Mapping[int, str] | None = None,
     *,
     strict: bool = False,
@@ -171,28 +135,28 @@ def adapt(
 class _Adapter:
     """Adapts the definitions of one document."""
 
-    def __init__(self, schema: GraphQLSchema, parameters: Mapping[int, str], *, strict: bool) -> None:
+    def __init__(self, schema: gql.GraphQLSchema, parameters: Mapping[int, str], *, strict: bool) -> None:
         self._schema = schema
         self._parameters = parameters
         self._strict = strict
         self._types: dict[str, dict[str, int]] = {}
         self._uses = _Uses()
-        self._literal_types: dict[str, GraphQLInputType] = {}
+        self._literal_types: dict[str, gql.GraphQLInputType] = {}
         self._keys: set[str] = set()
         self._merges = False
 
-    def adapted(self, document: DocumentNode) -> AdaptedDocument:
+    def adapted(self, document: gql.DocumentNode) -> AdaptedDocument:
         operations: dict[str | None, _Uses] = {}
-        fragments: dict[str, tuple[FragmentDefinitionNode, _Uses]] = {}
-        nodes: list[DefinitionNode] = []
+        fragments: dict[str, tuple[gql.FragmentDefinitionNode, _Uses]] = {}
+        nodes: list[gql.DefinitionNode] = []
         spread: list[str] = []
         for node in document.definitions:
-            if isinstance(node, OperationDefinitionNode):
+            if isinstance(node, gql.OperationDefinitionNode):
                 adapted, uses = self._operation(node)
                 operations[node.name.value if node.name else None] = uses
                 spread += uses.fragments
                 nodes.append(adapted)
-            elif not isinstance(node, FragmentDefinitionNode):
+            elif not isinstance(node, gql.FragmentDefinitionNode):
                 nodes.append(node)
             elif self._strict:
                 nodes.append(self._definition(node)[0])
@@ -201,17 +165,17 @@ class _Adapter:
         uses_of = {name: uses for name, (_, uses) in fragments.items()}
         needed = _reached(spread, uses_of).keys() | _circular(uses_of)
         nodes += [node for name, (node, _) in fragments.items() if name in needed]
-        whole = DocumentNode(definitions=tuple(nodes))
+        whole = gql.DocumentNode(definitions=tuple(nodes))
         return AdaptedDocument(whole, self._literal_types, self._merges, operations, uses_of)
 
-    def _operation(self, node: OperationDefinitionNode) -> tuple[OperationDefinitionNode, _Uses]:
+    def _operation(self, node: gql.OperationDefinitionNode) -> tuple[gql.OperationDefinitionNode, _Uses]:
         """Return an operation adapted, without declarations unless these count, and what it uses."""
         if not self._strict:
             _check_names(node.variable_definitions or ())
             return self._definition(_changed(node, variable_definitions=()))
         adapted, uses = self._definition(node)
         for declared in node.variable_definitions or ():
-            name, type_ = declared.variable.name.value, type_from_ast(self._schema, declared.type)
+            name, type_ = declared.variable.name.value, gql.type_from_ast(self._schema, declared.type)
             uses.variables[name] = DeclaredVariable(name, nullable(cast("Any", type_)), None, declared)
         return adapted, uses
 
@@ -219,9 +183,9 @@ class _Adapter:
         """Return an operation or fragment adapted, and what it uses."""
         self._uses = _Uses()
         parent: object = None
-        if isinstance(node, OperationDefinitionNode):
+        if isinstance(node, gql.OperationDefinitionNode):
             parent = self._schema.get_root_type(node.operation)
-        elif isinstance(node, FragmentDefinitionNode):
+        elif isinstance(node, gql.FragmentDefinitionNode):
             parent = self._schema.get_type(node.type_condition.name.value)
         adapted = _changed(
             node,
@@ -230,15 +194,17 @@ class _Adapter:
         )
         return adapted, self._uses
 
-    def _selection_set(self, node: SelectionSetNode, parent: object) -> SelectionSetNode:
-        composite = parent if is_composite_type(parent) else None
+    def _selection_set(self, node: gql.SelectionSetNode, parent: object) -> gql.SelectionSetNode:
+        composite = parent if gql.is_composite_type(parent) else None
         selections = _each(node.selections, lambda inner: self._selection(inner, composite))
         return _changed(node, selections=selections)
 
-    def _selection(self, node: SelectionNode, parent: GraphQLCompositeType | None) -> SelectionNode:
+    def _selection(
+        self, node: gql.SelectionNode, parent: gql.GraphQLCompositeType | None
+    ) -> gql.SelectionNode:
         pause()
         directives = self._directives(node.directives)
-        if isinstance(node, FieldNode):
+        if isinstance(node, gql.FieldNode):
             definition = None if parent is None else self._schema.get_field(parent, node.name.value)
             alias, arguments, inner = self._alias(node), node.arguments, node.selection_set
             if arguments:
@@ -248,77 +214,81 @@ class _Adapter:
                 if definition is not None:
                     arguments = _members(arguments, definition.args, self._leaf)
             if inner is not None:
-                inner = self._selection_set(inner, definition and get_named_type(definition.type))
+                inner = self._selection_set(inner, definition and gql.get_named_type(definition.type))
             return _changed(
                 node, alias=alias, directives=directives, arguments=arguments, selection_set=inner
             )
-        if isinstance(node, InlineFragmentNode):
+        if isinstance(node, gql.InlineFragmentNode):
             condition = node.type_condition
             target = parent if condition is None else self._schema.get_type(condition.name.value)
             inner = self._selection_set(node.selection_set, target)
             return _changed(node, directives=directives, selection_set=inner)
-        if isinstance(node, FragmentSpreadNode):
+        if isinstance(node, gql.FragmentSpreadNode):
             self._uses.fragments[node.name.value] = None
         return _changed(node, directives=directives)
 
-    def _alias(self, node: FieldNode) -> NameNode | None:
+    def _alias(self, node: gql.FieldNode) -> gql.NameNode | None:
         alias = node.alias
         if alias is None or alias.loc is None or alias.loc.start not in self._parameters:
             return alias
-        return NameNode(value=self._parameters[alias.loc.start], loc=alias.loc)
+        return gql.NameNode(value=self._parameters[alias.loc.start], loc=alias.loc)
 
-    def _directives(self, nodes: tuple[DirectiveNode, ...] | None) -> tuple[DirectiveNode, ...] | None:
+    def _directives(
+        self, nodes: tuple[gql.DirectiveNode, ...] | None
+    ) -> tuple[gql.DirectiveNode, ...] | None:
         return _each(nodes, self._directive) if nodes else nodes
 
-    def _directive(self, node: DirectiveNode) -> DirectiveNode:
+    def _directive(self, node: gql.DirectiveNode) -> gql.DirectiveNode:
         pause()
         definition = self._schema.get_directive(node.name.value)
         if definition is None or not node.arguments:
             return node
         return _changed(node, arguments=_members(node.arguments, definition.args, self._leaf))
 
-    def _leaf(self, node: ValueNode, type_: GraphQLInputType) -> ValueNode:
-        if isinstance(node, VariableNode):
+    def _leaf(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> gql.ValueNode:
+        if isinstance(node, gql.VariableNode):
             return node if self._strict else self._variable(node, type_)
         parameter = self._parameters.get(node.loc.start) if node.loc else None
-        if parameter is None or isinstance(node, ListValueNode):
+        if parameter is None or isinstance(node, gql.ListValueNode):
             return enum_value(node, type_)
         self._literal_types[parameter] = type_
-        return VariableNode(name=NameNode(value=parameter), loc=node.loc)
+        return gql.VariableNode(name=gql.NameNode(value=parameter), loc=node.loc)
 
-    def _variable(self, node: VariableNode, type_: GraphQLInputType) -> VariableNode:
+    def _variable(self, node: gql.VariableNode, type_: gql.GraphQLInputType) -> gql.VariableNode:
         name = node.name.value
         types = self._types.setdefault(name, {})
         number = types.setdefault(str(type_), len(types))
         if number:
             name = f"{name}{_SEPARATOR}{number}"
-            node = VariableNode(name=NameNode(value=name, loc=node.loc), loc=node.loc)
+            node = gql.VariableNode(name=gql.NameNode(value=name, loc=node.loc), loc=node.loc)
         self._uses.variables.setdefault(name, DeclaredVariable(name, type_, None, node))
         return node
 
 
-_Leaf = Callable[[ValueNode, GraphQLInputType], ValueNode]
+_Leaf = Callable[[gql.ValueNode, gql.GraphQLInputType], gql.ValueNode]
 """Adapts what is neither a list nor an object, at a place of a nullable type."""
 
 
-def _value(node: ValueNode, type_: GraphQLInputType, leaf: _Leaf) -> ValueNode:
+def _value(node: gql.ValueNode, type_: gql.GraphQLInputType, leaf: _Leaf) -> gql.ValueNode:
     """Return a literal as it is at a place of that type."""
     pause()
     type_ = nullable(type_)
-    if isinstance(node, ListValueNode) and isinstance(type_, GraphQLList):
+    if isinstance(node, gql.ListValueNode) and isinstance(type_, gql.GraphQLList):
         item = type_.of_type
         return _changed(node, values=_each(node.values, lambda inner: _value(inner, item, leaf)))
-    if not isinstance(node, ObjectValueNode):
+    if not isinstance(node, gql.ObjectValueNode):
         return leaf(node, type_)
-    if isinstance(type_, GraphQLList):
+    if isinstance(type_, gql.GraphQLList):
         return _value(node, type_.of_type, leaf)  # a lone object is a list of one
-    if not isinstance(type_, GraphQLInputObjectType):
+    if not isinstance(type_, gql.GraphQLInputObjectType):
         return node
     return _changed(node, fields=_members(node.fields, type_.fields, leaf))
 
 
 def _members(
-    nodes: tuple[_Member, ...], definitions: Mapping[str, GraphQLArgument | GraphQLInputField], leaf: _Leaf
+    nodes: tuple[_Member, ...],
+    definitions: Mapping[str, gql.GraphQLArgument | gql.GraphQLInputField],
+    leaf: _Leaf,
 ) -> tuple[_Member, ...]:
     """Return arguments, or members of an object, with their values as they are at their places."""
 
@@ -331,13 +301,13 @@ def _members(
     return _each(nodes, adapted)
 
 
-def _check_names(nodes: Iterable[VariableDefinitionNode]) -> None:
-    first: dict[str, VariableDefinitionNode] = {}
+def _check_names(nodes: Iterable[gql.VariableDefinitionNode]) -> None:
+    first: dict[str, gql.VariableDefinitionNode] = {}
     for node in nodes:
         other = first.setdefault(node.variable.name.value, node)
         if other is not node:
             name = node.variable.name.value
-            raise GraphQLError(f"There can be only one variable named '${name}'.", [other, node])
+            raise gql.GraphQLError(f"There can be only one variable named '${name}'.", [other, node])
 
 
 def _reached(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, None]:

@@ -12,28 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
-from graphql import (
-    DocumentNode,
-    GraphQLAbstractType,
-    GraphQLField,
-    GraphQLInterfaceType,
-    GraphQLNamedType,
-    GraphQLObjectType,
-    GraphQLSchema,
-    GraphQLSyntaxError,
-    Lexer,
-    Location,
-    Node,
-    ParallelVisitor,
-    Source,
-    SourceLocation,
-    Token,
-    TokenKind,
-    TypeInfo,
-    TypeInfoVisitor,
-    Visitor,
-    visit,
-)
+import graphql as gql
 from graphql.language.parser import Parser
 from graphql.type.schema import InterfaceImplementations
 
@@ -54,10 +33,10 @@ _TOKEN = re.compile(
 _PLAIN = re.compile(r'[^"\\\r\n\ud800-\udfff]*+')
 # Not possessive: before Python 3.11.5 a group that fails halfway leaves the match a character too long.
 _BLOCK_STRING = re.compile(r'"""(?:[^"\\]++|\\"""|\\|"(?!""))*')
-_PUNCTUATORS = {kind.value: kind for kind in TokenKind}
+_PUNCTUATORS = {kind.value: kind for kind in gql.TokenKind}
 
 
-def parse_document(text: str, tokens: int) -> tuple[DocumentNode, int]:
+def parse_document(text: str, tokens: int) -> tuple[gql.DocumentNode, int]:
     """Return the tree of a document and how many tokens it has.
 
     :param tokens: how many it may have.
@@ -68,17 +47,19 @@ def parse_document(text: str, tokens: int) -> tuple[DocumentNode, int]:
     return parsed, lexer.count
 
 
-def place_of(node: Node) -> SourceLocation | None:
+def place_of(node: gql.Node) -> gql.SourceLocation | None:
     """Return line and column of a node, None for one that is in no text."""
-    return SourceLocation(node.loc.line, node.loc.column) if isinstance(node.loc, _CompactLocation) else None
+    return (
+        gql.SourceLocation(node.loc.line, node.loc.column) if isinstance(node.loc, _CompactLocation) else None
+    )
 
 
-class _CompactLocation(Location):
+class _CompactLocation(gql.Location):
     """Where a node is in the text; without its tokens, which take more memory than the node."""
 
     __slots__ = ("column", "line")
 
-    def __init__(self, start: Token, end: Token, source: Source) -> None:
+    def __init__(self, start: gql.Token, end: gql.Token, source: gql.Source) -> None:
         self.start, self.end, self.source = start.start, end.end, source
         self.line, self.column = start.line, start.column
 
@@ -86,44 +67,47 @@ class _CompactLocation(Location):
 class _Parser(Parser):
     """Makes nodes that know their places."""
 
-    def loc(self, start_token: Token) -> _CompactLocation:
+    def loc(self, start_token: gql.Token) -> _CompactLocation:
         """Return the place of a node that ends with the last token."""
         return _CompactLocation(start_token, self._lexer.last_token, self._lexer.source)
 
 
-class PausingTypeInfo(TypeInfo):
+class PausingTypeInfo(gql.TypeInfo):
     """Follows the types of what is visited, and pauses at each node."""
 
-    def enter(self, node: Node) -> None:
+    def enter(self, node: gql.Node) -> None:
         """Enter a node."""
         pause()
         super().enter(node)
 
 
 def visit_types(
-    node: Node, types: TypeInfo, visitors: Sequence[Visitor], keys: dict[str, tuple[str, ...]] | None = None
+    node: gql.Node,
+    types: gql.TypeInfo,
+    visitors: Sequence[gql.Visitor],
+    keys: dict[str, tuple[str, ...]] | None = None,
 ) -> None:
     """Visit a tree with several visitors, which may read the types of where they are.
 
     Visitors cache by the kind of node what they do with it, and that refers to them.  These caches are
     cleared, so that the tree is not left to the garbage collector, which would find it late.
     """
-    parallel = ParallelVisitor(visitors)
-    typed = TypeInfoVisitor(types, parallel)
+    parallel = gql.ParallelVisitor(visitors)
+    typed = gql.TypeInfoVisitor(types, parallel)
     try:
-        visit(node, typed, keys)
+        gql.visit(node, typed, keys)
     finally:
         for visitor in (typed, parallel, *visitors):
             visitor.enter_leave_map.clear()
 
 
-class _SourceText(Source):
+class _SourceText(gql.Source):
     """A text in which places are found at once, however many lines it has."""
 
-    def get_location(self, position: int) -> SourceLocation:
+    def get_location(self, position: int) -> gql.SourceLocation:
         """Return line and column, both from 1 on."""
         lines, line_start = _lines(self.body[:position])
-        return SourceLocation(1 + lines, position + 1 - line_start)
+        return gql.SourceLocation(1 + lines, position + 1 - line_start)
 
 
 def _lines(text: str) -> tuple[int, int]:
@@ -132,26 +116,26 @@ def _lines(text: str) -> tuple[int, int]:
     return ends, 1 + max(text.rfind("\n"), text.rfind("\r"))
 
 
-class _Lexer(Lexer):
+class _Lexer(gql.Lexer):
     """Reads tokens, skipping comments.
 
     A token refers to the next one but not to the previous one, so that it is freed once it has been read.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: gql.Source) -> None:
         super().__init__(source)
         self.count = 0
 
-    def lookahead(self) -> Token:
+    def lookahead(self) -> gql.Token:
         """Return the next token without moving on to it."""
         token = self.token
-        if token.kind is TokenKind.EOF:
+        if token.kind is gql.TokenKind.EOF:
             return token
         if token.next is None:
             token.next = self.read_next_token(token.end)
         return token.next
 
-    def read_next_token(self, start: int) -> Token:
+    def read_next_token(self, start: int) -> gql.Token:
         """Return the token after a position."""
         pause()
         self.count += 1
@@ -166,14 +150,14 @@ class _Lexer(Lexer):
         match = _TOKEN.match(body, position)
         if match is None:
             return super().read_next_token(position)  # strings, the end, and what is no token
-        kind = TokenKind.NAME
+        kind = gql.TokenKind.NAME
         if match["punctuator"]:
             return self.create_token(_PUNCTUATORS[match[0]], position, match.end())
         if match["number"]:
-            kind = TokenKind.FLOAT if match["real"] else TokenKind.INT
+            kind = gql.TokenKind.FLOAT if match["real"] else gql.TokenKind.INT
         return self.create_token(kind, position, match.end(), match[0])
 
-    def read_string(self, start: int) -> Token:
+    def read_string(self, start: int) -> gql.Token:
         """Return the string that begins at a position."""
         body = self.source.body
         parts: list[str] = []
@@ -185,7 +169,7 @@ class _Lexer(Lexer):
             position = plain.end()
             following = body[position : position + 3]
             if following[:1] == '"':
-                return self.create_token(TokenKind.STRING, start, position + 1, "".join(parts))
+                return self.create_token(gql.TokenKind.STRING, start, position + 1, "".join(parts))
             if following[:1] != "\\":
                 return super().read_string(position - 1)  # raises the error
             pause()
@@ -198,7 +182,7 @@ class _Lexer(Lexer):
             parts.append(escape.value)
             position += escape.size
 
-    def read_block_string(self, start: int) -> Token:
+    def read_block_string(self, start: int) -> gql.Token:
         """Return the block string that begins at a position."""
         longest = start + LONGEST_BLOCK_STRING + len('"""')
         match = _BLOCK_STRING.match(self.source.body, start, longest)
@@ -207,7 +191,7 @@ class _Lexer(Lexer):
                 f"The block string has more than the {LONGEST_BLOCK_STRING} characters allowed: "
                 "send long values as variables."
             )
-            raise GraphQLSyntaxError(self.source, start, message)
+            raise gql.GraphQLSyntaxError(self.source, start, message)
         return super().read_block_string(start)
 
 
@@ -267,13 +251,13 @@ class LazyMap(Mapping[str, T]):
         return len(self._all())
 
 
-class LazyObjectType(GraphQLObjectType):
+class LazyObjectType(gql.GraphQLObjectType):
     """An object type whose fields are made one by one."""
 
     def __init__(
         self,
         name: str,
-        make: Callable[[str], GraphQLField | None],
+        make: Callable[[str], gql.GraphQLField | None],
         names: Callable[[], Iterable[str]],
         description: str,
         unlisted: frozenset[str] = frozenset(),
@@ -282,14 +266,14 @@ class LazyObjectType(GraphQLObjectType):
         self.fields = LazyMap(make, names, unlisted)
 
 
-class LazySchema(GraphQLSchema):
+class LazySchema(gql.GraphQLSchema):
     """A schema whose types are made when they are first looked up.
 
     graphql-core's constructor walks every type; this one only takes the map that makes them.
     The schema is valid by construction, which a test shows by validating whole ones.
     """
 
-    def __init__(self, query: GraphQLObjectType, types: LazyMap[GraphQLNamedType]) -> None:
+    def __init__(self, query: gql.GraphQLObjectType, types: LazyMap[gql.GraphQLNamedType]) -> None:
         super().__init__(assume_valid=True)
         del self.mutation_type  # so that the property below is looked up
         self.query_type = query
@@ -300,15 +284,19 @@ class LazySchema(GraphQLSchema):
         """The type ``Mutation``, if the role has it; finding that out may look at every table."""
         return self.type_map.get("Mutation")
 
-    def get_implementations(self, interface_type: GraphQLInterfaceType) -> InterfaceImplementations:
+    def get_implementations(self, interface_type: gql.GraphQLInterfaceType) -> InterfaceImplementations:
         """Return the object types with node ids; making them all is needed for introspection only."""
         objects = [
             type_
             for type_ in self.type_map.values()
-            if isinstance(type_, GraphQLObjectType) and interface_type in type_.interfaces
+            if isinstance(type_, gql.GraphQLObjectType) and interface_type in type_.interfaces
         ]
         return InterfaceImplementations(objects=objects, interfaces=[])
 
-    def is_sub_type(self, abstract_type: GraphQLAbstractType, maybe_sub_type: GraphQLNamedType) -> bool:
+    def is_sub_type(
+        self, abstract_type: gql.GraphQLAbstractType, maybe_sub_type: gql.GraphQLNamedType
+    ) -> bool:
         """Whether a type is a row with a node id; looks at no other type."""
-        return isinstance(maybe_sub_type, GraphQLObjectType) and abstract_type in maybe_sub_type.interfaces
+        return (
+            isinstance(maybe_sub_type, gql.GraphQLObjectType) and abstract_type in maybe_sub_type.interfaces
+        )

@@ -7,23 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphql import (
-    DocumentNode,
-    FieldNode,
-    FragmentDefinitionNode,
-    GraphQLBoolean,
-    GraphQLError,
-    GraphQLSchema,
-    GraphQLString,
-    NamedTypeNode,
-    NameNode,
-    OperationDefinitionNode,
-    OperationType,
-    SelectionSetNode,
-    VariableDefinitionNode,
-    VariableNode,
-    execute_sync,
-)
+import graphql as gql
 
 from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.long_work import SharedWork
@@ -54,9 +38,9 @@ class Introspection:
     :param make_schema: makes the schema that introspection shows, None when introspection is off.
     """
 
-    def __init__(self, make_schema: Callable[[], GraphQLSchema | None]) -> None:
+    def __init__(self, make_schema: Callable[[], gql.GraphQLSchema | None]) -> None:
         self._make_schema = make_schema
-        self._schema: GraphQLSchema | None = None
+        self._schema: gql.GraphQLSchema | None = None
         answers: BoundedCache[str, Answers] = BoundedCache(ANSWERS, ANSWER_CHARACTERS)
 
         def cache(key: str, found: Answers) -> None:
@@ -68,7 +52,7 @@ class Introspection:
     async def answer(
         self,
         operation: GraphQLOperation,
-        fields: Mapping[str, list[FieldNode]],
+        fields: Mapping[str, list[gql.FieldNode]],
         variables: Mapping[str, Any],
         text: str,
     ) -> Answers:
@@ -77,7 +61,9 @@ class Introspection:
         :raises GraphQLError: the operation resolves too many fields.
         """
         # Variables of other types are for other fields; their types may even be hidden from introspection.
-        declared = [each for each in operation.variables() if each.type in (GraphQLBoolean, GraphQLString)]
+        declared = [
+            each for each in operation.variables() if each.type in (gql.GraphQLBoolean, gql.GraphQLString)
+        ]
         names = {each.inner_name: str(each.type) for each in declared}
         own = {name: value for name, value in variables.items() if name in names}
         key = json.dumps([text, own], sort_keys=True)
@@ -87,7 +73,7 @@ class Introspection:
         document = _document(names, fields, operation.fragments)
         return await self._work.result(key, lambda: self._execute(document, own))
 
-    def _execute(self, document: DocumentNode, variables: Mapping[str, Any]) -> Answers:
+    def _execute(self, document: gql.DocumentNode, variables: Mapping[str, Any]) -> Answers:
         if self._schema is None:
             self._schema = self._make_schema()
         if self._schema is None:
@@ -101,13 +87,15 @@ class Introspection:
             return resolve(*arguments, **named)
 
         try:
-            result = execute_sync(
+            result = gql.execute_sync(
                 self._schema, document, variable_values=dict(variables), middleware=[counted]
             )
         except _TooMuch:
-            raise GraphQLError("Too much is asked of introspection at once.") from None
+            raise gql.GraphQLError("Too much is asked of introspection at once.") from None
         for error in result.errors or ():  # a variable without a value that is needed
-            raise GraphQLError(client_message(without_python(error.message)), error.nodes, path=error.path)
+            raise gql.GraphQLError(
+                client_message(without_python(error.message)), error.nodes, path=error.path
+            )
         return {name: json.dumps(value) for name, value in (result.data or {}).items()}
 
 
@@ -117,23 +105,26 @@ class _TooMuch(BaseException):
 
 def _document(
     types: Mapping[str, str],
-    fields: Mapping[str, list[FieldNode]],
-    fragments: Mapping[str, FragmentDefinitionNode],
-) -> DocumentNode:
+    fields: Mapping[str, list[gql.FieldNode]],
+    fragments: Mapping[str, gql.FragmentDefinitionNode],
+) -> gql.DocumentNode:
     """Return a document that selects the introspection fields alone.
 
     :param types: names of its variables' types by their names.
     """
     variables = tuple(
-        VariableDefinitionNode(
-            variable=VariableNode(name=NameNode(value=name)), type=NamedTypeNode(name=NameNode(value=type_))
+        gql.VariableDefinitionNode(
+            variable=gql.VariableNode(name=gql.NameNode(value=name)),
+            type=gql.NamedTypeNode(name=gql.NameNode(value=type_)),
         )
         for name, type_ in types.items()
     )
-    operation = OperationDefinitionNode(
-        operation=OperationType.QUERY,
+    operation = gql.OperationDefinitionNode(
+        operation=gql.OperationType.QUERY,
         variable_definitions=variables,
         directives=(),
-        selection_set=SelectionSetNode(selections=tuple(node for nodes in fields.values() for node in nodes)),
+        selection_set=gql.SelectionSetNode(
+            selections=tuple(node for nodes in fields.values() for node in nodes)
+        ),
     )
-    return DocumentNode(definitions=(operation, *fragments.values()))
+    return gql.DocumentNode(definitions=(operation, *fragments.values()))

@@ -12,17 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
 
-from graphql import (
-    DocumentNode,
-    FieldNode,
-    FragmentDefinitionNode,
-    FragmentSpreadNode,
-    GraphQLError,
-    InlineFragmentNode,
-    OperationDefinitionNode,
-    SelectionSetNode,
-    get_named_type,
-)
+import graphql as gql
 
 from dataapi.catalog.model import Table
 from dataapi.graphql.sources import Variables
@@ -55,25 +45,25 @@ class Limits:
 class _Measure:
     """Measures the depth and aliases of selection sets; each fragment once, however often it is spread."""
 
-    def __init__(self, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
+    def __init__(self, fragments: Mapping[str, gql.FragmentDefinitionNode]) -> None:
         self._fragments = fragments
         self._measured: dict[str, tuple[int, int]] = {}
 
-    def of(self, selection_set: SelectionSetNode | None) -> tuple[int, int]:
+    def of(self, selection_set: gql.SelectionSetNode | None) -> tuple[int, int]:
         if selection_set is None:
             return 0, 0
         if len(selection_set.selections) > MOST_SELECTIONS:
-            raise GraphQLError(
+            raise gql.GraphQLError(
                 f"A selection set names more than the {MOST_SELECTIONS} fields allowed.", selection_set
             )
         depth = aliases = 0
         for selection in selection_set.selections:
-            if isinstance(selection, FragmentSpreadNode):
+            if isinstance(selection, gql.FragmentSpreadNode):
                 inner, more = self._fragment(selection.name.value)
             else:
-                assert isinstance(selection, FieldNode | InlineFragmentNode), "there is nothing else"
+                assert isinstance(selection, gql.FieldNode | gql.InlineFragmentNode), "there is nothing else"
                 inner, more = self.of(selection.selection_set)
-            if isinstance(selection, FieldNode):
+            if isinstance(selection, gql.FieldNode):
                 inner += 1
                 more += selection.alias is not None
             depth = max(depth, inner)
@@ -88,26 +78,26 @@ class _Measure:
         return self._measured[name]
 
 
-def check_limits(document: DocumentNode, limits: Limits) -> None:
+def check_limits(document: gql.DocumentNode, limits: Limits) -> None:
     """Refuse a document with an operation or a fragment that is too deep, too wide or has too many aliases.
 
     :raises GraphQLError: naming its place, what it has and what is allowed.
     """
     fragments = {
-        node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)
+        node.name.value: node for node in document.definitions if isinstance(node, gql.FragmentDefinitionNode)
     }
     measure = _Measure(fragments)
     for definition in document.definitions:
-        if not isinstance(definition, OperationDefinitionNode | FragmentDefinitionNode):
+        if not isinstance(definition, gql.OperationDefinitionNode | gql.FragmentDefinitionNode):
             continue
         depth, aliases = measure.of(definition.selection_set)
-        what = "operation" if isinstance(definition, OperationDefinitionNode) else "fragment"
+        what = "operation" if isinstance(definition, gql.OperationDefinitionNode) else "fragment"
         if depth > limits.depth:
             message = f"The {what} is {depth} fields deep, more than the {limits.depth} allowed."
-            raise GraphQLError(message, definition)
+            raise gql.GraphQLError(message, definition)
         if aliases > limits.aliases:
             message = f"The {what} has {aliases} aliases, more than the {limits.aliases} allowed."
-            raise GraphQLError(message, definition)
+            raise gql.GraphQLError(message, definition)
 
 
 def check_variables(variables: Iterable[tuple[str, Any, Any]]) -> None:
@@ -120,7 +110,7 @@ def check_variables(variables: Iterable[tuple[str, Any, Any]]) -> None:
     """
     left = MOST_INPUT_OBJECTS
     for name, type_, value in variables:
-        rows = get_named_type(type_).extensions.get("rows")
+        rows = gql.get_named_type(type_).extensions.get("rows")
         left -= 0 if rows and _same_members(value) else _objects(value, left)
         if left < 0:
             message = (

@@ -12,17 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphql import (
-    ConstValueNode,
-    FloatValueNode,
-    GraphQLError,
-    GraphQLInputType,
-    IntValueNode,
-    StringValueNode,
-    Undefined,
-    coerce_input_literal,
-    parse_const_value,
-)
+import graphql as gql
 
 from dataapi.graphql.compatibility import enum_value
 from dataapi.graphql.sources import parameter_name
@@ -55,7 +45,7 @@ class ExtractedParameters:
     """
 
     shape: str
-    literals: Mapping[str, ConstValueNode]
+    literals: Mapping[str, gql.ConstValueNode]
     aliases: Mapping[str, str]
     places: Mapping[int, str]
 
@@ -73,7 +63,7 @@ def extract_parameters(text: str) -> ExtractedParameters | None:
         return None
     try:
         literals = {name: _literal(source) for name, source in extraction.literals.items()}
-    except GraphQLError:
+    except gql.GraphQLError:
         return None  # an invalid escape, which parsing the whole document reports
     aliases = {name: alias for alias, name in extraction.aliases.items()}
     return ExtractedParameters(shape, literals, aliases, extraction.places)
@@ -116,17 +106,17 @@ class _Extraction:
         return source
 
 
-def _literal(source: str) -> ConstValueNode:
+def _literal(source: str) -> gql.ConstValueNode:
     if source[0] != '"':
         is_integer = source.lstrip("-").isdigit()
-        return IntValueNode(value=source) if is_integer else FloatValueNode(value=source)
+        return gql.IntValueNode(value=source) if is_integer else gql.FloatValueNode(value=source)
     if "\\" not in source and not source.startswith('""'):
-        return StringValueNode(value=source[1:-1])
-    return parse_const_value(source)
+        return gql.StringValueNode(value=source[1:-1])
+    return gql.parse_const_value(source)
 
 
 def coerce_literals(
-    extracted: ExtractedParameters, types: Mapping[str, GraphQLInputType]
+    extracted: ExtractedParameters, types: Mapping[str, gql.GraphQLInputType]
 ) -> dict[str, Any] | None:
     """Return the values of all parameters, None when a literal is not valid at its place.
 
@@ -137,8 +127,8 @@ def coerce_literals(
         type_ = types.get(name)
         if type_ is None:
             return None  # a literal that is no argument's, such as a description
-        value = coerce_input_literal(enum_value(literal, type_), type_)
-        if value is Undefined:
+        value = gql.coerce_input_literal(enum_value(literal, type_), type_)
+        if value is gql.Undefined:
             return None
         values[name] = value
     return values

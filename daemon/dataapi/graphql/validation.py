@@ -13,50 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from graphql import (
-    ArgumentNode,
-    ASTValidationRule,
-    DirectiveNode,
-    DocumentNode,
-    FieldNode,
-    FieldsOnCorrectTypeRule,
-    FragmentDefinitionNode,
-    FragmentSpreadNode,
-    GraphQLArgument,
-    GraphQLError,
-    GraphQLIncludeDirective,
-    GraphQLInputObjectType,
-    GraphQLInputType,
-    GraphQLList,
-    GraphQLNonNull,
-    GraphQLSchema,
-    GraphQLSkipDirective,
-    InlineFragmentNode,
-    ListValueNode,
-    NoUndefinedVariablesRule,
-    NoUnusedVariablesRule,
-    NullValueNode,
-    ObjectValueNode,
-    OperationDefinitionNode,
-    OverlappingFieldsCanBeMergedRule,
-    ProvidedRequiredArgumentsRule,
-    SelectionNode,
-    SelectionSetNode,
-    Undefined,
-    ValidationContext,
-    ValueNode,
-    VariableNode,
-    VariablesInAllowedPositionRule,
-    Visitor,
-    coerce_input_literal,
-    do_types_overlap,
-    get_named_type,
-    is_composite_type,
-    is_leaf_type,
-    is_required_argument,
-    is_required_input_field,
-    specified_rules,
-)
+import graphql as gql
 from graphql.validation.validate import (
     FragmentNestingVisitor,
     ValidationAbortedError,
@@ -79,12 +36,14 @@ MOST_ERRORS = 20
 _PYTHON_ERROR = re.compile(", but encountered error '.*'; found: ", re.DOTALL)
 
 
-def client_error(error: GraphQLError) -> GraphQLError:
+def client_error(error: gql.GraphQLError) -> gql.GraphQLError:
     """Return a validation error in words that say what to do about it."""
     if error.message == "Validation aborted.":
-        return GraphQLError("The document is too complex: it repeats too many fields or nests too deeply.")
+        return gql.GraphQLError(
+            "The document is too complex: it repeats too many fields or nests too deeply."
+        )
     message = without_python(error.message)
-    return error if message == error.message else GraphQLError(message, error.nodes)
+    return error if message == error.message else gql.GraphQLError(message, error.nodes)
 
 
 def without_python(message: str) -> str:
@@ -95,18 +54,18 @@ def without_python(message: str) -> str:
 
 # ---------------------------------------------------------------- the rules
 
-_DECLARATIONS = (NoUndefinedVariablesRule, NoUnusedVariablesRule, VariablesInAllowedPositionRule)
+_DECLARATIONS = (gql.NoUndefinedVariablesRule, gql.NoUnusedVariablesRule, gql.VariablesInAllowedPositionRule)
 """Rules on how variables are declared, which only ``graphql-validation = strict`` applies."""
 
 
-class _RequiredArguments(ProvidedRequiredArgumentsRule):
+class _RequiredArguments(gql.ProvidedRequiredArgumentsRule):
     """The rule without ``…ByPk`` fields, whose own error is better (docs/reference/graphql.md, Errors)."""
 
-    def __init__(self, context: ValidationContext, fields: RootFields) -> None:
+    def __init__(self, context: gql.ValidationContext, fields: RootFields) -> None:
         super().__init__(context)
         self._fields = fields
 
-    def leave_field(self, field_node: FieldNode, *args: Any) -> Any:
+    def leave_field(self, field_node: gql.FieldNode, *args: Any) -> Any:
         match self._fields.find(field_node.name.value):
             case TableField(TableFieldKind.BY_KEY):
                 return None
@@ -114,38 +73,38 @@ class _RequiredArguments(ProvidedRequiredArgumentsRule):
                 return super().leave_field(field_node, *args)
 
 
-class _KnownFields(FieldsOnCorrectTypeRule):
+class _KnownFields(gql.FieldsOnCorrectTypeRule):
     """The rule that also says where a field is missing because its table has no key."""
 
-    def __init__(self, context: ValidationContext, schema: RoleSchema) -> None:
+    def __init__(self, context: gql.ValidationContext, schema: RoleSchema) -> None:
         super().__init__(context)
         self._schema = schema
 
-    def report_error(self, error: GraphQLError) -> None:
+    def report_error(self, error: gql.GraphQLError) -> None:
         node = error.nodes[0] if error.nodes else None
-        assert isinstance(node, FieldNode), "the rule is about fields"
+        assert isinstance(node, gql.FieldNode), "the rule is about fields"
         reason = self._schema.missing_key(node.name.value)
         if reason is not None:
-            error = GraphQLError(f"{error.message} {reason[0].upper()}{reason[1:]}.", error.nodes)
+            error = gql.GraphQLError(f"{error.message} {reason[0].upper()}{reason[1:]}.", error.nodes)
         super().report_error(error)
 
 
-class _OverlappingFields(OverlappingFieldsCanBeMergedRule):
+class _OverlappingFields(gql.OverlappingFieldsCanBeMergedRule):
     """The rule with our own limit of comparisons."""
 
-    def __init__(self, context: ValidationContext) -> None:
+    def __init__(self, context: gql.ValidationContext) -> None:
         super().__init__(context)
         self.rule_context.remaining_complexity_budget = COMPARISONS
 
 
-def validate_document(document: DocumentNode, schema: RoleSchema) -> list[GraphQLError]:
+def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gql.GraphQLError]:
     """Return a document's errors as graphql-core's ``validate`` does, with pauses and without cycles.
 
     After ``MOST_ERRORS`` of them comes one that says so.
     """
-    errors: list[GraphQLError] = []
+    errors: list[gql.GraphQLError] = []
 
-    def on_error(error: GraphQLError) -> None:
+    def on_error(error: gql.GraphQLError) -> None:
         if len(errors) >= MOST_ERRORS:
             raise ValidationAbortedError(
                 "Too many validation errors, error limit reached. Validation aborted."
@@ -154,16 +113,18 @@ def validate_document(document: DocumentNode, schema: RoleSchema) -> list[GraphQ
 
     types = PausingTypeInfo(schema.schema)
     context = _Context(schema.schema, document, types, on_error, not schema.suggests_names)
-    own: dict[type[ASTValidationRule], Callable[[ValidationContext], ASTValidationRule]] = {
-        FieldsOnCorrectTypeRule: partial(_KnownFields, schema=schema),
-        ProvidedRequiredArgumentsRule: partial(_RequiredArguments, fields=schema.query_fields),
-        OverlappingFieldsCanBeMergedRule: _OverlappingFields,
+    own: dict[type[gql.ASTValidationRule], Callable[[gql.ValidationContext], gql.ASTValidationRule]] = {
+        gql.FieldsOnCorrectTypeRule: partial(_KnownFields, schema=schema),
+        gql.ProvidedRequiredArgumentsRule: partial(_RequiredArguments, fields=schema.query_fields),
+        gql.OverlappingFieldsCanBeMergedRule: _OverlappingFields,
     }
-    visitors: list[Visitor] = [
-        own.get(rule, rule)(context) for rule in specified_rules if schema.strict or rule not in _DECLARATIONS
+    visitors: list[gql.Visitor] = [
+        own.get(rule, rule)(context)
+        for rule in gql.specified_rules
+        if schema.strict or rule not in _DECLARATIONS
     ]
     fragments = {
-        node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)
+        node.name.value: node for node in document.definitions if isinstance(node, gql.FragmentDefinitionNode)
     }
     if fragments:
         visitors.insert(0, FragmentNestingVisitor(fragments))
@@ -177,11 +138,11 @@ def validate_document(document: DocumentNode, schema: RoleSchema) -> list[GraphQ
     return [client_error(error) for error in errors]
 
 
-class _Context(ValidationContext):
+class _Context(gql.ValidationContext):
     """Finds the variables of a definition with pauses and without cycles."""
 
     def __init__(
-        self, schema: GraphQLSchema, document: DocumentNode, types: PausingTypeInfo, *args: Any
+        self, schema: gql.GraphQLSchema, document: gql.DocumentNode, types: PausingTypeInfo, *args: Any
     ) -> None:
         super().__init__(schema, document, types, *args)
         self._types = types
@@ -191,7 +152,7 @@ class _Context(ValidationContext):
         """Return the variables that an operation or a fragment uses itself."""
         usages = self._usages.get(node)
         if usages is None:
-            fragment = node if isinstance(node, FragmentDefinitionNode) else None
+            fragment = node if isinstance(node, gql.FragmentDefinitionNode) else None
             visitor = VariableUsageVisitor(self._types, fragment)
             visit_types(node, self._types, [visitor])
             usages = self._usages[node] = visitor.usages
@@ -201,17 +162,17 @@ class _Context(ValidationContext):
 # ---------------------------------------------------------------- the quick check
 
 
-def is_surely_valid(document: DocumentNode, schema: GraphQLSchema) -> bool:
+def is_surely_valid(document: gql.DocumentNode, schema: gql.GraphQLSchema) -> bool:
     """Whether a document is valid for sure; False for one that the rules may still accept.
 
     :param document: its operations declare no variables, so that any variable is valid anywhere.
     """
-    operations: dict[str | None, OperationDefinitionNode] = {}
-    fragments: dict[str, FragmentDefinitionNode] = {}
+    operations: dict[str | None, gql.OperationDefinitionNode] = {}
+    fragments: dict[str, gql.FragmentDefinitionNode] = {}
     for node in document.definitions:
-        if not isinstance(node, OperationDefinitionNode | FragmentDefinitionNode) or node.directives:
+        if not isinstance(node, gql.OperationDefinitionNode | gql.FragmentDefinitionNode) or node.directives:
             return False
-        if isinstance(node, FragmentDefinitionNode):
+        if isinstance(node, gql.FragmentDefinitionNode):
             fragments[node.name.value] = node
         else:
             operations[node.name.value if node.name else None] = node
@@ -230,7 +191,7 @@ _FieldKey = tuple[object, str] | None
 """Parent type and name of a field that merges with its like; None for one with arguments or a selection."""
 
 
-_CONDITIONS = {each.name: each for each in (GraphQLSkipDirective, GraphQLIncludeDirective)}
+_CONDITIONS = {each.name: each for each in (gql.GraphQLSkipDirective, gql.GraphQLIncludeDirective)}
 
 
 class _Check:
@@ -239,36 +200,38 @@ class _Check:
     :ivar reached: the fragments that were spread so far.
     """
 
-    def __init__(self, schema: GraphQLSchema, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
+    def __init__(
+        self, schema: gql.GraphQLSchema, fragments: Mapping[str, gql.FragmentDefinitionNode]
+    ) -> None:
         self.reached: set[str] = set()
         self._schema = schema
         self._fragments = fragments
         self._open: set[str] = set()
         self._selections_left = COMPARISONS
 
-    def operation(self, node: OperationDefinitionNode) -> bool:
+    def operation(self, node: gql.OperationDefinitionNode) -> bool:
         root = self._schema.get_root_type(node.operation)
         return root is not None and self._selections(node.selection_set, root, {})
 
-    def _selections(self, node: SelectionSetNode, parent: Any, keys: dict[str, _FieldKey]) -> bool:
+    def _selections(self, node: gql.SelectionSetNode, parent: Any, keys: dict[str, _FieldKey]) -> bool:
         """Check a selection set on a type.
 
         :param keys: the fields of the object so far by their response keys.
         """
         return all(self._selection(selection, parent, keys) for selection in node.selections)
 
-    def _selection(self, node: SelectionNode, parent: Any, keys: dict[str, _FieldKey]) -> bool:
+    def _selection(self, node: gql.SelectionNode, parent: Any, keys: dict[str, _FieldKey]) -> bool:
         pause()
         self._selections_left -= 1
         if self._selections_left < 0 or not self._directives(node.directives or ()):
             return False
-        if isinstance(node, FieldNode):
+        if isinstance(node, gql.FieldNode):
             return self._field(node, parent, keys)
-        if isinstance(node, InlineFragmentNode):
+        if isinstance(node, gql.InlineFragmentNode):
             condition = node.type_condition
             target = self._schema.get_type(condition.name.value) if condition else parent
             return self._overlap(target, parent) and self._selections(node.selection_set, target, keys)
-        assert isinstance(node, FragmentSpreadNode), "a selection is a field or a fragment"
+        assert isinstance(node, gql.FragmentSpreadNode), "a selection is a field or a fragment"
         return self._spread(node.name.value, parent, keys)
 
     def _spread(self, name: str, parent: Any, keys: dict[str, _FieldKey]) -> bool:
@@ -285,16 +248,16 @@ class _Check:
     def _overlap(self, target: Any, parent: Any) -> bool:
         """Whether an object may be of both types."""
         return target is parent or (
-            is_composite_type(target) and do_types_overlap(self._schema, target, parent)
+            gql.is_composite_type(target) and gql.do_types_overlap(self._schema, target, parent)
         )
 
-    def _field(self, node: FieldNode, parent: Any, keys: dict[str, _FieldKey]) -> bool:
+    def _field(self, node: gql.FieldNode, parent: Any, keys: dict[str, _FieldKey]) -> bool:
         name, inner, arguments = node.name.value, node.selection_set, node.arguments or ()
         definition = self._schema.get_field(parent, name)
         if definition is None or name in ("__schema", "__type"):
             return False
-        type_ = get_named_type(definition.type)
-        if is_leaf_type(type_) is not (inner is None) or not self._arguments(arguments, definition.args):
+        type_ = gql.get_named_type(definition.type)
+        if gql.is_leaf_type(type_) is not (inner is None) or not self._arguments(arguments, definition.args):
             return False
         own: _FieldKey = None if inner or arguments else (parent, name)
         key = (node.alias or node.name).value
@@ -303,7 +266,7 @@ class _Check:
         keys[key] = own
         return inner is None or self._selections(inner, type_, {})
 
-    def _directives(self, nodes: Sequence[DirectiveNode]) -> bool:
+    def _directives(self, nodes: Sequence[gql.DirectiveNode]) -> bool:
         names = [node.name.value for node in nodes]
         return len(set(names)) == len(names) and all(
             node.name.value in _CONDITIONS
@@ -311,38 +274,44 @@ class _Check:
             for node in nodes
         )
 
-    def _arguments(self, nodes: Sequence[ArgumentNode], arguments: Mapping[str, GraphQLArgument]) -> bool:
+    def _arguments(
+        self, nodes: Sequence[gql.ArgumentNode], arguments: Mapping[str, gql.GraphQLArgument]
+    ) -> bool:
         values = {node.name.value: node.value for node in nodes}
         if len(values) < len(nodes) or not values.keys() <= arguments.keys():
             return False
         return all(
-            self._value(values[name], argument.type) if name in values else not is_required_argument(argument)
+            self._value(values[name], argument.type)
+            if name in values
+            else not gql.is_required_argument(argument)
             for name, argument in arguments.items()
         )
 
-    def _value(self, node: ValueNode, type_: GraphQLInputType) -> bool:
+    def _value(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> bool:
         pause()
-        if isinstance(node, VariableNode):
+        if isinstance(node, gql.VariableNode):
             return True
-        if isinstance(type_, GraphQLNonNull):
-            return not isinstance(node, NullValueNode) and self._value(node, type_.of_type)
-        if isinstance(node, NullValueNode):
+        if isinstance(type_, gql.GraphQLNonNull):
+            return not isinstance(node, gql.NullValueNode) and self._value(node, type_.of_type)
+        if isinstance(node, gql.NullValueNode):
             return True
-        if isinstance(type_, GraphQLList):
-            items = node.values if isinstance(node, ListValueNode) else (node,)
+        if isinstance(type_, gql.GraphQLList):
+            items = node.values if isinstance(node, gql.ListValueNode) else (node,)
             return all(self._value(item, type_.of_type) for item in items)
-        if isinstance(type_, GraphQLInputObjectType):
-            return isinstance(node, ObjectValueNode) and self._object(node, type_)
-        if isinstance(node, ListValueNode | ObjectValueNode):
+        if isinstance(type_, gql.GraphQLInputObjectType):
+            return isinstance(node, gql.ObjectValueNode) and self._object(node, type_)
+        if isinstance(node, gql.ListValueNode | gql.ObjectValueNode):
             return False
-        return coerce_input_literal(node, type_) is not Undefined
+        return gql.coerce_input_literal(node, type_) is not gql.Undefined
 
-    def _object(self, node: ObjectValueNode, type_: GraphQLInputObjectType) -> bool:
+    def _object(self, node: gql.ObjectValueNode, type_: gql.GraphQLInputObjectType) -> bool:
         values = {member.name.value: member.value for member in node.fields}
         fields = type_.fields
         if type_.is_one_of or len(values) < len(node.fields) or not values.keys() <= fields.keys():
             return False
         return all(
-            self._value(values[name], field.type) if name in values else not is_required_input_field(field)
+            self._value(values[name], field.type)
+            if name in values
+            else not gql.is_required_input_field(field)
             for name, field in fields.items()
         )

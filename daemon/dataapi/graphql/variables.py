@@ -13,22 +13,7 @@ from functools import partial
 from operator import is_not
 from typing import Any
 
-from graphql import (
-    GraphQLBoolean,
-    GraphQLEnumType,
-    GraphQLError,
-    GraphQLID,
-    GraphQLInputObjectType,
-    GraphQLInputType,
-    GraphQLList,
-    GraphQLNonNull,
-    Node,
-    Undefined,
-    coerce_input_value,
-    get_named_type,
-    is_required_input_field,
-    specified_scalar_types,
-)
+import graphql as gql
 
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.schema.shared_types import nullable
@@ -43,13 +28,13 @@ class _Uncoercible(Exception):
     """A value is not valid for its type."""
 
 
-def coercer(type_: GraphQLInputType) -> Coerce:
+def coercer(type_: gql.GraphQLInputType) -> Coerce:
     """Return what coerces a value of the type, and raises some exception for an invalid one."""
-    if isinstance(type_, GraphQLNonNull):
+    if isinstance(type_, gql.GraphQLNonNull):
         return _required(coercer(type_.of_type))
-    if isinstance(type_, GraphQLList):
+    if isinstance(type_, gql.GraphQLList):
         return _list(coercer(type_.of_type))
-    if isinstance(type_, GraphQLInputObjectType):
+    if isinstance(type_, gql.GraphQLInputObjectType):
         return _ObjectCoercion(type_)
     leaf: Coerce = type_.coerce_input_value
     return lambda value: None if value is None else leaf(value)
@@ -82,7 +67,7 @@ def _list(item: Coerce) -> Coerce:
 class _ObjectCoercion:
     """Coerces input objects; reads the type with the first one, because types nest in themselves."""
 
-    def __init__(self, type_: GraphQLInputObjectType) -> None:
+    def __init__(self, type_: gql.GraphQLInputObjectType) -> None:
         self._type = type_
         self._members: dict[str, Coerce] = {}
         self._places: dict[str, int] | None = None
@@ -91,7 +76,9 @@ class _ObjectCoercion:
 
     def _read_type(self) -> dict[str, int]:
         fields = self._type.fields
-        self._required = frozenset(name for name, field in fields.items() if is_required_input_field(field))
+        self._required = frozenset(
+            name for name, field in fields.items() if gql.is_required_input_field(field)
+        )
         self._plain = not self._type.is_one_of and all(
             field.default is None and field.out_name is None for field in fields.values()
         )
@@ -105,8 +92,8 @@ class _ObjectCoercion:
         if not isinstance(value, dict):
             raise _Uncoercible
         if not self._plain:
-            coerced = coerce_input_value(value, self._type)
-            if coerced is Undefined:
+            coerced = gql.coerce_input_value(value, self._type)
+            if coerced is gql.Undefined:
                 raise _Uncoercible
             return coerced
         if not self._required.issubset(value):
@@ -121,18 +108,18 @@ class _ObjectCoercion:
         return coerced
 
 
-def faults(value: Any, type_: GraphQLInputType, place: Steps = ()) -> Iterator[tuple[Steps, str]]:
+def faults(value: Any, type_: gql.GraphQLInputType, place: Steps = ()) -> Iterator[tuple[Steps, str]]:
     """Yield why a value is not one of the type: places in it, each with a message; nothing if it is."""
     if value is None:
-        if isinstance(type_, GraphQLNonNull):
+        if isinstance(type_, gql.GraphQLNonNull):
             yield place, f"Expected a value of non-null type '{type_}' not to be null."
-    elif isinstance(type_, GraphQLList) and isinstance(value, list):
+    elif isinstance(type_, gql.GraphQLList) and isinstance(value, list):
         for index, item in enumerate(value):
             pause()
             yield from faults(item, type_.of_type, (*place, index))
-    elif isinstance(type_, GraphQLNonNull | GraphQLList):  # a lone value is a list of one
+    elif isinstance(type_, gql.GraphQLNonNull | gql.GraphQLList):  # a lone value is a list of one
         yield from faults(value, type_.of_type, place)
-    elif isinstance(type_, GraphQLInputObjectType):
+    elif isinstance(type_, gql.GraphQLInputObjectType):
         yield from _faults_of_object(value, type_, place)
     else:
         message = _fault_of_leaf(value, type_)
@@ -140,14 +127,16 @@ def faults(value: Any, type_: GraphQLInputType, place: Steps = ()) -> Iterator[t
             yield place, message
 
 
-def _faults_of_object(value: Any, type_: GraphQLInputObjectType, place: Steps) -> Iterator[tuple[Steps, str]]:
+def _faults_of_object(
+    value: Any, type_: gql.GraphQLInputObjectType, place: Steps
+) -> Iterator[tuple[Steps, str]]:
     if not isinstance(value, dict):
         yield place, f"Expected value of type '{type_}' to be an object, found: {abbreviated(value)}."
         return
     for name, member in type_.fields.items():
         if name in value:
             yield from faults(value[name], member.type, (*place, name))
-        elif is_required_input_field(member):
+        elif gql.is_required_input_field(member):
             yield place, f"Expected value of type '{type_}' to include required field '{name}'."
     for name in value:
         if name not in type_.fields:
@@ -155,15 +144,15 @@ def _faults_of_object(value: Any, type_: GraphQLInputObjectType, place: Steps) -
 
 
 def _fault_of_leaf(value: Any, type_: Any) -> str | None:
-    if isinstance(type_, GraphQLEnumType):
+    if isinstance(type_, gql.GraphQLEnumType):
         if not isinstance(value, str):
             return f"Enum '{type_}' cannot represent non-string value: {abbreviated(value)}."
         known = value in type_.values
         return None if known else f"Value {abbreviated(value)} does not exist in '{type_}' enum."
     try:
         type_.coerce_input_value(value)
-    except GraphQLError as error:
-        if specified_scalar_types.get(type_.name) is not type_:
+    except gql.GraphQLError as error:
+        if gql.specified_scalar_types.get(type_.name) is not type_:
             return error.message
         # What graphql-core's own scalars say ends in the value as Python writes it.
         return f"{error.message.partition(': ')[0]}: {abbreviated(value)}"
@@ -176,19 +165,19 @@ Shaper = Callable[[Any], Hashable]
 def _shape_of_cursor(text: str) -> Hashable:
     try:
         return tuple(value is None for value in decode_cursor(text))
-    except GraphQLError:
+    except gql.GraphQLError:
         return text  # compiling it reports the error with its place
 
 
 def _shape_of_node_id(text: str) -> Hashable:
     try:
         key = decode_node_id(text)
-    except GraphQLError:
+    except gql.GraphQLError:
         return text
     return key.schema, key.table, len(key.values)
 
 
-def shaper(type_: GraphQLInputType) -> Shaper:
+def shaper(type_: gql.GraphQLInputType) -> Shaper:
     """Return the function that reduces a coerced value to what decides the statement's text.
 
     Of most leaves that is only whether they are null.  The words of ``OrderByDirection``
@@ -199,25 +188,27 @@ def shaper(type_: GraphQLInputType) -> Shaper:
     return inner if inner is _is_present else lambda value: None if value is None else inner(value)
 
 
-def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
-    if isinstance(type_, GraphQLList):
+def _shaper_of_present(type_: gql.GraphQLInputType) -> Shaper:
+    if isinstance(type_, gql.GraphQLList):
         if not holds_objects(type_):
-            named = get_named_type(type_)
-            shapes = isinstance(named, GraphQLEnumType) and named.extensions.get("shapes")
+            named = gql.get_named_type(type_)
+            shapes = isinstance(named, gql.GraphQLEnumType) and named.extensions.get("shapes")
             return tuple if shapes else _is_present
         items = _LazyShaper(type_.of_type)
-        if not get_named_type(type_).extensions.get("rows"):
+        if not gql.get_named_type(type_).extensions.get("rows"):
             return lambda value: tuple(items(item) for item in value)
         # However many rows there are, they are bound as one value (see ``mutations``).
         return lambda value: (True, *value[0]) if is_uniform(value) else tuple(items(item) for item in value)
-    if isinstance(type_, GraphQLInputObjectType):
+    if isinstance(type_, gql.GraphQLInputObjectType):
         members = {name: _LazyShaper(field.type) for name, field in type_.fields.items()}
         return lambda value: tuple((name, members[name](member)) for name, member in value.items())
-    if type_ is GraphQLID:
+    if type_ is gql.GraphQLID:
         return _shape_of_node_id
     if type_ is CURSOR:
         return _shape_of_cursor
-    if type_ is GraphQLBoolean or (isinstance(type_, GraphQLEnumType) and type_.extensions.get("shapes")):
+    if type_ is gql.GraphQLBoolean or (
+        isinstance(type_, gql.GraphQLEnumType) and type_.extensions.get("shapes")
+    ):
         return lambda value: (value,)
     return _is_present
 
@@ -228,7 +219,7 @@ _is_present: Shaper = partial(is_not, None)
 class _LazyShaper:
     """A shaper made at its first use, because input types nest in themselves."""
 
-    def __init__(self, type_: GraphQLInputType) -> None:
+    def __init__(self, type_: gql.GraphQLInputType) -> None:
         self._type = type_
         self._shaper: Shaper | None = None
 
@@ -246,9 +237,9 @@ def is_uniform(objects: list[Any]) -> bool:
     return all(item is not None and item.keys() == members for item in objects)
 
 
-def holds_objects(type_: GraphQLInputType) -> bool:
+def holds_objects(type_: gql.GraphQLInputType) -> bool:
     """Whether a list type's items are input objects."""
-    return isinstance(get_named_type(type_), GraphQLInputObjectType)
+    return isinstance(gql.get_named_type(type_), gql.GraphQLInputObjectType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +253,8 @@ class Variable:
 
     name: str
     inner_name: str
-    type: GraphQLInputType
+    type: gql.GraphQLInputType
     default: Any
     shape: Shaper
     coerce: Coerce
-    node: Node
+    node: gql.Node

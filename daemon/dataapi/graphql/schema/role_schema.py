@@ -8,19 +8,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from graphql import (
-    GraphQLArgument,
-    GraphQLDefaultInput,
-    GraphQLField,
-    GraphQLID,
-    GraphQLInt,
-    GraphQLList,
-    GraphQLObjectType,
-    GraphQLSchema,
-    lexicographic_sort_schema,
-    print_schema,
-    specified_scalar_types,
-)
+import graphql as gql
 
 from dataapi.catalog import names
 from dataapi.catalog.field_names import CatalogNames
@@ -39,12 +27,12 @@ QUERY, MUTATION = "Query", "Mutation"
 
 
 COMMON_FIELDS = {
-    "node": GraphQLField(
+    "node": gql.GraphQLField(
         NODE,
-        {"nodeId": GraphQLArgument(required(GraphQLID), description="A row's node id.")},
+        {"nodeId": gql.GraphQLArgument(required(gql.GraphQLID), description="A row's node id.")},
         description="The row that a node id names.",
     ),
-    "heartbeat": GraphQLField(required(DATETIME), description="The time in the database."),
+    "heartbeat": gql.GraphQLField(required(DATETIME), description="The time in the database."),
 }
 """The fields of ``Query`` that belong to no table or function."""
 UNLISTED = frozenset({"heartbeat"})
@@ -107,7 +95,7 @@ class RootFields:
                     return TableField(kind, view)
         return self._functions.get(name)
 
-    def field(self, name: str) -> GraphQLField | None:
+    def field(self, name: str) -> gql.GraphQLField | None:
         """Make the field of that name, None when the role has none."""
         match self.find(name):
             case TableField(kind, view):
@@ -122,13 +110,13 @@ _QUERIES = (TableFieldKind.COLLECTION, TableFieldKind.BY_KEY)
 _MUTATIONS = (TableFieldKind.INSERT, TableFieldKind.UPDATE, TableFieldKind.DELETE)
 
 
-def _function_field(types: TableTypes, function: FunctionField) -> GraphQLField:
+def _function_field(types: TableTypes, function: FunctionField) -> gql.GraphQLField:
     arguments = {}
     overloaded = len(function.overloads) > 1  # a default would count as provided when the overload is chosen
     for name, (item, is_required) in function.arguments().items():
         type_ = OPAQUE if item.composite is not None else types.output_type(item.mapping)
         default = None if overloaded else constant_default(item.argument.default, item.mapping)
-        arguments[name] = GraphQLArgument(required(type_) if is_required else type_, default=default)
+        arguments[name] = gql.GraphQLArgument(required(type_) if is_required else type_, default=default)
     if function.view is not None and function.is_list:
         field = collection_field(types, function.view, function.description)
         field.args.update(arguments)
@@ -138,45 +126,45 @@ def _function_field(types: TableTypes, function: FunctionField) -> GraphQLField:
     else:
         type_ = OPAQUE if function.mapping is None else types.output_type(function.mapping)
     if function.is_list:
-        type_ = GraphQLList(type_)
-    return GraphQLField(type_, arguments, description=function.description)
+        type_ = gql.GraphQLList(type_)
+    return gql.GraphQLField(type_, arguments, description=function.description)
 
 
-def _collection(types: TableTypes, view: TableView) -> GraphQLField:
+def _collection(types: TableTypes, view: TableView) -> gql.GraphQLField:
     description = view.directives.description or f"A page of the rows of {view.name}."
     return collection_field(types, view, description)
 
 
-def _by_key(types: TableTypes, view: TableView) -> GraphQLField:
+def _by_key(types: TableTypes, view: TableView) -> gql.GraphQLField:
     arguments = {
-        field.name: GraphQLArgument(
+        field.name: gql.GraphQLArgument(
             required(types.output_type(field.mapping)),
             description=field.description or f"The row's {field.name}.",
         )
         for field in view.by_key
     }
     description = f"The row of {view.name} with that primary key."
-    return GraphQLField(types.by_name[view.name], arguments, description=description)
+    return gql.GraphQLField(types.by_name[view.name], arguments, description=description)
 
 
-def _insert(types: TableTypes, view: TableView) -> GraphQLField:
+def _insert(types: TableTypes, view: TableView) -> gql.GraphQLField:
     arguments = {
-        "objects": GraphQLArgument(
+        "objects": gql.GraphQLArgument(
             list_of(types.of(view, TableType.INSERT_INPUT)), description="The rows to add."
         )
     }
     on_conflict = types.find(view, TableType.ON_CONFLICT_INPUT)
     if on_conflict is not None:
-        arguments["onConflict"] = GraphQLArgument(
+        arguments["onConflict"] = gql.GraphQLArgument(
             on_conflict, description="What to do where a row is there already; by default it is an error."
         )
     response = types.of(view, TableType.INSERT_RESPONSE)
-    return GraphQLField(response, arguments, description=f"Adds rows to {view.name}.")
+    return gql.GraphQLField(response, arguments, description=f"Adds rows to {view.name}.")
 
 
-def _update(types: TableTypes, view: TableView) -> GraphQLField:
+def _update(types: TableTypes, view: TableView) -> gql.GraphQLField:
     arguments = {
-        "set": GraphQLArgument(
+        "set": gql.GraphQLArgument(
             required(types.of(view, TableType.UPDATE_INPUT)),
             description="The new values of columns; others stay as they are.",
         ),
@@ -184,31 +172,31 @@ def _update(types: TableTypes, view: TableView) -> GraphQLField:
     }
     response = required(types.of(view, TableType.UPDATE_RESPONSE))
     description = f"Changes the rows of {view.name} that match the filter."
-    return GraphQLField(response, arguments, description=description)
+    return gql.GraphQLField(response, arguments, description=description)
 
 
-def _delete(types: TableTypes, view: TableView) -> GraphQLField:
+def _delete(types: TableTypes, view: TableView) -> gql.GraphQLField:
     response = required(types.of(view, TableType.DELETE_RESPONSE))
     description = f"Removes the rows of {view.name} that match the filter."
-    return GraphQLField(response, _affected_rows(types, view), description=description)
+    return gql.GraphQLField(response, _affected_rows(types, view), description=description)
 
 
-def _affected_rows(types: TableTypes, view: TableView) -> dict[str, GraphQLArgument]:
+def _affected_rows(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLArgument]:
     return {
-        "filter": GraphQLArgument(
+        "filter": gql.GraphQLArgument(
             types.of(view, TableType.FILTER),
             description="Only rows that meet these conditions; all rows without.",
         ),
-        "atMost": GraphQLArgument(
-            required(GraphQLInt),
-            default=GraphQLDefaultInput(value=1),
+        "atMost": gql.GraphQLArgument(
+            required(gql.GraphQLInt),
+            default=gql.GraphQLDefaultInput(value=1),
             description="The most rows that may be affected; more are an error that changes nothing.",
         ),
     }
 
 
 _TABLE_FIELDS: dict[
-    TableFieldKind, tuple[Callable[[TableView], object], Callable[[TableTypes, TableView], GraphQLField]]
+    TableFieldKind, tuple[Callable[[TableView], object], Callable[[TableTypes, TableView], gql.GraphQLField]]
 ] = {
     TableFieldKind.COLLECTION: (lambda _view: True, _collection),
     TableFieldKind.BY_KEY: (lambda view: view.by_key, _by_key),
@@ -234,11 +222,11 @@ class RoleSchema:
         self.mutation_fields = RootFields(self.types, volatile=True)
         self.schema = LazySchema(self.types.by_name[QUERY], self.types.by_name)
 
-    def _query(self) -> GraphQLObjectType:
+    def _query(self) -> gql.GraphQLObjectType:
         fields = self.query_fields
         return LazyObjectType(QUERY, fields.field, fields.names, "The entry points that read.", UNLISTED)
 
-    def _mutation(self) -> GraphQLObjectType | None:
+    def _mutation(self) -> gql.GraphQLObjectType | None:
         fields = self.mutation_fields
         if not fields.any:
             return None
@@ -291,9 +279,9 @@ def schema_text(schema: RoleSchema) -> str:
     """
     lazy = schema.schema
     types = [type_ for name, type_ in lazy.type_map.items() if not name.startswith("__")]
-    whole = GraphQLSchema(query=lazy.query_type, mutation=lazy.mutation_type, types=types)
+    whole = gql.GraphQLSchema(query=lazy.query_type, mutation=lazy.mutation_type, types=types)
     # graphql-core copies no schema with a Float that is not its own; in print they are the same.
     whole.type_map.update(
-        {name: scalar for name, scalar in specified_scalar_types.items() if name in whole.type_map}
+        {name: scalar for name, scalar in gql.specified_scalar_types.items() if name in whole.type_map}
     )
-    return print_schema(lexicographic_sort_schema(whole)) + "\n"
+    return gql.print_schema(gql.lexicographic_sort_schema(whole)) + "\n"

@@ -4,25 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphql import (
-    GraphQLArgument,
-    GraphQLBoolean,
-    GraphQLEnumType,
-    GraphQLEnumValue,
-    GraphQLField,
-    GraphQLID,
-    GraphQLInputField,
-    GraphQLInputObjectType,
-    GraphQLInputType,
-    GraphQLInt,
-    GraphQLInterfaceType,
-    GraphQLList,
-    GraphQLNamedType,
-    GraphQLNonNull,
-    GraphQLObjectType,
-    GraphQLString,
-    specified_scalar_types,
-)
+import graphql as gql
 
 from dataapi.graphql.schema.type_mapping import CURSOR, CUSTOM_SCALARS, JSON
 from dataapi.sql.conditions import Operator
@@ -30,56 +12,60 @@ from dataapi.sql.conditions import Operator
 
 def required(type_: Any) -> Any:
     """Return the type as non-null."""
-    return GraphQLNonNull(type_)
+    return gql.GraphQLNonNull(type_)
 
 
-def nullable(type_: GraphQLInputType) -> GraphQLInputType:
+def nullable(type_: gql.GraphQLInputType) -> gql.GraphQLInputType:
     """Return the type without its non-null wrapper."""
-    return type_.of_type if isinstance(type_, GraphQLNonNull) else type_
+    return type_.of_type if isinstance(type_, gql.GraphQLNonNull) else type_
 
 
 def list_of(type_: Any) -> Any:
     """Return a non-null list of non-null items."""
-    return GraphQLNonNull(GraphQLList(GraphQLNonNull(type_)))
+    return gql.GraphQLNonNull(gql.GraphQLList(gql.GraphQLNonNull(type_)))
 
 
-ORDER_BY_DIRECTION = GraphQLEnumType(
+ORDER_BY_DIRECTION = gql.GraphQLEnumType(
     "OrderByDirection",
     # The values are pairs (descending, nulls first).
     {
-        "AscNullsFirst": GraphQLEnumValue((False, True), description="From small to large, after nulls."),
-        "AscNullsLast": GraphQLEnumValue((False, False), description="From small to large, then nulls."),
-        "DescNullsFirst": GraphQLEnumValue((True, True), description="From large to small, after nulls."),
-        "DescNullsLast": GraphQLEnumValue((True, False), description="From large to small, then nulls."),
+        "AscNullsFirst": gql.GraphQLEnumValue((False, True), description="From small to large, after nulls."),
+        "AscNullsLast": gql.GraphQLEnumValue((False, False), description="From small to large, then nulls."),
+        "DescNullsFirst": gql.GraphQLEnumValue((True, True), description="From large to small, after nulls."),
+        "DescNullsLast": gql.GraphQLEnumValue((True, False), description="From large to small, then nulls."),
     },
     description="A direction to order by.",
     extensions={"shapes": True},
 )
-FILTER_IS = GraphQLEnumType(
+FILTER_IS = gql.GraphQLEnumType(
     "FilterIs",
     {
-        "NULL": GraphQLEnumValue(value=False, description="There is no value."),
-        "NOT_NULL": GraphQLEnumValue(value=True, description="There is a value."),
+        "NULL": gql.GraphQLEnumValue(value=False, description="There is no value."),
+        "NOT_NULL": gql.GraphQLEnumValue(value=True, description="There is a value."),
     },
     description="Whether a value is there.",
     extensions={"shapes": True},
 )
-NODE = GraphQLInterfaceType(
+NODE = gql.GraphQLInterfaceType(
     "Node",
-    {"nodeId": GraphQLField(GraphQLNonNull(GraphQLID), description="Identifies a row among all tables.")},
+    {
+        "nodeId": gql.GraphQLField(
+            gql.GraphQLNonNull(gql.GraphQLID), description="Identifies a row among all tables."
+        )
+    },
     description="A row that can be found again by its node id.",
 )
-PAGE_INFO = GraphQLObjectType(
+PAGE_INFO = gql.GraphQLObjectType(
     "PageInfo",
     {
-        "endCursor": GraphQLField(GraphQLString, description="The position of the last row."),
-        "hasNextPage": GraphQLField(
-            GraphQLNonNull(GraphQLBoolean), description="Whether rows follow the last one."
+        "endCursor": gql.GraphQLField(gql.GraphQLString, description="The position of the last row."),
+        "hasNextPage": gql.GraphQLField(
+            gql.GraphQLNonNull(gql.GraphQLBoolean), description="Whether rows follow the last one."
         ),
-        "hasPreviousPage": GraphQLField(
-            GraphQLNonNull(GraphQLBoolean), description="Whether rows come before the first one."
+        "hasPreviousPage": gql.GraphQLField(
+            gql.GraphQLNonNull(gql.GraphQLBoolean), description="Whether rows come before the first one."
         ),
-        "startCursor": GraphQLField(GraphQLString, description="The position of the first row."),
+        "startCursor": gql.GraphQLField(gql.GraphQLString, description="The position of the first row."),
     },
     description="Where a page stands in its collection.",
 )
@@ -122,21 +108,21 @@ _CONDITIONS = "Conditions on {}, all of which must hold."
 
 def filter_type(
     name: str, item: Any, operators: tuple[str, ...], *, is_list: bool = False
-) -> GraphQLInputObjectType:
+) -> gql.GraphQLInputObjectType:
     """Return a filter type over a scalar or enum or over a list of such.
 
     :param item: the scalar or enum, None for whatever has a value.
     """
-    items: Any = item and GraphQLList(GraphQLNonNull(item))
+    items: Any = item and gql.GraphQLList(gql.GraphQLNonNull(item))
     types = {"is": FILTER_IS, "in": items}
     if is_list:
         value = f"a list of type [{item}]"
     else:
         value = "a value that cannot be compared" if item is None else f"a value of type {item}"
-    return GraphQLInputObjectType(
+    return gql.GraphQLInputObjectType(
         name,
         {
-            operator: GraphQLInputField(
+            operator: gql.GraphQLInputField(
                 types.get(operator, items if is_list else item), description=_OPERATORS[operator][1]
             )
             for operator in operators
@@ -149,7 +135,7 @@ IS_FILTER = filter_type("IsFilter", None, ("is",))
 """The filter of what cannot be compared."""
 
 
-_SCALARS = {scalar.name: scalar for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS)}
+_SCALARS = {scalar.name: scalar for scalar in (*gql.specified_scalar_types.values(), *CUSTOM_SCALARS)}
 _FILTERS = {
     filter_.name: filter_
     for name, scalar in _SCALARS.items()
@@ -160,44 +146,48 @@ _FILTERS = {
     )
     if filter_.name != "IDListFilter"  # a row has one node id
 }
-COMMON_TYPES: dict[str, GraphQLNamedType] = {
+COMMON_TYPES: dict[str, gql.GraphQLNamedType] = {
     **_SCALARS,
     **{type_.name: type_ for type_ in (ORDER_BY_DIRECTION, FILTER_IS, IS_FILTER, NODE, PAGE_INFO)},
     **_FILTERS,
 }
 
 
-_JSON_PATH_FILTER = GraphQLInputObjectType(
+_JSON_PATH_FILTER = gql.GraphQLInputObjectType(
     "JSONPathFilter",
     {
-        "path": GraphQLInputField(list_of(GraphQLString), description="Member names and indexes."),
-        "text": GraphQLInputField(_FILTERS["StringFilter"], description="Compares the member as text."),
-        "number": GraphQLInputField(_FILTERS["BigFloatFilter"], description="Compares a number."),
-        "boolean": GraphQLInputField(_FILTERS["BooleanFilter"], description="Compares a boolean."),
+        "path": gql.GraphQLInputField(list_of(gql.GraphQLString), description="Member names and indexes."),
+        "text": gql.GraphQLInputField(_FILTERS["StringFilter"], description="Compares the member as text."),
+        "number": gql.GraphQLInputField(_FILTERS["BigFloatFilter"], description="Compares a number."),
+        "boolean": gql.GraphQLInputField(_FILTERS["BooleanFilter"], description="Compares a boolean."),
     },
 )
-_JSON_FILTER = GraphQLInputObjectType(
+_JSON_FILTER = gql.GraphQLInputObjectType(
     "JSONFilter",
     {
-        "contains": GraphQLInputField(JSON, description="The value contains this JSON."),
-        "containedBy": GraphQLInputField(JSON, description="This JSON contains the value."),
-        "hasKey": GraphQLInputField(GraphQLString, description="The value is an object with this member."),
-        "is": GraphQLInputField(FILTER_IS),
-        "at": GraphQLInputField(GraphQLList(required(_JSON_PATH_FILTER))),
+        "contains": gql.GraphQLInputField(JSON, description="The value contains this JSON."),
+        "containedBy": gql.GraphQLInputField(JSON, description="This JSON contains the value."),
+        "hasKey": gql.GraphQLInputField(
+            gql.GraphQLString, description="The value is an object with this member."
+        ),
+        "is": gql.GraphQLInputField(FILTER_IS),
+        "at": gql.GraphQLInputField(gql.GraphQLList(required(_JSON_PATH_FILTER))),
     },
 )
-_TEXT_SEARCH = GraphQLInputObjectType(
+_TEXT_SEARCH = gql.GraphQLInputObjectType(
     "TextSearch",
     {
-        "query": GraphQLInputField(required(GraphQLString), description="Words, in web search syntax."),
-        "language": GraphQLInputField(GraphQLString, description="A text search configuration."),
+        "query": gql.GraphQLInputField(
+            required(gql.GraphQLString), description="Words, in web search syntax."
+        ),
+        "language": gql.GraphQLInputField(gql.GraphQLString, description="A text search configuration."),
     },
 )
-_SEARCH_FILTER = GraphQLInputObjectType(
+_SEARCH_FILTER = gql.GraphQLInputObjectType(
     "StringSearchFilter",
     {
         **_FILTERS["StringFilter"].fields,
-        "search": GraphQLInputField(_TEXT_SEARCH, description="Full-text search."),
+        "search": gql.GraphQLInputField(_TEXT_SEARCH, description="Full-text search."),
     },
 )
 FEATURE_TYPES = {
@@ -210,10 +200,10 @@ FEATURE_TYPES = {
 
 
 PAGING_ARGUMENTS = {
-    "first": GraphQLArgument(GraphQLInt, description="How many rows from the start."),
-    "last": GraphQLArgument(GraphQLInt, description="How many rows from the end."),
-    "before": GraphQLArgument(CURSOR, description="Only rows before this position."),
-    "after": GraphQLArgument(CURSOR, description="Only rows after this position."),
-    "offset": GraphQLArgument(GraphQLInt, description="How many rows to skip."),
+    "first": gql.GraphQLArgument(gql.GraphQLInt, description="How many rows from the start."),
+    "last": gql.GraphQLArgument(gql.GraphQLInt, description="How many rows from the end."),
+    "before": gql.GraphQLArgument(CURSOR, description="Only rows before this position."),
+    "after": gql.GraphQLArgument(CURSOR, description="Only rows after this position."),
+    "offset": gql.GraphQLArgument(gql.GraphQLInt, description="How many rows to skip."),
 }
 """The paging arguments of every collection."""

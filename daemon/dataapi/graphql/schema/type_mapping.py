@@ -15,19 +15,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from graphql import (
-    GraphQLBoolean,
-    GraphQLError,
-    GraphQLFloat,
-    GraphQLInt,
-    GraphQLScalarType,
-    GraphQLString,
-    ListValueNode,
-    ObjectValueNode,
-    ValueNode,
-    VariableNode,
-    value_from_ast_untyped,
-)
+import graphql as gql
 
 from dataapi.catalog.field_names import enum_values
 from dataapi.catalog.model import Catalog, Type, TypeKind
@@ -78,17 +66,19 @@ def _big_int(value: Any) -> int:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise GraphQLError("Invalid input for BigInt type. An integer in a string is expected.")
+        raise gql.GraphQLError("Invalid input for BigInt type. An integer in a string is expected.")
     if value not in _INT64:
-        raise GraphQLError(f"Invalid input for BigInt type. {abbreviated(value)} does not fit into 64 bits.")
+        raise gql.GraphQLError(
+            f"Invalid input for BigInt type. {abbreviated(value)} does not fit into 64 bits."
+        )
     return value
 
 
 def _big_float(value: Any) -> str:
     if not isinstance(value, str):
-        raise GraphQLError("Invalid input for BigFloat type. String required")
+        raise gql.GraphQLError("Invalid input for BigFloat type. String required")
     if not _DECIMAL.fullmatch(value):
-        raise GraphQLError("Invalid input for BigFloat type. A decimal number in a string is expected.")
+        raise gql.GraphQLError("Invalid input for BigFloat type. A decimal number in a string is expected.")
     return value
 
 
@@ -96,18 +86,22 @@ def _float(value: Any) -> float:
     if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
         return float(value)  # JSON has no such numbers: they come in as they go out
     try:
-        number: float = GraphQLFloat.coerce_input_value(value)
-    except GraphQLError:
+        number: float = gql.GraphQLFloat.coerce_input_value(value)
+    except gql.GraphQLError:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise GraphQLError(f"Float cannot represent non numeric value: {abbreviated(value)}") from None
+            raise gql.GraphQLError(
+                f"Float cannot represent non numeric value: {abbreviated(value)}"
+            ) from None
         message = f"Float cannot represent {abbreviated(value)}, which is too large or would lose precision"
-        raise GraphQLError(message) from None
+        raise gql.GraphQLError(message) from None
     return number
 
 
 def _json(value: Any) -> str:
     if not isinstance(value, str):
-        raise GraphQLError("Invalid input for JSON type. A string that holds serialized JSON is expected.")
+        raise gql.GraphQLError(
+            "Invalid input for JSON type. A string that holds serialized JSON is expected."
+        )
     try:
         decode(value)
     except json.JSONDecodeError as error:
@@ -116,7 +110,7 @@ def _json(value: Any) -> str:
         reason = str(error)
     else:
         return value
-    raise GraphQLError(f"Invalid input for JSON type. The string is not JSON: {reason}")
+    raise gql.GraphQLError(f"Invalid input for JSON type. The string is not JSON: {reason}")
 
 
 def _opaque(value: Any) -> str:
@@ -129,7 +123,7 @@ def _opaque(value: Any) -> str:
 def _text(name: str) -> Any:
     def coerce(value: Any) -> str:
         if not isinstance(value, str):
-            raise GraphQLError(f"Invalid input for {name} type. A string is expected.")
+            raise gql.GraphQLError(f"Invalid input for {name} type. A string is expected.")
         return value
 
     return coerce
@@ -137,33 +131,33 @@ def _text(name: str) -> Any:
 
 def _uuid(value: Any) -> str:
     if not isinstance(value, str) or not UUID_TEXT.fullmatch(value):
-        raise GraphQLError("Invalid input for UUID type. 32 hexadecimal digits in a string are expected.")
+        raise gql.GraphQLError("Invalid input for UUID type. 32 hexadecimal digits in a string are expected.")
     return value
 
 
-class _Scalar(GraphQLScalarType):
+class _Scalar(gql.GraphQLScalarType):
     """A scalar whose errors name the place of a literal."""
 
-    def parse_literal(self, node: ValueNode, variables: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
+    def parse_literal(self, node: gql.ValueNode, variables: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
         """Return the coerced value of a literal."""
         if _holds_variable(node):
             message = f"A literal of type {self.name} cannot hold variables: send all of it as one variable."
-            raise GraphQLError(message, node)
+            raise gql.GraphQLError(message, node)
         try:
-            return self.coerce_input_value(value_from_ast_untyped(node))
-        except GraphQLError as error:
-            raise GraphQLError(error.message, node) from None
+            return self.coerce_input_value(gql.value_from_ast_untyped(node))
+        except gql.GraphQLError as error:
+            raise gql.GraphQLError(error.message, node) from None
 
 
-def _holds_variable(node: ValueNode) -> bool:
-    if isinstance(node, ListValueNode):
+def _holds_variable(node: gql.ValueNode) -> bool:
+    if isinstance(node, gql.ListValueNode):
         return any(map(_holds_variable, node.values))
-    if isinstance(node, ObjectValueNode):
+    if isinstance(node, gql.ObjectValueNode):
         return any(_holds_variable(member.value) for member in node.fields)
-    return isinstance(node, VariableNode)
+    return isinstance(node, gql.VariableNode)
 
 
-def _scalar(name: str, description: str, coerce: Any = None) -> GraphQLScalarType:
+def _scalar(name: str, description: str, coerce: Any = None) -> gql.GraphQLScalarType:
     return _Scalar(name, description=description, coerce_input_value=coerce or _text(name))
 
 
@@ -177,7 +171,7 @@ JSON = _scalar("JSON", "A string that holds serialized JSON.", _json)
 CURSOR = _scalar("Cursor", "An opaque position in a collection, for paging.")
 OPAQUE = _scalar("Opaque", "A value of a type without special handling.", _opaque)
 
-FLOAT = _scalar("_Float", GraphQLFloat.description or "", _float)
+FLOAT = _scalar("_Float", gql.GraphQLFloat.description or "", _float)
 FLOAT.name = "Float"  # graphql-core refuses to define a type of this name
 """GraphQL's own Float, which also takes the strings "NaN", "Infinity" and "-Infinity"."""
 
@@ -203,7 +197,7 @@ class TypeMapping:
         finds no operator for a domain over an enum.
     """
 
-    scalar: GraphQLScalarType | None
+    scalar: gql.GraphQLScalarType | None
     enum: int = 0
     is_list: bool = False
     form: WireForm = WireForm.JSON
@@ -245,18 +239,18 @@ _NUMERIC = frozenset({"Int", "BigInt", "Float", "BigFloat"})
 _EXTREMAL = _NUMERIC | {"String", "Boolean", "Date", "Time", "Datetime"}
 
 
-_SCALARS: dict[str, tuple[GraphQLScalarType, WireForm]] = {
-    "int2": (GraphQLInt, WireForm.JSON),
-    "int4": (GraphQLInt, WireForm.JSON),
+_SCALARS: dict[str, tuple[gql.GraphQLScalarType, WireForm]] = {
+    "int2": (gql.GraphQLInt, WireForm.JSON),
+    "int4": (gql.GraphQLInt, WireForm.JSON),
     "int8": (BIG_INT, WireForm.TEXT),
     "float4": (FLOAT, WireForm.JSON),
     "float8": (FLOAT, WireForm.JSON),
     "numeric": (BIG_FLOAT, WireForm.TEXT),
-    "bool": (GraphQLBoolean, WireForm.JSON),
-    "text": (GraphQLString, WireForm.JSON),
-    "varchar": (GraphQLString, WireForm.JSON),
-    "bpchar": (GraphQLString, WireForm.JSON),
-    "char": (GraphQLString, WireForm.JSON),
+    "bool": (gql.GraphQLBoolean, WireForm.JSON),
+    "text": (gql.GraphQLString, WireForm.JSON),
+    "varchar": (gql.GraphQLString, WireForm.JSON),
+    "bpchar": (gql.GraphQLString, WireForm.JSON),
+    "char": (gql.GraphQLString, WireForm.JSON),
     "uuid": (UUID, WireForm.JSON),
     "date": (DATE, WireForm.JSON),
     "time": (TIME, WireForm.JSON),
@@ -311,7 +305,7 @@ def _single(catalog: Catalog, found: Type, typmod: int) -> TypeMapping:
     if values is not None:
         labels = tuple((label, value) for label, value in values.items() if label != value)
         return TypeMapping(None, found.oid, form=WireForm.ENUM, labels=labels)
-    scalar, form = GraphQLString if found.name == "citext" else OPAQUE, WireForm.JSON
+    scalar, form = gql.GraphQLString if found.name == "citext" else OPAQUE, WireForm.JSON
     if found.schema == "pg_catalog":
         scalar, form = _SCALARS.get(found.name, (OPAQUE, form))
     return TypeMapping(
@@ -406,7 +400,7 @@ def _checked_length(encode: Encode, limit: int) -> Encode:
     def encode_checked(value: Any) -> str:
         for item in value if isinstance(value, list | tuple) else [value]:
             if isinstance(item, str) and len(item) > limit:
-                raise GraphQLError(f"Invalid input for String type. Maximum character length {limit}")
+                raise gql.GraphQLError(f"Invalid input for String type. Maximum character length {limit}")
         return encode(value)
 
     return encode_checked

@@ -12,18 +12,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from graphql import (
-    GraphQLArgument,
-    GraphQLEnumType,
-    GraphQLField,
-    GraphQLID,
-    GraphQLInt,
-    GraphQLList,
-    GraphQLNamedType,
-    GraphQLObjectType,
-    GraphQLString,
-    introspection_types,
-)
+import graphql as gql
 
 from dataapi.catalog.field_names import enum_values
 from dataapi.catalog.names import ENUM_SUFFIXES
@@ -44,7 +33,7 @@ from dataapi.graphql.schema.shared_types import (
 )
 from dataapi.graphql.schema.type_mapping import AGGREGATES, BIG_FLOAT, BIG_INT, TypeMapping
 
-_CONSTANT_TYPES = {**COMMON_TYPES, **introspection_types}
+_CONSTANT_TYPES = {**COMMON_TYPES, **gql.introspection_types}
 
 
 class TableType(StrEnum):
@@ -110,13 +99,13 @@ class TypeRecipe:
     :ivar options: further arguments of ``kind``.
     """
 
-    kind: Callable[..., GraphQLNamedType]
+    kind: Callable[..., gql.GraphQLNamedType]
     members: Callable[[TableTypes, TableView], Mapping[str, Any]]
     exists: Callable[[TableView], object] = lambda _view: True
     description: str | None = None
     options: Callable[[TableView], Mapping[str, Any]] = lambda _view: {}
 
-    def make(self, type_: TableType, types: TableTypes, view: TableView) -> GraphQLNamedType | None:
+    def make(self, type_: TableType, types: TableTypes, view: TableView) -> gql.GraphQLNamedType | None:
         """Return a table's type, None when the table has none."""
         if not self.exists(view):
             return None
@@ -137,7 +126,7 @@ class TableTypes:
         self,
         view: CatalogView,
         recipes: Mapping[TableType, TypeRecipe],
-        roots: Mapping[str, Callable[[], GraphQLNamedType | None]],
+        roots: Mapping[str, Callable[[], gql.GraphQLNamedType | None]],
     ) -> None:
         self.view = view
         self._roots = roots
@@ -145,7 +134,7 @@ class TableTypes:
         self._recipes = {type_: recipes[type_] for type_ in sorted(recipes, key=len, reverse=True)}
         self.by_name: LazyMap[Any] = LazyMap(self._make, self._names)
 
-    def made(self) -> list[GraphQLNamedType]:
+    def made(self) -> list[gql.GraphQLNamedType]:
         """Return the types that were made so far and belong to no other schema."""
         shared = _CONSTANT_TYPES.keys() | FEATURE_TYPES.keys()
         return [type_ for type_ in self.by_name.made() if type_.name not in shared]
@@ -164,7 +153,7 @@ class TableTypes:
     def output_type(self, mapping: TypeMapping) -> Any:
         """Return the nullable type of a value, for output and input."""
         item = mapping.scalar or self.by_name[self.view.catalog.base_names[mapping.enum]]
-        return GraphQLList(item) if mapping.is_list else item
+        return gql.GraphQLList(item) if mapping.is_list else item
 
     def _names(self) -> Iterator[str]:
         yield from (*_CONSTANT_TYPES, *self._roots, *FEATURE_TYPES)
@@ -174,7 +163,7 @@ class TableTypes:
             if self.view.lists_enum(oid):
                 yield from (base + suffix for suffix in ENUM_SUFFIXES)
 
-    def _make(self, name: str) -> GraphQLNamedType | None:
+    def _make(self, name: str) -> gql.GraphQLNamedType | None:
         if name in _CONSTANT_TYPES:
             return _CONSTANT_TYPES[name]
         if name in self._roots:
@@ -194,16 +183,16 @@ class TableTypes:
                 return self._enum(enums[base], base) if not suffix else self._enum_filter(base, suffix)
         return None
 
-    def _enum(self, oid: int, name: str) -> GraphQLNamedType | None:
+    def _enum(self, oid: int, name: str) -> gql.GraphQLNamedType | None:
         enum = self.view.catalog.types[oid]
         values = enum_values(self.view.catalog, enum)
         if values is None or enum.schema not in self.view.usable_schemas:
             return None
         description = self.view.catalog.directives.enum(oid).description
         by_value = {value: label for label, value in values.items()}
-        return GraphQLEnumType(name, by_value, description=description)
+        return gql.GraphQLEnumType(name, by_value, description=description)
 
-    def _enum_filter(self, base: str, suffix: str) -> GraphQLNamedType | None:
+    def _enum_filter(self, base: str, suffix: str) -> gql.GraphQLNamedType | None:
         enum = self.by_name.get(base)
         if enum is None:
             return None
@@ -212,69 +201,75 @@ class TableTypes:
         return filter_type(base + suffix, enum, operators, is_list=is_list)
 
 
-def _object_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
+def _object_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLField]:
     fields = {}
     if view.has_node_id:
-        fields["nodeId"] = GraphQLField(
-            required(GraphQLID), description="Identifies the row among all tables."
+        fields["nodeId"] = gql.GraphQLField(
+            required(gql.GraphQLID), description="Identifies the row among all tables."
         )
     for column in view.columns:
         type_ = types.output_type(column.mapping)
-        fields[column.field] = GraphQLField(
+        fields[column.field] = gql.GraphQLField(
             type_ if column.column.nullable else required(type_), description=column.description
         )
     for computed in view.computed:
         type_ = types.output_type(computed.mapping)
-        fields[computed.name] = GraphQLField(type_, description=computed.description)
+        fields[computed.name] = gql.GraphQLField(type_, description=computed.description)
     for related in view.related:
         fields[related.name] = _related_field(types, related)
     return fields
 
 
-def _related_field(types: TableTypes, related: RelatedField) -> GraphQLField:
+def _related_field(types: TableTypes, related: RelatedField) -> gql.GraphQLField:
     target = related.target
     if not related.to_one:
         return collection_field(types, target, related.description or f"Rows of {target.name} of this row.")
     type_ = types.by_name[target.name]
-    return GraphQLField(type_ if related.nullable else required(type_), description=related.description)
+    return gql.GraphQLField(type_ if related.nullable else required(type_), description=related.description)
 
 
-def collection_field(types: TableTypes, view: TableView, description: str | None) -> GraphQLField:
+def collection_field(types: TableTypes, view: TableView, description: str | None) -> gql.GraphQLField:
     """Return a field that is a page of a table's rows, with the full collection arguments."""
     arguments = {
         **PAGING_ARGUMENTS,
-        "filter": GraphQLArgument(
+        "filter": gql.GraphQLArgument(
             types.of(view, TableType.FILTER), description="Only rows that meet these conditions."
         ),
     }
     if view.orderable_columns:
-        arguments["orderBy"] = GraphQLArgument(
-            GraphQLList(required(types.of(view, TableType.ORDER_BY))),
+        arguments["orderBy"] = gql.GraphQLArgument(
+            gql.GraphQLList(required(types.of(view, TableType.ORDER_BY))),
             description="What the rows are ordered by, one column each; the key comes last by itself.",
         )
-    return GraphQLField(required(types.of(view, TableType.CONNECTION)), arguments, description=description)
+    return gql.GraphQLField(
+        required(types.of(view, TableType.CONNECTION)), arguments, description=description
+    )
 
 
-def _connection_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
+def _connection_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLField]:
     fields = {
-        "edges": GraphQLField(list_of(types.of(view, TableType.EDGE)), description="The rows of the page."),
-        "pageInfo": GraphQLField(required(PAGE_INFO), description="Where the page stands in the collection."),
+        "edges": gql.GraphQLField(
+            list_of(types.of(view, TableType.EDGE)), description="The rows of the page."
+        ),
+        "pageInfo": gql.GraphQLField(
+            required(PAGE_INFO), description="Where the page stands in the collection."
+        ),
     }
     if view.directives.total_count:
-        fields["totalCount"] = GraphQLField(
-            required(GraphQLInt), description="How many rows match the filter, on all pages."
+        fields["totalCount"] = gql.GraphQLField(
+            required(gql.GraphQLInt), description="How many rows match the filter, on all pages."
         )
     if view.directives.aggregate:
-        fields["aggregate"] = GraphQLField(
+        fields["aggregate"] = gql.GraphQLField(
             types.of(view, TableType.AGGREGATE), description="Aggregates over the rows that match the filter."
         )
     if view.grouped:
         arguments = {
-            "by": GraphQLArgument(list_of(types.of(view, TableType.GROUP_COLUMN))),
-            "having": GraphQLArgument(types.of(view, TableType.HAVING)),
-            "first": GraphQLArgument(GraphQLInt),
+            "by": gql.GraphQLArgument(list_of(types.of(view, TableType.GROUP_COLUMN))),
+            "having": gql.GraphQLArgument(types.of(view, TableType.HAVING)),
+            "first": gql.GraphQLArgument(gql.GraphQLInt),
         }
-        fields["groupBy"] = GraphQLField(
+        fields["groupBy"] = gql.GraphQLField(
             list_of(types.of(view, TableType.GROUP)),
             arguments,
             description="Aggregates over groups of the rows that match the filter, ordered by their keys.",
@@ -282,31 +277,35 @@ def _connection_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLF
     return fields
 
 
-def _edge_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
+def _edge_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLField]:
     return {
-        "cursor": GraphQLField(required(GraphQLString), description="The row's position in the collection."),
-        "node": GraphQLField(types.by_name[view.name], description="The row."),
+        "cursor": gql.GraphQLField(
+            required(gql.GraphQLString), description="The row's position in the collection."
+        ),
+        "node": gql.GraphQLField(types.by_name[view.name], description="The row."),
     }
 
 
-def _response_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
+def _response_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLField]:
     return {
-        "affectedCount": GraphQLField(required(GraphQLInt), description="How many rows were affected."),
-        "records": GraphQLField(list_of(types.by_name[view.name]), description="The rows themselves."),
+        "affectedCount": gql.GraphQLField(
+            required(gql.GraphQLInt), description="How many rows were affected."
+        ),
+        "records": gql.GraphQLField(list_of(types.by_name[view.name]), description="The rows themselves."),
     }
 
 
-def _aggregate_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
-    fields = {"count": GraphQLField(required(GraphQLInt), description="How many rows match.")}
+def _aggregate_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLField]:
+    fields = {"count": gql.GraphQLField(required(gql.GraphQLInt), description="How many rows match.")}
     for name, description in AGGREGATES.items():
         result = types.find(view, TableType.aggregate_result(name))
         if result is not None:
-            fields[name] = GraphQLField(result, description=description)
+            fields[name] = gql.GraphQLField(result, description=description)
     return fields
 
 
 def column_recipe(
-    kind: Callable[..., GraphQLNamedType],
+    kind: Callable[..., gql.GraphQLNamedType],
     aggregate: str,
     member: Callable[[TableTypes, TypeMapping], Any],
     allowed: Callable[[TableView], bool],
@@ -326,9 +325,9 @@ def column_recipe(
 
 def _aggregate_result(name: str) -> TypeRecipe:
     return column_recipe(
-        GraphQLObjectType,
+        gql.GraphQLObjectType,
         name,
-        lambda types, mapping: GraphQLField(_aggregate_type(types, name, mapping)),
+        lambda types, mapping: gql.GraphQLField(_aggregate_type(types, name, mapping)),
         lambda view: view.grouped if name == "countDistinct" else view.aggregates,
     )
 
@@ -340,21 +339,21 @@ def _aggregate_type(types: TableTypes, name: str, mapping: TypeMapping) -> Any:
         case "sum" | "avg":
             return BIG_FLOAT
         case "countDistinct":
-            return required(GraphQLInt)
+            return required(gql.GraphQLInt)
         case _:
             return types.output_type(mapping)
 
 
-def _group_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
+def _group_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLField]:
     return {
-        "keys": GraphQLField(required(types.of(view, TableType.GROUP_KEYS))),
-        "aggregate": GraphQLField(required(types.of(view, TableType.AGGREGATE))),
+        "keys": gql.GraphQLField(required(types.of(view, TableType.GROUP_KEYS))),
+        "aggregate": gql.GraphQLField(required(types.of(view, TableType.AGGREGATE))),
     }
 
 
 OBJECT_TYPES = {
     TableType.OBJECT: TypeRecipe(
-        GraphQLObjectType,
+        gql.GraphQLObjectType,
         _object_fields,
         options=lambda view: {
             "interfaces": (NODE,) if view.has_node_id else (),
@@ -362,19 +361,27 @@ OBJECT_TYPES = {
         },
     ),
     TableType.CONNECTION: TypeRecipe(
-        GraphQLObjectType, _connection_fields, description="A page of a collection of {}."
+        gql.GraphQLObjectType, _connection_fields, description="A page of a collection of {}."
     ),
-    TableType.EDGE: TypeRecipe(GraphQLObjectType, _edge_fields, description="A row of a collection of {}."),
-    TableType.INSERT_RESPONSE: TypeRecipe(GraphQLObjectType, _response_fields, lambda view: view.insertable),
-    TableType.UPDATE_RESPONSE: TypeRecipe(GraphQLObjectType, _response_fields, lambda view: view.updatable),
-    TableType.DELETE_RESPONSE: TypeRecipe(GraphQLObjectType, _response_fields, lambda view: view.deletable),
-    TableType.AGGREGATE: TypeRecipe(GraphQLObjectType, _aggregate_fields, lambda view: view.aggregates),
+    TableType.EDGE: TypeRecipe(
+        gql.GraphQLObjectType, _edge_fields, description="A row of a collection of {}."
+    ),
+    TableType.INSERT_RESPONSE: TypeRecipe(
+        gql.GraphQLObjectType, _response_fields, lambda view: view.insertable
+    ),
+    TableType.UPDATE_RESPONSE: TypeRecipe(
+        gql.GraphQLObjectType, _response_fields, lambda view: view.updatable
+    ),
+    TableType.DELETE_RESPONSE: TypeRecipe(
+        gql.GraphQLObjectType, _response_fields, lambda view: view.deletable
+    ),
+    TableType.AGGREGATE: TypeRecipe(gql.GraphQLObjectType, _aggregate_fields, lambda view: view.aggregates),
     **{TableType.aggregate_result(name): _aggregate_result(name) for name in AGGREGATES},
-    TableType.GROUP: TypeRecipe(GraphQLObjectType, _group_fields, lambda view: view.grouped),
+    TableType.GROUP: TypeRecipe(gql.GraphQLObjectType, _group_fields, lambda view: view.grouped),
     TableType.GROUP_KEYS: column_recipe(
-        GraphQLObjectType,
+        gql.GraphQLObjectType,
         "countDistinct",
-        lambda types, mapping: GraphQLField(types.output_type(mapping)),
+        lambda types, mapping: gql.GraphQLField(types.output_type(mapping)),
         lambda view: view.grouped,
     ),
 }
