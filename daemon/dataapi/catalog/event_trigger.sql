@@ -24,7 +24,7 @@ begin
     create or replace function dataapi.notify_ddl() returns event_trigger
     language plpgsql set search_path = pg_catalog as $body$
     begin
-        -- Temporary objects are nobody else's, and a refreshed view looks as before.
+        -- Temporary objects belong to one session, and a refreshed view looks as before.
         if exists (
             select from pg_event_trigger_ddl_commands() as command
             where command.schema_name is distinct from 'pg_temp'

@@ -88,7 +88,7 @@ def add(subcommands: Any) -> argparse.ArgumentParser:
 
 
 class Init:
-    """One run of the subcommand; ``answers`` is None when nobody can be asked."""
+    """One run of the subcommand; ``answers`` is None without a terminal."""
 
     def __init__(
         self, options: argparse.Namespace, output: TextIO, errors: TextIO, answers: TextIO | None
@@ -206,7 +206,7 @@ class Init:
         return 0
 
     def _ask(self, question: str) -> str:
-        """Return the answer to a question, "" when nobody can be asked."""
+        """Return the answer to a question, "" without a terminal."""
         if self._answers is None:
             return ""
         self._output.write(question)

@@ -35,7 +35,7 @@ class Deadlines:
             self._timer = self._clock.callLater(self.limit, self._expire)
 
     def end(self, work: Deferred[Any]) -> bool:
-        """Take note that the work has ended; tell whether it was cancelled for taking too long."""
+        """Record the end of the work, and return whether it was cancelled for taking too long."""
         if work in self._late:
             self._late.discard(work)
             return True
@@ -43,7 +43,7 @@ class Deadlines:
         return False
 
     def rest(self) -> None:
-        """Take note that no work is expected soon."""
+        """Stop the timer, as no work is expected soon."""
         if self._timer is not None and not self._ends:
             self._timer.cancel()
             self._timer = None

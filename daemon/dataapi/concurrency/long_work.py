@@ -50,7 +50,7 @@ class Naps:
 class SharedWork(Generic[K, V]):
     """Runs functions in a thread, one after the other.
 
-    :param keep: takes each result with its key, to be found before anybody asks again.
+    :param keep: takes each result with its key, to be found before the next caller asks.
     """
 
     def __init__(self, keep: Callable[[K, V], None]) -> None:
@@ -111,7 +111,7 @@ async def in_turn(work: Callable[[], T]) -> T:
         with pausing(step):
             return work()
     except _Overrun:
-        pass  # what it holds goes before the work begins anew
+        pass  # what it holds goes before the work begins again
     return await in_slices(work)
 
 

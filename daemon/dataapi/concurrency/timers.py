@@ -71,7 +71,7 @@ class Retry:
         return wait
 
     def succeeded(self) -> None:
-        """Begin anew: the next failure is a first one."""
+        """Start over: the next failure is a first one."""
         self.failures = 0
 
     def cancel(self) -> None:

@@ -1,6 +1,6 @@
 """The values of variables: coerced, validated, and reduced to the shape that decides how a plan is compiled.
 
-Coercions and shapes are made once for a type.  graphql-core inspects the type anew for every value, which
+Coercions and shapes are made once for a type.  graphql-core inspects the type again for every value, which
 takes most of the time of a request with a thousand rows.  The results are graphql-core's own; its messages
 write values as Python does, and ours as JSON.
 """

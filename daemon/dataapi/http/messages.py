@@ -75,8 +75,8 @@ class RequestFacts:
     :ivar queued: seconds that it waited for a database connection.
     :ivar database: seconds that its statements took there and back.
     :ivar sqlstate: of the last statement that PostgreSQL refused, "" without one.
-    :ivar position: where the WAL of the database was after the request's commit, "" where nobody asks.
-    :ivar intervals: the parts of its time, None where nobody makes spans of them.
+    :ivar position: where the WAL of the database was after the request's commit, "" where unasked.
+    :ivar intervals: the parts of its time, None where no spans are made of them.
     """
 
     # Defaults of the class, as to set each of them for every request takes its time.
@@ -104,7 +104,7 @@ class RequestFacts:
 
 
 NO_FACTS = RequestFacts()
-"""Of what is no request's, so that nobody reads them."""
+"""Of statements that no request is answered by; they are not read."""
 
 
 @lru_cache(maxsize=1024)

@@ -56,7 +56,7 @@ def read_stored(project: Project) -> Stored:
     with connected(project.db_uri) as fetch:
         # All of it ends with the transaction: a pooler may have the server process answer others next.
         fetch("begin read only", ())
-        # Nobody waits longer, and a thread that did would be missing elsewhere.
+        # No start waits longer, and a thread that did would be missing elsewhere.
         fetch("select set_config('statement_timeout', $1, true)", (f"{READ_WITHIN:.0f}s",))
         of_role = tuple(DatabaseSetting(*row) for row in fetch(_OF_ROLE, (PREFIX,)))
         function = project.db_pre_config

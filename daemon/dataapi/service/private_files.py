@@ -1,4 +1,4 @@
-"""Files with secrets: nobody else ever reads them, and none that is there already is written to."""
+"""Files with secrets, which only their owner may read; existing files are never written to."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class ProjectPart:
             self._replicas.renew()
 
     def _renew(self) -> None:
-        """Begin the sessions anew, and have the configuration read again."""
+        """Renew the sessions, and have the configuration read again."""
         self._renew_sessions()
         self._reconfigure(None)
 

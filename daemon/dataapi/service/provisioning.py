@@ -111,7 +111,7 @@ def _qualified(table: str, schema: str) -> str:
 
 
 def _default_privileges(provision: Provision) -> str:
-    """Return SQL for the privileges of what is created later, by whoever owns something there now."""
+    """Return SQL for the privileges of what is created later, by any role that owns something there now."""
     grants = [("all", kind, "service_role") for kind in ("tables", "sequences", "routines")]
     grants += [("select", "tables", role) for role, access in provision.access.items() if access.everything]
     schemas = ", ".join(quote_literal(schema).strip() for schema in provision.schemas)
@@ -121,7 +121,7 @@ def _default_privileges(provision: Provision) -> str:
         for privilege, kind, role in grants
     )
     return f"""
--- The same for what is created later, by whoever owns something there now.
+-- The same for what is created later, by any role that owns something there now.
 do $$
 declare
     owner name;

@@ -188,7 +188,7 @@ class RootService(Service):
         _log.info("stopped")
 
     async def _delay(self) -> None:
-        """Answer on until proxies have noticed, and then whoever has connected all the same."""
+        """Go on answering until proxies have noticed, and then those that connected all the same."""
         assert self._server is not None, "it serves"
         await self._server.drain()
         await deferLater(self._reactor, self._settings.shutdown_delay)

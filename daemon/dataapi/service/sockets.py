@@ -49,7 +49,7 @@ _ABSENT = 2**31 - 1
 _HANDSHAKE = 0.2
 """Seconds for connections that clients have begun to open when a socket takes no more."""
 _EMPTY_WITHIN = 5.0
-"""Seconds within which those that wait are accepted, unless nobody can."""
+"""Seconds within which those that wait are accepted, unless no process can."""
 _LOOK_AGAIN = 0.01
 
 _MINIMUM_TTL = {
@@ -76,7 +76,7 @@ def make_counts(workers: int) -> int:
 class ConnectionShare:
     """A worker's share of the connections: new ones go to the worker that serves the fewest.
 
-    Whoever wakes first would otherwise accept all the connections that a client opens together.
+    The first process to wake would otherwise accept all the connections that a client opens together.
 
     :param descriptor: what ``make_counts`` returned.
     :param workers: how many workers there are.
@@ -135,7 +135,7 @@ class BoundSocket:
         return Descriptor(self.description, int(self.port.fileno()))
 
     async def empty(self, reactor: Any) -> None:
-        """Let nobody connect any more, and return when all who have are accepted.
+        """Accept no more clients, and return when all that have connected are accepted.
 
         Closing a socket resets connections that wait, whose clients may have sent a request already.  Those
         of a ``systemd:`` socket wait for the next process.
@@ -301,7 +301,7 @@ class Acceptor:
                 return
 
     def _accept(self) -> bool:
-        """Accept one connection, and tell whether there may be more."""
+        """Accept one connection, and return whether there may be more."""
         try:
             connection, _ = self._socket.accept()
         except (BlockingIOError, ConnectionError, InterruptedError):
@@ -351,6 +351,6 @@ class Acceptor:
         self._reactor.addReader(self)
 
     def _accept_anyway(self) -> None:
-        """Accept what nobody else has accepted: a worker with fewer connections may be busy."""
+        """Accept what no other process has accepted: a worker with fewer connections may be busy."""
         self._again()
         self._accept()

@@ -304,7 +304,7 @@ class WebhooksPart:
     async def _leave(self) -> None:
         """Let the claims end with their leases alone: without its session this process seems dead.
 
-        Whoever is cut off from the database for longer cannot say so before others act upon it.
+        A process that is cut off from the database for longer cannot say so before others act upon it.
         """
         for wait in (*LEAVE_WAITS, 0.0):
             try:

@@ -1,7 +1,7 @@
 """Answers of one row of a tenant, made by a query of its table with no other query in it.
 
 Citus plans such a query in a fraction of the time that one with subqueries takes it: it looks for nothing but
-a table and a constant.  Most of what is left grows with the text, which it writes anew for each request and
+a table and a constant.  Most of what is left grows with the text, which it writes again for each request and
 which the worker parses and plans: values are written by the shortest SQL, and the size of an answer is that
 of its parts.
 """

@@ -304,7 +304,7 @@ class MemberWriter:
     def _may_join(self, one: One) -> bool:
         """Whether a related row is joined: that is faster than a query for each row where tables are small.
 
-        PostgreSQL would read a small table anew for each row, thinking that cheaper than its index.  A large
+        PostgreSQL would read a small table again for each row, thinking that cheaper than its index.  A large
         one it may read as a whole for a join, though a page needs few of its rows; a query for each
         row uses the index.  (1,000 rows with one of 100: 1.5 ms instead of 7.5; 100 rows with
         one of 10,000: 1.6 ms instead of 0.4.)

@@ -181,7 +181,7 @@ _PageSizes = tuple[str | None, ...]
 class Compiled:
     """A statement and where each of its slots takes its value.
 
-    PostgreSQL plans a prepared statement anew for each execution while it thinks that to pay, as it does
+    PostgreSQL plans a prepared statement again for each execution while it thinks that to pay, as it does
     where it knows no page size: it takes a tenth of the table for one.  Planning joins takes longer than
     reading a page, so that the page sizes in use stand in the statement itself.
 

@@ -1,6 +1,6 @@
 """Cross-origin requests: what a browser's script of another origin may send and read.
 
-Any origin may call unless some are named: cookies authenticate nobody here, so a foreign page has
+Any origin may call unless some are named: cookies authenticate no caller here, so a foreign page has
 nothing to exploit.  The names are those that clients send and read
 (docs/reference/rest.md, Cross-origin requests).
 """

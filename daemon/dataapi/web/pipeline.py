@@ -173,7 +173,7 @@ class Pipeline:
                 site.settle()
 
     def pause(self) -> None:
-        """Stop the timers while nobody is connected."""
+        """Stop the timers while no client is connected."""
         for deadlines in self._deadlines.values():
             deadlines.rest()
 

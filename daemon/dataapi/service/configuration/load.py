@@ -144,7 +144,7 @@ def _check_keys(sources: Sources, section: str, values: Mapping[str, Any]) -> No
 
 
 def key_mistakes(values: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield key, expectation and lacking keys where nobody is admitted, or a key stands for two roles.
+    """Yield key, expectation and lacking keys where no client is admitted, or a key stands for two roles.
 
     :param values: of a project, by field.
     """

@@ -1,6 +1,6 @@
 """Receivers of deliveries for trying, which live in memory (docs/console.md, A receiver for trying).
 
-Whoever knows a receiver's random name may send to it and read from it.  All that it holds has bounds.
+Any client that knows a receiver's random name may send to it and read from it.  All that it holds has bounds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HEADERS_LIMIT = 16_384
 """Characters of headers that are stored."""
 
 IDLE = 3600.0
-"""Seconds after which a receiver that nobody used is gone."""
+"""Seconds after which an unused receiver is gone."""
 
 TOLERANCE = 300.0
 """Seconds by which the time that a delivery was signed at may differ, as Standard Webhooks asks."""

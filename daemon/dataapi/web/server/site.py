@@ -223,7 +223,7 @@ class ApiSite(Factory):
         return drained.addBoth(settled)
 
     def settle(self) -> None:
-        """Pause when nobody is connected and nothing is being answered, and end a drain that waits for it."""
+        """Pause when no client is connected and no request answered, and end a drain that waits for it."""
         if self._is_settled():
             self._pause()
             if self._drained:
