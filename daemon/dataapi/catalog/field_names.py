@@ -141,13 +141,11 @@ class CatalogNames:
 
     @cached_property
     def tables_by_type(self) -> Mapping[str, int]:
-        """The oids of tables by their type's name."""
         names = self._catalog.base_names
         return {name: oid for oid, name in names.items() if oid in self._catalog.tables}
 
     @cached_property
     def enums_by_type(self) -> Mapping[str, int]:
-        """The oids of enums by their type's name."""
         names = self._catalog.base_names
         return {name: oid for oid, name in names.items() if oid in self._catalog.types}
 
@@ -177,7 +175,6 @@ class CatalogNames:
         return name_entry_points(self._catalog)[0]
 
     def fields(self, table: int) -> FieldNames:
-        """Return the field names of a table's types."""
         found = self._fields.get(table)
         if found is None:
             found = self._fields[table] = self._name_fields(self._catalog.tables[table])

@@ -87,17 +87,14 @@ class JunctionRelationship:
 
     @property
     def table(self) -> Table:
-        """The table that it is seen from."""
         return self.near.table
 
     @property
     def junction(self) -> Table:
-        """The table in between."""
         return self.near.target
 
     @property
     def target(self) -> Table:
-        """The table that it leads to."""
         return self.far.target
 
 

@@ -41,7 +41,6 @@ class Naps:
         self._last = time.perf_counter()
 
     def __call__(self) -> None:
-        """Nap when it is time to."""
         if time.perf_counter() - self._last >= PIECE:
             nap()
             self._last = time.perf_counter()

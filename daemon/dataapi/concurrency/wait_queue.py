@@ -45,7 +45,6 @@ class WaitQueue(Generic[T]):
         return place[1]
 
     def serve(self, item: T) -> None:
-        """Give the item to the one that waited longest."""
         self._waiting.popleft()[1].callback(item)
 
     def call(self, may: Callable[[str], bool]) -> tuple[defer.Deferred[T], str] | None:
@@ -125,5 +124,4 @@ class Slots:
         self._held[caller] += 1
 
     def fail_all(self, make: Callable[[], Exception]) -> None:
-        """Fail all that wait for a slot."""
         self._queue.fail_all(make)

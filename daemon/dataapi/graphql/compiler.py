@@ -162,7 +162,6 @@ class Compiler:
             self.costs = outer
 
     def arguments(self, node: FieldNode, type_name: str) -> dict[str, InputTree]:
-        """Return the argument trees of a field of an object type."""
         arguments = self.schema.object_type(type_name).fields[node.name.value].args
         return argument_trees(node, arguments, self.variables, tuple(self._path))
 
@@ -225,7 +224,6 @@ class Compiler:
         return self.connection(target, rows, nodes, self.arguments(nodes[0], view.name), disjoint=disjoint)
 
     def one(self, view: TableView, rows: Rows, nodes: list[FieldNode], *, disjoint: bool = True) -> Output:
-        """Return the output of at most one row."""
         with self.costing(1, disjoint=disjoint):
             return One(rows, self.row(view, nodes))
 

@@ -76,7 +76,6 @@ class PausingTypeInfo(gql.TypeInfo):
     """Follows the types of what is visited, and pauses at each node."""
 
     def enter(self, node: gql.Node) -> None:
-        """Enter a node."""
         pause()
         super().enter(node)
 

@@ -40,7 +40,6 @@ class AffectedRecords(InnerOutput):
     output: Output
 
     def reads_only_columns(self) -> bool:
-        """Return whether the records read nothing else."""
         return self.output.reads_only_columns()
 
 

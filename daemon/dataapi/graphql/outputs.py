@@ -116,7 +116,6 @@ class RowCursor(Output):
 
 
 def cursor_sql(writer: Writer, order: tuple[OrderTerm, ...], row: Row) -> str:
-    """Return the SQL of a row's cursor."""
     return base64_sql([expression_sql(writer, term.expression, row) for term in order])
 
 
@@ -183,11 +182,9 @@ class ConnectionOutput(Output):
     backward: bool = False
 
     def json(self, writer: Writer, row: Row | None) -> Json:
-        """Return the connection as an expression."""
         return _ConnectionWriter(writer, self, row).json()
 
     def related(self) -> Rows:
-        """Return the rows of the connection."""
         return self.rows
 
 
@@ -225,7 +222,6 @@ class _ConnectionWriter:
                 return False
 
     def json(self) -> Json:
-        """Return the connection as an expression."""
         members = self._output_json(self._connection.output)
         if not self._reads_page:
             return members

@@ -100,7 +100,6 @@ class Fixed:
     text: str | None
 
     def bind(self, variables: Variables) -> str | None:  # noqa: ARG002 - the interface's
-        """Return the fixed text."""
         return self.text
 
 
@@ -114,7 +113,6 @@ def parameter_name(number: int) -> str:
 
 
 def client_key(key: str, variables: Variables) -> str:
-    """Return a response key as the client wrote it."""
     found: str = variables[key] if key.startswith(PARAMETER) else key
     return found
 
@@ -138,7 +136,6 @@ class LiteralOrigin:
     constant: Any
 
     def value(self, variables: Variables) -> Any:  # noqa: ARG002 - as the other origins
-        """Return the literal's value."""
         return self.constant
 
 
@@ -165,7 +162,6 @@ class ListOrigin:
     items: tuple[Origin | None, ...]
 
     def value(self, variables: Variables) -> Any:
-        """Return the list."""
         return [None if item is None else item.value(variables) for item in self.items]
 
 
@@ -192,7 +188,6 @@ class InputLeaf:
     path: ResponsePath = field(default=(), compare=False)
 
     def error(self, message: str) -> GraphQLError:
-        """Return an error at the leaf's place."""
         error = GraphQLError(message, path=self.path or None)
         error.locations = None if self.place is None else [self.place]
         return error
@@ -215,7 +210,6 @@ class Encoded:
     encode: Encode
 
     def bind(self, variables: Variables) -> str | None:
-        """Return the encoded value."""
         value = self.leaf.origin.value(variables)
         try:
             return None if value is None else self.encode(value)

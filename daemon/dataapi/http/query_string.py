@@ -30,7 +30,6 @@ def lenient_pairs(query: str) -> list[tuple[str, str]]:
 
 
 def not_utf8(error: UnicodeDecodeError) -> ApiError:
-    """Return the error for a query string that is not UTF-8."""
     return _bad(f"The query string is not UTF-8: byte {error.start + 1}")
 
 

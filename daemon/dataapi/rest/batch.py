@@ -34,7 +34,6 @@ _CALLERS = frozenset({"apikey", "authorization", "cookie", "host", "x-request-id
 
 
 def is_batch(request: Request) -> bool:
-    """Whether a POST is a batch of requests."""
     if request.path.rstrip("/") != REST_PREFIX:
         return False
     return media_type(request.headers.get("content-type", "")) == MEDIA_TYPE

@@ -224,7 +224,6 @@ class _Source:
         return f"with {self._called} as materialized (select {needed.selection_from(inner)} from {source}) "
 
     def page(self) -> RowSource:
-        """Return the source of the answer's rows."""
         row = Row(self._writer.alias(), derived=bool(self._called))
         return RowSource(row, self._sql(row), self.rows)
 

@@ -55,7 +55,6 @@ from dataapi.sql.statement import Row, Writer, qualified
 
 
 def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
-    """Return the SQL of an expression over a row."""
     match expression:
         case ColumnOf(name):
             return row.column(name)
@@ -237,14 +236,12 @@ def _compare_sql(writer: Writer, compare: Compare, row: Row) -> str:
 
 
 def _value_sql(writer: Writer, value: Parameter | Converted) -> str:
-    """Return the SQL of one value."""
     if isinstance(value, Converted):
         return f"{value.function}({writer.slot(value.parameter)})"
     return writer.slot(value)
 
 
 def _values_sql(writer: Writer, values: Parameter | Converted) -> str:
-    """Return the SQL of an array of values."""
     if not isinstance(values, Converted):
         return writer.slot(values)
     alias = writer.alias()

@@ -80,7 +80,6 @@ class InnerOutput(Output):
 
 
 def in_scope(row: Row | None) -> Row:
-    """Return the row that an output is made of."""
     assert row is not None, "an output of a row stands outside any row"
     return row
 
@@ -118,7 +117,6 @@ class Text(Output):
         return (JsonPiece(json.dumps(self.text, ensure_ascii=False)),)
 
     def sql(self, _writer: Writer, _row: Row | None) -> str:
-        """Return a text literal."""
         return f"{quote_literal(self.text)}::text"
 
     def reads_only_columns(self) -> bool:
@@ -156,7 +154,6 @@ class Value(Output):
         return form_sql(value, self.form, self.labels, column=column)
 
     def reads_only_columns(self) -> bool:
-        """Return whether it is a column."""
         return isinstance(self.expression, ColumnOf)
 
     def related(self) -> Rows | None:
@@ -239,7 +236,6 @@ class Object(Output):
 
 
 def object_json(writer: Writer, members: Iterable[tuple[Key | None, Json]]) -> Json:
-    """Return an object of its members, which all have a key."""
     pieces: list[JsonPiece | JsonBetween | JsonQuery | str] = []
     for key, value in members:
         assert key is not None, "only plain values have no key"

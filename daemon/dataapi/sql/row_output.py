@@ -82,12 +82,10 @@ class One(Output):
     output: Output
 
     def json(self, writer: Writer, row: Row | None) -> Json:
-        """Return a query of the row's JSON."""
         text, item = json_rows(writer, self.output, row_source(writer, self.rows, row, one=True))
         return (f"coalesce((select {json_sql(text)} from {item}), 'null')",)
 
     def related(self) -> Rows:
-        """Return the rows."""
         return self.rows
 
 
@@ -104,7 +102,6 @@ class Many(Output):
         return (JsonQuery(array_json(text), item),)
 
     def related(self) -> Rows:
-        """Return the rows."""
         return self.rows
 
 
@@ -260,7 +257,6 @@ class MemberWriter:
     joins: list[str] = field(default_factory=list)
 
     def json(self, output: Output) -> Json:
-        """Return the JSON of an output of a row."""
         record = as_record(output)
         if record is not None:
             return object_json(self.writer, [(each.key, each.value) for each in self.members(record)])
@@ -272,7 +268,6 @@ class MemberWriter:
         return output.json(self.writer, self.row)
 
     def members(self, record: Record) -> list[MemberColumn]:
-        """Return the members of a record of the rows."""
         found: list[MemberColumn] = []
         for member in record.members:
             if not isinstance(member, Spread):

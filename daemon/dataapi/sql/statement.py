@@ -131,7 +131,6 @@ class Row:
         self.needs_whole = False
 
     def column(self, name: str) -> str:
-        """Return the SQL of a column."""
         self.columns[name] = None
         return f"{self.alias}.{quote_identifier(name)}"
 

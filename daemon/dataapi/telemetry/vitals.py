@@ -28,7 +28,6 @@ class WorkersState:
     stuck: tuple[int, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as values that JSON has."""
         return {
             "own": self.own,
             "configured": self.configured,

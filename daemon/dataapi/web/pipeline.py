@@ -150,7 +150,6 @@ class Pipeline:
                 deadlines.begin(answering)
 
     async def _answer(self, received: ServerRequest, routed: RoutedRequest, deadlines: Deadlines) -> None:
-        """Answer a request by its handler."""
         site = received.site
         try:
             reply = await _reply(routed)

@@ -87,7 +87,6 @@ class CatalogView:
         return table.schema in self.usable_schemas and self.privileges.can(table, "SELECT")
 
     def table_named(self, schema: str, name: str) -> TableView | None:
-        """Return the view of a table by its SQL name."""
         oid = self.names.tables_by_name.get((schema, name))
         return None if oid is None else self.table(oid)
 
@@ -145,7 +144,6 @@ class TableView:
 
     @property
     def aggregates(self) -> bool:
-        """Whether the table has the types of aggregates."""
         return self.directives.aggregate or "groupBy" in self.features
 
     @property

@@ -73,11 +73,9 @@ class RootFields:
 
     @cached_property
     def any(self) -> bool:
-        """Whether the role has such a field."""
         return any(self.find(name) is not None for name in self.names())
 
     def names(self) -> Iterator[str]:
-        """Yield the names that may be listed as fields."""
         if not self._volatile:
             yield "node"
         for base in self._tables:
@@ -242,7 +240,6 @@ class RoleSchema:
             vars(part).clear()
 
     def object_type(self, name: str) -> Any:
-        """Return the object type of that name."""
         return self.types.by_name[name]
 
     def missing_key(self, field: str) -> str | None:

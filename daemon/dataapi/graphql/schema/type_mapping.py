@@ -139,7 +139,6 @@ class _Scalar(gql.GraphQLScalarType):
     """A scalar whose errors name the place of a literal."""
 
     def parse_literal(self, node: gql.ValueNode, variables: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
-        """Return the coerced value of a literal."""
         if _holds_variable(node):
             message = f"A literal of type {self.name} cannot hold variables: send all of it as one variable."
             raise gql.GraphQLError(message, node)

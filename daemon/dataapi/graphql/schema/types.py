@@ -74,7 +74,6 @@ class TableType(StrEnum):
     MAX_AGGREGATE_RESULT = "MaxAggregateResult"
 
     def of(self, view: TableView) -> str:
-        """Return the name of a table's type."""
         return view.name + self
 
     @classmethod

@@ -30,7 +30,6 @@ _NO_CONTENT = {"description": "No Content"}
 
 
 def table_operations(table: VisibleTable, components: Components) -> dict[str, Any]:
-    """Return the operations by method."""
     name = components.names[table.table.oid]
     title, description = summary(table.table.comment)
     shown = reference("schemas", name)

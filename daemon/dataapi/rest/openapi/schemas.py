@@ -233,7 +233,6 @@ class Components:
 
 
 def reference(kind: str, name: str) -> dict[str, Any]:
-    """Return a reference to a component."""
     return {"$ref": f"#/components/{kind}/{name}"}
 
 

@@ -213,7 +213,6 @@ def _is_word(reader: Reader) -> str:
 
 
 def _rest(reader: Reader) -> str:
-    """Read all that is left."""
     value = reader.text[reader.at :]
     reader.at = len(reader.text)
     return value

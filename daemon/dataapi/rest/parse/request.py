@@ -105,7 +105,6 @@ class ApiRequest(NamedTuple):
 
     @property
     def reads(self) -> bool:
-        """Whether the method only reads."""
         return self.method in READING
 
     @property

@@ -285,7 +285,6 @@ def _cast(reader: Reader) -> str | None:
 
 
 def json_path(reader: Reader) -> Path:
-    """Read the steps of a path into a JSON value."""
     steps: list[Step] = []
     while True:
         as_text = reader.token("->>")

@@ -40,7 +40,6 @@ class FixedText:
     text: str
 
     def bind(self, values: Values) -> str:  # noqa: ARG002 - the sources' interface
-        """Return the text."""
         return self.text
 
 
@@ -51,7 +50,6 @@ class Literal:
     position: int
 
     def bind(self, values: Values) -> str:
-        """Return the value."""
         return values.literals[self.position]
 
 
@@ -101,7 +99,6 @@ class ArgumentValue:
     name: str
 
     def bind(self, values: Values) -> str:
-        """Return the value."""
         return values.arguments[self.name]
 
 
@@ -110,7 +107,6 @@ class BodyText:
     """The body: rows to write, or arguments."""
 
     def bind(self, values: Values) -> str:
-        """Return its text."""
         return values.body
 
 

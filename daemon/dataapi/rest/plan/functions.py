@@ -267,7 +267,6 @@ class RoleFunctions:
         return found
 
     def result(self, function: Function) -> FunctionResult:
-        """Return what a function returns."""
         result = self._results.get(function.oid)
         if result is None:
             result = self._results[function.oid] = _result_of(self._catalog, function)

@@ -58,7 +58,6 @@ class RestRole:
 
     @cached_property
     def functions(self) -> RoleFunctions:
-        """The functions that the role may call."""
         return RoleFunctions(self.catalog, self.name, anonymous=self._anonymous)
 
     @cached_property

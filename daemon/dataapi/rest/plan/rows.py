@@ -78,7 +78,6 @@ class RowPlanner:
         self._root = build_embed_tree(tables, relation, selection, project)
 
     def record(self) -> Record:
-        """Return the record of a row."""
         return record_of(self._tables, self._root, self._rows)
 
     def rows(self, call: FunctionCall | None = None) -> Rows:

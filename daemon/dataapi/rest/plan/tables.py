@@ -46,7 +46,6 @@ class Relation:
 
     @classmethod
     def of(cls, table: Table, alias: str | None = None) -> Relation:
-        """Return the relation of a table."""
         columns = {column.name: RelationColumn(column.type, column.nullable) for column in table.columns}
         return cls(table.schema, table.name, table, columns, alias)
 
@@ -125,7 +124,6 @@ class RoleTables:
         )
 
     def may_see(self, table: Table) -> bool:
-        """Whether the role has any privilege on a table."""
         return self._privileges.can_use_schema(table.schema) and any(
             self._privileges.can(table, each) for each in ("SELECT", "INSERT", "UPDATE", "DELETE")
         )
@@ -155,7 +153,6 @@ class RoleTables:
         return [name for name in names if name in allowed]
 
     def computed(self, relation: Relation, name: str) -> Function | None:
-        """Return the function that is a computed field of a relation."""
         functions = () if relation.table is None else self.all.relationships.functions_of(relation.table)
         return next((each for each in functions if each.name == name and not each.returns_set), None)
 

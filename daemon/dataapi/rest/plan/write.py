@@ -185,7 +185,6 @@ def _planned(mutation: _Mutation, action: Action) -> Planned:
 
 
 def values_of(request: ApiRequest) -> Values:
-    """Return the values of a change."""
     values = request.query.values
     return Values(values.literals, values.offset, request.rows.text, most=request.preferences.most)
 

@@ -90,7 +90,6 @@ class Receivers:
         self._receivers: dict[str, Receiver] = {}
 
     def create(self) -> tuple[str, Receiver]:
-        """Make a receiver and return it with its name."""
         self._forget()
         while len(self._receivers) >= RECEIVERS:
             del self._receivers[next(iter(self._receivers))]

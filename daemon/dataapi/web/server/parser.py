@@ -302,7 +302,6 @@ def parse_target(target: bytes, host: str | None, minor: int) -> RequestTarget:
 
 
 def target_too_long() -> ApiError:
-    """Return the error for a target that is too long."""
     return ApiError(414, "URI_TOO_LONG", f"The request target is longer than {LONGEST_TARGET} bytes")
 
 

@@ -138,7 +138,6 @@ class ServerRequest:
 
 
 def body_too_large(limit: int) -> ApiError:
-    """Return the error for a body beyond its limit."""
     return ApiError(413, "CONTENT_TOO_LARGE", f"The request body is larger than {limit} bytes")
 
 
@@ -153,7 +152,6 @@ def _too_many_bodies() -> ApiError:
 
 
 def too_many_connections() -> ApiError:
-    """Return the error for a request on a connection that is one too many."""
     hint = "Send the request again later, over a connection that stays open for further ones."
     headers = (("Retry-After", "1"),)
     return ApiError(503, "TOO_MANY_CONNECTIONS", "There are too many connections", hint=hint, headers=headers)

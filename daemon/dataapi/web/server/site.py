@@ -38,7 +38,6 @@ class _Closing(Protocol):
     """A connection that is closed at once."""
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
-        """Close it."""
         transport: Any = self.transport
         transport.abortConnection()
 
