@@ -11,11 +11,8 @@ import psycopg2
 import pytest
 from dataapi.webhooks.event_types import row_change
 from dataapi.webhooks.model import Scope
-from dataapi.webhooks.secrets import Cipher
-from dataapi.webhooks.store import make_store
-from dataapi.webhooks.store.migrations import migrate, shipped
 from support.service import run
-from support.webhooks import KEY, REF, add_endpoint, allow_migrations, claim, migrated
+from support.webhooks import REF, add_endpoint, claim, migrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -725,44 +722,6 @@ async def test_writes_survive_the_removal_of_webhooks(shop: Shop, database: Data
     database.execute("drop schema webhooks cascade")
     shop.execute("""insert into shop."Order" values (1, 2); update shop."Order" set total = 3""")
     assert shop.execute("""delete from shop."Order" returning total""") == [(3,)]
-
-
-async def test_watches_of_the_version_before(database: Database, pool: Pool) -> None:
-    """They publish, and notify nobody any more; who might watch still may."""
-    allow_migrations(database)
-    await migrate(pool, shipped()[:8])
-    owner = f"shop_{database.name}"
-    database.execute(f"""
-        insert into webhooks.organization values ('acme', true);
-        insert into webhooks.event_type values ('{ORDER}');
-        create role {owner};
-        grant create, usage on schema public to {owner};
-        grant usage on schema webhooks to {owner};
-        grant execute on function webhooks.watch, webhooks.publish_row_change to {owner};
-        create table item (id int);
-        alter table item owner to {owner};
-        set role {owner};
-        select webhooks.watch('item', '{ORDER}', organization => 'acme');""")
-    try:
-        store = make_store(pool, Cipher([KEY]), 14)
-        await migrate(pool)
-        await add_endpoint(store)
-        with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
-            cursor.execute("listen webhooks; insert into item values (1)")
-            connection.commit()
-            cursor.execute("select 1")
-            assert connection.notifies == []
-        [work] = await claim(store)
-        payload = json.loads(work.body or b"")["payload"]
-        assert (payload["operation"], payload["table"], payload["new"]) == ("insert", "item", {"id": 1})
-        database.execute(f"""
-            set role {owner};
-            select webhooks.watch('item', '{ORDER}', organization => 'acme');
-            insert into item values (2);
-            select webhooks.unwatch('item');""")
-        assert len(await claim(store)) == 1
-    finally:
-        database.execute(f"drop owned by {owner} cascade; drop role {owner}")
 
 
 async def test_keys_over_the_size_limit(shop: Shop) -> None:

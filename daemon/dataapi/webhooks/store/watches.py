@@ -17,7 +17,7 @@ WATCHES = statements("watches.sql")["watches"]
 class Watch:
     """A watch of a table.
 
-    :ivar definition: the arguments of ``webhooks.watch`` by name, empty if an earlier version made it.
+    :ivar definition: the arguments of ``webhooks.watch`` by name, empty if somebody changed its comment.
     :ivar fails: whether writes to the table fail.
     :ivar state: why, what else is to be known, or ``ok``.
     """

@@ -24,11 +24,10 @@ with watch as (
            ) as function
 ), failing as (
     select w.*, case
-        when called.function is null and w.definition <> '{}' then null
-        when called.schema is null then 'the schema webhooks is missing'
+        when called.function is null then null
         when not pg_catalog.has_schema_privilege(w.proowner, called.schema, 'usage')
             then pg_catalog.format('role %s may not use the schema webhooks', w.proowner::regrole)
-        when w.definition <> '{}' and not pg_catalog.has_function_privilege(w.proowner, called.function, 'execute')
+        when not pg_catalog.has_function_privilege(w.proowner, called.function, 'execute')
             then pg_catalog.format('role %s may not execute webhooks.publish_row_changes', w.proowner::regrole)
         when missing.columns is not null
             then pg_catalog.format('it names %s, renamed or dropped; watch the table again', missing.columns)
@@ -39,7 +38,7 @@ select f.tgrelid::regclass::text, coalesce(f.definition ->> 'type', pg_catalog.s
        f.failure is not null,
        coalesce(f.failure, case
            when called.function is null then 'publishes nothing: the schema webhooks is missing'
-           when f.definition = '{}' then 'made by an earlier version; watch the table again'
+           when f.definition = '{}' then 'its comment, which says what it is, was changed; watch the table again'
            when f.disabled then 'disabled by alter table'
            when (f.definition -> 'by_statement')::boolean
                and exists (select from pg_catalog.pg_inherits i where i.inhparent = f.tgrelid)

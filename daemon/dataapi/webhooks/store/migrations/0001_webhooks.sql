@@ -3,22 +3,26 @@
 -- Identifiers ---------------------------------------------------------------------------------------------
 
 -- UUIDv7 (RFC 9562): milliseconds, then the fraction of the millisecond (method 3), so that identifiers made
--- one after the other sort in that order; the rest is random.  Needs no extension.
+-- one after the other sort in that order; the last 64 bits, which begin with the variant, are those of a random UUID.
 create function webhooks.uuid_v7() returns uuid
 language plpgsql volatile
 as $$
 declare
     microseconds bigint := extract(epoch from pg_catalog.clock_timestamp()) * 1000000;
-    fraction int := microseconds % 1000 * 4096 / 1000;
-    bytes bytea := pg_catalog.decode(
-        pg_catalog.md5(pg_catalog.random()::text || pg_catalog.random()::text || pg_catalog.pg_backend_pid()), 'hex');
 begin
-    bytes := pg_catalog.substring(pg_catalog.int8send(microseconds / 1000), 3) || pg_catalog.substring(bytes, 7);
-    bytes := pg_catalog.set_byte(bytes, 6, 112 | (fraction >> 8));
-    bytes := pg_catalog.set_byte(bytes, 7, fraction & 255);
-    bytes := pg_catalog.set_byte(bytes, 8, 128 | (pg_catalog.get_byte(bytes, 8) & 63));
-    return pg_catalog.encode(bytes, 'hex')::uuid;
+    return (pg_catalog.lpad(pg_catalog.to_hex(microseconds / 1000), 12, '0')
+            || pg_catalog.to_hex(28672 + microseconds % 1000 * 4096 / 1000)
+            || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20))::uuid;
 end
+$$;
+
+-- As uuid_v7, of a time in microseconds; becomes part of the query that calls it.
+create function webhooks.uuid_at(microseconds bigint) returns uuid
+language sql volatile
+as $$
+    select (pg_catalog.lpad(pg_catalog.to_hex(
+                (microseconds / 1000 << 16) + 28672 + microseconds % 1000 * 4096 / 1000), 16, '0')
+            || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20))::uuid
 $$;
 
 -- The identifier before all those made at a time or later: what is older is less.
@@ -105,6 +109,9 @@ create index request_endpoint on webhooks.request (endpoint_id, at);
 
 -- What ----------------------------------------------------------------------------------------------------
 
+create table webhooks.event_type (type text primary key);
+comment on table webhooks.event_type is 'The types in the catalogues of the daemon that started last.';
+
 create table webhooks.event_type_version (
     type text not null,
     renders text not null check (renders <> type),
@@ -114,7 +121,8 @@ comment on table webhooks.event_type_version is
     'The older types that go out beside a published type, as the catalogues of the daemon say.';
 
 -- No foreign key leads to or from the tables below: their rows come and go too fast.  Rows without an endpoint
--- are dropped when they come due or with age.
+-- are dropped when they come due or with age.  What only functions of this schema write has no checks: those of a row
+-- cost more than writing it.
 create table webhooks.event (
     id uuid primary key,
     endpoint_id uuid not null,
@@ -124,13 +132,20 @@ create table webhooks.event (
     body text,
     payload jsonb,
     kept_until timestamptz,
-    check (body is not null or payload is not null and rendered_from is not null)
+    -- The request's headers are JSON, in which a quotation mark within a value is escaped: this is a header's name.
+    traceparent text default substring(
+        pg_catalog.current_setting('request.headers', true) from '"traceparent":\s*"([0-9a-f-]{55})"'),
+    delivered boolean not null default false
 );
 comment on table webhooks.event is 'One copy per endpoint.';
 comment on column webhooks.event.body is
     'What is signed and sent, at every attempt the same; null until an older version is rendered from payload.';
 comment on column webhooks.event.kept_until is
     'Until when deliveries need it, where that is later than its age alone says.';
+comment on column webhooks.event.traceparent is
+    'As the header of the request says it (W3C Trace Context), in whose transaction the event was published.';
+comment on column webhooks.event.delivered is
+    'Whether a manual retry delivered it: no automatic attempt is made any more.';
 
 create table webhooks.idempotency (
     organization_slug text not null,
@@ -149,19 +164,35 @@ create table webhooks.due (
     event_id uuid not null,
     endpoint_id uuid not null,
     epoch integer not null,
-    trigger text not null check (trigger in ('automatic', 'manual', 'test')),
-    attempt_number smallint not null default 1 check (attempt_number > 0),
+    trigger text not null,
+    attempt_number smallint not null default 1,
     due_at timestamptz not null,
     claimable_at timestamptz not null,
     leased boolean not null default false,
-    fence bigint not null default 0
+    fence bigint not null default 0,
+    holder integer,
+    event_type text
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500,
         autovacuum_analyze_scale_factor = 0.05);
 create index due_endpoint on webhooks.due (endpoint_id, claimable_at);
-create index due_listed on webhooks.due (endpoint_id, delivery_id);
+create index due_listed on webhooks.due (endpoint_id, delivery_id) include (event_type);
+-- Only retries: the first attempt of an event, which is due at once, need not be found by its event.
+create index due_retry on webhooks.due (event_id) where attempt_number > 1;
 comment on column webhooks.due.delivery_id is 'The identifier of the record that the attempt will leave.';
 comment on column webhooks.due.claimable_at is 'due_at, or the end of the lease while somebody holds it.';
 comment on column webhooks.due.fence is 'Counts who held it: an outcome of an earlier holder is not taken.';
+comment on column webhooks.due.holder is
+    'The dispatcher that claimed it last; null: nobody can tell whether that one lives.';
+comment on column webhooks.due.event_type is 'That of the event, for lists by type.';
+
+-- The processes that deliver, so that another one goes on with the work of one that died before its leases end.
+create table webhooks.dispatcher (
+    number integer primary key,
+    missing_since timestamptz
+);
+comment on table webhooks.dispatcher is
+    'Processes that hold the advisory lock (723614825, number) in a session for as long as they live.';
+comment on column webhooks.dispatcher.missing_since is 'Since when nobody is known to hold the lock.';
 
 -- Done ----------------------------------------------------------------------------------------------------
 
@@ -183,10 +214,13 @@ create table webhooks.delivery (
     next_attempt_at timestamptz,
     primary key (id)
 ) partition by range (id);
-create index delivery_endpoint on webhooks.delivery (endpoint_id, id);
-create index delivery_type on webhooks.delivery (endpoint_id, event_type, id);
 create index delivery_event on webhooks.delivery (event_id);
-create index delivery_unsuccessful on webhooks.delivery (endpoint_id, id) where status <> 'success';
+-- Lists by status and by type, and both together, read no row in vain, and statistics read an index alone.
+create index delivery_by_endpoint on webhooks.delivery (endpoint_id, id) include (status, duration_ms);
+create index delivery_by_type on webhooks.delivery (endpoint_id, event_type, id) include (status);
+create index delivery_by_status on webhooks.delivery (endpoint_id, status, id) where status <> 'success';
+create index delivery_by_type_and_status on webhooks.delivery (endpoint_id, event_type, status, id)
+    where status <> 'success';
 
 -- Each attempt's record by its identifier, made or still to be made.  For lists read the two tables: a page of
 -- each comes from its index, a page of both would be sorted out of all.
@@ -269,6 +303,55 @@ begin
 end
 $$;
 
+-- Endpoints that have many rows are deleted at once, and their rows little by little.
+
+create table webhooks.removal (endpoint_id uuid primary key);
+comment on table webhooks.removal is 'Endpoints that were deleted, of which upkeep has rows to remove.';
+
+-- Deletes so many due rows and so many deliveries of an endpoint that is deleted, with their events, and remembers
+-- whether any are left.  Each statement sees what was committed before it: an outcome that is written while due rows
+-- are waited for is deleted with the history, and one that comes later finds no due row and does nothing.
+create function webhooks.remove_rows(endpoint uuid, most integer) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+declare
+    latest constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+    removed integer;
+    more integer;
+begin
+    with gone as (
+        delete from webhooks.due
+        where endpoint_id = endpoint and delivery_id < coalesce((
+            select delivery_id from webhooks.due where endpoint_id = endpoint order by delivery_id offset most limit 1
+        ), latest)
+        returning event_id
+    ), events as (
+        delete from webhooks.event where id in (select event_id from gone)
+    )
+    select count(*) into removed from gone;
+    with gone as (
+        delete from webhooks.delivery
+        where endpoint_id = endpoint and id < coalesce((
+            select id from webhooks.delivery where endpoint_id = endpoint order by id offset most limit 1
+        ), latest)
+        returning event_id
+    ), events as (
+        delete from webhooks.event where id in (select event_id from gone)
+    )
+    select count(*) into more from gone;
+    if exists (select from webhooks.due where endpoint_id = endpoint)
+        or exists (select from webhooks.delivery where endpoint_id = endpoint)
+    then
+        insert into webhooks.removal values (endpoint) on conflict do nothing;
+    else
+        delete from webhooks.removal where endpoint_id = endpoint;
+    end if;
+    return removed + more;
+end
+$$;
+
 -- Publishing ----------------------------------------------------------------------------------------------
 
 -- The text that is signed and sent.
@@ -281,12 +364,26 @@ as $$
         '","payload":', payload, '}')
 $$;
 
--- Raises an event as of a time of the caller's choosing; see webhooks.publish.
+-- As that of a payload in jsonb.
+create function webhooks.envelope(id uuid, type text, happened_at timestamptz, payload text) returns text
+language sql stable
+as $$
+    select pg_catalog.concat(
+        '{"id":"', id, '","type":', pg_catalog.to_json(type), ',"timestamp":"',
+        pg_catalog.to_char(happened_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+        '","payload":', payload, '}')
+$$;
+
+-- Raises an event as of a time of the caller's choosing; see webhooks.publish.  Of all transactions that are open at a
+-- time one notifies at most: NOTIFY makes commits wait for each other.  The dispatchers find what nobody announced when
+-- they look again.  Plans outlive the statistics of tables that grow fast: endpoints are always looked up by index.
 create function webhooks.raise_event(
     given_type text, slug text, ref text, given_payload jsonb, given_key text, given_time timestamptz
 ) returns uuid
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare
     happened constant timestamptz := date_trunc('milliseconds', coalesce(given_time, clock_timestamp()));
@@ -360,14 +457,31 @@ begin
                case when copy.rendered_from is not null then whole end
         from copy
     )
-    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, trigger, due_at, claimable_at)
-    select webhooks.uuid_v7(), copy.id, copy.endpoint_id, copy.epoch, 'automatic', clock_timestamp(), clock_timestamp()
+    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at)
+    select webhooks.uuid_v7(), copy.id, copy.endpoint_id, copy.epoch, copy.type, 'automatic', clock_timestamp(),
+           clock_timestamp()
     from copy;
     get diagnostics copies = row_count;
-    if copies > 0 then
+    if copies > 0 and pg_try_advisory_xact_lock(7236148250117003) then
         perform pg_notify('webhooks', '');
     end if;
     return ingress;
+end
+$$;
+
+-- Raises an event for whoever publishes it, as of a time of their choosing; see webhooks.publish.
+create function webhooks.publish_at(
+    given_type text, slug text, ref text, given_payload jsonb, given_key text, given_time timestamptz
+) returns uuid
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if given_payload -> 'is_test' is not null then
+        raise exception 'the payload of an event cannot have is_test: the service marks test events with it'
+            using errcode = 'WH005';
+    end if;
+    return webhooks.raise_event(given_type, slug, ref, given_payload, given_key, given_time);
 end
 $$;
 
@@ -378,7 +492,7 @@ language sql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    select webhooks.raise_event(type, organization_slug, project_ref, payload, idempotency_key, null)
+    select webhooks.publish_at(type, organization_slug, project_ref, payload, idempotency_key, null)
 $$;
 comment on function webhooks.publish is
 'Raises an event inside the caller''s own transaction: it is delivered if and only if that commits.
@@ -387,7 +501,33 @@ event of the organization.  Nobody may call it until an operator lets them:
     grant usage on schema webhooks to app;
     grant execute on function webhooks.publish to app;
 Errors: 22023 malformed type, payload or key; WH001 no such organization; WH002 no such project;
-WH003 the project is another organization''s; WH004 the organization is not on the allowlist.';
+WH003 the project is another organization''s; WH004 the organization is not on the allowlist;
+WH005 the payload has is_test, which the service alone writes.';
+
+-- Raises events of one organization in their order, all or none; returns the identifiers that they are known by.
+-- An event is {"type", "project_ref", "payload", "key", "timestamp"}.  The detail of an error is the index of the
+-- event that is refused.
+create function webhooks.publish_events(slug text, events jsonb) returns uuid[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    event record;
+    published uuid[];
+begin
+    for event in
+        select e.* from rows from (jsonb_to_recordset(events)
+            as (type text, project_ref text, payload jsonb, key text, "timestamp" timestamptz)) with ordinality
+            as e (type, project_ref, payload, key, happened_at, number)
+    loop
+        published[event.number] := webhooks.publish_at(
+            event.type, slug, event.project_ref, event.payload, event.key, event.happened_at);
+    end loop;
+    return published;
+exception when invalid_parameter_value or sqlstate 'WH002' or sqlstate 'WH003' or sqlstate 'WH005' then
+    raise exception '%', sqlerrm using errcode = sqlstate, detail = event.number - 1;
+end
+$$;
 
 -- Gives a project to another organization, its endpoints and what was delivered to them included, and tells
 -- those two organizations that are on the allowlist; returns whose it was, null when there is no such project.
@@ -415,5 +555,426 @@ begin
 end
 $$;
 
+-- Changes of rows ------------------------------------------------------------------------------------------
+
+-- Raises an error if events of this type and scope cannot be published.
+create function webhooks.check_watch(given_type text, slug text, ref text) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not exists (select from webhooks.event_type t where t.type = given_type) then
+        raise exception 'no event catalogue has the type %', given_type using errcode = '22023',
+            hint = 'Add it to row-change-types in [webhooks] and reload the daemon, or declare it in a catalogue plugin.';
+    elsif slug is not null and not exists (select from webhooks.organization o where o.slug = check_watch.slug) then
+        raise exception 'there is no organization %', slug using errcode = 'WH001';
+    elsif ref is not null and not exists (select from webhooks.project p where p.ref = check_watch.ref) then
+        raise exception 'there is no project %', ref using errcode = 'WH002';
+    end if;
+end
+$$;
+
+-- The payload of a row's change.
+create function webhooks.row_change(
+    slug text, ref text, operation text, schema text, relation text, before jsonb, after jsonb, truncated boolean
+) returns text
+language sql stable
+as $$
+    select pg_catalog.json_build_object(
+        'actor', null, 'organization_slug', slug, 'project_ref', ref, 'operation', operation, 'schema', schema,
+        'table', relation, 'old', before, 'new', after, 'truncated', truncated)::text
+$$;
+
+-- The same of a row that is too long: with its primary key, by which a receiver can read it, or with nothing if that
+-- is too long as well.
+create function webhooks.truncated_row_change(
+    watched regclass, slug text, ref text, operation text, schema text, relation text, before jsonb, after jsonb
+) returns text
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    payload text;
+begin
+    select jsonb_object_agg(key, before -> key) filter (where before ? key),
+           jsonb_object_agg(key, after -> key) filter (where after ? key)
+        into before, after
+        from pg_index i
+        join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
+        cross join lateral (values (a.attname::text)) as named (key)
+        where i.indrelid = watched and i.indisprimary;
+    payload := webhooks.row_change(slug, ref, operation, schema, relation, before, after, true);
+    if octet_length(payload) > 262144 then
+        payload := webhooks.row_change(slug, ref, operation, schema, relation, null, null, true);
+    end if;
+    return payload;
+end
+$$;
+
+-- Publishes changes of rows of a table, each for its project, or for its organization if it has no project.  What no
+-- endpoint would get is passed over, so that an unknown project, or no access, never makes a write fail.  Nobody is
+-- notified: that would make the writers' commits wait for each other, and a transaction could not be prepared.
+create function webhooks.publish_row_changes(
+    given_type text, relation regclass, schema text, "table" text, operations text[], before jsonb[], after jsonb[],
+    organizations text[], projects text[]
+) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    happened constant timestamptz := clock_timestamp();
+begin
+    if given_type is null or given_type !~ '^v[0-9]+([.][a-z0-9_]+){2,}$' or length(given_type) > 128 then
+        raise exception 'an event type has the form v<N>.<area>.<name>' using errcode = '22023';
+    end if;
+    if pg_partition_root(relation) <> relation then
+        -- Rows of a partition belong to the partitioned table.
+        select n.nspname, c.relname into schema, "table"
+        from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = pg_partition_root(relation);
+    end if;
+    if array_remove(projects, null) <> '{}' then
+        organizations := array(
+            select case when c.project is null then c.organization else p.organization_slug end
+            from unnest(organizations, projects) with ordinality as c (organization, project, number)
+            left join webhooks.project p on p.ref = c.project
+            order by c.number
+        );
+    end if;
+    with copy as materialized (
+        select webhooks.uuid_at(c.made_at) as id, c.endpoint_id, c.epoch, c.type, c.made_at,
+               case when octet_length(c.payload) <= 262144 then c.payload else webhooks.truncated_row_change(
+                   relation, c.slug, c.project, lower(c.operation), schema, "table", c.old, c.new
+               ) end as payload
+        from (
+            select e.id as endpoint_id, e.epoch, v.type, o.slug, c.*,
+                   (date_part('epoch', happened) * 1000000)::bigint + c.number as made_at,
+                   webhooks.row_change(
+                       o.slug, c.project, lower(c.operation), schema, "table", c.old, c.new, false) as payload
+            from unnest(operations, before, after, organizations, projects) with ordinality
+                as c (operation, old, new, organization, project, number)
+            join webhooks.organization o on o.slug = c.organization and o.early_access
+            -- A project's endpoints are its own, even if it goes to another organization just now.
+            join webhooks.endpoint e on e.enabled
+                and (e.organization_slug = o.slug and e.project_ref is null or e.project_ref = c.project)
+            join unnest(given_type || array(
+                select v.renders from webhooks.event_type_version v where v.type = given_type
+            )) as v (type) on e.event_types && array[v.type, '*']
+            order by c.number
+            offset 0
+        ) c
+    ), event as (
+        insert into webhooks.event (id, endpoint_id, type, rendered_from, happened_at, body, payload)
+        select copy.id, copy.endpoint_id, copy.type, nullif(given_type, copy.type), happened,
+               case when copy.type = given_type
+                   then webhooks.envelope(copy.id, copy.type, happened, copy.payload) end,
+               case when copy.type <> given_type then copy.payload::jsonb end
+        from copy
+    )
+    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at)
+    select webhooks.uuid_at(copy.made_at), copy.id, copy.endpoint_id, copy.epoch, copy.type, 'automatic', happened,
+           happened
+    from copy;
+end
+$$;
+
+-- Ends the watches of a table that publish events of a type (null: all).  The function of a former owner, which the
+-- caller may not drop, stays without a trigger.
+create function webhooks.unwatch("table" regclass, type text default null) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    made regprocedure;
+    triggers name[];
+    trigger name;
+begin
+    for made, triggers in
+        select p.oid, array_agg(t.tgname)
+        from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+        -- The trigger of a partitioned table is none of a partition's own.
+        where t.tgrelid = "table" and not t.tgisinternal and t.tgparentid = 0
+            and p.proname ~ '^webhooks_watch_[0-9a-f]{32}$'
+        group by p.oid
+        having type is null or bool_or(starts_with(t.tgname, type || ' '))
+    loop
+        foreach trigger in array triggers loop
+            execute format('drop trigger %I on %s', trigger, "table");
+        end loop;
+        begin
+            execute format('drop function %s', made);
+        exception when insufficient_privilege or dependent_objects_still_exist then
+            null;
+        end;
+    end loop;
+end
+$$;
+comment on function webhooks.unwatch is 'Ends the watches of a table that publish events of a type (null: all).';
+
+-- The statements by which the function of a watch puts a row's change on its lists; all of the lists, if the rows are of
+-- several organizations or projects.
+create function webhooks.watched_row(kind text, before text, after text, scope text[], by_column boolean) returns text
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+    select case when by_column then format(
+        'n := n + 1; kinds[n] := %L; olds[n] := %s; news[n] := %s; organizations[n] := %s; projects[n] := %s; ',
+        kind, coalesce(before, 'null'), coalesce(after, 'null'), scope[1], scope[2]
+    ) else concat('n := n + 1; ', 'olds[n] := ' || before || '; ', 'news[n] := ' || after || '; ') end
+$$;
+
+-- The trigger's function is made for each watch and belongs to the table's owner: casts of the table's types,
+-- which anybody may have written, and "when" run with that role's rights, never with those of this schema's owner.
+-- DDL runs with the rights of the caller.
+create function webhooks.watch(
+    "table" regclass,
+    type text,
+    columns text[] default null,
+    "when" text default null,
+    operations text[] default '{insert,update,delete}',
+    organization text default null,
+    project text default null,
+    organization_column text default null,
+    project_column text default null,
+    always boolean default false
+) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    watched record;
+    wrong text;
+    checked refcursor;
+    made text;
+    by_statement boolean;
+    by_column constant boolean := num_nonnulls(organization_column, project_column) > 0;
+    condition constant text := format('(%s%s%1$s)', chr(10), coalesce("when", 'true'));
+    before text := 'to_jsonb(old)';
+    after text := 'to_jsonb(new)';
+    changed text := 'old.* operator(pg_catalog.*<>) new.*';
+    former text[];
+    latter text[];
+    moved text := 'false';
+    fired text[] := operations;
+    lists text;
+    branch text;
+    body text := '';
+    needed constant text := 'grant usage on schema webhooks to %1$s; grant execute on function webhooks.watch, '
+        'webhooks.unwatch, webhooks.check_watch, webhooks.publish_row_changes to %1$s;';
+    operation text;
+begin
+    select c.relnamespace::regnamespace as namespace, c.relowner::regrole as owner, c.relkind as kind into watched
+    from pg_class c where c.oid = "table";
+    if not pg_has_role(watched.owner, 'usage') or watched.namespace = 'webhooks'::regnamespace then
+        raise exception 'only its owner may watch %, and nobody the tables of webhooks', "table" using errcode = '42501';
+    elsif not has_schema_privilege(watched.owner, 'webhooks', 'usage') or not has_function_privilege(watched.owner,
+        'webhooks.publish_row_changes(text,regclass,text,text,text[],jsonb[],jsonb[],text[],text[])', 'execute')
+    then
+        raise exception 'role % may not publish row changes', watched.owner
+            using errcode = '42501', hint = format(needed, watched.owner);
+    elsif not has_function_privilege('webhooks.check_watch(text,text,text)', 'execute')
+        or not has_function_privilege('webhooks.unwatch(regclass,text)', 'execute')
+    then
+        raise exception 'role % may not watch tables', current_user
+            using errcode = '42501', hint = format(needed, quote_ident(current_user));
+    end if;
+    if coalesce(organization, organization_column, project, project_column) is null
+        or num_nonnulls(organization, organization_column) > 1 or num_nonnulls(project, project_column) > 1
+    then
+        raise exception 'name an organization, a project or both, each itself or by a column' using errcode = '22023';
+    elsif coalesce(operations, '{}') = '{}' or not array_remove(operations, null) <@ array['insert', 'update', 'delete']
+        or columns = '{}'
+    then
+        raise exception 'operations are insert, update and delete, and columns are not empty' using errcode = '22023';
+    elsif octet_length(type) > 56 then
+        raise exception 'the type of a watch has at most 56 characters' using errcode = '22023';
+    end if;
+    select format(case when name is null then '%s have NULL' else '%s name %s twice' end, list, name) into wrong
+    from (select 'operations' as list, unnest(operations) as name union all select 'columns', unnest(columns)) as named
+    group by list, name having name is null or count(*) > 1 limit 1;
+    if found then
+        raise exception '%', wrong using errcode = '22023';
+    end if;
+    perform webhooks.check_watch(type, organization, project);
+    select name into wrong from unnest(columns || organization_column || project_column) as named (name)
+    where name is not null and not exists (
+        select from pg_attribute where attrelid = "table" and attname = name and attnum > 0 and not attisdropped);
+    if found then
+        raise exception 'table % has no column %', "table", wrong using errcode = '42703';
+    end if;
+    -- Statements of other tables reach the rows of a partition or a child, or bring rows of children along, and the
+    -- subscriber of a publication runs none.
+    by_statement := not always and watched.kind = 'r'
+        and not exists (select from pg_inherits where "table" in (inhrelid, inhparent));
+    if "when" is not null then
+        -- A cursor takes one query alone.  What is right both with parentheses around it and without is one expression.
+        open checked for execute format('select from only %1$s as old, only %1$s as new where %2$s limit 0',
+            "table", condition);
+        close checked;
+        open checked for execute format('select from only %1$s as old, only %1$s as new where %2$s%3$s%2$s limit 0',
+            "table", chr(10), "when");
+        close checked;
+        -- Rows of a statement are none of the table's type, as which "when" may take them as a whole; words in simple
+        -- strings are not them.
+        by_statement := by_statement and case when "when" ~ '--|/[*]|[$]|\\' then "when" else
+                regexp_replace("when", '''[^'']*''', '''''', 'g') end
+            !~* '\m(old|new)\M(?!\s*[.]\s*["[:alpha:]_])';
+    end if;
+
+    if columns is not null then
+        -- A function has at most 100 arguments.
+        select string_agg(format('jsonb_build_object(%s)', olds), ' || '),
+               string_agg(format('jsonb_build_object(%s)', news), ' || ')
+            into before, after
+            from (
+                select string_agg(format('%1$L, old.%1$I', name), ', ' order by number),
+                       string_agg(format('%1$L, new.%1$I', name), ', ' order by number)
+                from unnest(columns) with ordinality as named (name, number) group by number / 50
+            ) as pieces (olds, news);
+        select format('row(%s)::record operator(pg_catalog.*<>) row(%s)::record',
+                string_agg(format('old.%I', name), ', '), string_agg(format('new.%I', name), ', '))
+            into changed from unnest(columns) as named (name);
+    end if;
+    -- Of a row that has a project, the organization is the project's.
+    former := array[coalesce('old.' || quote_ident(organization_column) || '::text', quote_nullable(organization)),
+        coalesce('old.' || quote_ident(project_column) || '::text', quote_nullable(project))];
+    latter := array[coalesce('new.' || quote_ident(organization_column) || '::text', quote_nullable(organization)),
+        coalesce('new.' || quote_ident(project_column) || '::text', quote_nullable(project))];
+    if by_column then
+        moved := format(
+            '(%2$s is distinct from %4$s or %2$s is null and %4$s is null and %1$s is distinct from %3$s)',
+            former[1], former[2], latter[1], latter[2]);
+    end if;
+
+    -- A transaction spends microseconds on each expression that it comes by, so that each operation has its own few.
+    lists := case when by_column then 'kinds, olds, news, organizations, projects' else format(
+        'array_fill(tg_op, array[n]), olds, news, array_fill(%s::text, array[n]), array_fill(%s::text, array[n])',
+        latter[1], latter[2]) end;
+    if by_column and not 'update' = any (operations) then
+        fired := operations || array['update'];
+    end if;
+    foreach operation in array fired loop
+        branch := case
+            when operation = 'insert' then format('if %s then %s end if;', condition,
+                webhooks.watched_row('INSERT', null, after, latter, by_column))
+            when operation = 'delete' then format('if %s then %s end if;', condition,
+                webhooks.watched_row('DELETE', before, null, former, by_column))
+            when not by_column then format('if %s and %s then %s end if;', changed, condition,
+                webhooks.watched_row('UPDATE', before, after, latter, by_column))
+            else format('if %s then if %s then %s%s elsif %s then %s end if; end if;', condition, moved,
+                case when 'delete' = any (operations) then webhooks.watched_row('DELETE', before, null, former, true) end,
+                case when 'insert' = any (operations) then webhooks.watched_row('INSERT', null, after, latter, true) end,
+                changed,
+                case when 'update' = any (operations) then webhooks.watched_row('UPDATE', before, after, latter, true) end)
+            end;
+        body := body || format($branch$
+    if tg_op = %L then
+        %s
+        loop
+            begin
+                %s
+            exception when undefined_column then
+                raise exception using errcode = sqlstate, message = sqlerrm, hint = format(
+                    'A watch names a column that was renamed or dropped; run: dataapi webhooks watch %%s %%s, or unwatch',
+                    tg_relid::regclass, %L);
+            end;
+            if n > 0 then
+                perform webhooks.publish_row_changes(%4$L, tg_relid, tg_table_schema, tg_table_name, %5$s);
+            end if;
+            exit when ended;
+            n := 0; kinds := null; olds := null; news := null; organizations := null; projects := null;
+        end loop;
+        %6$s
+        return null;
+    end if;
+$branch$, upper(operation),
+            case when by_statement then concat(
+                case when operation <> 'insert' then 'open olds_read for select * from old_rows; ' end,
+                case when operation <> 'delete' then 'open news_read for select * from new_rows;' end) end,
+            case when not by_statement then branch || ' ended := true;' else concat('loop ',
+                case when operation <> 'insert' then 'fetch olds_read into old; ' end,
+                case when operation <> 'delete' then 'fetch news_read into new; ' end,
+                'exit when not found; ', branch,
+                -- The lists of long rows are held in memory.
+                format(' exit when n >= 100 or pg_column_size(%s[n]) > 100000; end loop; ended := not found;',
+                    case when operation = 'delete' then 'olds' else 'news' end)) end,
+            type, lists,
+            case when by_statement then concat(
+                case when operation <> 'insert' then 'close olds_read; ' end,
+                case when operation <> 'delete' then 'close news_read;' end) end);
+    end loop;
+
+    perform webhooks.unwatch("table", type);
+    made := format('%s.%I', watched.namespace, 'webhooks_watch_' || md5(gen_random_uuid()::text));
+    execute format('create function %s() returns trigger language plpgsql security definer '
+        'set search_path = pg_catalog, pg_temp as %L', made, format($body$
+declare
+    olds_read refcursor;
+    news_read refcursor;
+    ended boolean;
+    n integer := 0;
+    kinds text[];
+    olds jsonb[];
+    news jsonb[];
+    organizations text[];
+    projects text[];
+begin
+    if to_regproc('webhooks.publish_row_changes') is null then
+        -- Webhooks were removed.
+        return null;
+    end if;%s
+end
+$body$, body));
+    execute format('revoke all on function %s() from public', made);
+    execute format('alter function %s() owner to %s', made, watched.owner);
+    foreach operation in array fired loop
+        -- The trigger of each row has the columns that the watch needs depend on it, and has PostgreSQL read "when", which
+        -- the function evaluates.
+        wrong := format('%s (true or %s)', case when operation = 'update' then format(
+            '(%s or %s) and', changed, moved) else '' end, condition);
+        if by_statement then
+            -- It never fires, and as it names rows of the statement, the table can be made neither a partition nor a child,
+            -- of which the other trigger would not learn.
+            execute format('create trigger %I after %s on %s referencing %s for each row when (false and %s) '
+                'execute function %s()', type || ':' || operation, operation, "table",
+                case when operation = 'delete' then 'old table as old_rows' else 'new table as new_rows' end, wrong, made);
+            execute format('create trigger %I after %s on %s referencing %s for each statement execute function %s()',
+                type || ' ' || operation, operation, "table", case operation
+                    when 'insert' then 'new table as new_rows'
+                    when 'delete' then 'old table as old_rows'
+                    else 'old table as old_rows new table as new_rows' end, made);
+        else
+            execute format('create trigger %I after %s on %s for each row when (%s) execute function %s()',
+                type || ' ' || operation, operation, "table", wrong, made);
+            if always then
+                execute format('alter table %s enable always trigger %I', "table", type || ' ' || operation);
+            end if;
+        end if;
+    end loop;
+    execute format('comment on function %s() is %L', made, jsonb_strip_nulls(jsonb_build_object(
+        'type', type, 'columns', columns, 'when', "when", 'operations', operations, 'organization', organization,
+        'project', project, 'organization_column', organization_column, 'project_column', project_column,
+        'always', nullif(always, false), 'by_statement', by_statement,
+        -- The columns that it names, also in "when".
+        'needs', array(
+            select distinct a.attname
+            from pg_trigger t
+            join pg_depend d on d.classid = 'pg_trigger'::regclass and d.objid = t.oid and d.refobjid = t.tgrelid
+            join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid and a.attnum > 0
+            where t.tgrelid = "table" and t.tgfoid = to_regprocedure(made || '()')
+            union select unnest(array_remove(columns || organization_column || project_column, null))
+        ))));
+end
+$$;
+comment on function webhooks.watch is
+'Publishes an event in the writer''s transaction for each row of the table that is inserted, updated or deleted, with the
+columns (null: all), where the condition "when" over OLD and NEW holds, for the project or else the organization; always:
+also while session_replication_role is replica.';
+
 revoke all on schema webhooks from public;
 revoke all on all functions in schema webhooks from public;
+-- It only makes text, for whoever may watch.
+grant execute on function webhooks.watched_row to public;

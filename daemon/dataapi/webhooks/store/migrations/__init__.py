@@ -151,18 +151,19 @@ def pending(applied: dict[int, str], migrations: Sequence[Migration]) -> tuple[M
     :raises CannotMigrate: one of them is unknown to this version, or differs from its own.
     """
     own = {migration.number: migration for migration in migrations}
+    for number, checksum in applied.items():
+        if number in own and own[number].checksum != checksum:
+            raise CannotMigrate(
+                f"migration {number} ({own[number].name}) of the schema webhooks is not the one that this "
+                "version of dataapi has; run the version that made the schema, or start with an empty one: "
+                "let its owner run drop schema webhooks cascade, which deletes endpoints, tokens and history"
+            )
     newer = sorted(applied.keys() - own.keys())
     if newer:
         raise CannotMigrate(
             f"the schema webhooks is newer than this version of dataapi: it has had migration {newer[-1]}, "
             f"and this version has {max(own)}; run the newer version"
         )
-    for number, checksum in applied.items():
-        if own[number].checksum != checksum:
-            raise CannotMigrate(
-                f"migration {number} ({own[number].name}) of the schema webhooks is not the one that this "
-                "version of dataapi has; run the version that made the schema"
-            )
     return tuple(migration for migration in migrations if migration.number not in applied)
 
 
