@@ -52,7 +52,7 @@ where at < now() - interval '10 minutes';
 insert into webhooks.event (id, endpoint_id, type, happened_at, body)
 select i.id, s.id, type, at,
        webhooks.envelope(i.id, type, at, jsonb_build_object(
-           'organization_slug', organization_slug, 'project_ref', project_ref, 'actor', null, 'reason', 'inactivity'))
+           'organization_slug', organization_slug, 'project_ref', project_ref, 'actor', null, 'reason', 'inactivity')::text)
 from sample s
 cross join lateral (select pg_temp.identifier(at, salt || s.id)) as i (id);
 

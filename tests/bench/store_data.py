@@ -26,8 +26,10 @@ create function public.made_at(milliseconds bigint, seed text) returns uuid lang
 $$;
 """
 _PARTITIONS = """
-insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, trigger, due_at, claimable_at)
-select webhooks.uuid_floor(now() - %(days)s * interval '1 day'), id, id, 0, 'automatic', now(), now()
+insert into webhooks.due (
+    delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at
+)
+select webhooks.uuid_floor(now() - %(days)s * interval '1 day'), id, id, 0, '', 'automatic', now(), now()
 from public.receiver limit 1;
 select webhooks.make_partitions(7);
 delete from webhooks.due;
@@ -61,7 +63,7 @@ insert into webhooks.event (id, endpoint_id, type, happened_at, body)
 select event_id, endpoint_id, type, to_timestamp(at / 1000.0), webhooks.envelope(
     event_id, type, to_timestamp(at / 1000.0), jsonb_build_object(
         'actor', null, 'organization_slug', 'large', 'project_ref', null, 'order', jsonb_build_object(
-            'number', n, 'total', '129.90', 'currency', 'EUR', 'customer', md5(n::text))))
+            'number', n, 'total', '129.90', 'currency', 'EUR', 'customer', md5(n::text)))::text)
 from part;
 insert into webhooks.delivery (
     id, event_id, endpoint_id, event_type, status, attempt_number, trigger, response_code, response_headers,

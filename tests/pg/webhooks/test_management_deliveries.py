@@ -94,9 +94,10 @@ async def test_expired_deliveries_are_neither_shown_nor_retried(api: Management)
     """A delivery is listed for 14 days."""
     made = await api.create()
     old = api.database.execute(
-        "insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, trigger, due_at, claimable_at) "
-        "select webhooks.uuid_floor(now() - interval '15 days'), webhooks.uuid_v7(), id, 0, 'manual', "
-        "now(), now() from webhooks.endpoint returning delivery_id::text"
+        "insert into webhooks.due"
+        " (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at) "
+        "select webhooks.uuid_floor(now() - interval '15 days'), webhooks.uuid_v7(), id, 0, 'v1.a.b',"
+        " 'manual', now(), now() from webhooks.endpoint returning delivery_id::text"
     )[0][0]
     assert await listed(api, f"{ORGANIZATION}/endpoints/{made['id']}/deliveries") == []
     assert (await api.send("GET", f"{ORGANIZATION}/deliveries/{old}")).refusal == NO_DELIVERY

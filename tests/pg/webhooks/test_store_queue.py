@@ -397,8 +397,8 @@ async def test_figures_of_a_long_queue_are_estimated_from_a_part_of_it(
     store = await migrated(database, pool)
     database.execute(
         "insert into webhooks.due"
-        " (delivery_id, event_id, endpoint_id, epoch, trigger, due_at, claimable_at, leased) "
-        "select gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 0, 'manual',"
+        " (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, leased) "
+        "select gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 0, 'v1.a.b', 'manual',"
         " now() - interval '100 s', now() + case when n % 4 = 0 then -1 else 1 end * interval '1 h',"
         " n % 4 = 1 "
         "from generate_series(1, 20000) n"

@@ -41,7 +41,7 @@ with target as (
     insert into webhooks.request (endpoint_id, at) select endpoint_id, clock_timestamp() from copy
 ), event as (
     insert into webhooks.event (id, endpoint_id, type, happened_at, body)
-    select id, endpoint_id, $4, happened_at, webhooks.envelope(id, $4, happened_at, payload) from copy
+    select id, endpoint_id, $4, happened_at, webhooks.envelope(id, $4, happened_at, payload::text) from copy
 ), queued as (
     insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at)
     select delivery_id, id, endpoint_id, epoch, $4, 'test', clock_timestamp(), clock_timestamp() from copy

@@ -1,8 +1,7 @@
 -- name: list
 -- $1, $2 and $3 say whose; identifiers from $4 on and before $5, none past retention ($6 days).  Each endpoint
 -- gives as many identifiers as the page takes, from its own index, but an event is one endpoint's; only the records
--- of the page are read.  What an older daemon queued has no type of its own.  Read towards the newer end, "desc" is
--- "asc".
+-- of the page are read.  Read towards the newer end, "desc" is "asc".
 with page as (
     select one.id
     from webhooks.endpoint e
@@ -24,9 +23,7 @@ with page as (
                 and w.delivery_id < $5::uuid
                 and ($7::text is null or $7 = 'pending')
                 and ($8::uuid is null or w.event_id = $8::uuid)
-                and ($9::text is null or $9 = coalesce(
-                    w.event_type, (select v.type from webhooks.event v where v.id = w.event_id)
-                ))
+                and ($9::text is null or w.event_type = $9)
             order by w.delivery_id desc limit $10
         )
     ) one

@@ -192,7 +192,7 @@ select count(*) from released;
 -- name: rendered
 -- If it was rendered before, the first body counts, so that every attempt sends the same bytes.
 update webhooks.event
-set body = webhooks.envelope(id, type, happened_at, $2::jsonb), payload = null
+set body = webhooks.envelope(id, type, happened_at, $2::jsonb::text), payload = null
 where id = $1::uuid and body is null;
 select body from webhooks.event where id = $1::uuid;
 

@@ -2,27 +2,26 @@
 
 -- Identifiers ---------------------------------------------------------------------------------------------
 
--- UUIDv7 (RFC 9562): milliseconds, then the fraction of the millisecond (method 3), so that identifiers made
--- one after the other sort in that order; the last 64 bits, which begin with the variant, are those of a random UUID.
-create function webhooks.uuid_v7() returns uuid
-language plpgsql volatile
-as $$
-declare
-    microseconds bigint := extract(epoch from pg_catalog.clock_timestamp()) * 1000000;
-begin
-    return (pg_catalog.lpad(pg_catalog.to_hex(microseconds / 1000), 12, '0')
-            || pg_catalog.to_hex(28672 + microseconds % 1000 * 4096 / 1000)
-            || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20))::uuid;
-end
-$$;
-
--- As uuid_v7, of a time in microseconds; becomes part of the query that calls it.
+-- UUIDv7 (RFC 9562) of a time in microseconds: milliseconds, then the fraction of the millisecond (method 3), so that
+-- identifiers made one after the other sort in that order; the last 64 bits, which begin with the variant, are those of
+-- a random UUID.  Becomes part of the query that calls it.
 create function webhooks.uuid_at(microseconds bigint) returns uuid
 language sql volatile
 as $$
     select (pg_catalog.lpad(pg_catalog.to_hex(
                 (microseconds / 1000 << 16) + 28672 + microseconds % 1000 * 4096 / 1000), 16, '0')
             || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20))::uuid
+$$;
+
+-- One of this moment; in PL/pgSQL, which reads the clock once.
+create function webhooks.uuid_v7() returns uuid
+language plpgsql volatile
+as $$
+declare
+    microseconds bigint := extract(epoch from pg_catalog.clock_timestamp()) * 1000000;
+begin
+    return webhooks.uuid_at(microseconds);
+end
 $$;
 
 -- The identifier before all those made at a time or later: what is older is less.
@@ -171,7 +170,7 @@ create table webhooks.due (
     leased boolean not null default false,
     fence bigint not null default 0,
     holder integer,
-    event_type text
+    event_type text not null
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500,
         autovacuum_analyze_scale_factor = 0.05);
 create index due_endpoint on webhooks.due (endpoint_id, claimable_at);
@@ -231,6 +230,13 @@ select d.delivery_id, d.event_id, d.endpoint_id, e.type, 'pending', d.attempt_nu
        null, null, null, null, null, d.due_at
 from webhooks.due d join webhooks.event e on e.id = d.event_id;
 
+-- When the oldest due work was planned.
+create function webhooks.oldest_due() returns timestamptz
+language sql stable
+as $$
+    select webhooks.uuid_time(delivery_id) from webhooks.due order by delivery_id limit 1
+$$;
+
 -- Makes the partitions of the days that have due work, of today and of some days ahead; returns how many.
 -- Attaching takes no lock that readers or writers wait for.
 create function webhooks.make_partitions(days_ahead integer) returns integer
@@ -240,15 +246,13 @@ set timezone = 'UTC'
 set lock_timeout = '5s'
 as $$
 declare
-    oldest_due timestamptz;
     made integer := 0;
     day date;
     partition text;
 begin
     perform pg_advisory_xact_lock(7236148250117002);
-    oldest_due := webhooks.uuid_time((select delivery_id from webhooks.due order by delivery_id limit 1));
     for day in
-        select generate_series(least(oldest_due, now())::date, now()::date + days_ahead, interval '1 day')::date
+        select generate_series(least(webhooks.oldest_due(), now())::date, now()::date + days_ahead, interval '1 day')::date
     loop
         partition := to_char(day, '"delivery_"YYYYMMDD');
         if to_regclass('webhooks.' || partition) is null then
@@ -282,7 +286,7 @@ begin
         -- Another daemon is at it.
         return false;
     end if;
-    oldest_due := webhooks.uuid_time((select delivery_id from webhooks.due order by delivery_id limit 1));
+    oldest_due := webhooks.oldest_due();
     for partition, day in
         select relname, to_date(relname, '"delivery_"YYYYMMDD')
         from pg_inherits join pg_class on oid = inhrelid
@@ -355,7 +359,7 @@ $$;
 -- Publishing ----------------------------------------------------------------------------------------------
 
 -- The text that is signed and sent.
-create function webhooks.envelope(id uuid, type text, happened_at timestamptz, payload jsonb) returns text
+create function webhooks.envelope(id uuid, type text, happened_at timestamptz, payload text) returns text
 language sql stable
 as $$
     select pg_catalog.concat(
@@ -364,14 +368,37 @@ as $$
         '","payload":', payload, '}')
 $$;
 
--- As that of a payload in jsonb.
-create function webhooks.envelope(id uuid, type text, happened_at timestamptz, payload text) returns text
+-- Raises an error unless a type has the form of one.
+create function webhooks.check_type(given_type text) returns void
+language plpgsql immutable
+as $$
+begin
+    if given_type is null or given_type !~ '^v[0-9]+([.][a-z0-9_]+){2,}$' or pg_catalog.length(given_type) > 128 then
+        raise exception 'an event type has the form v<N>.<area>.<name>' using errcode = '22023';
+    end if;
+end
+$$;
+
+-- Whether a payload is no longer than 256 KiB: a daemon holds hundreds of them at once.
+create function webhooks.is_short(payload text) returns boolean
+language sql immutable
+as $$
+    select pg_catalog.octet_length(payload) <= 262144
+$$;
+
+-- The endpoints that get an event of an organization, or of its project, and the type as which each one gets it: that
+-- of the event, and the older ones that go out beside it.  Becomes part of the query that calls it.
+create function webhooks.recipients(given_type text, slug text, ref text)
+returns table (endpoint_id uuid, epoch integer, type text)
 language sql stable
 as $$
-    select pg_catalog.concat(
-        '{"id":"', id, '","type":', pg_catalog.to_json(type), ',"timestamp":"',
-        pg_catalog.to_char(happened_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-        '","payload":', payload, '}')
+    select e.id, e.epoch, version.type
+    from webhooks.endpoint e
+    join pg_catalog.unnest(given_type || array(
+        select v.renders from webhooks.event_type_version v where v.type = given_type
+    )) as version (type) on e.event_types && array[version.type, '*']
+    -- A project's endpoints are its own, even if it goes to another organization just now.
+    where e.enabled and (e.organization_slug = slug and e.project_ref is null or e.project_ref = ref)
 $$;
 
 -- Raises an event as of a time of the caller's choosing; see webhooks.publish.  Of all transactions that are open at a
@@ -394,14 +421,11 @@ declare
     owner text;
     copies bigint;
 begin
-    if given_type is null or given_type !~ '^v[0-9]+([.][a-z0-9_]+){2,}$' or length(given_type) > 128 then
-        raise exception 'an event type has the form v<N>.<area>.<name>' using errcode = '22023';
-    end if;
+    perform webhooks.check_type(given_type);
     if jsonb_typeof(given_payload) not in ('object', 'null') then
         raise exception 'the payload of an event is a JSON object' using errcode = '22023';
     end if;
-    -- A daemon holds hundreds of them at once.
-    if octet_length(given_payload::text) > 262144 then
+    if not webhooks.is_short(given_payload::text) then
         raise exception 'the payload of an event has at most 256 KiB' using errcode = '22023';
     end if;
     if coalesce(given_key, '') = '' or length(given_key) > 255 then
@@ -439,22 +463,14 @@ begin
     whole := jsonb_build_object('actor', null)
         || case when jsonb_typeof(given_payload) = 'object' then given_payload else '{}' end
         || jsonb_build_object('organization_slug', slug, 'project_ref', ref);
-    with version (type, rendered_from) as (
-        select given_type, null
-        union all
-        select v.renders, given_type from webhooks.event_type_version v where v.type = given_type
-    ), copy as materialized (
-        select webhooks.uuid_v7() as id, e.id as endpoint_id, e.epoch, version.type, version.rendered_from
-        from webhooks.endpoint e
-        join version on e.event_types && array[version.type, '*']
-        -- A project's endpoints are its own, even if it goes to another organization just now.
-        where e.enabled and (e.organization_slug = slug and e.project_ref is null or e.project_ref = ref)
+    with copy as materialized (
+        select webhooks.uuid_v7() as id, r.* from webhooks.recipients(given_type, slug, ref) r
     ), event as (
         insert into webhooks.event (id, endpoint_id, type, rendered_from, happened_at, body, payload)
-        select copy.id, copy.endpoint_id, copy.type, copy.rendered_from, happened,
-               case when copy.rendered_from is null
-                   then webhooks.envelope(copy.id, copy.type, happened, whole) end,
-               case when copy.rendered_from is not null then whole end
+        select copy.id, copy.endpoint_id, copy.type, nullif(given_type, copy.type), happened,
+               case when copy.type = given_type
+                   then webhooks.envelope(copy.id, copy.type, happened, whole::text) end,
+               case when copy.type <> given_type then whole end
         from copy
     )
     insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at)
@@ -605,7 +621,7 @@ begin
         cross join lateral (values (a.attname::text)) as named (key)
         where i.indrelid = watched and i.indisprimary;
     payload := webhooks.row_change(slug, ref, operation, schema, relation, before, after, true);
-    if octet_length(payload) > 262144 then
+    if not webhooks.is_short(payload) then
         payload := webhooks.row_change(slug, ref, operation, schema, relation, null, null, true);
     end if;
     return payload;
@@ -628,9 +644,7 @@ as $$
 declare
     happened constant timestamptz := clock_timestamp();
 begin
-    if given_type is null or given_type !~ '^v[0-9]+([.][a-z0-9_]+){2,}$' or length(given_type) > 128 then
-        raise exception 'an event type has the form v<N>.<area>.<name>' using errcode = '22023';
-    end if;
+    perform webhooks.check_type(given_type);
     if pg_partition_root(relation) <> relation then
         -- Rows of a partition belong to the partitioned table.
         select n.nspname, c.relname into schema, "table"
@@ -646,23 +660,18 @@ begin
     end if;
     with copy as materialized (
         select webhooks.uuid_at(c.made_at) as id, c.endpoint_id, c.epoch, c.type, c.made_at,
-               case when octet_length(c.payload) <= 262144 then c.payload else webhooks.truncated_row_change(
+               case when webhooks.is_short(c.payload) then c.payload else webhooks.truncated_row_change(
                    relation, c.slug, c.project, lower(c.operation), schema, "table", c.old, c.new
                ) end as payload
         from (
-            select e.id as endpoint_id, e.epoch, v.type, o.slug, c.*,
+            select r.*, o.slug, c.*,
                    (date_part('epoch', happened) * 1000000)::bigint + c.number as made_at,
                    webhooks.row_change(
                        o.slug, c.project, lower(c.operation), schema, "table", c.old, c.new, false) as payload
             from unnest(operations, before, after, organizations, projects) with ordinality
                 as c (operation, old, new, organization, project, number)
             join webhooks.organization o on o.slug = c.organization and o.early_access
-            -- A project's endpoints are its own, even if it goes to another organization just now.
-            join webhooks.endpoint e on e.enabled
-                and (e.organization_slug = o.slug and e.project_ref is null or e.project_ref = c.project)
-            join unnest(given_type || array(
-                select v.renders from webhooks.event_type_version v where v.type = given_type
-            )) as v (type) on e.event_types && array[v.type, '*']
+            cross join webhooks.recipients(given_type, o.slug, c.project) r
             order by c.number
             offset 0
         ) c
