@@ -716,6 +716,18 @@ async def test_writes_can_be_prepared_and_notify_nobody(shop: Shop, database: Da
         assert connection.notifies == []
 
 
+async def test_who_gets_a_change_is_looked_up_by_index(shop: Shop, database: Database) -> None:
+    """A write never reads all endpoints or organizations, whatever the collation of the names of tables."""
+    shop.watch("array['id'], organization => 'acme'")
+    with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
+        cursor.execute("""insert into shop."Order" values (1)""")
+        cursor.execute(
+            "select relname, seq_scan, idx_scan > 0 from pg_stat_xact_user_tables"
+            " where relname in ('endpoint', 'organization') order by relname"
+        )
+        assert cursor.fetchall() == [("endpoint", 0, True), ("organization", 0, True)]
+
+
 async def test_writes_survive_the_removal_of_webhooks(shop: Shop, database: Database) -> None:
     """Whoever drops the schema without its watches loses no write."""
     shop.watch()

@@ -891,7 +891,9 @@ begin
                     tg_relid::regclass, %L);
             end;
             if n > 0 then
-                perform webhooks.publish_row_changes(%4$L, tg_relid, tg_table_schema, tg_table_name, %5$s);
+                -- Names bring along the collation C, in which no index of this schema is.
+                perform webhooks.publish_row_changes(
+                    %4$L collate "default", tg_relid, tg_table_schema, tg_table_name, %5$s);
             end if;
             exit when ended;
             n := 0; kinds := null; olds := null; news := null; organizations := null; projects := null;
