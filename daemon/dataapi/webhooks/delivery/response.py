@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import codecs
-import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Iterable
+
+import httptools
 
 MAX_HEAD = 65_536
 """Bytes of status line and headers that a receiver may send for a request, 1xx responses included."""
@@ -17,20 +17,11 @@ MAX_RECORDED_HEADERS = 64
 MAX_RECORDED_HEADER_BYTES = 16_384
 
 _REPLACEMENT = "\ufffd"
-_STATUS_LINE = re.compile(rb"HTTP/([0-9]\.[0-9]) ([1-9][0-9][0-9])(?: .*)?", re.DOTALL)
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?", re.DOTALL)
-_LENGTH = re.compile(rb"[0-9]{1,18}")
 _NO_BODY = (204, 304)
 _OF_CONNECTION = frozenset(
     b"connection content-length keep-alive proxy-connection te trailers transfer-encoding upgrade".split()
 )
 """Headers about the connection and the message, which are not recorded."""
-
-
-T = TypeVar("T")
-Steps: TypeAlias = Generator[None, None, T]
-
-CHUNKED = -1
 
 
 class NoResponse(Exception):
@@ -57,10 +48,12 @@ class Response:
         self.body = b""
         self.complete = self.reusable = False
         self._began = False
-        self._buffer = b""
-        self._line_bytes = 0
+        self._fields: dict[bytes, list[bytes]] = {}
+        self._size = 0
         self._ends_with_connection = False
-        self._parser = self._parse()
+        self._parser = httptools.HttpResponseParser(self)
+        # Receivers fold headers, put control characters in them and end lines without a carriage return.
+        self._parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
 
     @property
     def over(self) -> bool:
@@ -69,13 +62,24 @@ class Response:
 
     def feed(self, data: bytes) -> None:
         """Take what arrived; raises ``NotHttp``."""
-        self._began = True
-        self._buffer += data
-        if not self.over:
-            next(self._parser, None)
-        if self.over and self._buffer:
-            # Nobody requested what follows a response.
+        if self.over:
             self.reusable = False
+            return
+        if not self._began and data[:1] not in b"H":
+            # The parser reads RTSP, too.
+            raise NotHttp("The response does not begin with a status line of HTTP")
+        self._began = True
+        self._size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if not self.over:
+                if isinstance(error.__context__, NotHttp):
+                    raise error.__context__ from None
+                raise NotHttp(f"The response is not HTTP: {error}") from error
+            self.reusable = False
+        if self._size > MAX_HEAD and not self.over:
+            raise NotHttp("The response has too many or too long headers")
 
     def end(self) -> None:
         """Take the end of the connection; raises ``NoResponse`` or ``NotHttp`` unless it ends the body."""
@@ -85,100 +89,54 @@ class Response:
             raise NotHttp("The response breaks off")
         self.complete = True
 
-    def _parse(self) -> Steps[None]:
-        """Parse the response; it is over, or more has to arrive, at each ``yield``."""
-        version, code = b"", 0
-        while code < 200:
-            found = _STATUS_LINE.fullmatch((yield from self._line()))
-            if found is None:
-                raise NotHttp("The response does not begin with a status line of HTTP")
-            version, code = found[1], int(found[2])
-            headers = yield from self._fields()
-        length = _body_length(code, headers)
-        self._ends_with_connection = length is None
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Begin the response, or another one after it, which nobody requested."""
+        if self.complete:
+            self.reusable = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, or one of the trailer, which is not recorded."""
+        if self.code:
+            self._size += len(name) + len(value)
+        else:
+            self._fields.setdefault(name.lower(), []).append(value.strip())
+
+    def on_headers_complete(self) -> None:
+        """Take the head of the response, or pass over that of a 1xx before it."""
+        if self.complete:
+            return
+        code = self._parser.get_status_code()
+        headers, self._fields = self._fields, {}
+        if not 100 <= code <= 999:
+            raise NotHttp("The response has no valid status code")
+        if code < 200:
+            return
+        coding = headers.get(b"transfer-encoding")
+        if coding is not None and [one.lower() for one in coding] != [b"chunked"]:
+            raise NotHttp("The response has an unknown transfer encoding")
+        self._size = 0
+        self._ends_with_connection = (
+            coding is None and b"content-length" not in headers and code not in _NO_BODY
+        )
         self.code = code
         self.headers = {name: values for name, values in headers.items() if name not in _OF_CONNECTION}
-        closes = b"close" in b",".join(headers.get(b"connection", ())).lower()
-        self.reusable = version >= b"1.1" and length is not None and not closes
-        if length == CHUNKED:
-            yield from self._chunks()
-        else:
-            yield from self._piece(length)
-            self.complete = True
+        self.reusable = (
+            not self._ends_with_connection
+            and self._parser.should_keep_alive()
+            and self._parser.get_http_version() == "1.1"
+        )
 
-    def _line(self) -> Steps[bytes]:
-        """Read a line."""
-        while True:
-            line, end, rest = self._buffer.partition(b"\n")
-            if self._line_bytes + len(line) > MAX_HEAD:
-                raise NotHttp("The response has too many or too long headers")
-            if end:
-                self._line_bytes += len(line) + 1
-                self._buffer = rest
-                return line.removesuffix(b"\r")
-            yield
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        self._size = 0
+        if not self.complete:
+            self.body += body[: MAX_BODY + 1 - len(self.body)]
 
-    def _fields(self) -> Steps[dict[bytes, list[bytes]]]:
-        """Read headers and the empty line after them."""
-        headers: dict[bytes, list[bytes]] = {}
-        values: list[bytes] = []
-        while line := (yield from self._line()):
-            name, colon, value = line.partition(b":")
-            if line[:1] in b" \t" and values:
-                values[-1] += b" " + line.strip()
-            elif colon:
-                values = headers.setdefault(name.strip().lower(), [])
-                values.append(value.strip())
-            else:
-                raise NotHttp("The response has a header without a colon")
-        return headers
-
-    def _chunks(self) -> Steps[None]:
-        """Read a body in chunks, and the trailer."""
-        size = -1
-        while size:
-            found = _CHUNK_SIZE.fullmatch((yield from self._line()))
-            if found is None:
-                raise NotHttp("The response has a chunk without a size")
-            self._line_bytes = 0
-            size = int(found[1], 16)
-            yield from self._piece(size)
-            if self.over:
-                return
-            if size and (yield from self._line()):
-                raise NotHttp("The response has a chunk that is longer than its size")
-        while (yield from self._line()):
-            pass
-        self.complete = True
-
-    def _piece(self, left: int | None) -> Steps[None]:
-        """Read so many bytes of the body; without end for None."""
-        while left != 0:
-            piece = self._buffer[:left]
-            self._buffer = self._buffer[len(piece) :]
-            self.body += piece[: MAX_BODY + 1 - len(self.body)]
-            if left is not None:
-                left -= len(piece)
-            if left != 0:
-                yield
-
-
-def _body_length(code: int, headers: Mapping[bytes, Sequence[bytes]]) -> int | None:
-    """Return the length of the body, or ``CHUNKED``; None if the connection ends it (RFC 9112 6.3)."""
-    coding = [one.lower() for one in headers.get(b"transfer-encoding", ())]
-    lengths = set(headers.get(b"content-length", ()))
-    if code in _NO_BODY:
-        return 0
-    if coding == [b"chunked"]:
-        return CHUNKED
-    if coding:
-        raise NotHttp("The response has an unknown transfer encoding")
-    if not lengths:
-        return None
-    length = lengths.pop()
-    if lengths or not _LENGTH.fullmatch(length):
-        raise NotHttp("The response has no valid length")
-    return int(length)
+    def on_message_complete(self) -> None:
+        """Take the end of the response, or of a 1xx before it."""
+        self.complete = self.code != 0
 
 
 def body_text(body: bytes) -> str:
