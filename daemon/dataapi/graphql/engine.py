@@ -262,7 +262,9 @@ class Engine:
             plan = role.plans.get((operation.key, shape))
             if plan is None or plan.most > self._limits.cost or (request.read_only and operation.is_mutation):
                 return None
-            execution = _Execution(plan, plan.bind(variables), not operation.is_mutation, variables)
+            execution = _Execution(
+                plan, [each.bind(variables) for each in plan.statements], not operation.is_mutation, variables
+            )
         except (GraphQLError, RequestRejected):
             return None
         self.hits += 1
@@ -359,7 +361,9 @@ class Engine:
             if reported is not None:
                 reported["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
             check_cost(plan, variables, self._limits.cost)
-            return _Execution(plan, plan.bind(variables), not operation.is_mutation, variables)
+            return _Execution(
+                plan, [each.bind(variables) for each in plan.statements], not operation.is_mutation, variables
+            )
         except GraphQLError:
             if operation.is_mutation or failed is not None:
                 raise

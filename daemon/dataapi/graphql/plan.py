@@ -72,13 +72,6 @@ class OperationPlan:
         """Return how many rows the operation may touch."""
         return sum(cost.rows(variables) for cost in self.costs)
 
-    def bind(self, variables: Variables) -> list[Bound]:
-        """Return the statements with their values.
-
-        :raises GraphQLError: a value is out of bounds.
-        """
-        return [compiled.bind(variables) for compiled in self.statements]
-
     def readings(self, variables: Variables) -> list[Bound]:
         """Return statements that only read the values, and so fail where PostgreSQL cannot read one."""
         return [reading.bind(variables) for each in self.statements for reading in each.readings]
