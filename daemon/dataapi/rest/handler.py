@@ -244,7 +244,8 @@ def plan(role: RestRole, request: ApiRequest) -> Planned:
     made, values = planned
     made = made._replace(settings=made.settings + settings)
     if key is not None:
-        role.keep(key, made, query.selection.size + len(request.accept or ""))
+        names = [*rows.columns, *(query.columns or ()), *(query.conflict or ())]
+        role.keep(key, made, query.selection.size + len(request.accept or "") + sum(map(len, names)))
     return made, values
 
 
