@@ -206,7 +206,7 @@ def _in_use(reactor: Any) -> list[object]:
 
 def _is_connection(one: object) -> bool:
     """Tell whether what is in the reactor is a connection to a database."""
-    return type(one).__module__ == "dataapi.database.connection"
+    return type(one).__module__ in ("dataapi.database.connection", "dataapi.database.polling")
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import psycopg2
+import psycopg
 from dataapi.database import errors
-from dataapi.database.sql_text import inlined
+from dataapi.database.sql_text import split
+from dataapi.database.values import CONTEXT
 
 Call = Coroutine[Any, Any, Any]
 
@@ -58,7 +59,9 @@ class Explained:
     """Runs calls of the store, each in transactions of its own that are rolled back."""
 
     def __init__(self, uri: str) -> None:
-        self._connection = psycopg2.connect(uri)
+        self._connection = psycopg.connect(uri, cursor_factory=psycopg.RawCursor, context=CONTEXT)
+        self._notices: list[str] = []
+        self._connection.add_notice_handler(lambda notice: self._notices.append(notice.message_primary or ""))
         with self._connection.cursor() as cursor:
             cursor.execute(_PARENTS)
             self._parents = dict(cursor.fetchall())
@@ -72,12 +75,11 @@ class Explained:
         if not self._keeps and text in self._texts:
             return []
         self._texts.append(text)
-        template = inlined(text)
         try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(template.text, template.arrange(tuple(values)))
-                return cursor.fetchall() if cursor.description else []
-        except psycopg2.Error as error:
+            for part in split(text):
+                cursor = self._connection.execute(part.text, part.arrange(values))
+            return cursor.fetchall() if cursor.description else []
+        except psycopg.Error as error:
             raise errors.refused(error, anonymous=False) from error
 
     def keep(self, call: Call) -> Any:
@@ -108,9 +110,9 @@ class Explained:
         return seen
 
     def _plans(self, call: Callable[[], Call], before: str, *settings: str) -> list[dict[str, Any]]:
-        self._connection.notices = notices = list[str]()
+        self._notices.clear()
         self._once(call, before, _EXPLAIN, *settings)
-        documents = [notice.partition("plan:\n")[2] for notice in notices]
+        documents = [notice.partition("plan:\n")[2] for notice in self._notices]
         return [json.loads(document)["Plan"] for document in documents if document]
 
     def _once(self, call: Callable[[], Call], *before: str) -> float:

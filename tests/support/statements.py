@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
-from dataapi.database.sql_text import execute, inlined, prepare
+from dataapi.database.sql_text import written
 from psycopg2.extensions import BYTES
 from support.catalog import load_catalog, table_named
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dataapi.catalog.model import Catalog, Function, Table
+    from dataapi.database.message import Statement
     from dataapi.sql.statement import Compiled
     from support.postgres import Database, Server
 
@@ -129,16 +132,23 @@ class Films:
                 connection.string_types[oid] = BYTES
             with connection.cursor() as cursor:
                 if prepared:
-                    cursor.execute(prepare("tested", statement.text, statement.types).replace("%%", "%"))
-                    cursor.execute(execute("tested", len(values)), values or None)
+                    types = f"({','.join(statement.types)})" if values else ""
+                    cursor.execute(f"prepare tested{types} as {statement.text}")
+                    places = f"({','.join(['%s'] * len(values))})" if values else ""
+                    cursor.execute(f"execute tested{places}", values or None)
                 else:
-                    template = inlined(statement.text, statement.types)
-                    cursor.execute(template.text, template.arrange(values))
+                    cursor.execute(with_literals(cursor, statement, values))
                 rows = cursor.fetchall()
                 cursor.execute("select what from called")
                 return rows, [what for (what,) in cursor.fetchall()]
         finally:
             connection.close()
+
+
+def with_literals(cursor: Any, statement: Statement, values: Sequence[object]) -> str:
+    """Return a statement's text with values as psycopg2 quotes them in its slots."""
+    literals = [cursor.mogrify("%s", (value,)).decode() for value in values]
+    return written(statement.text, statement.types, literals)
 
 
 def make_films(server: Server) -> Films:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from dataapi.database.connection import Connection
-from dataapi.database.sql_text import Template, inlined
+from dataapi.database.message import Block
+from dataapi.database.sql_text import Template, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dataapi.database.named import Step
+    from dataapi.database.steps import Step
 
 _TOKEN = re.compile(
     r"""
@@ -84,28 +85,26 @@ class Watch:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read what goes out on connections, the bodies of ``DO`` blocks included."""
-        send, send_steps = Connection.send, Connection.send_steps
+        send, around = Connection.send, Block.around
 
-        def read_and_send(connection: Connection, text: str, values: Sequence[object]) -> Any:
+        def read_and_send(connection: Connection, steps: Sequence[Step], ending: Sequence[Step] = ()) -> Any:
+            # The daemon's own SQL says in its first statement that it finds nothing but PostgreSQL's own.
+            self.read(";".join([step.text.decode() for step in steps]))
+            return send(connection, steps, ending)
+
+        def read_and_surround(block: Block, text: str) -> str:
+            body = around(block, text)
+            self.read(body)
+            return body
+
+        def read_and_split(text: str) -> tuple[Template, ...]:
             self.read(text)
-            for before, value in zip(text.split("%s"), values, strict=False):
-                if before.endswith("do "):
-                    self.read(str(value))
-            return send(connection, text, values)
-
-        def read_and_send_steps(connection: Connection, steps: Sequence[Step]) -> Any:
-            for step in steps:
-                self.read(step.text or "")
-            return send_steps(connection, steps)
-
-        def read_and_inline(text: str, types: tuple[str, ...] = ()) -> Template:
-            self.read(text)
-            return inlined(text, types)
+            return split(text)
 
         with (
-            patch("dataapi.database.script.inlined", read_and_inline),
+            patch("dataapi.database.script.split", read_and_split),
+            patch.object(Block, "around", read_and_surround),
             patch.object(Connection, "send", read_and_send),
-            patch.object(Connection, "send_steps", read_and_send_steps),
         ):
             yield
 

@@ -33,8 +33,8 @@ INPUT_AND_OUTPUT = {
     "cli": "init main webhooks",
     "concurrency": "deadlines long_work tasks timers wait_queue",
     "database": (
-        "address cancel connection connector driver embedded embedded_supervisor failover health listener "
-        "open_transaction pipeline pool pooler query_log replicas script server_watch session"
+        "address cancel connection connector embedded embedded_supervisor failover health listener "
+        "open_transaction polling pool pooler query_log replicas script server_watch session steps values"
     ),
     "graphql": "document_store engine introspection separate_execution",
     "rest": "handler openapi.descriptions run_batch stream",
@@ -61,6 +61,7 @@ IMPURE = {
     *(
         "asyncio",
         "klein",
+        "psycopg",
         "psycopg2",
         "random",
         "secrets",

@@ -1,1 +1,1 @@
-"""The way to PostgreSQL: the only importer of txpostgres and psycopg2."""
+"""The way to PostgreSQL: the only importer of its drivers."""

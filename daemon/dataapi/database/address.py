@@ -17,8 +17,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg2
-from psycopg2.extensions import libpq_version, make_dsn, parse_dsn
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +38,7 @@ def is_connection_string(text: str) -> bool:
         return False
     try:
         parameters = _parsed(text)
-    except (psycopg2.ProgrammingError, UnicodeEncodeError):
+    except (psycopg.ProgrammingError, UnicodeEncodeError):
         return False
     ports = str(parameters.get("port", "")).split(",")
     return (bool(parameters) or text.startswith(_SCHEMES)) and all(
@@ -64,7 +64,7 @@ _BALANCING = re.compile(rf"(?:(?<=[?&])|(?<!\S)){BALANCE}\s*=\s*'?(\w*)'?&?")
 def connection_parameters(uri: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return libpq's parameters for a URI or key-value string, its service, and the environment.
 
-    Raises ``psycopg2.ProgrammingError`` for a string that libpq cannot read.
+    Raises ``psycopg.ProgrammingError`` for a string that libpq cannot read.
     """
     said = _parsed(uri)
     name = said.get("service") or environ.get("PGSERVICE")
@@ -75,10 +75,10 @@ def connection_parameters(uri: str, environ: Mapping[str, str] = os.environ) -> 
 
 def _parsed(uri: str) -> dict[str, str]:
     """Return what a connection string says; ``load_balance_hosts`` is ours, as libpq before 16 has none."""
-    said: dict[str, str] = parse_dsn(_BALANCING.sub("", uri))
+    said = {name: str(value) for name, value in conninfo_to_dict(_BALANCING.sub("", uri)).items()}
     if balancing := _BALANCING.search(uri):
         if balancing[1] not in ("disable", "random"):
-            raise psycopg2.ProgrammingError(f'invalid {BALANCE} value: "{balancing[1]}"')
+            raise psycopg.ProgrammingError(f'invalid {BALANCE} value: "{balancing[1]}"')
         said[BALANCE] = balancing[1]
     return said
 
@@ -148,7 +148,7 @@ class Place:
 def parameters(uri: str) -> dict[str, str]:
     """Return libpq's parameters for a URI or key-value string and the environment, with our defaults.
 
-    Raises ``psycopg2.ProgrammingError`` for a string that libpq cannot read.
+    Raises ``psycopg.ProgrammingError`` for a string that libpq cannot read.
     """
     return {**_DEFAULTS, **connection_parameters(uri), "client_encoding": "UTF8"}
 
@@ -163,9 +163,7 @@ def primary_uri(uri: str) -> str:
     chooses = len(hosts) > 1 or len(addresses) > 1 or has_names(params)
     if not chooses or params.get(ATTRIBUTES) in ("read-write", "primary"):
         return uri
-    # Before its version 14 libpq knows no other word for it.
-    attribute = "primary" if libpq_version() >= 140000 else "read-write"
-    return _connection_string({**params, ATTRIBUTES: attribute})
+    return _connection_string({**params, ATTRIBUTES: "primary"})
 
 
 def balances(uri: str) -> bool:
@@ -200,7 +198,7 @@ def servers(uri: str) -> dict[str, str]:
 
 
 def _connection_string(params: dict[str, str]) -> str:
-    return str(make_dsn(**{name: value for name, value in params.items() if name != BALANCE}))
+    return make_conninfo(**{name: value for name, value in params.items() if name != BALANCE})
 
 
 def connect_timeout(params: dict[str, str]) -> float:

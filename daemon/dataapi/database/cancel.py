@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
-import psycopg2
+import psycopg
 from twisted.internet import defer
 
 from dataapi.database.address import server_key
 from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
-from dataapi.database.driver import CancelRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,9 +26,6 @@ ANSWER_TIMEOUT = 5.0
 
 LAST_WAIT = 1.0
 """Seconds for the requests to cancel what still runs when a pool is closed."""
-
-MOST_THREADS = 4
-"""Cancel requests that may wait for an answer at once, each in a thread."""
 
 _NO_ANSWER = "requests to cancel are not answered"
 
@@ -97,14 +92,14 @@ class ControlConnection:
         if connection.pooled:
             await self._through_pooler.cancel(connection)
         else:
-            await self._server(connection).ask("select pg_catalog.pg_cancel_backend(%s)", connection)
+            await self._server(connection).ask("select pg_catalog.pg_cancel_backend($1)", connection)
 
     async def terminate(self, connection: Connection) -> None:
         """Ask the server to end the connection's process."""
         if connection.pooled:
             await self._through_pooler.terminate(connection)
         else:
-            await self._server(connection).ask("select pg_catalog.pg_terminate_backend(%s)", connection)
+            await self._server(connection).ask("select pg_catalog.pg_terminate_backend($1)", connection)
 
     def close(self) -> None:
         """Close the control connections."""
@@ -171,11 +166,11 @@ class _Server:
             await control.open(self._place, ANSWER_TIMEOUT)
             self._control = control
         try:
-            await self._control.send(text, (pid,)).addTimeout(ANSWER_TIMEOUT, self._reactor)
+            await self._control.query(text, (pid,)).addTimeout(ANSWER_TIMEOUT, self._reactor)
         except defer.TimeoutError:
             self.close()
             raise ServerSilent(_NO_ANSWER) from None
-        except psycopg2.Error as error:
+        except psycopg.Error as error:
             self.close()
             raise ConnectionDied(str(error).strip()) from error
         except defer.CancelledError:
@@ -187,42 +182,27 @@ class ProtocolCancel:
     """Ends statements by libpq's own cancel request, which passes through a pooler.
 
     A pooler shows process numbers of its own making, so ``pg_cancel_backend`` would end nothing, or
-    something else.  libpq waits for the answer without a limit, therefore threads do it, a few at a time,
-    which do not keep the process from ending.
+    something else.
     """
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
-        self._asking = 0
 
     async def cancel(self, connection: Connection) -> None:
         """Send the cancel request and wait until the server has taken it."""
         if not connection.busy:
             return
-        if self._asking == MOST_THREADS:
-            raise ServerSilent(_NO_ANSWER)
-        answered: defer.Deferred[str] = defer.Deferred()
-        request = CancelRequest(connection.raw)
-        self._asking += 1
-        Thread(target=self._ask, args=(request, answered), daemon=True).start()
         try:
-            problem = await answered.addTimeout(ANSWER_TIMEOUT, self._reactor)
+            taken = await connection.cancel().addTimeout(ANSWER_TIMEOUT, self._reactor)
         except defer.TimeoutError:
             raise ServerSilent(_NO_ANSWER) from None
-        if problem:
-            raise ConnectionDied(problem)
+        except psycopg.Error as error:
+            raise ConnectionDied(str(error).strip()) from error
+        if not taken:
+            raise ConnectionDied(_NO_ANSWER)
 
     async def terminate(self, connection: Connection) -> None:
         """Do nothing: through a pooler there is nothing stronger than to hang up."""
 
     def close(self) -> None:
         """Do nothing: every request has a connection of its own."""
-
-    def _ask(self, request: CancelRequest, answered: defer.Deferred[str]) -> None:
-        """Send a request, in a thread of its own."""
-        self._reactor.callFromThread(self._answered, answered, request.send())
-
-    def _answered(self, answered: defer.Deferred[str], problem: str) -> None:
-        self._asking -= 1
-        if not answered.called:
-            answered.callback(problem)

@@ -1,51 +1,59 @@
-"""One connection to PostgreSQL, made by txpostgres, with a statement path of our own.
+"""One connection to PostgreSQL, by psycopg's public interface to libpq in its pipeline mode.
 
-What differs from txpostgres in that path, and why:
+How it differs from psycopg's own asynchronous connection, and why:
 
-- A statement's ``Deferred`` may be cancelled: it fails at once, the statement goes on, and the
-  connection stays ``busy`` until the statement has ended.  txpostgres asks libpq to cancel, which
-  blocks the reactor, and it turns every cancelled query into ``CancelledError``.
+- A message's ``Deferred`` may be cancelled: it fails at once, the statement goes on, and the connection stays
+  ``busy`` until the statement has ended.
 - The reactor watches a duplicate of the socket all the time.  libpq closes its own when it finds it
   dead, which leaves the reactor's books wrong, and adding and removing a reader around every
   statement costs more than the rest of it.
-- A connection is dead when psycopg2 or the severity of an error says so, not by any ``OperationalError``
+- A connection is dead when libpq or the severity of an error says so, not by any ``OperationalError``
   and not by the SQLSTATE: a statement may pass on what another server said.
+- One message is under way at a time.  Several would share the fate of the one that is cancelled.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import psycopg2
-from psycopg2.extensions import BYTES, POLL_OK, POLL_WRITE, TRANSACTION_STATUS_IDLE
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, Escaping, ExecStatus, PGconn, TransactionStatus
 from twisted.internet import defer
 from twisted.internet.interfaces import IReadWriteDescriptor
 from twisted.internet.threads import deferToThreadPool
 from zope.interface import implementer
 
-from dataapi.database import address, errors, sql_text
-from dataapi.database.driver import ConnectionAttempt
-from dataapi.database.pipeline import Pipeline
+from dataapi.database import address, errors
+from dataapi.database.polling import Polling
+from dataapi.database.steps import steps_of
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage
+from dataapi.database.values import rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from psycopg.pq import abc
     from twisted.python.failure import Failure
 
-    from dataapi.database.named import Step
+    from dataapi.database.steps import Prepared, Step
     from dataapi.database.succession import Succession
+    from dataapi.database.values import Rows
 
-Rows = list[tuple[Any, ...]]
-_JSON_TYPES = (114, 3802)
 _LINE_END = re.compile(r"\s*\n\s*")
 _SILENCE = "timeout expired"
-_OURS = ("client_encoding", "session_authorization")
-_POOLERS = ("DateStyle", "IntervalStyle", "TimeZone", "standard_conforming_strings")
+_OURS = (b"client_encoding", b"session_authorization")
+_POOLERS = (b"DateStyle", b"IntervalStyle", b"TimeZone", b"standard_conforming_strings")
+
+# Plain integers, as libpq's results have them: members of enumerations take longer to compare.
+_TUPLES = int(ExecStatus.TUPLES_OK)
+_DONE = frozenset(map(int, (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY)))
+_REFUSED, _SYNCHRONIZED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
+_IDLE = int(TransactionStatus.IDLE)
 
 
 class ConnectionDied(Exception):
@@ -68,6 +76,7 @@ class Connection:
     :ivar place: libpq's parameters that lead to this server, whatever it has become.
     :ivar lineage: of a server that was no standby when the connection was made, None where it is unknown.
     :ivar pooled: whether it leads to a pooler, whose process numbers are made up; see ``behind_pooler``.
+    :ivar busy: whether a message is under way, perhaps one whose caller is gone.
     """
 
     def __init__(self, reactor: Any, succession: Succession | None = None) -> None:
@@ -80,15 +89,17 @@ class Connection:
         self.answers = 0
         self.place: dict[str, str] = {}
         self.pooled = False
-        self._attempt: ConnectionAttempt | None = None
-        self._connection: Any = None
+        self._polling: Polling | None = None
+        self._pgconn: abc.PGconn = None  # type: ignore[assignment]  # until one is made
         self._descriptor = -1
-        self._status: Callable[[str], str | None]
-        self._reported: tuple[str | None, ...] = ()
-        self._watched: tuple[str, ...] = _OURS
-        self._writing = False
-        self._cursor: Any = None
-        self._pipeline: Pipeline | None = None
+        self._reported: tuple[bytes | None, ...] = ()
+        self._watched: tuple[bytes, ...] = _OURS
+        self.busy = False
+        self._commands: list[Prepared | None] = []
+        self._done = 0
+        self._answering = 0
+        self._answer: Any = None
+        self._error: psycopg.Error | None = None
         self._result: defer.Deferred[Rows] | None = None
         self._ended: list[defer.Deferred[None]] = []
 
@@ -133,39 +144,36 @@ class Connection:
 
     async def _try(self, parameters: dict[str, str], timeout: float) -> str:
         """Try one place and return why there is no connection to it, "" when there is."""
-        where = ""
         self.place = {name: value for name, value in parameters.items() if name != address.ATTRIBUTES}
-        attempt = None
+        where = address.failure_prefix(parameters.get("host"), parameters.get("port", ""))
         try:
-            attempt = self._attempt = ConnectionAttempt(self.reactor, parameters)
-            where = address.failure_prefix(attempt.info.host, attempt.info.port)
-            self._connection = await attempt.made().addTimeout(timeout, self.reactor)
-        except psycopg2.Error as error:
-            if attempt is not None:
-                attempt.give_up()
-            reason = _LINE_END.sub(" ", str(error).strip())
-            # psycopg2 leaves out where it was when it does not block.
-            return reason if reason.startswith("connection to ") else f"{where}{reason}"
+            pgconn = self._pgconn = PGconn.connect_start(make_conninfo(**parameters).encode())
+            if pgconn.status != ConnStatus.BAD:
+                polling = self._polling = Polling(self.reactor, lambda: pgconn.socket, pgconn.connect_poll)
+                if await polling.done().addTimeout(timeout, self.reactor):
+                    return ""
+            reason = pgconn.error_message.decode("utf-8", "replace")
+        except psycopg.Error as error:
+            return str(error)
         except defer.TimeoutError:
+            pgconn.finish()
             return where + _SILENCE
         finally:
-            self._attempt = None
-        return ""
+            self._polling = None
+        pgconn.finish()
+        return _LINE_END.sub(" ", reason.strip())
 
     def _opened(self) -> None:
         """Watch the connection from now on; raises ``ConnectionDied`` when the server is too old."""
-        if refusal := errors.version_refusal(self._connection.server_version):
+        pgconn = self._pgconn
+        if refusal := errors.version_refusal(pgconn.server_version):
             self.close()
             raise ConnectionDied(refusal)
-        self._descriptor = os.dup(self._connection.fileno())
+        pgconn.nonblocking = 1
+        pgconn.enter_pipeline_mode()
+        self._descriptor = os.dup(pgconn.socket)
         self.reactor.addReader(self)
-        for oid in _JSON_TYPES:
-            self._connection.string_types[oid] = BYTES
-        self._status = self._connection.get_parameter_status
-        self._reported = tuple(map(self._status, self._watched))
-        if self.on_notify is None:
-            # A function may listen; nothing reads what comes then.
-            self._connection.notifies = deque(maxlen=0)
+        self._reported = tuple(map(pgconn.parameter_status, self._watched))
 
     async def _overtaken(self, timeout: float) -> str:
         """Leave a server that another one has succeeded, and return why; "" where there is none."""
@@ -173,16 +181,16 @@ class Connection:
             return ""
         where = address.failure_prefix(self.place.get("host"), self.place.get("port", ""))
         try:
-            rows = await self.send(PRIMARY_LINEAGE, ()).addTimeout(timeout, self.reactor)
-        except psycopg2.Error:
-            rows = []  # not every relative of PostgreSQL has timelines
+            found = await self.query(PRIMARY_LINEAGE).addTimeout(timeout, self.reactor)
+        except psycopg.Error:
+            found = []  # not every relative of PostgreSQL has timelines
         except defer.TimeoutError:
-            self._cursor = None
+            self.busy = False
             self._disconnect()
             return where + _SILENCE
         except ConnectionDied as error:
             return str(error)
-        self.lineage = Lineage(*rows[0]) if rows else None
+        self.lineage = Lineage(*found[0]) if found else None
         if self.lineage is None:
             return ""
         if not self._succession.overtaken(self.lineage):
@@ -200,12 +208,12 @@ class Connection:
         """Note that it leads to a pooler."""
         self.pooled = True
         self._watched = _OURS + _POOLERS
-        self._reported = tuple(map(self._status, self._watched))
+        self._reported = tuple(map(self._pgconn.parameter_status, self._watched))
 
     @property
-    def busy(self) -> bool:
-        """Whether a statement runs, perhaps one whose caller is gone."""
-        return self._cursor is not None
+    def in_transaction(self) -> bool:
+        """Whether a transaction was left open, or failed."""
+        return not self.busy and not self.lost and self._pgconn.transaction_status != _IDLE
 
     @property
     def clean(self) -> bool:
@@ -215,64 +223,69 @@ class Connection:
         the login role; nor, behind a pooler, a setting that this makes anew for its client.
         """
         return (
-            self._cursor is None
+            not self.busy
             and not self.lost
-            and bool(self._connection.get_transaction_status() == TRANSACTION_STATUS_IDLE)
-            and tuple(map(self._status, self._watched)) == self._reported
+            and self._pgconn.transaction_status == _IDLE
+            and tuple(map(self._pgconn.parameter_status, self._watched)) == self._reported
         )
 
-    def send(self, text: str, values: Sequence[object]) -> defer.Deferred[Rows]:
-        """Send a message, the values quoted into its ``%s`` places; fires with the last rows.
+    def send(self, steps: Sequence[Step], ending: Sequence[Step] = ()) -> defer.Deferred[Rows]:
+        """Send a message; fires with the last step's rows.
 
-        The Deferred fails with ``psycopg2.Error`` or ``ConnectionDied``; cancelled, it fails at once
-        while the statement goes on.  Raises ``ApiError`` for a value that PostgreSQL cannot hold, and
-        ``TypeError`` for one of a type that psycopg2 does not know.
+        The Deferred fails with ``psycopg.Error`` or ``ConnectionDied``; cancelled, it fails at once
+        while the statement goes on.
+
+        :param ending: steps that end the message, whose rows nobody wants.
         """
-        return self._begin(self._execute, text, values)
-
-    def send_steps(self, steps: Sequence[Step]) -> defer.Deferred[Rows]:
-        """Send statements that are prepared by name as one message; the rest is as of ``send``."""
-        return self._begin(self._execute_steps, steps)
-
-    def _execute(self, text: str, values: Sequence[object]) -> Any:
-        cursor = self._connection.cursor()
-        cursor.execute(*sql_text.filled(text, values))
-        return cursor
-
-    def _execute_steps(self, steps: Sequence[Step]) -> Pipeline:
-        if self._pipeline is None:
-            self._pipeline = Pipeline(self._connection)
-        self._pipeline.send(steps)
-        return self._pipeline
-
-    def _begin(self, execute: Callable[..., Any], *arguments: Any) -> defer.Deferred[Rows]:
-        """Begin what gives the cursor of a statement that runs."""
-        if self._cursor is not None:
-            raise RuntimeError("A statement is running on this connection.")
+        if self.busy:
+            raise RuntimeError("A message is under way on this connection.")
+        pgconn = self._pgconn
+        commands: list[Prepared | None] = []
         try:
-            cursor = execute(*arguments)
-        except UnicodeEncodeError:
-            raise errors.unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
-        except ValueError as error:
-            if "NUL" not in str(error):
-                raise
-            raise errors.unsendable("the character NUL (U+0000)") from None
-        except psycopg2.ProgrammingError as error:
-            raise TypeError(str(error)) from error
-        except psycopg2.Error as error:
+            for text, values, types, prepared in (*steps, *ending):
+                if prepared is None:
+                    pgconn.send_query_params(text, values, types)
+                else:
+                    if not prepared.ready:
+                        pgconn.send_prepare(prepared.name, text)
+                        prepared.ready = True
+                        commands.append(prepared)
+                    pgconn.send_query_prepared(prepared.name, values)
+                commands.append(None)
+            pgconn.pipeline_sync()
+            unsent = pgconn.flush()
+        except psycopg.Error as error:
             self._lose(error)
             raise ConnectionDied(str(error).strip()) from error
-        self._cursor = cursor
+        if unsent:
+            self.reactor.addWriter(self)
+        self.busy = True
+        self._commands, self._done, self._answering = commands, 0, len(commands) - len(ending)
         result = self._result = defer.Deferred(self._abandon)
-        # Often enough the answer is there already, which saves a turn of the reactor.
-        self._advance()
         return result
+
+    def query(self, text: str, values: Sequence[object] = ()) -> defer.Deferred[Rows]:
+        """Send SQL of the daemon's own; fires with the rows of its last statement, see ``steps_of``."""
+        return self.send(steps_of(text, values))
+
+    def literal(self, value: str) -> str:
+        """Return a value as a literal, for what takes no others."""
+        return Escaping(self._pgconn).escape_literal(value.encode()).decode()
+
+    def cancel(self) -> defer.Deferred[bool]:
+        """Ask by libpq's cancel request to end what runs; fires with whether the server has taken it.
+
+        It passes through a pooler, and may hit whatever runs when it arrives.
+        """
+        request = self._pgconn.cancel_conn()
+        request.start()
+        return Polling(self.reactor, lambda: request.socket, request.poll).done()
 
     async def answered(self, seconds: float) -> bool:
         """Ask the server for a sign of life; tell whether it gave one within so many seconds."""
         try:
-            await self.send("select 1", ()).addTimeout(seconds, self.reactor)
-        except psycopg2.Error:
+            await self.query("select 1").addTimeout(seconds, self.reactor)
+        except psycopg.Error:
             return True
         except (ConnectionDied, defer.TimeoutError):
             return False
@@ -281,7 +294,7 @@ class Connection:
     def ended(self) -> defer.Deferred[None]:
         """Return a Deferred that fires when no statement runs any more, or the connection is gone."""
         ended: defer.Deferred[None] = defer.Deferred()
-        if self._cursor is None:
+        if not self.busy:
             ended.callback(None)
         else:
             self._ended.append(ended)
@@ -290,16 +303,11 @@ class Connection:
     def close(self) -> None:
         """Close the socket; a running statement's Deferred fails, ``on_lost`` is not called."""
         self.on_lost = None
-        self._lose(psycopg2.InterfaceError("connection closed"))
-
-    @property
-    def raw(self) -> Any:
-        """psycopg2's connection, once this one is open."""
-        return self._connection
+        self._lose(psycopg.InterfaceError("connection closed"))
 
     def process(self) -> int:
         """Return the number of the server process, as the server or a pooler told it."""
-        return int(self._connection.get_backend_pid())
+        return self._pgconn.backend_pid
 
     def fileno(self) -> int:
         """Return what the reactor watches: a duplicate of libpq's socket."""
@@ -310,82 +318,92 @@ class Connection:
         return "connection"
 
     def doRead(self) -> None:  # noqa: N802 - Twisted's name
-        """Go on with the statement."""
-        self._advance()
+        """Read what has come, and finish the message when all of it is answered."""
+        pgconn = self._pgconn
+        try:
+            pgconn.consume_input()
+            while self.busy and not pgconn.is_busy():
+                result = pgconn.get_result()
+                if result is None:
+                    if pgconn.status == ConnStatus.BAD:
+                        raise psycopg.OperationalError(pgconn.error_message.decode("utf-8", "replace"))
+                    continue
+                status = result.status
+                if status in _DONE:
+                    self._done += 1
+                    if self._done == self._answering:
+                        self._answer = result if status == _TUPLES else None
+                elif status == _SYNCHRONIZED:
+                    self._finish(self._error)
+                elif status == _REFUSED and self._error is None:
+                    self._refused(error_from_result(result))
+            while not self.lost and (notification := pgconn.notifies()) is not None:
+                # A function may listen; nothing reads what comes then.
+                if self.on_notify is not None:
+                    self.on_notify(notification.relname.decode(), notification.extra.decode())
+        except psycopg.Error as error:
+            self._lose(error)
 
     def doWrite(self) -> None:  # noqa: N802 - Twisted's name
-        """Go on with sending the statement."""
-        self._advance()
+        """Go on with sending the message."""
+        try:
+            if not self._pgconn.flush():
+                self.reactor.removeWriter(self)
+        except psycopg.Error as error:
+            self._lose(error)
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: N802 - Twisted's name
-        """Take note that the reactor found the socket dead."""
-        self._lose(psycopg2.OperationalError(reason.getErrorMessage()))
+        """Take note that the reactor found the socket dead; libpq may know why."""
+        self.doRead()
+        self._lose(psycopg.OperationalError(reason.getErrorMessage()))
 
     def _abandon(self, _result: defer.Deferred[Rows]) -> None:
         self._result = None
 
-    def _advance(self) -> None:
-        """Let libpq read and write what it can, and finish the statement when it has ended."""
-        try:
-            state = (self._cursor if isinstance(self._cursor, Pipeline) else self._connection).poll()
-        except psycopg2.Error as error:
-            if self._connection.closed or errors.ends_connection(error):
-                self._lose(error)
-            else:
-                self._finish(error)
-            return
-        if state == POLL_WRITE:
-            self._writing = True
-            self.reactor.addWriter(self)
-            return
-        if self._writing:
-            self._writing = False
-            self.reactor.removeWriter(self)
-        if state == POLL_OK:
-            if self._cursor is not None:
-                self._finish(None)
-            if self.on_notify is not None:
-                self._notify(self.on_notify)
-
-    def _notify(self, observer: Callable[[str, str], None]) -> None:
-        while not self.lost and self._connection.notifies:
-            notification = self._connection.notifies.pop(0)
-            observer(notification.channel, notification.payload)
+    def _refused(self, error: psycopg.Error) -> None:
+        """Keep the error of a step: those after it are not run, nor prepared."""
+        self._error = error
+        for prepared in self._commands[self._done :]:
+            if prepared is not None:
+                prepared.ready = False
+        if errors.ends_connection(error):
+            self._lose(error)
 
     def _finish(self, error: Exception | None) -> None:
         self.answers += 1
-        cursor, self._cursor = self._cursor, None
+        self.busy = False
+        answer, self._answer, self._error = self._answer, None, None
         result, self._result = self._result, None
-        ended, self._ended = self._ended, []
         if result is not None:
-            if error is None:
+            if error is not None:
+                result.errback(error)
+            elif self._pgconn.parameter_status(_OURS[0]) != self._reported[0]:
+                result.errback(errors.other_encoding())
+            else:
                 try:
-                    if self._status("client_encoding") != self._reported[0]:
-                        raise errors.other_encoding()
-                    rows = cursor.fetchall() if cursor.description else []
-                except UnicodeDecodeError:  # one that was set for a while
+                    found = [] if answer is None else rows(answer)
+                except UnicodeDecodeError:  # of an encoding that was set for a while
                     result.errback(errors.other_encoding())
                 except Exception as problem:
-                    # A value that psycopg2 cannot decode: the connection itself is fine.
+                    # A value that psycopg cannot read: the connection itself is fine.
                     result.errback(problem)
                 else:
-                    result.callback(rows)
-            else:
-                result.errback(error)
-        for waiting in ended:
-            if not waiting.called:
-                waiting.callback(None)
+                    result.callback(found)
+        if self._ended:
+            ended, self._ended = self._ended, []
+            for waiting in ended:
+                if not waiting.called:
+                    waiting.callback(None)
 
     def _disconnect(self) -> None:
         """Close the socket."""
-        if self._connection is not None:
+        if self._descriptor != -1:
             self.reactor.removeReader(self)
             self.reactor.removeWriter(self)
-            self._connection.close()
-        if self._descriptor != -1:
             os.close(self._descriptor)
             self._descriptor = -1
-        self._writing = False
+        if self._pgconn is not None:
+            self._pgconn.finish()
 
     def _lose(self, error: Exception) -> None:
         if self.lost:
@@ -393,8 +411,8 @@ class Connection:
         # Before ``lost`` is set: the reactor asks for the descriptor once more.
         self._disconnect()
         self.lost = True
-        if self._attempt is not None:
-            self._attempt.give_up(error)
+        if self._polling is not None:
+            self._polling.give_up(error)
         on_lost, self.on_lost = self.on_lost, None
         died = ConnectionDied(str(error).strip())
         died.__cause__ = error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import psycopg2
+import psycopg
 from twisted.internet import defer
 from twisted.logger import Logger
 
@@ -113,7 +113,7 @@ class Connector:
         self._opening.add(session)
         try:
             await session.open(self._parameters, self._timeout)
-        except (ConnectionDied, psycopg2.Error) as error:
+        except (ConnectionDied, psycopg.Error) as error:
             session.connection.close()
             if session in self._opening:
                 self._plan(error)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from dataapi.database.sql_text import without_aliases
+from dataapi.database.sql_text import LEFTOVERS, without_aliases
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.http.headers import may_be_chosen
 from dataapi.http.strict_json import INVALID_JSON
 
 if TYPE_CHECKING:
-    import psycopg2
+    import psycopg
 
 READ_ONLY = "25006"
 """The SQLSTATE of a change in a transaction that may make none."""
@@ -143,7 +143,7 @@ _NAMES = "42"
 """The class of errors that name what stands in the statement: syntax errors and violated access rules."""
 
 
-def refused(error: psycopg2.Error, *, anonymous: bool) -> ApiError:
+def refused(error: psycopg.Error, *, anonymous: bool) -> ApiError:
     """Return the error for what PostgreSQL refused; see ``sqlstate.to_error``."""
     diag = error.diag
     message, detail, hint = diag.message_primary or str(error), diag.message_detail, diag.message_hint
@@ -155,18 +155,9 @@ def refused(error: psycopg2.Error, *, anonymous: bool) -> ApiError:
     return found
 
 
-def _is_at_value(error: psycopg2.Error) -> bool:
-    """Whether the error points at a literal: only reading it by the input function of its type does so.
-
-    Of a value that is bound to what was prepared, the context says so instead, in the server's language.
-    """
-    if _OF_PARAMETER.match(error.diag.context or ""):
-        return True
-    position, cursor = error.diag.statement_position, error.cursor
-    if position is None or cursor is None or cursor.query is None:
-        return False
-    before = cursor.query.decode()[int(position) - 1 :][:2]
-    return before.startswith(("'", "E'"))
+def _is_at_value(error: psycopg.Error) -> bool:
+    """Whether PostgreSQL could not read a value, as the context says then in the server's language."""
+    return _OF_PARAMETER.match(error.diag.context or "") is not None
 
 
 _OF_PARAMETER = re.compile(r'[^"«»“”„]*\s\$[0-9]+\s')
@@ -175,10 +166,22 @@ _OF_PARAMETER = re.compile(r'[^"«»“”„]*\s\$[0-9]+\s')
 _FATAL = ("FATAL", "PANIC")
 
 
-def ends_connection(error: psycopg2.Error) -> bool:
+def ends_connection(error: psycopg.Error) -> bool:
     """Tell whether libpq itself failed, or the server says that it closes the connection."""
     severity = error.diag.severity_nonlocalized or error.diag.severity
-    return error.pgcode is None or severity in _FATAL
+    return error.sqlstate is None or severity in _FATAL
+
+
+def plan_is_gone(error: psycopg.Error) -> bool:
+    """Tell whether a statement must be prepared again: it vanished, or a table under it changed."""
+    return error.sqlstate == "26000" or (
+        error.sqlstate == "0A000" and "cached plan must not change result type" in str(error)
+    )
+
+
+def began_with_leftovers(error: psycopg.Error) -> bool:
+    """Tell whether a transaction was refused for what it began with, see ``sql_text.opening``."""
+    return error.sqlstate == "22P02" and LEFTOVERS in str(error)
 
 
 def unsendable(what: str) -> ApiError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import psycopg2
+import psycopg
 from twisted.internet import defer, task
 from twisted.logger import Logger
 
@@ -132,7 +132,7 @@ class FailoverWatch:
         connection = Connection(self._reactor, self._succession)
         try:
             await connection.open(parameters, limit)
-        except (ConnectionDied, psycopg2.Error):
+        except (ConnectionDied, psycopg.Error):
             return None
         except defer.CancelledError:
             connection.close()

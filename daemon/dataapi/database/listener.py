@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import psycopg2
+import psycopg
 from twisted.internet import defer, task
 from twisted.logger import Logger
 
@@ -113,7 +113,7 @@ class Listener:
             await connection.open(self._parameters, limit)
             beginning = defer.Deferred.fromCoroutine(self._begin(connection))
             await beginning.addTimeout(limit, self._reactor)
-        except (ConnectionDied, psycopg2.Error, defer.TimeoutError) as error:
+        except (ConnectionDied, psycopg.Error, defer.TimeoutError) as error:
             connection.close()
             self._lost(str(error))
             return
@@ -129,7 +129,7 @@ class Listener:
         self.swallowed = await lends_processes(connection)
         if self.swallowed:
             raise ConnectionDied("a pooler in transaction mode passes no notifications on")
-        await connection.send(self._text, ())
+        await connection.query(self._text)
 
     async def _watch(self, connection: Connection) -> None:
         """Ask now and then whether the server still answers, which may have nothing to notify."""

@@ -1,7 +1,6 @@
 """What goes to PostgreSQL in one message: role, settings and statements; and a connection's defaults.
 
-A message is one simple-query string and so one implicit transaction: role and settings are local to it and
-end with it.
+A message is one transaction: role and settings are local to it and end with it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Statement:
 
     :ivar types: the SQL type name of each slot, such as ``bigint`` or ``text[]``;
         ``unknown`` leaves it to PostgreSQL to infer from the place of the slot.
-    :ivar prepared: False for what ``PREPARE`` does not take, such as ``EXPLAIN``.
+    :ivar prepared: whether it is worth to keep it prepared.
     :ivar block: what runs it and looks at its rows; None to run it as it is.
     """
 
@@ -93,13 +92,6 @@ where name {sql_text.EQUAL} any (array['DateStyle', 'jit', 'statement_timeout'])
 """
 """Asks a connection for its server process, and for what its session began with."""
 
-UNDO = "begin;reset all;commit;"
-"""Undoes what a message has set for the session.
-
-It is a transaction of its own: an error in what follows does not bring the old values back, and a default
-such as ``default_transaction_read_only`` counts when a transaction begins.
-"""
-
 Settings = tuple[tuple[str, str], ...]
 
 _UNCHOSEN = frozenset({"default", "configuration file", "session"})
@@ -110,12 +102,13 @@ _UNCHOSEN = frozenset({"default", "configuration file", "session"})
 class Defaults:
     """What the messages of a connection begin with; compared by identity, which is faster.
 
-    :ivar undo: SQL before a transaction; empty behind a pooler, whose own settings it would undo.
+    :ivar undo: whether a message undoes what the one before has set for the session; not behind a pooler,
+        whose own settings that would undo.
     :ivar settings: made for each transaction before its own ones, ``(name, value)``.
     :ivar distributed: whether Citus is loaded, whose workers see only the settings that ``SET LOCAL`` makes.
     """
 
-    undo: str = ""
+    undo: bool = False
     settings: Settings = ()
     distributed: bool = False
 
@@ -160,11 +153,11 @@ def defaults_of(
         override = _OVERRIDES[name](value, source, statement_timeout)
         if override is not None:
             settings.append((name, override))
-    return _shared("" if pooled else UNDO, tuple(settings), distributed)
+    return _shared(not pooled, tuple(settings), distributed)
 
 
 def _date_style(value: str, _source: str, _limit: float | None) -> str | None:
-    # psycopg2 reads no other style.
+    # What reads dates knows no other style.
     return None if value.startswith("ISO") else "ISO"
 
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING
 
-import psycopg2
+import psycopg
 
 from dataapi.database import sql_text
 from dataapi.database.connection import ConnectionDied
-from dataapi.database.prepared import compose_inlined, compose_onward
-from dataapi.database.query_log import Recorded
+from dataapi.database.query_log import record
 from dataapi.database.sql_text import CONCATENATE
+from dataapi.database.steps import COMMITTING, ROLLING_BACK, UNDOING, Step
 from dataapi.http.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataapi.database.connection import Connection, Rows
-    from dataapi.database.message import Bound, Defaults, Message
+    from dataapi.database.connection import Connection
+    from dataapi.database.message import Bound, Message
     from dataapi.database.query_log import QueryLog
+    from dataapi.database.steps import Composer
+    from dataapi.database.values import Rows
     from dataapi.http.messages import RequestFacts
 
 FIRST_FETCH = 100
@@ -49,16 +52,16 @@ class OpenTransaction:
 
     Its methods raise what ``Pool.run`` raises.
 
-    :param defaults: what its messages begin with.
+    :param composer: of the connection's messages.
     :param facts: of the request that it is for, which learn how long it took.
-    :param comment: what its messages begin with.
+    :param comment: what its statements begin with.
     :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
     """
 
     def __init__(
         self,
         connection: Connection,
-        defaults: Defaults,
+        composer: Composer,
         facts: RequestFacts,
         comment: str,
         query_log: QueryLog | None,
@@ -66,7 +69,7 @@ class OpenTransaction:
         anonymous: bool,
     ) -> None:
         self._connection = connection
-        self._defaults = defaults
+        self._composer = composer
         self._facts = facts
         self._comment = comment
         self._query_log = query_log
@@ -77,33 +80,30 @@ class OpenTransaction:
     async def begin(self, message: Message) -> None:
         """Begin the transaction under the message's role and run its statements."""
         self._role = message.role
-        composed = compose_inlined(_begun(message), self._defaults)
-        await self._send(composed.text, composed.values, message.statements)
+        await self._send(self._composer.begun(message, self._comment), message.statements)
 
     async def continue_with(self, step: Continuation) -> Rows:
         """Run a step's statements under the transaction's role and return the last one's rows."""
-        text, values = compose_onward(
-            self._role, step.settings, step.statements, step.restored, self._defaults,
+        steps = self._closing() + (_SAVEPOINT if step.read_only else [])
+        steps += self._composer.onward(
+            self._role, step.settings, step.statements, step.restored, self._comment,
             read_only=step.read_only,
         )  # fmt: skip
-        opening = self._closing() + ("savepoint step;" if step.read_only else "")
         self._in_savepoint = step.read_only
-        return await self._send(opening + text, values, step.statements)
+        return await self._send(steps, step.statements)
 
     async def open_cursor(self, message: Message) -> Rows:
         """Begin the transaction with a cursor over the message's last statement; return its first rows."""
-        composed = compose_inlined(_begun(message), self._defaults, cursor=True)
-        text = composed.text + sql_text.fetch(FIRST_FETCH)
-        return await self._send(text, composed.values, message.statements)
+        steps = self._composer.begun(message, self._comment, cursor=True)
+        return await self._send([*steps, self._next(FIRST_FETCH)], message.statements)
 
     async def fetch(self, rows: int) -> Rows:
         """Return the cursor's next rows, at most so many."""
-        return await self._send(sql_text.fetch(rows), ())
+        return await self._send([self._next(rows)])
 
     async def end(self, *, rollback: bool = False) -> None:
         """End the transaction and all that is open in it; deferred constraints are checked either way."""
-        ending = "set constraints all immediate;rollback" if rollback else "commit"
-        await self._send(self._closing() + ending, ())
+        await self._send([*self._closing(), *(UNDOING if rollback else COMMITTING)])
 
     async def position(self) -> str:
         """Return the WAL position behind what was committed, "" where it cannot be told."""
@@ -114,20 +114,28 @@ class OpenTransaction:
         if self._connection.lost or self._connection.busy:
             return
         with suppress(ApiError):
-            await self._send("rollback", ())
+            await self._send(ROLLING_BACK)
 
-    def _closing(self) -> str:
+    def _next(self, rows: int) -> Step:
+        return Step(f"{self._comment}fetch {rows} from {sql_text.CURSOR}".encode())
+
+    def _closing(self) -> list[Step]:
         # Within its savepoint a step may refuse to write; what it set ends with that.
-        return "rollback to savepoint step;release savepoint step;" if self._in_savepoint else ""
+        return list(_SAVEPOINT_END) if self._in_savepoint else []
 
-    async def _send(self, text: str, values: Sequence[object], statements: Sequence[Bound] = ()) -> Rows:
-        with Recorded(self._facts, self._query_log, statements, anonymous=self._anonymous):
-            return await self._connection.send(self._comment + text, values)
+    async def _send(self, steps: Sequence[Step], statements: Sequence[Bound] = ()) -> Rows:
+        began = perf_counter()
+        try:
+            rows = await self._connection.send(steps)
+        except BaseException as error:
+            record(self._facts, self._query_log, statements, began, error, anonymous=self._anonymous)
+            raise
+        record(self._facts, self._query_log, statements, began)
+        return rows
 
 
-def _begun(message: Message) -> Message:
-    """Return the message as one that leaves its transaction open, as one to be rolled back does."""
-    return message._replace(rollback=True)
+_SAVEPOINT = [Step(b"savepoint step")]
+_SAVEPOINT_END = [Step(b"rollback to savepoint step"), Step(b"release savepoint step")]
 
 
 def next_fetch(fetched: int, size: int, batch: int) -> int:
@@ -155,7 +163,7 @@ async def written_position(connection: Connection) -> str:
     What was done is done: no error may hide that.
     """
     try:
-        [(position,)] = await connection.send(_POSITION, ())
-    except (psycopg2.Error, ConnectionDied):
+        [(position,)] = await connection.query(_POSITION)
+    except (psycopg.Error, ConnectionDied):
         return ""
     return position or ""

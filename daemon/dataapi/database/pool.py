@@ -1,8 +1,8 @@
 """The pool: connections that heal, a queue with a limit, and no way for an identity to stay behind.
 
-A message runs under its caller's role in a transaction of its own (see ``prepared.opened``).
-A connection returns to the pool only when it is outside of any transaction, nothing runs on it, no
-cancel request is on its way to it, and it is known what is prepared on it; else it is closed.
+A message runs under its caller's role in a transaction of its own (see ``steps.Composer``).
+A connection returns to the pool only when it is outside of any transaction, nothing runs on it, and no
+cancel request is on its way to it; else it is closed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from secrets import token_hex
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import psycopg2
+import psycopg
 from twisted.internet import defer
 from twisted.logger import Logger
 
@@ -33,10 +33,10 @@ from dataapi.http.errors import ApiError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from dataapi.database.connection import Rows
     from dataapi.database.message import Message
     from dataapi.database.open_transaction import OpenTransaction
     from dataapi.database.succession import Overtaken, Succession
+    from dataapi.database.values import Rows
     from dataapi.http.messages import RequestFacts
 
 
@@ -72,7 +72,7 @@ class Pool:
     """Connections to one database.
 
     :param uri: a libpq connection string, whose ``connect_timeout`` (seconds, 10 when it has none) limits
-        each attempt; raises ``psycopg2.ProgrammingError`` when it is none.
+        each attempt; raises ``psycopg.ProgrammingError`` when it is none.
     :param size: the most connections, besides one that only carries cancel requests.
     :param acquisition_timeout: seconds that a message waits for a connection.
     :param options: how each connection is used.
@@ -245,12 +245,12 @@ class Pool:
         """Run the daemon's own SQL as the login role and return the last statement's rows.
 
         Statements separated by ``;`` are one transaction.  ``$1`` … are values of any Python type
-        that psycopg2 can quote; write ``$1::type`` where PostgreSQL cannot infer it.  Raises like ``run``.
+        that psycopg knows; write ``$1::type`` where PostgreSQL cannot infer it.  Raises like ``run``.
         """
         session = self._idle.pop() if self._idle else await self._wait()
         try:
             return await session.fetch(text, values)
-        except psycopg2.Error as error:
+        except psycopg.Error as error:
             raise errors.refused(error, anonymous=False) from error
         except ConnectionDied as error:
             raise errors.died(error.__cause__) from error
@@ -350,7 +350,7 @@ class Pool:
                 ended = await end_statement(self._canceller, session.connection, self._reactor)
                 session.cancelling = not ended
             await session.settle()
-        except (ConnectionDied, psycopg2.Error) as error:
+        except (ConnectionDied, psycopg.Error) as error:
             self._log.info("closing a database connection in an unknown state: {error}", error=error)
         finally:
             if session.clean:

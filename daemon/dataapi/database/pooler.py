@@ -8,17 +8,17 @@ from __future__ import annotations
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Protocol
 
-import psycopg2
+import psycopg
 
-from dataapi.database import address, pipeline
+from dataapi.database import address
 from dataapi.database.connection import Connection, ConnectionDied
-from dataapi.database.named import Step
 from dataapi.database.sql_text import EQUAL
+from dataapi.database.steps import COMMITTING, ROLLING_BACK, Prepared, Step
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from dataapi.database.connection import Rows
+    from dataapi.database.values import Rows
 
 PROCESS = "select pg_catalog.pg_backend_pid()"
 """Asks for the server process that answers."""
@@ -53,7 +53,7 @@ async def loses_statements(reactor: Any, uri: str) -> bool:
     try:
         await connection.open(parameters, address.connect_timeout(parameters))
         return await lends_processes(connection) and not await keeps_statements(connection)
-    except (ConnectionDied, psycopg2.Error):
+    except (ConnectionDied, psycopg.Error):
         return False
     finally:
         connection.close()
@@ -62,7 +62,7 @@ async def loses_statements(reactor: Any, uri: str) -> bool:
 async def lends_processes(connection: Connection) -> bool:
     """Tell whether a pooler lends the connection a process for one transaction at a time.
 
-    Raises ``psycopg2.Error`` and ``ConnectionDied``, when another connection cannot be made, too.
+    Raises ``psycopg.Error`` and ``ConnectionDied``, when another connection cannot be made, too.
     """
     # A pooler makes up process numbers of its own.
     if await _process(connection) == connection.process():
@@ -88,41 +88,37 @@ async def share_processes(one: Callable[[], Awaitable[int]], other: Callable[[],
     return False
 
 
-class RunsSteps(Protocol):
+class Sender(Protocol):
     """A connection to ask on."""
 
-    def send(self, text: str, values: Sequence[object]) -> Awaitable[Rows]:
-        """Run statements."""
-
-    def send_steps(self, steps: Sequence[Step]) -> Awaitable[Rows]:
-        """Run statements prepared by name."""
+    def send(self, steps: Sequence[Step]) -> Awaitable[Rows]:
+        """Run steps."""
 
 
-async def keeps_statements(connection: RunsSteps) -> bool:
+async def keeps_statements(connection: Sender) -> bool:
     """Tell whether a pooler keeps what the connection prepares, whichever server process comes next.
 
     It does so under a name of its own: where the server has the connection's, a pooler just passed it on.
-    False where it cannot be told.  Raises ``psycopg2.Error`` and ``ConnectionDied`` where that dies.
+    False where it cannot be told.  Raises ``psycopg.Error`` and ``ConnectionDied`` where that dies.
     """
-    if not pipeline.AVAILABLE:
-        return False
-    name = f"p{token_hex(8)}"
+    name = f"p{token_hex(8)}".encode()
     asked = (
         "select pg_catalog.count(*) from pg_catalog.pg_prepared_statements"
         f" where not from_sql and name {EQUAL} $1"
-    )
+    ).encode()
+    prepared = Prepared(name, asked)
     # The process stays the same until the transaction ends.
-    await connection.send("begin", ())
+    await connection.send([Step(b"begin")])
     try:
-        [(passed_on,)] = await connection.send_steps([Step(name, asked, [name])])
-    except psycopg2.Error:
+        [(passed_on,)] = await connection.send([Step(asked, [name], None, prepared)])
+    except psycopg.Error:
         # It takes no such messages, or the database does not tell: text always works.
-        await connection.send("rollback", ())
+        await connection.send(ROLLING_BACK)
         return False
-    await connection.send(f"deallocate {name};commit" if passed_on else "commit", ())
+    await connection.send([*([prepared.deallocation] if passed_on else []), *COMMITTING])
     return not passed_on
 
 
 async def _process(connection: Connection) -> int:
-    [(process,)] = await connection.send(PROCESS, ())
+    [(process,)] = await connection.query(PROCESS)
     return int(process)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-import psycopg2
+import psycopg
 from twisted.logger import Logger
 
 from dataapi.database import errors
@@ -49,48 +49,35 @@ class QueryLog:
             _log.info("SQL took {milliseconds} ms", **members)
 
 
-class Recorded:
-    """Records how long a caller's message takes and the code of its error, which is raised as a typed one.
-
-    A class, as a generator with ``contextmanager`` takes several times as long for each request.
+def record(
+    facts: RequestFacts,
+    query_log: QueryLog | None,
+    statements: Sequence[Bound],
+    began: float,
+    error: BaseException | None = None,
+    *,
+    anonymous: bool = False,
+) -> None:
+    """Record how long a caller's message took and the code of its error, which is raised as a typed one.
 
     :param anonymous: whether the caller is the one for whom a missing privilege is 401 and not 403.
     :raises DatabaseError: what PostgreSQL refuses.
     :raises DatabaseUnavailable: the connection died.
     """
-
-    __slots__ = ("_anonymous", "_began", "_facts", "_query_log", "_statements")
-
-    def __init__(
-        self, facts: RequestFacts, query_log: QueryLog | None, statements: Sequence[Bound], *, anonymous: bool
-    ) -> None:
-        self._facts = facts
-        self._query_log = query_log
-        self._statements = statements
-        self._anonymous = anonymous
-        self._began = perf_counter()
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        """Record, and raise the typed error of one that has one."""
-        ended, facts = perf_counter(), self._facts
-        typed: ApiError | None = None
-        code = ""
-        if error is None:
-            pass
-        elif isinstance(error, psycopg2.Error):
-            code = facts.sqlstate = error.pgcode or ""
-            typed = errors.refused(error, anonymous=self._anonymous)
-        elif isinstance(error, ConnectionDied):
-            typed = errors.died(error.__cause__)
-            code = typed.code
-        facts.database += ended - self._began
-        if facts.intervals is not None:
-            text = "; ".join([bound.statement.text for bound in self._statements])
-            facts.intervals.append(Interval("statement", self._began, ended, text))
-        if self._query_log is not None:
-            self._query_log.add(self._statements, ended - self._began, code)
-        if typed is not None:
-            raise typed from error
+    ended = perf_counter()
+    typed: ApiError | None = None
+    code = ""
+    if isinstance(error, psycopg.Error):
+        code = facts.sqlstate = error.sqlstate or ""
+        typed = errors.refused(error, anonymous=anonymous)
+    elif isinstance(error, ConnectionDied):
+        typed = errors.died(error.__cause__)
+        code = typed.code
+    facts.database += ended - began
+    if facts.intervals is not None:
+        text = "; ".join([bound.statement.text for bound in statements])
+        facts.intervals.append(Interval("statement", began, ended, text))
+    if query_log is not None:
+        query_log.add(statements, ended - began, code)
+    if typed is not None:
+        raise typed from error

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from select import select
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import psycopg2
-from psycopg2.extensions import POLL_OK
+import psycopg
+from psycopg import RawCursor
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
 from twisted.internet.threads import deferToThread
 
 from dataapi.database.address import (
@@ -20,19 +21,21 @@ from dataapi.database.address import (
     places,
 )
 from dataapi.database.errors import refused, version_refusal
-from dataapi.database.pipeline import Pipeline
 from dataapi.database.pooler import keeps_statements
-from dataapi.database.sql_text import OWN_OBJECTS_ONLY, inlined
+from dataapi.database.sql_text import OWN_OBJECTS_ONLY, split
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage, Succession
+from dataapi.database.values import CONTEXT, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-    from dataapi.database.named import Step
+    from psycopg.pq.abc import PGresult
 
-    Rows = list[tuple[Any, ...]]
+    from dataapi.database.steps import Step
+    from dataapi.database.values import Rows
 
 T = TypeVar("T")
+_Connection = psycopg.Connection[tuple[Any, ...]]
 
 _CONNECT_TIMEOUT = 10
 """Seconds that connecting may take when the connection string says nothing else."""
@@ -49,23 +52,28 @@ async def run_script(uri: str, text: str) -> Rows:
 
     :raises ScriptError: when the database refuses one or cannot be reached.
     """
-    rows: Rows = await deferToThread(_run, uri, text)
-    return rows
+    found: Rows = await deferToThread(_run, uri, text)
+    return found
 
 
 def _run(uri: str, text: str) -> Rows:
-    with _connection(uri) as connection, connection.cursor() as cursor:
-        return _fetched(cursor, text, ())
+    with _connection(uri) as connection:
+        cursor = connection.execute(text)
+        while cursor.nextset():
+            pass
+        return cursor.fetchall() if cursor.description else []
 
 
 class ServerTooOld(ScriptError):
     """The database can be reached, and is of a version that is not supported."""
 
 
-def _fetched(cursor: Any, text: str, values: Sequence[object]) -> Rows:
-    """Run SQL with ``$1`` places for values and return the last statement's rows."""
-    template = inlined(text)
-    cursor.execute(template.text, template.arrange(tuple(values)))
+def _fetched(connection: _Connection, text: str, values: Sequence[object]) -> Rows:
+    """Run SQL with ``$1`` places for values as one transaction; return the last statement's rows."""
+    # What goes out between two Sync messages is one.
+    with connection.pipeline():
+        for statement in split(text):
+            cursor = connection.execute(statement.text, statement.arrange(values))
     return cursor.fetchall() if cursor.description else []
 
 
@@ -75,16 +83,16 @@ def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
 
     :raises ScriptError: when the database refuses a statement, cannot be reached or is too old.
     """
-    with _connection(uri) as connection, connection.cursor() as cursor:
+    with _connection(uri) as connection:
 
         def fetch(text: str, values: Sequence[object]) -> Rows:
-            return _fetched(cursor, OWN_OBJECTS_ONLY + text, values)
+            return _fetched(connection, OWN_OBJECTS_ONLY + text, values)
 
         yield fetch
 
 
 @contextmanager
-def _connection(uri: str) -> Iterator[Any]:
+def _connection(uri: str) -> Iterator[_Connection]:
     try:
         parameters: dict[str, Any] = {
             "connect_timeout": _CONNECT_TIMEOUT,
@@ -94,13 +102,18 @@ def _connection(uri: str) -> Iterator[Any]:
         parameters.pop(BALANCE, None)
         if lists_several(parameters) and not leads_to_standbys(uri):
             parameters = _past_old_primaries(parameters)
-        with closing(psycopg2.connect(**parameters)) as connection:
-            if refusal := version_refusal(connection.server_version):
+        with closing(_connect(parameters)) as connection:
+            if refusal := version_refusal(connection.info.server_version):
                 raise ServerTooOld(refusal)
-            connection.autocommit = True
             yield connection
-    except psycopg2.Error as error:
+    except psycopg.Error as error:
         raise ScriptError(str(error).strip()) from error
+
+
+def _connect(parameters: dict[str, Any]) -> _Connection:
+    return psycopg.connect(
+        autocommit=True, cursor_factory=RawCursor, context=CONTEXT, prepare_threshold=None, **parameters
+    )
 
 
 def _past_old_primaries(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -126,31 +139,34 @@ def _lineage(place: dict[str, Any]) -> Lineage | None:
     """Return a server's lineage, None if it is a standby, has no timelines or does not answer."""
     asked = {**place, ATTRIBUTES: "any", "connect_timeout": _LOOK_TIMEOUT}
     try:
-        with closing(psycopg2.connect(**asked)) as connection, connection.cursor() as cursor:
-            cursor.execute(PRIMARY_LINEAGE)
-            row = cursor.fetchone()
+        with closing(_connect(asked)) as connection:
+            row = connection.execute(PRIMARY_LINEAGE).fetchone()
             return None if row is None else Lineage(*row)
-    except psycopg2.Error:
+    except psycopg.Error:
         return None
 
 
 class _Blocking:
     """A connection that ``keeps_statements`` waits for."""
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    def __init__(self, connection: _Connection) -> None:
+        self._pgconn = connection.pgconn
 
-    async def send(self, text: str, values: Sequence[object]) -> Rows:
-        with self._connection.cursor() as cursor:
-            cursor.execute(text, values)
-        return []
+    async def send(self, steps: Sequence[Step]) -> Rows:
+        for text, values, _, prepared in steps:
+            if prepared is not None:
+                self._checked(self._pgconn.prepare(prepared.name, text))
+                result = self._checked(
+                    self._pgconn.exec_prepared(prepared.name, [value or b"" for value in values])
+                )
+            else:
+                result = self._checked(self._pgconn.exec_params(text, values))
+        return rows(result)
 
-    async def send_steps(self, steps: Sequence[Step]) -> Rows:
-        pipeline = Pipeline(self._connection)
-        pipeline.send(steps)
-        while pipeline.poll() != POLL_OK:
-            select([self._connection], [], [])
-        return pipeline.fetchall()
+    def _checked(self, result: PGresult) -> PGresult:
+        if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+            raise error_from_result(result)
+        return result
 
 
 def statements_are_kept(uri: str) -> bool:
@@ -172,9 +188,9 @@ class ScriptDatabase:
         """Run SQL as one transaction and return the last statement's rows; raises ``ApiError``."""
         try:
             return self._fetch(text, values)
-        except psycopg2.OperationalError:
+        except psycopg.OperationalError:
             raise
-        except psycopg2.Error as error:
+        except psycopg.Error as error:
             raise refused(error, anonymous=False) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import psycopg2
+import psycopg
 from twisted.internet import defer
 
 from dataapi.concurrency.deadlines import wait_at_most
@@ -89,8 +89,8 @@ class ServerWatch:
             self.state = None
             return
         try:
-            [row] = await connection.send(SERVER_STATE_SEEN, ()).addTimeout(ANSWER_TIMEOUT, self._reactor)
-        except (ConnectionDied, psycopg2.Error) as error:
+            [row] = await connection.query(SERVER_STATE_SEEN).addTimeout(ANSWER_TIMEOUT, self._reactor)
+        except (ConnectionDied, psycopg.Error) as error:
             self._lose(str(error).strip())
         except defer.TimeoutError:
             self._lose(_SILENT)

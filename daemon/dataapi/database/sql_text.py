@@ -1,7 +1,6 @@
-"""The text of SQL: quoted names and literals, and templates with ``%s`` places for psycopg2 to fill.
+"""The text of SQL: quoted names, literals of the catalog, and the slots of statements.
 
-Everything that goes into a statement is quoted here.  No value of a request is ever part of a template, so
-a template is made once and used for every caller.
+No value of a request is ever part of it, so that a text is made once and used for every caller.
 """
 
 from __future__ import annotations
@@ -9,11 +8,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+_T = TypeVar("_T")
 
 LONGEST_IDENTIFIER = 63
 """Bytes of a name; PostgreSQL cuts longer ones."""
@@ -103,7 +105,7 @@ _TOKEN = re.compile(
     | /\*.*?\*/
     | [^\W\d][\w$]*
     | \$(?P<slot>[1-9][0-9]*)
-    | %
+    | ;
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -121,17 +123,18 @@ ISOLATION_LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SE
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """SQL text with places for values.
+    """A statement with the slots that it has numbered from ``$1`` on, as PostgreSQL takes no others.
 
-    :ivar order: for each place the index of its value.
+    :ivar order: for each slot the index of its value.
     """
 
     text: str
     order: tuple[int, ...]
 
-    def arrange(self, values: tuple[object, ...]) -> list[object]:
-        """Return the values in the order of the places; a slot may have several, or none."""
-        return [values[index] for index in self.order]
+    def arrange(self, values: Sequence[_T]) -> Sequence[_T]:
+        """Return the values in the order of the slots."""
+        in_order = self.order == tuple(range(len(values)))
+        return values if in_order else [values[index] for index in self.order]
 
 
 def may_travel(name: str) -> bool:
@@ -139,29 +142,36 @@ def may_travel(name: str) -> bool:
     return _SETTING.fullmatch(name) is not None and name.lower() not in _OURS
 
 
-def opening(names: tuple[str, ...], defaults: tuple[tuple[str, str], ...], read_only: bool) -> str:
+def opening(
+    names: tuple[str, ...],
+    defaults: tuple[tuple[str, str], ...],
+    read_only: bool,
+    *,
+    guarded: bool = False,
+) -> str:
     """Return the statement that takes on a role and makes settings for its transaction alone.
 
     Its slots take the role and then each setting's value.  Raises ``ValueError`` for a name
     that may not travel.
 
     :param defaults: settings made before, with their values: those of a configuration, never of a request.
+    :param guarded: whether it fails in a transaction that began with other defaults than there are now.
     """
     calls = [_call("role", "$1")]
     calls += [_call(checked(name), quote_literal(value)) for name, value in defaults]
     calls += [_call(checked(name), f"${slot}") for slot, name in enumerate(names, 2)]
     if read_only:
         calls.append(_call("transaction_read_only", "'on'"))
-    return _without_columns(calls)
+    return _without_columns(calls, _guard(read_only=read_only) if guarded else "")
 
 
 def set_locally(settings: Sequence[tuple[str, str]]) -> str:
-    """Return the body of a ``DO`` that makes settings by ``SET LOCAL``, for the transaction.
+    """Return the body of a ``DO`` that makes settings, their values quoted, by ``SET LOCAL``.
 
     Citus sends workers the text of a message that has ``SET LOCAL``, all of it; in a block each is a text of
     its own.  Of ``set_config`` it sends them nothing.
     """
-    made = [f"set local {checked(name)} = {quote_literal(value)};" for name, value in settings]
+    made = [f"set local {checked(name)} = {literal};" for name, literal in settings]
     return f"begin {''.join(made)}end"
 
 
@@ -178,20 +188,48 @@ def made_on_workers(*names: str) -> str:
     )
 
 
-def as_login_role(settings: tuple[tuple[str, str], ...]) -> str:
-    """Return the template of what the daemon's own SQL begins with; it has no places."""
+def as_login_role(settings: tuple[tuple[str, str], ...], *, guarded: bool = False) -> str:
+    """Return what the daemon's own SQL begins with; see ``opening``."""
     calls = [
         _call("role", "'none'"),
         *[_call(checked(name), quote_literal(value)) for name, value in settings],
     ]
-    return f"{_without_columns(calls)};".replace("%", "%%")
+    return _without_columns(calls, _guard(read_only=False) if guarded else "")
 
 
-def _without_columns(calls: Sequence[str]) -> str:
-    """Return SQL that evaluates all calls, in their order, and whose one row has no columns to be sent."""
+def _without_columns(calls: Sequence[str], guard: str = "") -> str:
+    """Return SQL that evaluates all calls, in their order, and whose one row has no columns to be sent.
+
+    :param guard: a condition without which it fails.
+    """
     groups = [calls[first : first + _MOST_ARGUMENTS] for first in range(0, len(calls), _MOST_ARGUMENTS)]
     counts = [f"pg_catalog.num_nonnulls({','.join(group)})" for group in groups]
-    return f"select where {' operator(pg_catalog.+) '.join(counts)} operator(pg_catalog.>=) 0"
+    made = f"{' operator(pg_catalog.+) '.join(counts)} operator(pg_catalog.>=) 0"
+    if guard:
+        # What is cast is not known until it runs, so that nothing casts it before.
+        leftovers = f"pg_catalog.concat('{LEFTOVERS}',{_current('transaction_isolation')})::boolean"
+        made = f"case when {guard} then {made} else {leftovers} end"
+    return f"select where {made}"
+
+
+LEFTOVERS = "a transaction that began with settings left for the session: "
+"""Begins the value that the error of a guard names."""
+
+
+def _guard(*, read_only: bool) -> str:
+    """Return the condition that a transaction is as the defaults have it; a standby's only read."""
+    same = [_same("isolation"), _same("deferrable")]
+    if not read_only:
+        same.append(f"({_same('read_only')} or pg_catalog.pg_is_in_recovery())")
+    return " and ".join(same)
+
+
+def _same(name: str) -> str:
+    return f"{_current(f'transaction_{name}')} {EQUAL} {_current(f'default_transaction_{name}')}"
+
+
+def _current(name: str) -> str:
+    return f"pg_catalog.current_setting('{name}')"
 
 
 _MOST_ARGUMENTS = 100
@@ -201,7 +239,10 @@ _MOST_ARGUMENTS = 100
 OWN_OBJECTS_ONLY = f"select pg_catalog.set_config('search_path','{OWN_SCHEMA}',true);"
 """Lets what follows in its transaction find PostgreSQL's own objects alone, whatever others create."""
 
-CALLERS_OBJECTS = "set local search_path to default;"
+CALLERS_OBJECTS = (
+    "select pg_catalog.set_config(name,reset_val,true) from pg_catalog.pg_settings"
+    f" where name {EQUAL} 'search_path';"
+)
 """Lets what follows find what a login role finds by itself."""
 
 
@@ -217,121 +258,75 @@ def checked(name: str) -> str:
     return name
 
 
-def isolation(level: str) -> str:
-    """Return the statement that sets a transaction's isolation level, to come before any query of it.
+def begin(level: str) -> str:
+    """Return the statement that begins a transaction of an isolation level.
 
     Raises ``ValueError`` for what is not a level.
     """
     if level not in ISOLATION_LEVELS:
         raise ValueError(f"Not an isolation level: {level!r}")
-    return f"set transaction isolation level {level.lower()};"
-
-
-def inlined(text: str, types: tuple[str, ...] = ()) -> Template:
-    """Return the template of a statement sent without preparing it, slots cast to their types.
-
-    A slot without a type, or of type ``unknown``, stays a bare literal.
-    """
-    return _remembered(text, types) if len(text) <= _LONGEST_REMEMBERED else _inlined(text, types)
-
-
-def _inlined(text: str, types: tuple[str, ...]) -> Template:
-    order: list[int] = []
-
-    def place(match: re.Match[str]) -> str:
-        slot = match["slot"]
-        if slot is None:
-            return match[0].replace("%", "%%")
-        index = int(slot) - 1
-        order.append(index)
-        kind = types[index] if index < len(types) else "unknown"
-        return "%s" if kind == "unknown" else "%s::" + kind.replace("%", "%%")
-
-    return Template(_TOKEN.sub(place, text), tuple(order))
+    return f"begin isolation level {level.lower()}"
 
 
 def typed(text: str, types: tuple[str, ...]) -> Template:
     """Return a statement with its slots cast to their types, for a parser that is told of none.
 
-    Its places are slots still, those that the text has, as such a parser takes no others.
+    A slot without a type, or of type ``unknown``, stays as it is.
     """
+    return _remembered(text, types) if len(text) <= _LONGEST_REMEMBERED else _typed(text, types)
+
+
+def _typed(text: str, types: tuple[str, ...]) -> Template:
     order: list[int] = []
 
-    def place(match: re.Match[str]) -> str:
-        slot = match["slot"]
-        if slot is None:
-            return match[0]
-        index = int(slot) - 1
+    def place(index: int) -> str:
         if index not in order:
             order.append(index)
-        kind = types[index] if index < len(types) else "unknown"
-        return f"${order.index(index) + 1}" + ("" if kind == "unknown" else f"::{kind}")
+        return f"${order.index(index) + 1}{_cast(types, index)}"
 
-    return Template(_TOKEN.sub(place, text), tuple(order))
+    return Template(_replaced(text, place), tuple(order))
 
 
 _LONGEST_REMEMBERED = 10_000
 """Characters of the longest statement whose template is remembered, to bound the memory."""
 
-_remembered = lru_cache(maxsize=1024)(_inlined)
+_remembered = lru_cache(maxsize=1024)(_typed)
 
 
-def prepare(name: str, text: str, types: tuple[str, ...]) -> str:
-    """Return the template of a ``PREPARE``; it has no places."""
-    arguments = f"({','.join(types)})" if types else ""
-    return f"prepare {name}{arguments} as {text};".replace("%", "%%")
+def written(text: str, types: tuple[str, ...], literals: Sequence[str]) -> str:
+    """Return a statement with literals, quoted already, in its slots, cast to their types."""
+    return _replaced(text, lambda index: literals[index] + _cast(types, index))
 
 
-def execute(name: str, arity: int) -> str:
-    """Return the template of an ``EXECUTE`` with a place per argument."""
-    return f"execute {name}({','.join(['%s'] * arity)});" if arity else f"execute {name};"
+def _cast(types: tuple[str, ...], index: int) -> str:
+    kind = types[index] if index < len(types) else "unknown"
+    return "" if kind == "unknown" else f"::{kind}"
 
 
-def filled(template: str, values: Sequence[object]) -> tuple[str, Sequence[object] | None]:
-    """Return SQL without places for a template and its values, or both as they are, for psycopg2 to quote.
-
-    It takes integers, and texts without a backslash, which read the same whatever
-    ``standard_conforming_strings`` is; psycopg2 takes several times as long for them.
-    """
-    try:
-        # A message's values are texts, which are quoted in one go.
-        joined = "\0".join(values)  # type: ignore[arg-type]
-    except TypeError:
-        literals = list(map(_literal, values))
-        return (template, values) if None in literals else (template % tuple(literals), None)
-    if "\\" in joined or joined.count("\0") >= max(1, len(values)):
-        return template, values
-    if not values:
-        return template % (), None
-    quoted = joined.replace("'", "''").replace("\0", "'\0'")
-    return template % tuple(f"'{quoted}'".split("\0")), None
+def _replaced(text: str, place: Callable[[int], str]) -> str:
+    """Return a statement with what comes in the place of each slot, by its index."""
+    return _TOKEN.sub(lambda match: place(int(match["slot"]) - 1) if match["slot"] else match[0], text)
 
 
-def written(template: str, values: Sequence[object]) -> str:
-    """Return SQL without places for a template and its values, each text or None."""
-    return template % tuple(["null" if value is None else quote_literal(str(value)) for value in values])
+@lru_cache(maxsize=256)
+def split(text: str) -> tuple[Template, ...]:
+    """Return the statements of a text, which ``;`` separates."""
+    ends = [match.start() for match in _TOKEN.finditer(text) if match[0] == ";"]
+    parts = [text[begin + 1 : end] for begin, end in pairwise([-1, *ends, len(text)])]
+    return tuple([_typed(part.strip(), ()) for part in parts if _TOKEN.sub(_without_comments, part).strip()])
 
 
-def _literal(value: object) -> str | None:
-    if type(value) is int:
-        return f"{value}" if value >= 0 else f" {value}"
-    if type(value) is str and "\\" not in value and "\0" not in value:
-        return "'" + value.replace("'", "''") + "'"
-    return None
+def _without_comments(match: re.Match[str]) -> str:
+    return "" if match[0].startswith(("--", "/*")) else match[0]
 
 
 def comment(**members: str) -> str:
-    """Return the template of a comment as sqlcommenter writes it, without the members that are empty.
+    """Return a comment as sqlcommenter writes it, without the members that are empty.
 
     Percent-encoding leaves nothing in it that could end it or a quotation.
     """
     pairs = [f"{name}='{quote(value, safe='')}'" for name, value in sorted(members.items()) if value]
-    return f"/*{','.join(pairs)}*/".replace("%", "%%")
-
-
-def fetch(rows: int) -> str:
-    """Return the statement that takes the cursor's next rows."""
-    return f"fetch {rows} from {CURSOR}"
+    return f"/*{','.join(pairs)}*/"
 
 
 def search_path(schemas: tuple[str, ...]) -> str:

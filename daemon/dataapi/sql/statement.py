@@ -20,9 +20,9 @@ from dataapi.database.sql_text import (
     CONCATENATE,
     GREATER,
     UNEQUAL,
-    inlined,
     quote_identifier,
     quote_literal,
+    written,
 )
 from dataapi.sql.algebra import Parameter, SlotSource
 from dataapi.sql.conditions import Compare
@@ -210,8 +210,9 @@ class Compiled:
         ):
             return self.statement
         known = dict(zip(self.limits, sizes, strict=True))
-        template = inlined(self.statement.text, self.statement.types)
-        text = template.text % tuple([known.get(place, f"${place + 1}") for place in template.order])
+        types = self.statement.types
+        slots = [known.get(place) or f"${place + 1}" for place in range(len(types))]
+        text = written(self.statement.text, types, slots)
         statement = self._sized[sizes] = replace(self.statement, text=text)
         return statement
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.database import named
+from dataapi.database import steps
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.database.pooler import loses_statements
 from dataapi.http.errors import DatabaseError
@@ -104,7 +104,7 @@ async def test_a_connection_that_has_prepared_much_is_left(
     behind: Database, make_pool: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only its end lets the pooler forget what it has prepared."""
-    monkeypatch.setattr(named, "MOST", 5)
+    monkeypatch.setattr(steps, "KEPT_BY_POOLER", 5)
     pool = make_pool(uri=behind.uri, size=1)
     await pool.start()
     for number in range(12):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
@@ -10,7 +10,7 @@ from dataapi.database.message import Bound, Message, Statement
 from dataapi.database.open_transaction import Continuation
 from dataapi.http.errors import DatabaseError
 from support.messages import message
-from twisted.internet import defer
+from twisted.internet import defer, task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,6 +90,46 @@ async def test_the_next_caller_may_write_whatever_the_last_one_set(single: Pool,
         assert await single.run(written) == [(1,)]
 
 
+@pytest.mark.parametrize(
+    ("name", "poison", "expected"),
+    [
+        ("isolation", "serializable", "read committed"),
+        ("deferrable", "on", "off"),
+        ("read_only", "on", "off"),
+    ],
+)
+@pytest.mark.parametrize("reader", ["message", "stream", "conversation", "own", "failed"])
+async def test_a_transaction_begins_as_the_login_role_has_it(
+    single: Pool, name: str, poison: str, expected: str, reader: str
+) -> None:
+    """Whatever the one before made the default: defaults of transactions count from their very beginning."""
+    for _ in range(2):
+        await single.run(message(SET, f"default_transaction_{name}", poison))
+        if reader == "failed":
+            with pytest.raises(DatabaseError):
+                await single.run(message("select 1 / $1::int", "0"))
+        read_only = name == "read_only" and reader in ("message", "stream", "conversation", "failed")
+        shows = await shown(single, f"transaction_{name}", reader)
+        assert shows == ("on" if read_only else expected)
+    assert single.figures().connects == 1 or single.pooled
+
+
+async def test_a_messages_own_isolation_level_wins(single: Pool) -> None:
+    """Over what the login role has, and over what was left; the next one has the role's again."""
+    asked = message(SHOW, "transaction_isolation")
+    await single.run(message(SET, "default_transaction_isolation", "serializable"))
+    assert await single.run(asked._replace(isolation="REPEATABLE READ")) == [("repeatable read",)]
+    assert await single.run(asked) == [("read committed",)]
+
+
+async def test_a_transaction_that_fails_within_its_own_isolation_level_is_ended(single: Pool) -> None:
+    """Its connection serves the next caller."""
+    with pytest.raises(DatabaseError, match="division by zero"):
+        await single.run(message("select 1 / $1::int", "0")._replace(isolation="SERIALIZABLE"))
+    assert await single.run(message("select 1")) == [(1,)]
+    assert single.figures().connects == 1
+
+
 async def test_a_role_for_the_session_is_not_the_next_callers(single: Pool) -> None:
     """Neither a caller's nor the daemon's own."""
     who = "select current_user::text, session_user::text"
@@ -123,7 +163,7 @@ async def test_functions_on_the_search_path_do_not_stand_in_for_postgresqls(
         assert row in [("anon", None), ("anon", "")]
 
 
-async def test_what_a_function_listens_to_is_not_kept(single: Pool, database: Database) -> None:
+async def test_what_a_function_listens_to_is_not_kept(single: Pool, database: Database, reactor: Any) -> None:
     """Notifications that nobody takes would fill the memory."""
     database.execute(
         "create function ears() returns text language plpgsql as $$ begin listen x; return ''; end $$"
@@ -131,8 +171,9 @@ async def test_what_a_function_listens_to_is_not_kept(single: Pool, database: Da
     await single.run(Message("anon", (), (Bound(Statement("select ears()", ())),), read_only=False))
     database.execute("notify x, 'heard'")
     assert await single.run(message("select 1")) == [(1,)]
+    await task.deferLater(reactor, 0)
     [session] = single._sessions
-    assert not session.connection.raw.notifies
+    assert session.connection._pgconn.notifies() is None
 
 
 @pytest.mark.parametrize("value", ["\\", "'", "\\' or 1=1 --", "'' \\x", "%s %% {}", "é\n\t\x01"])

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 from dataapi.auth.caller import Caller
 from dataapi.catalog.directives import FEATURES
-from dataapi.database.sql_text import inlined
+from dataapi.database.sql_text import written
 from dataapi.graphql import document as document_module
 from dataapi.graphql.engine import Engine
 from dataapi.graphql.transport import GraphQLRequest
@@ -48,8 +48,8 @@ class Recorder:
         """Take a message and answer that there is nothing."""
         self.texts.append(f"read only: {message.read_only}")
         for bound in message.statements:
-            template = inlined(bound.statement.text, bound.statement.types)
-            self.texts.append(template.text % tuple(map(repr, template.arrange(bound.values))))
+            literals = list(map(repr, bound.values))
+            self.texts.append(written(bound.statement.text, bound.statement.types, literals))
         return [("null",)]
 
 

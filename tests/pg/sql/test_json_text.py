@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import pytest
-from dataapi.database.sql_text import inlined
 from dataapi.rest.media_output import Form
 from dataapi.rest.statements import compile_answer
 from dataapi.sql.algebra import ColumnOf, Rows
@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.catalog import load_catalog, table_named
 from support.slots import parameter
+from support.statements import with_literals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -180,9 +181,9 @@ def test_names_and_words_are_escaped(every: tuple[Any, Table], name: str, word: 
     """Those of the schema, and those of clients."""
     connection, _ = every
     output = Object(((Text(name), Text(word)), (parameter(word, "text"), Text(name))))
-    template = inlined(compile_query(output).statement.text, ("text",))
+    statement = replace(compile_query(output).statement, types=("text",))
     with connection.cursor() as cursor:
-        cursor.execute(template.text, template.arrange((word,)))
+        cursor.execute(with_literals(cursor, statement, (word,)))
         [(text,)] = cursor.fetchall()
     connection.rollback()
     assert json.loads(text, object_pairs_hook=list) == [(name, word), (word, name)]

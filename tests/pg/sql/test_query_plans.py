@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import psycopg2
 import pytest
-from dataapi.database.sql_text import inlined, prepare
 from dataapi.rest.media_output import Form
 from dataapi.rest.statements import compile_answer
 from dataapi.sql.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Parameter, Rows, Through
@@ -15,6 +14,7 @@ from dataapi.sql.outputs import Text, Value
 from dataapi.sql.row_output import Many, One, Record
 from support.catalog import load_catalog, table_named
 from support.slots import parameter
+from support.statements import with_literals
 
 if TYPE_CHECKING:
     from dataapi.catalog.model import Catalog
@@ -48,11 +48,11 @@ def catalog(chinook: Database) -> Catalog:
 
 def plan(database: Database, compiled: Compiled) -> str:
     """Return the plan of a statement."""
-    template = inlined(compiled.statement.text, compiled.statement.types)
     connection = psycopg2.connect(database.admin_uri)
     try:
         with connection.cursor() as cursor:
-            cursor.execute(f"explain (costs off) {template.text}", template.arrange(compiled.sources))
+            text = with_literals(cursor, compiled.statement, compiled.sources)
+            cursor.execute(f"explain (costs off) {text}")
             return "\n".join(line for (line,) in cursor.fetchall())
     finally:
         connection.close()
@@ -150,7 +150,8 @@ def test_a_page_with_related_rows_is_planned_once(chinook: Database, catalog: Ca
         if connection.server_version < 140000:
             pytest.skip("PostgreSQL counts plans from version 14 on")
         with connection.cursor() as cursor:
-            cursor.execute(prepare("page", bound.statement.text, bound.statement.types))
+            types = ",".join(bound.statement.types)
+            cursor.execute(f"prepare page({types}) as {bound.statement.text}")
             for _ in range(10):
                 cursor.execute("execute page(10)")
             cursor.execute("select custom_plans, generic_plans from pg_prepared_statements")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import psycopg2
+import psycopg
 import pytest
 from dataapi.database.address import (
     balances,
@@ -154,7 +154,7 @@ def test_only_a_servers_own_refusal_ends_the_search(reason: str, refused: bool) 
 
 def test_a_string_that_libpq_cannot_read_is_refused() -> None:
     """The mistake shows when the string is read, not at the first connection."""
-    with pytest.raises(psycopg2.ProgrammingError):
+    with pytest.raises(psycopg.ProgrammingError):
         parameters("postgresql://[")
 
 
@@ -186,7 +186,7 @@ def test_the_order_of_hosts_is_ours_to_choose(uri: str, *, random: bool) -> None
 
 def test_a_balance_that_libpq_does_not_know_is_refused() -> None:
     """As libpq refuses it."""
-    with pytest.raises(psycopg2.ProgrammingError, match="round"):
+    with pytest.raises(psycopg.ProgrammingError, match="round"):
         parameters("postgresql://u@a,b/x?load_balance_hosts=round")
 
 

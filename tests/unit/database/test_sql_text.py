@@ -1,4 +1,4 @@
-"""Templates: slots become places, everything else stays what it is, and values are never part of it."""
+"""Slots: they are found where SQL has them, everything else stays what it is."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from dataapi.database.sql_text import (
     Template,
     as_login_role,
     comment,
-    execute,
-    filled,
-    inlined,
     opening,
-    prepare,
     search_path,
+    split,
+    typed,
     with_own_schema,
+    written,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def substituted(template: Template, *values: str) -> str:
-    """Fill a template as psycopg2 does, with values that are quoted already."""
-    return template.text % tuple(template.arrange(values))
+def replaced(text: str, *literals: str) -> str:
+    """Return a statement with literals in its slots."""
+    return written(text, (), literals)
 
 
 @pytest.mark.parametrize(
@@ -49,20 +48,46 @@ def substituted(template: Template, *values: str) -> str:
 )
 def test_slots_are_found_where_sql_has_them(text: str, expected: str) -> None:
     """A dollar sign in a string, name or comment is no slot; percent signs survive."""
-    assert substituted(inlined(text), "<a>", "<b>") == expected
+    assert replaced(text, "<a>", "<b>") == expected
 
 
 def test_typed_slots_are_cast_and_unknown_ones_are_not() -> None:
-    """The literal in a slot's place gets the slot's type."""
-    template = inlined("select $1, $2, $3", ("int", "unknown", 's."50%"[]'))
-    assert substituted(template, "'1'", "'x'", "'{}'") == "select '1'::int, 'x', '{}'::s.\"50%\"[]"
+    """Whether a slot stays one or a literal comes in its place."""
+    text, types = "select $1, $2, $3", ("int", "unknown", 's."50%"[]')
+    assert typed(text, types) == Template('select $1::int, $2, $3::s."50%"[]', (0, 1, 2))
+    assert written(text, types, ("'1'", "'x'", "'{}'")) == "select '1'::int, 'x', '{}'::s.\"50%\"[]"
+
+
+def test_slots_are_numbered_as_postgresql_takes_them() -> None:
+    """Without those that the statement has no place for, and each value once."""
+    template = typed("select $3, $1, $3", ("int", "int", "text"))
+    assert template == Template("select $1::text, $2::int, $1::text", (2, 0))
+    assert template.arrange(["a", "b", "c"]) == ["c", "a"]
 
 
 def test_ten_slots_are_not_one_and_a_zero() -> None:
     """``$10`` is the tenth value."""
     text = ", ".join(f"${number}" for number in range(1, 13))
     values = [f"v{number}" for number in range(1, 13)]
-    assert substituted(inlined(text), *values) == ", ".join(values)
+    assert replaced(text, *values) == ", ".join(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("select 1", [("select 1", ())]),
+        ("select $1; select $2, $1;", [("select $1", (0,)), ("select $1, $2", (1, 0))]),
+        ("select ';'; select \";\"; -- a; b\n select 2", ["select ';'", 'select ";"', "-- a; b\n select 2"]),
+        ("do $$ begin; end $$; /* ; */ select 1; -- end;\n", ["do $$ begin; end $$", "/* ; */ select 1"]),
+        (" ; ;", []),
+    ],
+)
+def test_statements_are_told_apart(text: str, expected: list[object]) -> None:
+    """Semicolons in strings, names, blocks and comments end none."""
+    assert split(text) == tuple(
+        Template(one, ()) if isinstance(one, str) else Template(*one)  # type: ignore[misc]
+        for one in expected
+    )
 
 
 PARTS = st.lists(
@@ -79,10 +104,10 @@ PARTS = st.lists(
 
 
 @given(PARTS)
-def test_a_template_filled_with_its_own_slots_is_the_text(parts: list[str]) -> None:
+def test_a_statement_with_its_own_slots_is_the_text(parts: list[str]) -> None:
     """Whatever literals and names a statement has, nothing of it is lost or changed."""
     text = " ".join(parts)
-    assert substituted(inlined(text), "$1", "$2") == text
+    assert replaced(text, "$1", "$2") == text
 
 
 def test_an_opening_has_a_slot_for_role_and_settings() -> None:
@@ -97,6 +122,20 @@ def test_an_opening_has_a_slot_for_role_and_settings() -> None:
     assert "pg_catalog.set_config('transaction_read_only','on',true)) " in opening((), (), True)
 
 
+def test_a_guarded_opening_looks_before_it_makes_anything() -> None:
+    """Whether the transaction is one as the defaults have it; what a message sets itself it need not ask."""
+    start, made = (
+        "select where case when ",
+        " then pg_catalog.num_nonnulls(pg_catalog.set_config('role',$1,true)",
+    )
+    for read_only, names in ((True, 2), (False, 3)):
+        text = opening((), (), read_only, guarded=True)
+        condition, _, rest = text.removeprefix(start).partition(made)
+        assert condition.count("current_setting('transaction_") == names
+        assert ("pg_is_in_recovery()" in condition) is not read_only
+        assert rest.endswith("::boolean end")
+
+
 def test_an_opening_has_as_many_settings_as_there_are() -> None:
     """However few arguments PostgreSQL takes for one function."""
     text = opening(tuple(f"app.x{number}" for number in range(250)), (), False)
@@ -106,9 +145,9 @@ def test_an_opening_has_as_many_settings_as_there_are() -> None:
 
 def test_the_daemons_own_statements_begin_as_the_login_role() -> None:
     """Whatever role a function has left on the session."""
-    assert as_login_role((("DateStyle", "100%"),)) % () == (
+    assert as_login_role((("DateStyle", "100%"),)) == (
         "select where pg_catalog.num_nonnulls(pg_catalog.set_config('role','none',true),"
-        "pg_catalog.set_config('DateStyle','100%',true)) operator(pg_catalog.>=) 0;"
+        "pg_catalog.set_config('DateStyle','100%',true)) operator(pg_catalog.>=) 0"
     )
 
 
@@ -134,37 +173,15 @@ def test_no_setting_name_breaks_out(name: str) -> None:
     assert text.count(f"'{name}',$2") == 1
 
 
-def test_prepare_and_execute_fit_together() -> None:
-    """A statement is prepared with its types and executed with as many places."""
-    assert (
-        prepare("p1", "select $1 % $2", ("int", "unknown")) % ()
-        == "prepare p1(int,unknown) as select $1 % $2;"
-    )
-    assert prepare("p2", "select 1", ()) == "prepare p2 as select 1;"
-    assert execute("p1", 2) == "execute p1(%s,%s);"
-    assert execute("p2", 0) == "execute p2;"
-
-
 def test_a_search_path_quotes_its_schemas() -> None:
     """Schema names are taken as they are."""
     assert search_path(("public", 'o"dd, one')) == '"public", "o""dd, one"'
 
 
-def test_texts_and_numbers_become_literals() -> None:
-    """A percent sign in a value stays one, and a minus never meets another, which would begin a comment."""
-    assert filled("select %s, %s, 5 -%s, %%", ["it's %s", 7, -1]) == ("select 'it''s %s', 7, 5 - -1, %", None)
-
-
-@pytest.mark.parametrize("value", [None, True, 1.5, "a\\b", "a\0b", b"a"])
-def test_other_values_are_left_to_psycopg2(value: object) -> None:
-    """All values of the message, as its places are filled in one go."""
-    assert filled("select %s, %s", ["a", value]) == ("select %s, %s", ["a", value])
-
-
 def test_nothing_ends_a_comment_early() -> None:
-    """Values are percent-encoded, and the percent signs doubled for psycopg2; what is empty is left out."""
+    """Values are percent-encoded; what is empty is left out."""
     text = comment(route="/a b", request_id="'*/ drop--", traceparent="")
-    assert text % () == "/*request_id='%27%2A%2F%20drop--',route='%2Fa%20b'*/"
+    assert text == "/*request_id='%27%2A%2F%20drop--',route='%2Fa%20b'*/"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,342 @@
+"""The steps that a message is: SQL statements with their values, sent in one round trip.
+
+What goes to PostgreSQL between two ``Sync`` messages of the protocol is one implicit transaction: role and
+settings are local to it and end with it.  Values travel beside the text and are never part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from dataapi.database import sql_text
+from dataapi.database.message import Statement
+from dataapi.database.values import adapted, encoded
+from dataapi.http.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dataapi.database.message import Bound, Defaults, Message, Settings
+
+KEPT = 200
+"""Statements that stay prepared on a connection to PostgreSQL."""
+
+KEPT_BY_POOLER = 500
+"""Statements that are prepared on one connection to a pooler, which forgets them with the connection."""
+
+_UNSAFE = re.compile(r"[^a-z0-9_]+")
+
+
+@dataclass(slots=True, eq=False)
+class Prepared:
+    """A statement that is prepared under a name.
+
+    :ivar order: the slots whose values it takes, None for all in their order.
+    :ivar ready: whether the server has it; None as long as it was not sent.
+    """
+
+    name: bytes
+    text: bytes
+    order: tuple[int, ...] | None = None
+    ready: bool | None = None
+
+    @property
+    def deallocation(self) -> Step:
+        """The step that ends it."""
+        return Step(b"deallocate " + self.name)
+
+
+class Step(NamedTuple):
+    """A statement to run.
+
+    :ivar values: in PostgreSQL's text format; None is NULL.
+    :ivar types: the oids of their types; 0, or none at all, leaves them to PostgreSQL to infer.
+    :ivar prepared: what it is prepared as.
+    """
+
+    text: bytes
+    values: Sequence[bytes | None] = ()
+    types: Sequence[int] | None = None
+    prepared: Prepared | None = None
+
+
+def steps_of(text: str, values: Sequence[object] = ()) -> list[Step]:
+    """Return the steps that SQL with Python's values is, one for each of its statements.
+
+    Raises ``TypeError`` for a value of a type that psycopg does not know, and ``ApiError`` for one that
+    PostgreSQL cannot hold.
+    """
+    sent, types = adapted(values) if values else ((), ())
+    return [
+        Step(part.text.encode(), part.arrange(sent), part.arrange(types)) for part in sql_text.split(text)
+    ]
+
+
+@dataclass(slots=True)
+class PreparedStatements:
+    """The statements that one connection has prepared, the longest unused first.
+
+    A name belongs to one role: PostgreSQL plans a statement again whenever it runs under another role than
+    before.
+
+    :ivar prefix: begins every name: letters of this connection's own, as an unnoticed pooler would let it
+        meet the statements of others.
+    :ivar shared: whether a pooler keeps them, which shares those of the same text among its clients, so that
+        the text begins with the role.
+    :ivar surplus: those that are to be deallocated.
+    """
+
+    prefix: str
+    shared: bool = False
+    _known: OrderedDict[tuple[str, Statement], Prepared] = field(default_factory=OrderedDict)
+    surplus: list[Prepared] = field(default_factory=list)
+    _edition: str = ""
+    _count: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the connection has prepared as many as it may."""
+        return self.shared and self._count >= KEPT_BY_POOLER
+
+    def step(self, role: str, statement: Statement, values: Sequence[str | None]) -> Step:
+        """Return the step that runs a statement."""
+        key = (role, statement)
+        prepared = self._known.get(key)
+        if prepared is None or prepared.ready is False:
+            prepared = self._known[key] = self._prepared(role, statement)
+            if len(self._known) > KEPT and not self.shared:
+                self.surplus.append(self._known.popitem(last=False)[1])
+        self._known.move_to_end(key)
+        sent = encoded(values)
+        if prepared.order is not None:
+            sent = [sent[slot] for slot in prepared.order]
+        return Step(prepared.text, sent, None, prepared)
+
+    def deallocations(self, number: int) -> list[Step]:
+        """Return what ends the first so many of the surplus."""
+        surplus, self.surplus = self.surplus[:number], self.surplus[number:]
+        return [one.deallocation for one in surplus if one.ready]
+
+    def renew(self) -> None:
+        """Prepare everything again; for a pooler with texts that are new to it, by which it knows them."""
+        self._known.clear()
+        self._edition = f"{self.prefix}{self._count} "
+        self.surplus = [] if self.shared else [_ALL]
+
+    def _prepared(self, role: str, statement: Statement) -> Prepared:
+        self._count += 1
+        template = sql_text.typed(statement.text, statement.types)
+        text = template.text
+        if self.shared:
+            text = f"/*{self._edition}{_UNSAFE.sub('_', role.lower())}*/{text}"
+        in_order = template.order == tuple(range(len(statement.types)))
+        name = f"{self.prefix}{self._count}"
+        return Prepared(name.encode(), text.encode(), None if in_order else template.order)
+
+
+_ALL = Prepared(b"all", b"", ready=True)
+
+
+_BEGIN, _COMMIT, _ROLLBACK = Step(b"begin"), Step(b"commit"), Step(b"rollback")
+_RESET = Statement("reset all", ())
+_RESETTING = Step(_RESET.text.encode())
+
+COMMITTING = [_COMMIT]
+ROLLING_BACK = [_ROLLBACK]
+UNDOING = [Step(b"set constraints all immediate"), _ROLLBACK]
+"""Ends a transaction for nothing; deferred constraints are checked as a commit would check them."""
+
+_UNDO = [_BEGIN, _RESETTING, _COMMIT]
+"""Undoes what a message has set for the session, in a transaction of its own.
+
+A default such as ``default_transaction_read_only`` counts when a transaction begins.
+"""
+
+_PROPAGATING = (("citus.propagate_set_commands", "local"),)
+"""Lets Citus make on workers what ``SET LOCAL`` makes here."""
+
+
+class Composer:
+    """Composes the messages of one connection.
+
+    A message that is a transaction by itself begins with ``reset all``, in the same transaction: what its
+    predecessor set for the session is gone before its role is taken on.  That comes too late for the defaults
+    of transactions, which PostgreSQL has read by then, so the opening looks whether the transaction is one as
+    the login role has it; else it fails (see ``errors.began_with_leftovers``) and the message is sent again
+    as ``repeated``.
+
+    :param defaults: what messages begin with.
+    :param literal: quotes a value for ``DO``, which takes no others.
+    :param prepared: None where nothing is to stay prepared.
+    """
+
+    def __init__(
+        self, defaults: Defaults, literal: Callable[[str], str], prepared: PreparedStatements | None
+    ) -> None:
+        self.prepared = prepared
+        self._defaults = defaults
+        self._literal = literal
+
+    def whole(self, message: Message, comment: str = "", *, repeated: bool = False) -> list[Step]:
+        """Return the steps of a message that is a transaction; ``ends_open`` says which are left open.
+
+        :param comment: begins each of its statements, which are not prepared then.
+        :param repeated: whether it is sent again, after an error.
+        """
+        defaults, role, prepared = self._defaults, message.role, self.prepared
+        if not role or role == "none":
+            raise _unknown_role(role)
+        # What this message makes room for is deallocated by the next one.
+        surplus = 0 if prepared is None else len(prepared.surplus)
+        steps: list[Step] = []
+        guarded = False
+        if message.isolation is not None or message.rollback:
+            steps += self._beginning(message.isolation)
+        elif not defaults.undo:
+            pass
+        elif repeated:
+            steps += _UNDO
+        else:
+            guarded = True
+            steps.append(self._step("", _RESET, ()))
+        settings = message.settings if not defaults.distributed else _of_coordinator(message.settings)
+        names, values = zip(*settings, strict=True) if settings else ((), ())
+        opening = _opening(names, defaults, message.read_only, guarded)
+        # The opening runs as the login role still.
+        steps.append(self._step("", opening, (role, *values)))
+        if defaults.distributed:
+            steps += self._propagated(message.settings)
+        for bound in message.statements:
+            statement = bound.statement
+            if prepared is None or comment or not statement.prepared or statement.block is not None:
+                steps.append(self._unprepared(bound, comment))
+            elif len(bound.values) != len(statement.types):
+                raise _wrong_number(bound)
+            else:
+                steps.append(prepared.step(role, statement, bound.values))
+        return prepared.deallocations(surplus) + steps if prepared is not None and surplus else steps
+
+    def begun(self, message: Message, comment: str, *, cursor: bool = False) -> list[Step]:
+        """Return the steps that begin a transaction of several messages with this one.
+
+        :param cursor: whether the last statement's rows are for a cursor to give.
+        """
+        steps = self._beginning(message.isolation)
+        steps += self._opened(message.role, message.settings, read_only=message.read_only)
+        last = len(message.statements) - 1
+        for number, bound in enumerate(message.statements):
+            head = f"declare {sql_text.CURSOR} no scroll cursor for " if cursor and number == last else ""
+            steps.append(self._unprepared(bound, comment + head))
+        return steps
+
+    def onward(
+        self,
+        role: str,
+        settings: Settings,
+        statements: Sequence[Bound],
+        restored: tuple[str, ...],
+        comment: str,
+        *,
+        read_only: bool,
+    ) -> list[Step]:
+        """Return the steps of a message that goes on in a transaction begun before.
+
+        :param restored: names of settings that take their default value again before.
+        """
+        steps: list[Step] = []
+        if restored:
+            # A function may have changed the role.
+            steps.append(_plain(Statement(sql_text.opening((), (), False), ("unknown",)), (role,)))
+            steps += [Step(f"set local {sql_text.checked(name)} to default".encode()) for name in restored]
+        steps += self._opened(role, settings, read_only=read_only)
+        return steps + [self._unprepared(bound, comment) for bound in statements]
+
+    def own(self, statements: Sequence[Step], *, repeated: bool = False) -> list[Step]:
+        """Return the steps of the daemon's own SQL, which runs as the login role."""
+        defaults = self._defaults
+        guarded = defaults.undo and not repeated
+        opening = Step(_as_login_role(defaults, guarded))
+        undo = [] if not defaults.undo else _UNDO if repeated else [_RESETTING]
+        return [*undo, opening, *statements]
+
+    def _beginning(self, isolation: str | None) -> list[Step]:
+        """Return what begins a transaction that does not end with the message."""
+        begin = _BEGIN if isolation is None else Step(sql_text.begin(isolation).encode())
+        return [*(_UNDO if self._defaults.undo else []), begin]
+
+    def _opened(self, role: str, settings: Settings, *, read_only: bool) -> list[Step]:
+        """Return what takes on a role and makes settings, preparing nothing."""
+        if not role or role == "none":
+            raise _unknown_role(role)
+        own = _of_coordinator(settings) if self._defaults.distributed else settings
+        opening = _opening(tuple([name for name, _ in own]), self._defaults, read_only, False)
+        return [_plain(opening, (role, *[value for _, value in own])), *self._propagated(settings)]
+
+    def _step(self, role: str, statement: Statement, values: Sequence[str | None]) -> Step:
+        if self.prepared is None:
+            return _plain(statement, values)
+        return self.prepared.step(role, statement, values)
+
+    def _unprepared(self, bound: Bound, comment: str) -> Step:
+        statement, values = bound
+        if len(values) != len(statement.types):
+            raise _wrong_number(bound)
+        if statement.block is None:
+            return _plain(statement, values, comment)
+        encoded(values)
+        literals = ["null" if value is None else self._literal(value) for value in values]
+        return self._block(
+            statement.block.around(sql_text.written(statement.text, statement.types, literals))
+        )
+
+    def _block(self, body: str) -> Step:
+        return Step(f"do {self._literal(body)}".encode())
+
+    def _propagated(self, settings: Settings) -> list[Step]:
+        """Return the block that makes the request's settings where the database has workers, if any.
+
+        Others are PostgreSQL's own, and those of the coordinator hold for workers, too.
+        """
+        if not self._defaults.distributed:
+            return []
+        made = [(name, value) for name, value in settings if name.startswith(sql_text.REQUEST)]
+        encoded([value for _, value in made])
+        literals = [(name, self._literal(value)) for name, value in made]
+        return [self._block(sql_text.set_locally(literals))] if made else []
+
+
+def _plain(statement: Statement, values: Sequence[str | None], before: str = "") -> Step:
+    """Return the step that runs a statement without preparing it."""
+    template = sql_text.typed(statement.text, statement.types)
+    return Step((before + template.text).encode(), template.arrange(encoded(values)))
+
+
+def _of_coordinator(settings: Settings) -> Settings:
+    """Return the settings that no block makes, see ``Composer._propagated``."""
+    return tuple([each for each in settings if not each[0].startswith(sql_text.REQUEST)])
+
+
+@lru_cache(maxsize=1024)
+def _opening(names: tuple[str, ...], defaults: Defaults, read_only: bool, guarded: bool) -> Statement:
+    own = defaults.settings + (_PROPAGATING if defaults.distributed else ())
+    text = sql_text.opening(names, own, read_only, guarded=guarded)
+    return Statement(text, ("unknown",) * (1 + len(names)))
+
+
+@lru_cache(maxsize=64)
+def _as_login_role(defaults: Defaults, guarded: bool) -> bytes:
+    return sql_text.as_login_role(defaults.own, guarded=guarded).encode()
+
+
+def _unknown_role(role: str) -> DatabaseError:
+    """Return PostgreSQL's error for a role that cannot exist: ``none`` would mean the login role itself."""
+    headers = (("WWW-Authenticate", "Bearer"),)
+    return DatabaseError(401, "22023", f'role "{role}" does not exist', headers=headers)
+
+
+def _wrong_number(bound: Bound) -> ValueError:
+    return ValueError(f"{len(bound.values)} values for {len(bound.statement.types)} slots")
