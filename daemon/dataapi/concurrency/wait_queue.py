@@ -18,6 +18,7 @@ T = TypeVar("T")
 class WaitQueue(Generic[T]):
     """First come, first served; one timer serves all, as all wait equally long.
 
+    :ivar waiting: those that wait: the end of their time, what tells them, and for whom.
     :ivar timeouts: how many waited until the time was over.
     """
 
@@ -25,39 +26,36 @@ class WaitQueue(Generic[T]):
         self._clock = clock
         self._limit = limit
         self._expired = expired
-        self._waiting: deque[tuple[float, defer.Deferred[T], str]] = deque()
+        self.waiting: deque[tuple[float, defer.Deferred[T], str]] = deque()
         self._timer: IDelayedCall | None = None
         self.timeouts = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     def join(self, caller: str = "") -> defer.Deferred[T]:
         """Wait; fails with the ``expired`` error after ``limit`` seconds, leaves when cancelled."""
         place = (
             self._clock.seconds() + self._limit,
-            defer.Deferred[T](lambda _: self._waiting.remove(place)),
+            defer.Deferred[T](lambda _: self.waiting.remove(place)),
             caller,
         )
-        self._waiting.append(place)
+        self.waiting.append(place)
         if self._timer is None:
             self._timer = self._clock.callLater(self._limit, self._expire)
         return place[1]
 
     def serve(self, item: T) -> None:
-        self._waiting.popleft()[1].callback(item)
+        self.waiting.popleft()[1].callback(item)
 
     def call(self, may: Callable[[str], bool]) -> tuple[defer.Deferred[T], str] | None:
         """Take out the one that waited longest of those whose caller ``may`` be served."""
-        for place in self._waiting:
+        for place in self.waiting:
             if may(place[2]):
-                self._waiting.remove(place)
+                self.waiting.remove(place)
                 return place[1:]
         return None
 
     def fail_all(self, make: Callable[[], Exception]) -> None:
         """Fail all that wait, each with an error of its own."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self.waiting = self.waiting, deque()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -67,11 +65,11 @@ class WaitQueue(Generic[T]):
     def _expire(self) -> None:
         self._timer = None
         now = self._clock.seconds()
-        while self._waiting and self._waiting[0][0] <= now:
+        while self.waiting and self.waiting[0][0] <= now:
             self.timeouts += 1
-            self._waiting.popleft()[1].errback(self._expired())
-        if self._waiting and self._timer is None:
-            self._timer = self._clock.callLater(self._waiting[0][0] - now, self._expire)
+            self.waiting.popleft()[1].errback(self._expired())
+        if self.waiting and self._timer is None:
+            self._timer = self._clock.callLater(self.waiting[0][0] - now, self._expire)
 
 
 class Slots:

@@ -21,7 +21,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _SCHEMES = ("postgresql://", "postgres://")
 _HIGHEST_PORT = 65535
@@ -55,10 +55,9 @@ _VARIABLES = {
     "PGLOADBALANCEHOSTS": "load_balance_hosts",
 }
 _SETTING = re.compile("([a-z_]+)=(.*)")
+_ENDING = re.compile(r"[\s\\]")
 BALANCE = "load_balance_hosts"
-"""Libpq's parameter for the order of hosts, which it has since version 16."""
-
-_BALANCING = re.compile(rf"(?:(?<=[?&])|(?<!\S)){BALANCE}\s*=\s*'?(\w*)'?&?")
+"""Libpq's parameter for the order of hosts."""
 
 
 def connection_parameters(uri: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -74,12 +73,10 @@ def connection_parameters(uri: str, environ: Mapping[str, str] = os.environ) -> 
 
 
 def _parsed(uri: str) -> dict[str, str]:
-    """Return what a connection string says; ``load_balance_hosts`` is ours, as libpq before 16 has none."""
-    said = {name: str(value) for name, value in conninfo_to_dict(_BALANCING.sub("", uri)).items()}
-    if balancing := _BALANCING.search(uri):
-        if balancing[1] not in ("disable", "random"):
-            raise psycopg.ProgrammingError(f'invalid {BALANCE} value: "{balancing[1]}"')
-        said[BALANCE] = balancing[1]
+    """Return what a connection string says."""
+    said = {name: str(value) for name, value in conninfo_to_dict(uri).items()}
+    if said.get(BALANCE, "disable") not in ("disable", "random"):
+        raise psycopg.ProgrammingError(f'invalid {BALANCE} value: "{said[BALANCE]}"')
     return said
 
 
@@ -151,6 +148,17 @@ def parameters(uri: str) -> dict[str, str]:
     Raises ``psycopg.ProgrammingError`` for a string that libpq cannot read.
     """
     return {**_DEFAULTS, **connection_parameters(uri), "client_encoding": "UTF8"}
+
+
+def beginning_with(
+    params: dict[str, str], settings: Iterable[tuple[str, str]], environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Return the parameters of connections that begin with settings, ``(name, value)``."""
+    options = [params.get("options") or environ.get("PGOPTIONS", "")]
+    for name, value in settings:
+        escaped = _ENDING.sub(r"\\\g<0>", value)
+        options.append(f"-c {name}={escaped}")
+    return {**params, "options": " ".join(filter(None, options))}
 
 
 def primary_uri(uri: str) -> str:

@@ -229,8 +229,9 @@ def died(cause: BaseException | None = None) -> ApiError:
 
     :param cause: a time limit that ends the connection, too, is named, as trying again would not help.
     """
-    # libpq gives the server's words and, with the end of the connection behind them, no code.
-    if "terminating connection due to transaction timeout" in str(cause):
+    # Between two messages of a transaction libpq gives the server's words alone.
+    words = "terminating connection due to transaction timeout"
+    if getattr(cause, "sqlstate", None) == _TRANSACTION_TIMEOUT or words in str(cause):
         message = "the transaction was ended with its connection: transaction_timeout is over"
         return to_error(Diagnostics(_TRANSACTION_TIMEOUT, message), anonymous=False)
     return _retry_after("PGRST001", "Database client error. Retrying.", 1)

@@ -5,7 +5,7 @@ A message is one transaction: role and settings are local to it and end with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -106,11 +106,15 @@ class Defaults:
         whose own settings that would undo.
     :ivar settings: made for each transaction before its own ones, ``(name, value)``.
     :ivar distributed: whether Citus is loaded, whose workers see only the settings that ``SET LOCAL`` makes.
+    :ivar statement_timeout: of a session that nobody has made settings for.
+    :ivar begun: settings that the session began with, which are not made again.
     """
 
     undo: bool = False
     settings: Settings = ()
     distributed: bool = False
+    statement_timeout: str = "0"
+    begun: Settings = ()
 
     @property
     def own(self) -> Settings:
@@ -120,10 +124,20 @@ class Defaults:
         """
         of_callers = ("statement_timeout", "search_path")
         kept = [(name, value) for name, value in self.settings if name not in of_callers]
+        if "statement_timeout" in dict(self.begun):
+            kept.append(("statement_timeout", self.statement_timeout))
         return (*kept, ("search_path", sql_text.OWN_SCHEMA))
 
+    def begin_session(self) -> Defaults:
+        """Return the defaults of sessions that begin with the settings that hold for each message.
 
-NO_DEFAULTS = Defaults()
+        A style of dates is none of them: it would begin with another order of day and month than the login
+        role's.
+        """
+        begun = {name: value for name, value in self.settings if name != "DateStyle" and value.isascii()}
+        rest = tuple([each for each in self.settings if each[0] not in begun])
+        return replace(self, settings=rest, begun=tuple(begun.items()))
+
 
 _shared = lru_cache(maxsize=64)(Defaults)
 
@@ -146,14 +160,17 @@ def defaults_of(
     if search_path:
         settings.append(("search_path", sql_text.search_path(search_path)))
     distributed = False
+    own_limit = "0"
     for _, name, value, source in facts:
         if name == "citus.propagate_set_commands":
             distributed = True
             continue
+        if name == "statement_timeout":
+            own_limit = value
         override = _OVERRIDES[name](value, source, statement_timeout)
         if override is not None:
             settings.append((name, override))
-    return _shared(not pooled, tuple(settings), distributed)
+    return _shared(not pooled, tuple(settings), distributed, own_limit)
 
 
 def _date_style(value: str, _source: str, _limit: float | None) -> str | None:

@@ -27,7 +27,7 @@ from dataapi.database.connection import ConnectionDied
 from dataapi.database.connector import Connector
 from dataapi.database.health import Ageing, Liveness
 from dataapi.database.open_transaction import FIRST_FETCH, next_fetch
-from dataapi.database.session import Session, SessionOptions
+from dataapi.database.session import Session, SessionOptions, StartUp
 from dataapi.http.errors import ApiError
 
 if TYPE_CHECKING:
@@ -110,8 +110,10 @@ class Pool:
         self._outdated: set[Session] = set()
         self._handing_over = False
         self._background = Background()
+        self._start_up = StartUp()
         self._connector = Connector(
-            reactor, uri, self._background, lambda: Session(reactor, options, token(), self._succession),
+            reactor, uri, self._background,
+            lambda: Session(reactor, options, token(), self._start_up, self._succession),
             opened=self._opened, failed=self._none_opened, grow=self._grow, backoff=backoff,
         )  # fmt: skip
         self._liveness = Liveness(
@@ -156,6 +158,7 @@ class Pool:
 
         What ``alter database`` and ``alter role`` set for a session holds for those that begin afterwards.
         """
+        self._start_up.forget()
         self._outdated = set(self._sessions)
         for session in tuple(self._idle):
             self._discard(session)
@@ -187,6 +190,7 @@ class Pool:
         self._leave(lambda session: overtaken(session.connection.lineage))
 
     def _leave(self, chosen: Callable[[Session], bool]) -> None:
+        self._start_up.forget()
         self._connector.restart()
         for session in filter(chosen, tuple(self._sessions)):
             self._discard(session)
@@ -221,7 +225,7 @@ class Pool:
         count, idle = len(self._sessions), len(self._idle)
         return PoolFigures(
             size=self._size, open=count, idle=idle, in_use=count - idle,
-            waiting=len(self._queue) + len(self._slot_queue),
+            waiting=len(self._queue.waiting) + len(self._slot_queue.waiting),
             timeouts=self._queue.timeouts + self._slot_queue.timeouts,
             connects=self._connector.connects, cancels=self._cancels,
         )  # fmt: skip
@@ -325,7 +329,7 @@ class Pool:
             self._discard(session)
         elif clean:
             self._idle.append(session)
-            if self._queue:
+            if self._queue.waiting:
                 self._hand_over()
         else:
             self._background.spawn(self._settle(session))
@@ -336,7 +340,7 @@ class Pool:
             return
         self._handing_over = True
         try:
-            while self._idle and self._queue:
+            while self._idle and self._queue.waiting:
                 self._queue.serve(self._idle.pop())
         finally:
             self._handing_over = False
@@ -362,7 +366,7 @@ class Pool:
         """Have as many connections as are asked for, at least one."""
         if not self._stopped:
             in_use = len(self._sessions) - len(self._idle)
-            number = min(self._size, max(1, in_use + len(self._queue)))
+            number = min(self._size, max(1, in_use + len(self._queue.waiting)))
             self._connector.open(number, len(self._sessions))
 
     def _opened(self, session: Session) -> None:

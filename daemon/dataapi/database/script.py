@@ -13,7 +13,6 @@ from twisted.internet.threads import deferToThread
 
 from dataapi.database.address import (
     ATTRIBUTES,
-    BALANCE,
     connection_parameters,
     leads_to_standbys,
     lists_several,
@@ -98,8 +97,6 @@ def _connection(uri: str) -> Iterator[_Connection]:
             "connect_timeout": _CONNECT_TIMEOUT,
             **connection_parameters(uri),
         }
-        # Libpq before 16 refuses what it does not know.
-        parameters.pop(BALANCE, None)
         if lists_several(parameters) and not leads_to_standbys(uri):
             parameters = _past_old_primaries(parameters)
         with closing(_connect(parameters)) as connection:

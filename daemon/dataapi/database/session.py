@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from twisted.internet import defer
 
-from dataapi.database import errors, sql_text
+from dataapi.database import address, errors, sql_text
 from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
 from dataapi.database.message import FACTS, defaults_of
 from dataapi.database.open_transaction import OpenTransaction, written_position
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from dataapi.database.message import Message
+    from dataapi.database.message import Defaults, Message
     from dataapi.database.query_log import QueryLog
     from dataapi.database.succession import Succession
     from dataapi.database.values import Rows
@@ -64,9 +64,29 @@ class SessionOptions:
     comments: bool = False
 
 
+@dataclass(slots=True)
+class StartUp:
+    """What a pool's sessions begin with, once one has found out that they may.
+
+    A pooler would refuse them, and a setting that nobody may make costs no more than this way is worth.
+
+    :ivar defaults: None until it is known.
+    :ivar refused: whether the server does not take them.
+    """
+
+    defaults: Defaults | None = None
+    refused: bool = False
+
+    def forget(self) -> None:
+        """Find it out anew: it may be another server, or have other settings."""
+        self.defaults = None
+        self.refused = False
+
+
 class Session:
     """One of a pool's connections.
 
+    :param start_up: what the pool's sessions share.
     :ivar connection: the connection.
     :ivar cancelling: whether a cancel request is on its way, which could hit the next statement.
     :ivar opened: when the connection was made, by the reactor's clock.
@@ -79,6 +99,8 @@ class Session:
         "_prefix",
         "_prepared",
         "_rolls_back",
+        "_start_up",
+        "_succession",
         "cancelling",
         "connection",
         "opened",
@@ -87,9 +109,16 @@ class Session:
     _composer: Composer
 
     def __init__(
-        self, reactor: Any, options: SessionOptions, token: str, succession: Succession | None = None
+        self,
+        reactor: Any,
+        options: SessionOptions,
+        token: str,
+        start_up: StartUp,
+        succession: Succession | None = None,
     ) -> None:
         self.connection = Connection(reactor, succession)
+        self._start_up = start_up
+        self._succession = succession
         self.cancelling = False
         self.opened = 0.0
         self.uses = 0
@@ -100,25 +129,63 @@ class Session:
 
     async def open(self, parameters: dict[str, str], timeout: float) -> None:
         """Connect, and find out what messages need here; raises ``ConnectionDied``."""
-        connection, options = self.connection, self._options
+        options, known = self._options, self._start_up.defaults
+        if known is None:
+            defaults = await self._connect(self.connection, parameters, timeout)
+            begun = defaults.begin_session()
+            if begun.begun and not self._start_up.refused and not self.connection.pooled:
+                defaults = begun if await self._begin_with(begun, parameters, timeout) else defaults
+        else:
+            defaults = known
+            try:
+                await self._connect(self.connection, address.beginning_with(parameters, known.begun), timeout)
+                if self.connection.pooled:
+                    raise ConnectionDied("a pooler has come before the server, to which it begins otherwise")
+            except ConnectionDied:
+                self._start_up.forget()
+                raise
+        self.opened = self.connection.reactor.seconds()
+        pooled = self.connection.pooled
+        if pooled and options.prepared_statements is not False and await self._keeps_statements(timeout):
+            self._prepared = PreparedStatements(self._prefix, shared=True)
+        elif options.prepared_statements or (options.prepared_statements is None and not pooled):
+            self._prepared = PreparedStatements(self._prefix)
+        self._composer = Composer(defaults, self.connection.literal, self._prepared)
+
+    async def _connect(self, connection: Connection, parameters: dict[str, str], timeout: float) -> Defaults:
+        """Open a connection and return what its messages are to begin with."""
         await connection.open(parameters, timeout)
         try:
             facts = await connection.query(FACTS).addTimeout(timeout, connection.reactor)
         except defer.TimeoutError:
             raise ServerSilent("the server does not answer") from None
-        self.opened = connection.reactor.seconds()
         # A pooler makes up process numbers of its own.
         pooled = facts[0][0] != connection.process()
         if pooled:
             connection.behind_pooler()
-        defaults = defaults_of(
+        options = self._options
+        return defaults_of(
             facts, options.search_path, options.statement_timeout, options.settings, pooled=pooled
         )
-        if pooled and options.prepared_statements is not False and await self._keeps_statements(timeout):
-            self._prepared = PreparedStatements(self._prefix, shared=True)
-        elif options.prepared_statements or (options.prepared_statements is None and not pooled):
-            self._prepared = PreparedStatements(self._prefix)
-        self._composer = Composer(defaults, connection.literal, self._prepared)
+
+    async def _begin_with(self, defaults: Defaults, parameters: dict[str, str], timeout: float) -> bool:
+        """Connect once more, to begin with settings; tell whether the server takes them."""
+        first, again = self.connection, Connection(self.connection.reactor, self._succession)
+        try:
+            await self._connect(again, address.beginning_with(parameters, defaults.begun), timeout)
+        except (ConnectionDied, psycopg.Error):
+            again.close()
+            self._start_up.refused = True
+            return False
+        except defer.CancelledError:
+            again.close()
+            raise
+        if first.lost:
+            again.close()
+            raise ConnectionDied("connection closed")
+        first.close()
+        self.connection, self._start_up.defaults = again, defaults
+        return True
 
     async def _keeps_statements(self, timeout: float) -> bool:
         """Find out whether a pooler keeps statements prepared for its clients; raises ``ConnectionDied``."""

@@ -88,19 +88,16 @@ class PreparedStatements:
     :ivar shared: whether a pooler keeps them, which shares those of the same text among its clients, so that
         the text begins with the role.
     :ivar surplus: those that are to be deallocated.
+    :ivar full: whether the connection has prepared as many as it may.
     """
 
     prefix: str
     shared: bool = False
     _known: OrderedDict[tuple[str, Statement], Prepared] = field(default_factory=OrderedDict)
     surplus: list[Prepared] = field(default_factory=list)
+    full: bool = False
     _edition: str = ""
     _count: int = 0
-
-    @property
-    def full(self) -> bool:
-        """Whether the connection has prepared as many as it may."""
-        return self.shared and self._count >= KEPT_BY_POOLER
 
     def step(self, role: str, statement: Statement, values: Sequence[str | None]) -> Step:
         """Return the step that runs a statement."""
@@ -132,6 +129,7 @@ class PreparedStatements:
         template = sql_text.typed(statement.text, statement.types)
         text = template.text
         if self.shared:
+            self.full = self._count >= KEPT_BY_POOLER
             text = f"/*{self._edition}{_UNSAFE.sub('_', role.lower())}*/{text}"
         in_order = template.order == tuple(range(len(statement.types)))
         name = f"{self.prefix}{self._count}"
@@ -140,17 +138,15 @@ class PreparedStatements:
 
 _ALL = Prepared(b"all", b"", ready=True)
 
-
-_BEGIN, _COMMIT, _ROLLBACK = Step(b"begin"), Step(b"commit"), Step(b"rollback")
-_RESET = Statement("reset all", ())
-_RESETTING = Step(_RESET.text.encode())
-
-COMMITTING = [_COMMIT]
-ROLLING_BACK = [_ROLLBACK]
-UNDOING = [Step(b"set constraints all immediate"), _ROLLBACK]
+COMMITTING = [Step(b"commit")]
+ROLLING_BACK = [Step(b"rollback")]
+UNDOING = [Step(b"set constraints all immediate"), *ROLLING_BACK]
 """Ends a transaction for nothing; deferred constraints are checked as a commit would check them."""
 
-_UNDO = [_BEGIN, _RESETTING, _COMMIT]
+_BEGIN = Step(b"begin")
+_RESET = Statement("reset all", ())
+_RESETTING = Step(_RESET.text.encode())
+_UNDO = [_BEGIN, _RESETTING, *COMMITTING]
 """Undoes what a message has set for the session, in a transaction of its own.
 
 A default such as ``default_transaction_read_only`` counts when a transaction begins.
@@ -182,7 +178,7 @@ class Composer:
         self._literal = literal
 
     def whole(self, message: Message, comment: str = "", *, repeated: bool = False) -> list[Step]:
-        """Return the steps of a message that is a transaction; ``ends_open`` says which are left open.
+        """Return the steps of a message that is a transaction; one that is to be rolled back is left open.
 
         :param comment: begins each of its statements, which are not prepared then.
         :param repeated: whether it is sent again, after an error.
@@ -192,6 +188,7 @@ class Composer:
             raise _unknown_role(role)
         # What this message makes room for is deallocated by the next one.
         surplus = 0 if prepared is None else len(prepared.surplus)
+        step = _plain if prepared is None else prepared.step
         steps: list[Step] = []
         guarded = False
         if message.isolation is not None or message.rollback:
@@ -202,12 +199,12 @@ class Composer:
             steps += _UNDO
         else:
             guarded = True
-            steps.append(self._step("", _RESET, ()))
+            steps.append(step("", _RESET, ()))
         settings = message.settings if not defaults.distributed else _of_coordinator(message.settings)
         names, values = zip(*settings, strict=True) if settings else ((), ())
         opening = _opening(names, defaults, message.read_only, guarded)
         # The opening runs as the login role still.
-        steps.append(self._step("", opening, (role, *values)))
+        steps.append(step("", opening, (role, *values)))
         if defaults.distributed:
             steps += self._propagated(message.settings)
         for bound in message.statements:
@@ -217,7 +214,7 @@ class Composer:
             elif len(bound.values) != len(statement.types):
                 raise _wrong_number(bound)
             else:
-                steps.append(prepared.step(role, statement, bound.values))
+                steps.append(step(role, statement, bound.values))
         return prepared.deallocations(surplus) + steps if prepared is not None and surplus else steps
 
     def begun(self, message: Message, comment: str, *, cursor: bool = False) -> list[Step]:
@@ -250,7 +247,7 @@ class Composer:
         steps: list[Step] = []
         if restored:
             # A function may have changed the role.
-            steps.append(_plain(Statement(sql_text.opening((), (), False), ("unknown",)), (role,)))
+            steps.append(_plain(role, Statement(sql_text.opening((), (), False), ("unknown",)), (role,)))
             steps += [Step(f"set local {sql_text.checked(name)} to default".encode()) for name in restored]
         steps += self._opened(role, settings, read_only=read_only)
         return steps + [self._unprepared(bound, comment) for bound in statements]
@@ -274,19 +271,14 @@ class Composer:
             raise _unknown_role(role)
         own = _of_coordinator(settings) if self._defaults.distributed else settings
         opening = _opening(tuple([name for name, _ in own]), self._defaults, read_only, False)
-        return [_plain(opening, (role, *[value for _, value in own])), *self._propagated(settings)]
-
-    def _step(self, role: str, statement: Statement, values: Sequence[str | None]) -> Step:
-        if self.prepared is None:
-            return _plain(statement, values)
-        return self.prepared.step(role, statement, values)
+        return [_plain(role, opening, (role, *[value for _, value in own])), *self._propagated(settings)]
 
     def _unprepared(self, bound: Bound, comment: str) -> Step:
         statement, values = bound
         if len(values) != len(statement.types):
             raise _wrong_number(bound)
         if statement.block is None:
-            return _plain(statement, values, comment)
+            return _plain("", statement, values, comment)
         encoded(values)
         literals = ["null" if value is None else self._literal(value) for value in values]
         return self._block(
@@ -309,7 +301,7 @@ class Composer:
         return [self._block(sql_text.set_locally(literals))] if made else []
 
 
-def _plain(statement: Statement, values: Sequence[str | None], before: str = "") -> Step:
+def _plain(_role: str, statement: Statement, values: Sequence[str | None], before: str = "") -> Step:
     """Return the step that runs a statement without preparing it."""
     template = sql_text.typed(statement.text, statement.types)
     return Step((before + template.text).encode(), template.arrange(encoded(values)))

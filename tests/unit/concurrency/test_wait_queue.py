@@ -38,7 +38,7 @@ def test_first_come_first_served(line: WaitQueue[str]) -> None:
     first, second = line.join(), line.join()
     line.serve("a")
     assert outcome(first) == "a"
-    assert len(line) == 1
+    assert len(line.waiting) == 1
     line.serve("b")
     assert outcome(second) == "b"
 
@@ -49,11 +49,11 @@ def test_everyone_waits_equally_long(line: WaitQueue[str], clock: task.Clock) ->
     clock.advance(6)
     second = line.join()
     clock.advance(3.9)
-    assert len(line) == 2
+    assert len(line.waiting) == 2
     clock.advance(0.1)
     assert outcome(first) is InVain
     clock.advance(5.9)
-    assert len(line) == 1
+    assert len(line.waiting) == 1
     clock.advance(0.1)
     assert outcome(second) is InVain
     assert line.timeouts == 2
@@ -68,7 +68,7 @@ def test_a_served_place_does_not_shorten_the_next_ones_wait(line: WaitQueue[str]
     second = line.join()
     clock.advance(9)
     assert outcome(first) == "a"
-    assert len(line) == 1
+    assert len(line.waiting) == 1
     clock.advance(1)
     assert outcome(second) is InVain
 
