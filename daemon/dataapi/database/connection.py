@@ -254,8 +254,11 @@ class Connection:
                 commands.append(None)
             pgconn.pipeline_sync()
             unsent = pgconn.flush()
-        except psycopg.Error as error:
+        except Exception as error:
+            # What has been sent of it would become part of the next one.
             self._lose(error)
+            if not isinstance(error, psycopg.Error):
+                raise
             raise ConnectionDied(str(error).strip()) from error
         if unsent:
             self.reactor.addWriter(self)

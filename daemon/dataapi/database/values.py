@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 
 _TEXT = psycopg.pq.Format.TEXT
+_JSON = ("json", "jsonb")
 
 
 class _Bytes(Loader):
@@ -50,7 +51,7 @@ class Context:
 
 def _context() -> Context:
     adapters = AdaptersMap(psycopg.adapters)
-    for name in ("json", "jsonb"):
+    for name in _JSON:
         adapters.register_loader(name, _Bytes)
     for name in ("cidr", "inet", "record", "uuid"):
         adapters.register_loader(name, _Text)
@@ -61,7 +62,7 @@ def _context() -> Context:
 CONTEXT = _context()
 
 _transformer = Transformer(CONTEXT)
-_loads: dict[int, Callable[[bytes], Any]] = {}
+_loads: dict[int, Callable[[bytes], Any]] = {psycopg.adapters.types[name].oid: bytes for name in _JSON}
 
 
 def rows(result: PGresult) -> Rows:

@@ -181,3 +181,45 @@ async def test_texts_stay_what_they_are_whatever_backslashes_mean(single: Pool, 
     """A function that lets them escape something changes no value of the next caller's."""
     await single.run(message(SET, "standard_conforming_strings", "off"))
     assert await single.run(message("select $1::text", value)) == [(value,)]
+
+
+CHOSEN = "select setting, source from pg_settings where name = $1"
+
+
+@pytest.mark.direct("a pooler passes no options on")
+async def test_sessions_begin_with_what_every_message_needs(make_pool: MakePool, database: Database) -> None:
+    """The daemon's own SQL has no time limit but that of the login role."""
+    database.execute("create schema one")
+    pool = make_pool(size=2, search_path=("one", "public"), statement_timeout=5.0)
+    await pool.start()
+    for name, setting in (("search_path", '"one", "public"'), ("jit", "off"), ("statement_timeout", "5000")):
+        assert await pool.run(message(CHOSEN, name)) == [(setting, "client")]
+    assert await pool.fetch(SHOW, ("statement_timeout",)) == [("0",)]
+
+
+async def test_what_the_login_role_has_of_its_own_wins_as_soon_as_it_is_known(
+    make_pool: MakePool, database: Database
+) -> None:
+    """For those of its sessions that begin afterwards."""
+    pool = make_pool(size=1, statement_timeout=5.0)
+    await pool.start()
+    assert await pool.run(message(SHOW, "statement_timeout")) == [("5s",)]
+    database.execute(f"alter role authenticator in database {database.name} set statement_timeout = '7s'")
+    pool.renew()
+    if not pool.pooled:
+        assert await pool.run(message(SHOW, "statement_timeout")) == [("7s",)]
+        assert await pool.fetch(SHOW, ("statement_timeout",)) == [("7s",)]
+
+
+@pytest.mark.direct("a pooler passes no options on")
+async def test_a_setting_that_no_session_may_begin_with_is_refused_message_by_message(
+    make_pool: MakePool,
+) -> None:
+    """Callers learn why, which a connection that cannot be made would hide."""
+    pool = make_pool(size=1, settings=(("log_statement", "all"),))
+    await pool.start()
+    for _ in range(2):
+        with pytest.raises(DatabaseError, match='permission denied to set parameter "log_statement"'):
+            await pool.run(message("select 1"))
+        pool.renew()
+    assert pool.trouble is None
