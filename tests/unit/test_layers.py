@@ -31,7 +31,7 @@ INPUT_AND_OUTPUT = {
     "auth": "published_keys transaction",
     "catalog": "reflect watcher",
     "cli": "init main webhooks",
-    "concurrency": "deadlines long_work tasks timers wait_queue",
+    "concurrency": "long_work tasks timers wait_queue",
     "database": (
         "address cancel connection connector embedded embedded_supervisor failover health listener "
         "open_transaction polling pool pooler query_log replicas script server_watch session steps values"

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hasha
 from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -26,6 +27,21 @@ async def next_item(items: AsyncIterator[V], default: Default) -> V | Default:
         return await anext(items)
     except StopAsyncIteration:
         return default
+
+
+async def wait_at_most(seconds: float, work: Deferred[Any], clock: IReactorTime) -> bool:
+    """Wait until the work has ended, but not longer than so; it goes on.  Tell whether it has ended.
+
+    :param work: fires with a result, whatever becomes of it.
+    """
+    waiting: Deferred[bool] = Deferred()
+    work.addBoth(lambda _: None if waiting.called else waiting.callback(True))
+    expiry = clock.callLater(seconds, waiting.callback, False)
+    try:
+        return await waiting
+    finally:
+        if expiry.active():
+            expiry.cancel()
 
 
 async def concurrently(works: Iterable[Awaitable[V]]) -> list[V]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from twisted.internet import defer
 
-from dataapi.concurrency.deadlines import wait_at_most
+from dataapi.concurrency.tasks import wait_at_most
 from dataapi.database import address
 from dataapi.database.connection import Connection, ConnectionDied
 from dataapi.database.sql_text import CONCATENATE, MINUS, operator_sql

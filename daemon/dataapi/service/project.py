@@ -17,8 +17,7 @@ from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.keys import is_url
 from dataapi.catalog.document import catalog_document
 from dataapi.catalog.watcher import CatalogWatcher
-from dataapi.concurrency.deadlines import wait_at_most
-from dataapi.concurrency.tasks import Background
+from dataapi.concurrency.tasks import Background, wait_at_most
 from dataapi.concurrency.timers import Backoff
 from dataapi.database.address import primary_uri
 from dataapi.database.failover import FailoverWatch

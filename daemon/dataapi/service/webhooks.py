@@ -12,8 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from dataapi.concurrency.deadlines import wait_at_most
-from dataapi.concurrency.tasks import Background
+from dataapi.concurrency.tasks import Background, wait_at_most
 from dataapi.concurrency.timers import Backoff, Retry
 from dataapi.database.address import primary_uri
 from dataapi.database.failover import FailoverWatch

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from email.utils import formatdate
 from functools import lru_cache, partial
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger, LogLevel
 
-from dataapi.concurrency.deadlines import Deadlines
 from dataapi.concurrency.tasks import next_item
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import continued_trace
@@ -28,6 +27,8 @@ from dataapi.web.families import family_of, internal_error
 from dataapi.web.routing import Backend, Backends, Route, Routes, no_route
 from dataapi.web.server.parser import parse_target
 from dataapi.web.server.request import ServerRequest, body_too_large, too_many_connections
+
+T = TypeVar("T")
 
 _log = Logger(namespace="dataapi.web")
 
@@ -69,6 +70,77 @@ class RoutedRequest(NamedTuple):
 
 
 Observe = Callable[[AnsweredRequest], object]
+
+
+class Deadlines:
+    """Cancels what takes too long; all have equally long, so that one timer serves them.
+
+    The timer goes on when the last work has ended: the next one may begin at once.  ``rest`` ends it.
+
+    :ivar limit: the seconds that each has.
+    """
+
+    def __init__(self, clock: IReactorTime, limit: float) -> None:
+        self.limit = limit
+        self._clock = clock
+        self._ends: dict[Deferred[Any], float] = {}
+        self._late: set[Deferred[Any]] = set()
+        self._timer: IDelayedCall | None = None
+
+    def begin(self, work: Deferred[Any]) -> None:
+        """Give the work its time from now on; ``end`` is to be called when it has ended."""
+        self._ends[work] = self._clock.seconds() + self.limit
+        if self._timer is None:
+            self._timer = self._clock.callLater(self.limit, self._expire)
+
+    def end(self, work: Deferred[Any]) -> bool:
+        """Record the end of the work, and return whether it was cancelled for taking too long."""
+        if work in self._late:
+            self._late.discard(work)
+            return True
+        self._ends.pop(work, None)
+        return False
+
+    def rest(self) -> None:
+        """Stop the timer, as no work is expected soon."""
+        if self._timer is not None and not self._ends:
+            self._timer.cancel()
+            self._timer = None
+
+    async def each(
+        self, items: AsyncGenerator[T, None], late: Callable[[], Exception]
+    ) -> AsyncGenerator[T, None]:
+        """Give the items, each of which has the time for itself.
+
+        :param late: makes what is raised when one takes too long.
+        """
+        nothing = object()
+        while True:
+            step = Deferred.fromCoroutine(next_item(items, nothing))
+            self.begin(step)
+            try:
+                item = await step
+            except Exception:
+                if self.end(step):
+                    raise late() from None
+                raise
+            self.end(step)
+            if item is nothing:
+                return
+            yield item  # type: ignore[misc]  # not the end
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._clock.seconds()
+        for work, end in list(self._ends.items()):
+            if end > now:
+                break
+            del self._ends[work]
+            self._late.add(work)
+            work.cancel()
+        if self._ends and self._timer is None:
+            first = next(iter(self._ends.values()))
+            self._timer = self._clock.callLater(max(0.0, first - now), self._expire)
 
 
 class Pipeline:
