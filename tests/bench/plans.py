@@ -77,7 +77,7 @@ class Explained:
         self._texts.append(text)
         try:
             for part in split(text):
-                cursor = self._connection.execute(part.text, part.arrange(values))
+                cursor = self._connection.execute(part.text, part.arrange(list(values)))
             return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
             raise errors.refused(error, anonymous=False) from error

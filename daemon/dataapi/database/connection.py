@@ -145,7 +145,6 @@ class Connection:
     async def _try(self, parameters: dict[str, str], timeout: float) -> str:
         """Try one place and return why there is no connection to it, "" when there is."""
         self.place = {name: value for name, value in parameters.items() if name != address.ATTRIBUTES}
-        where = address.failure_prefix(parameters.get("host"), parameters.get("port", ""))
         try:
             pgconn = self._pgconn = PGconn.connect_start(make_conninfo(**parameters).encode())
             if pgconn.status != ConnStatus.BAD:
@@ -156,6 +155,7 @@ class Connection:
         except psycopg.Error as error:
             return str(error)
         except defer.TimeoutError:
+            where = address.failure_prefix(pgconn.host.decode(), pgconn.port.decode())
             pgconn.finish()
             return where + _SILENCE
         finally:

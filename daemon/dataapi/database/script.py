@@ -72,7 +72,7 @@ def _fetched(connection: _Connection, text: str, values: Sequence[object]) -> Ro
     # What goes out between two Sync messages is one.
     with connection.pipeline():
         for statement in split(text):
-            cursor = connection.execute(statement.text, statement.arrange(values))
+            cursor = connection.execute(statement.text, statement.arrange(list(values)))
     return cursor.fetchall() if cursor.description else []
 
 
@@ -154,7 +154,7 @@ class _Blocking:
             if prepared is not None:
                 self._checked(self._pgconn.prepare(prepared.name, text))
                 result = self._checked(
-                    self._pgconn.exec_prepared(prepared.name, [value or b"" for value in values])
+                    self._pgconn.exec_prepared(prepared.name, [value or b"" for value in values or ()])
                 )
             else:
                 result = self._checked(self._pgconn.exec_params(text, values))

@@ -131,7 +131,7 @@ class Template:
     text: str
     order: tuple[int, ...]
 
-    def arrange(self, values: Sequence[_T]) -> Sequence[_T]:
+    def arrange(self, values: list[_T]) -> list[_T]:
         """Return the values in the order of the slots."""
         in_order = self.order == tuple(range(len(values)))
         return values if in_order else [values[index] for index in self.order]

@@ -53,14 +53,14 @@ class Prepared:
 class Step(NamedTuple):
     """A statement to run.
 
-    :ivar values: in PostgreSQL's text format; None is NULL.
+    :ivar values: in PostgreSQL's text format; None is NULL, and None instead of them that there are none.
     :ivar types: the oids of their types; 0, or none at all, leaves them to PostgreSQL to infer.
     :ivar prepared: what it is prepared as.
     """
 
     text: bytes
-    values: Sequence[bytes | None] = ()
-    types: Sequence[int] | None = None
+    values: list[bytes | None] | None = None
+    types: list[int] | None = None
     prepared: Prepared | None = None
 
 
@@ -70,7 +70,7 @@ def steps_of(text: str, values: Sequence[object] = ()) -> list[Step]:
     Raises ``TypeError`` for a value of a type that psycopg does not know, and ``ApiError`` for one that
     PostgreSQL cannot hold.
     """
-    sent, types = adapted(values) if values else ((), ())
+    sent, types = adapted(values) if values else ([], [])
     return [
         Step(part.text.encode(), part.arrange(sent), part.arrange(types)) for part in sql_text.split(text)
     ]

@@ -101,7 +101,7 @@ def encoded(values: Sequence[str | None]) -> list[bytes | None]:
     return found
 
 
-def adapted(values: Sequence[object]) -> tuple[Sequence[bytes | None], Sequence[int]]:
+def adapted(values: Sequence[object]) -> tuple[list[bytes | None], list[int]]:
     """Return values of Python's types as they are sent, and the oids of their types.
 
     Raises ``TypeError`` for one of a type that psycopg does not know, and ``ApiError`` for one that
@@ -118,4 +118,4 @@ def adapted(values: Sequence[object]) -> tuple[Sequence[bytes | None], Sequence[
         raise errors.unsendable("the character NUL (U+0000)") from None
     except psycopg.ProgrammingError as error:
         raise TypeError(str(error)) from error
-    return [None if value is None else bytes(value) for value in sent], transformer.types or ()
+    return [None if value is None else bytes(value) for value in sent], list(transformer.types or ())

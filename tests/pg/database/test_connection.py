@@ -39,7 +39,7 @@ def connection(database: Database, reactor: Any) -> Iterator[Connection]:
 
 def prepared(text: bytes, *values: bytes, name: bytes = b"tested") -> Step:
     """Return a step that is prepared first."""
-    return Step(text, values, None, Prepared(name, text))
+    return Step(text, list(values), None, Prepared(name, text))
 
 
 BECOME = Step(b"select set_config('role', $1, true)", [b"anon"])

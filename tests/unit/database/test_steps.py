@@ -77,7 +77,7 @@ def test_no_request_changes_a_text(role: str, claims: str, one: str | None, two:
             step.text for step in composer(prepared=prepared).whole(lookup())
         ]
         bound = [value if value is None else value.encode() for value in (one, two)]
-        assert [list(step.values) for step in found[1:]] == [[role.encode(), claims.encode()], bound]
+        assert [step.values for step in found[1:]] == [[role.encode(), claims.encode()], bound]
 
 
 @pytest.mark.parametrize("value", ["a\0b", "a\ud800b"])
