@@ -201,7 +201,13 @@ def _in_use(reactor: Any) -> list[object]:
     descriptors = [*reactor.getReaders(), *reactor.getWriters()]
     own = ("twisted.internet._signals", "twisted.internet.posixbase")
     foreign = [one for one in descriptors if type(one).__module__ not in own]
-    return [*reactor.getDelayedCalls(), *foreign]
+    return [*(timer for timer in reactor.getDelayedCalls() if not _is_of_an_empty_queue(timer)), *foreign]
+
+
+def _is_of_an_empty_queue(timer: Any) -> bool:
+    """Tell whether a timer is that of a queue in which nobody waits, which keeps it until it is over."""
+    queue = getattr(timer.func, "__self__", None)
+    return type(queue).__module__ == "dataapi.concurrency.wait_queue" and not queue
 
 
 def _is_connection(one: object) -> bool:
