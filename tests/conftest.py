@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # A busy machine is no failure: the time limit below is for whole tests.
 settings.register_profile("patient", deadline=None)
+# Those of the lowest versions look for what the libraries do otherwise, not for rare values.
+settings.register_profile("few", deadline=None, max_examples=20)
 settings.load_profile("patient")
 
 TIME_LIMIT = 300.0

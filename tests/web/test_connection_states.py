@@ -305,7 +305,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
 
 TestConnectionMachine = pytest.mark.filterwarnings("ignore::ResourceWarning")(ConnectionMachine.TestCase)
-TestConnectionMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestConnectionMachine.settings = settings(stateful_step_count=30)
 
 
 @pytest.fixture
