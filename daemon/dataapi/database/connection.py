@@ -250,6 +250,8 @@ class Connection:
                         pgconn.send_prepare(prepared.name, text)
                         prepared.ready = True
                         commands.append(prepared)
+                    if values is None:
+                        continue
                     pgconn.send_query_prepared(prepared.name, values)
                 commands.append(None)
             pgconn.pipeline_sync()

@@ -20,7 +20,7 @@ from dataapi.http.errors import DatabaseError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dataapi.database.message import Bound, Defaults, Message, Settings
+    from dataapi.database.message import Block, Bound, Defaults, Message, Settings
 
 KEPT = 200
 """Statements that stay prepared on a connection to PostgreSQL."""
@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
     :ivar values: in PostgreSQL's text format; None is NULL, and None instead of them that there are none.
     :ivar types: the oids of their types; 0, or none at all, leaves them to PostgreSQL to infer.
-    :ivar prepared: what it is prepared as.
+    :ivar prepared: what it is prepared as; without values it is prepared and not run.
     """
 
     text: bytes
@@ -209,12 +209,14 @@ class Composer:
             steps += self._propagated(message.settings)
         for bound in message.statements:
             statement = bound.statement
-            if prepared is None or comment or not statement.prepared or statement.block is not None:
+            if prepared is None or comment or not statement.prepared:
                 steps.append(self._unprepared(bound, comment))
             elif len(bound.values) != len(statement.types):
                 raise _wrong_number(bound)
-            else:
+            elif statement.block is None:
                 steps.append(step(role, statement, bound.values))
+            else:
+                steps += self._executed(step(role, statement, bound.values), statement.block, bound.values)
         return prepared.deallocations(surplus) + steps if prepared is not None and surplus else steps
 
     def begun(self, message: Message, comment: str, *, cursor: bool = False) -> list[Step]:
@@ -279,11 +281,22 @@ class Composer:
             raise _wrong_number(bound)
         if statement.block is None:
             return _plain("", statement, values, comment)
-        encoded(values)
-        literals = ["null" if value is None else self._literal(value) for value in values]
-        return self._block(
-            statement.block.around(sql_text.written(statement.text, statement.types, literals))
-        )
+        text = sql_text.written(statement.text, statement.types, self._literals(values))
+        return self._block(statement.block.around(text))
+
+    def _executed(self, step: Step, block: Block, values: Sequence[str | None]) -> list[Step]:
+        """Return what prepares a statement, and the block that runs it."""
+        assert step.prepared is not None, "it was made by PreparedStatements"
+        literals = self._literals(values)
+        if step.prepared.order is not None:
+            literals = [literals[slot] for slot in step.prepared.order]
+        arguments = f"({','.join(literals)})" if literals else ""
+        text = f"execute {step.prepared.name.decode()}{arguments}"
+        return [step._replace(values=None), self._block(block.around(text))]
+
+    def _literals(self, values: Sequence[str | None]) -> list[str]:
+        encoded(values)  # refuses what PostgreSQL cannot hold
+        return ["null" if value is None else self._literal(value) for value in values]
 
     def _block(self, body: str) -> Step:
         return Step(f"do {self._literal(body)}".encode())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.database.errors import plan_is_gone
-from dataapi.database.message import Bound, Message, Statement
+from dataapi.database.message import Block, Bound, Message, Statement
 from dataapi.http.errors import DatabaseError
 from psycopg.errors import lookup
 from support.messages import message, running, until
@@ -226,6 +226,27 @@ async def test_a_percent_sign_in_a_statement_is_itself(make_pool: MakePool) -> N
         pool = make_pool(size=1, prepared_statements=prepared)
         await pool.start()
         assert await pool.run(message(text, "3", "%", types=("int", "text"))) == expected
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+async def test_a_block_runs_a_statement_and_looks_at_its_rows(make_pool: MakePool, prepared: bool) -> None:
+    """It takes literals, and the statement is planned once all the same."""
+    pool = make_pool(size=1, prepared_statements=prepared)
+    await pool.start()
+    block = Block(
+        "declare found record; begin for found in execute ",
+        " loop perform set_config('app.found', found.text, true); end loop; end",
+    )
+    kept = Statement("select $2 || $1 as text", ("text", "text"), block=block)
+    shown = Bound(Statement("select current_setting('app.found')", ()))
+    for value in ("it's", "\\", "$1 $$ %s"):
+        asked = Message("anon", (), (Bound(kept, ("!", value)), shown))
+        assert await pool.run(asked) == [(f"{value}!",)]
+    asked = Message("anon", (), (Bound(kept, ("!", None)), shown))
+    assert await pool.run(asked) == [("",)]
+    if prepared:
+        await pool.fetch("deallocate all")
+        assert await pool.run(asked) == [("",)]
 
 
 def test_only_missing_or_outdated_plans_are_tried_again() -> None:

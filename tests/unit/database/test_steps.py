@@ -177,9 +177,15 @@ def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
 @given(VALUE)
 def test_a_block_runs_its_statement_by_a_literal(value: str | None) -> None:
     """A block takes no values."""
-    in_block = Statement("select $1, '%'", ("text",), block=BLOCK)
+    in_block = Statement("select $2, '%'", ("int", "text"), block=BLOCK)
+    message = Message("anon", (), (Bound(in_block, ("1", value)),))
     literal = "null" if value is None else quote_literal(value)
-    *_, block = composer().whole(Message("anon", (), (Bound(in_block, (value,)),)))
+    *_, preparing, block = composer().whole(message)
+    assert (preparing.text, preparing.values) == (b"select $1::text, '%'", None)
+    assert preparing.prepared is not None
+    assert preparing.prepared.name == b"p1f_3"
+    assert block == Step(f"do {quote_literal(BLOCK.around(f'execute p1f_3({literal})'))}".encode())
+    *_, block = composer(prepared=False).whole(message)
     body = BLOCK.around(f"select {literal}::text, '%'")
     assert block == Step(f"do {quote_literal(body)}".encode())
 
