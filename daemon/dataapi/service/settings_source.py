@@ -89,11 +89,9 @@ class Configured:
     load: Callable[[], Settings]
 
     async def prepare(self) -> Settings:
-        """Return the settings as they are."""
         return self.settings
 
     async def reread(self) -> Settings | None:
-        """Read the configuration again."""
         return await deferToThread(self.load)
 
     async def reread_database(self, _ref: str) -> Settings | None:
@@ -127,11 +125,9 @@ class Embedded(Configured):
         return _in_server(self.settings, uri)
 
     async def reread(self) -> Settings | None:
-        """Read the configuration again."""
         return _in_server(await deferToThread(self.load), self.server.uri(LOGIN_ROLE))
 
     async def cleanup(self) -> None:
-        """Stop the server."""
         await self.server.stop()
 
 
@@ -176,7 +172,6 @@ class DemoSource:
         return self._demo.settings
 
     async def reread(self) -> Settings | None:
-        """Keep the keys that were printed."""
         return None
 
     async def reread_database(self, _ref: str) -> Settings | None:
@@ -189,12 +184,10 @@ class DemoSource:
         return {}
 
     def announce(self) -> None:
-        """Print addresses, keys and a first query."""
         if self._demo is not None:
             self._write(self._demo.banner + "\n")
 
     async def cleanup(self) -> None:
-        """Stop the server."""
         if self._demo is not None:
             await self._demo.server.stop()
 

@@ -89,7 +89,6 @@ class ConnectionShare:
         self._left = False
 
     def report(self, count: int) -> None:
-        """Publish how many connections the worker serves."""
         if not self._left:
             self._counts[self._worker] = count
 

@@ -206,7 +206,6 @@ class WebhooksPart:
         await self._dispatcher.drain(seconds)
 
     async def stop(self) -> None:
-        """Close every connection."""
         await self._listener.stop()
         self._sender.close()
         self._resolver.stop()
@@ -266,7 +265,6 @@ class WebhooksPart:
         self._attempted()
 
     async def _deliver(self, applied: Sequence[Migration]) -> None:
-        """Start the dispatcher and the event sources."""
         for migration in applied:
             _log.info("applied migration {number} ({name})", number=migration.number, name=migration.name)
         self._retry.succeeded()

@@ -112,7 +112,6 @@ class WorkerProcess(ProcessProtocol):
 
     @property
     def answers(self) -> bool:
-        """Whether it answers its parent."""
         return self.unanswered < SILENT
 
     async def snapshot(self) -> Snapshot:

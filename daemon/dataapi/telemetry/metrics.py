@@ -172,18 +172,15 @@ class RunningHistogram:
         self._total = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count a duration."""
         self._buckets[_bucket(seconds)] += 1
         self._total += seconds
 
     def add_all(self, durations: Sequence[float]) -> None:
-        """Count some durations."""
         for bucket, count in Counter(map(_bucket, durations)).items():
             self._buckets[bucket] += count
         self._total += sum(durations)
 
     def counts(self) -> Histogram:
-        """Return what was counted so far."""
         return Histogram(tuple(self._buckets), self._total)
 
 
@@ -218,7 +215,6 @@ def to_json(snapshot: Snapshot) -> list[Any]:
 
 
 def from_json(document: Iterable[Any]) -> Snapshot:
-    """Read what ``to_json`` wrote."""
     snapshot: dict[str, dict[tuple[str, ...], Value]] = {}
     for name, labels, value in document:
         metric = Histogram(tuple(value[0]), value[1]) if isinstance(value, list) else value

@@ -28,12 +28,10 @@ class ProcessMetrics:
         self._timer: IDelayedCall | None = None
 
     def start(self) -> None:
-        """Begin to measure the event loop."""
         self._due = self._clock.seconds() + EVERY
         self._timer = self._clock.callLater(EVERY, self._measure)
 
     def stop(self) -> None:
-        """Measure no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -43,7 +41,6 @@ class ProcessMetrics:
         self.start()
 
     def snapshot(self) -> Snapshot:
-        """Take the figures."""
         return {
             "dataapi_process_cpu_seconds_total": {(): time.process_time()},
             "dataapi_process_resident_memory_bytes": {(): _resident_memory()},

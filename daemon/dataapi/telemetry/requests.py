@@ -106,7 +106,6 @@ class RequestMetrics:
         self._counts[series] = self._counts.get(series, 0) + 1
 
     def snapshot(self) -> Snapshot:
-        """Return the counts so far."""
         errors: dict[tuple[str, ...], float] = {(area,): 0.0 for area in self._times}
         for (area, *_, code), count in self._counts.items():
             if code:

@@ -43,7 +43,6 @@ class Timed:
         self._name = name
 
     def __enter__(self) -> None:
-        """Begin."""
         self._began = perf_counter()
 
     def __exit__(self, kind: object, _error: object, _traceback: object) -> None:

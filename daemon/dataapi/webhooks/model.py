@@ -76,7 +76,6 @@ class Token:
     revoked_at: datetime | None
 
     def usable(self, now: datetime) -> bool:
-        """Whether the token is valid at ``now``."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 

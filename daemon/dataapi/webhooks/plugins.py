@@ -127,7 +127,6 @@ class Sources:
         self._started: list[IEventSource] = []
 
     def start(self) -> None:
-        """Start every source."""
         for source in self._found:
             try:
                 source.start(self._publisher)

@@ -134,7 +134,6 @@ class _Endpoint:
 
     @property
     def running(self) -> int:
-        """How many attempts are in flight."""
         return len(self.begun)
 
     def seconds(self, now: float) -> float:

@@ -138,17 +138,14 @@ class Dispatcher:
 
     @property
     def in_flight(self) -> int:
-        """How many attempts are in flight."""
         return self._limits.running
 
     def start(self) -> None:
-        """Start to deliver."""
         self._stopping = False
         self._worked_at = self._clock.seconds()
         self.look()
 
     def notified(self, channel: str) -> None:
-        """Handle a notification."""
         if channel == CHANGED:
             self.reconsider()
         else:
@@ -316,7 +313,6 @@ class Dispatcher:
             self._alarm.within(seconds if seconds > 0 else 2 * PAUSE)
 
     def _begin_all(self) -> None:
-        """Begin every attempt that the limits allow."""
         if self._beginning:
             # An attempt ended at once, within the loop below.
             return

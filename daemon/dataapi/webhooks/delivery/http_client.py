@@ -245,7 +245,6 @@ class ReceiverConnections:
             oldest.drop()
 
     def forget(self, connection: ReceiverConnection) -> None:
-        """Forget a connection that was lost."""
         self._open.discard(connection)
         self._remove_idle(connection)
 

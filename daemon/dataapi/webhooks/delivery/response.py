@@ -129,7 +129,6 @@ class Response:
         )
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
         self._size = 0
         if not self.complete:
             self.body += body[: MAX_BODY + 1 - len(self.body)]

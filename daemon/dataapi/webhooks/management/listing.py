@@ -121,7 +121,6 @@ def cursor(found: Mapping[str, Any]) -> Cursor:
 
 
 def delivery_filter(found: Mapping[str, Any]) -> DeliveryFilter:
-    """Return the requested filter of deliveries."""
     names = ("status", "event_id", "event_type", "since", "until")
     return DeliveryFilter(**{name: found.get(f"filter[{name}]") for name in names})
 

@@ -49,7 +49,6 @@ class ManagementOperation:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Its paths."""
         return (ORGANIZATION + self.path, PROJECT + self.path) if self.scoped else (self.path,)
 
     def codes(self, path: str) -> tuple[ErrorCode, ...]:

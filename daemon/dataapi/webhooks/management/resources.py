@@ -279,7 +279,6 @@ def format_timestamp(at: datetime) -> str:
 
 
 def endpoint(endpoint: Endpoint) -> Record:
-    """Return the resource of an endpoint."""
     attributes = _attributes(endpoint, _ENDPOINT_MEMBERS)
     attributes["event_types"] = [{"type": name} for name in endpoint.event_types]
     return _record("endpoint", endpoint.id, attributes)
@@ -307,7 +306,6 @@ def _json(value: Any) -> Any:
 
 
 def ingress(identifier: UUID) -> Record:
-    """Return the resource of a published event."""
     return {"type": "ingress", "id": str(identifier)}
 
 
@@ -317,12 +315,10 @@ def queued(accepted: Accepted) -> Record:
 
 
 def recovery(recovery: Recovery) -> Record:
-    """Return the resource of a recovery."""
     return _record("recovery", recovery.id, {"matched": recovery.matched})
 
 
 def event_type(event_type: EventType) -> Record:
-    """Return the resource of an event type."""
     attributes = _attributes(event_type, _EVENT_TYPE_MEMBERS)
     attributes["renders"] = event_type.renders and event_type.renders.type
     return _record("event_type", event_type.type, attributes)
