@@ -147,7 +147,8 @@ class Session:
         self.opened = self.connection.reactor.seconds()
         pooled = self.connection.pooled
         if pooled and options.prepared_statements is not False and await self._keeps_statements(timeout):
-            self._prepared = PreparedStatements(self._prefix, shared=True)
+            # A comment of the request's own would make each text another one to the pooler.
+            self._prepared = None if options.comments else PreparedStatements(self._prefix, shared=True)
         elif options.prepared_statements or (options.prepared_statements is None and not pooled):
             self._prepared = PreparedStatements(self._prefix)
         self._composer = Composer(defaults, self.connection.literal, self._prepared)
