@@ -197,6 +197,7 @@ async def test_sessions_begin_with_what_every_message_needs(make_pool: MakePool,
     assert await pool.fetch(SHOW, ("statement_timeout",)) == [("0",)]
 
 
+@pytest.mark.direct("a pooler's own sessions began before")
 async def test_what_the_login_role_has_of_its_own_wins_as_soon_as_it_is_known(
     make_pool: MakePool, database: Database
 ) -> None:
@@ -206,9 +207,8 @@ async def test_what_the_login_role_has_of_its_own_wins_as_soon_as_it_is_known(
     assert await pool.run(message(SHOW, "statement_timeout")) == [("5s",)]
     database.execute(f"alter role authenticator in database {database.name} set statement_timeout = '7s'")
     pool.renew()
-    if not pool.pooled:
-        assert await pool.run(message(SHOW, "statement_timeout")) == [("7s",)]
-        assert await pool.fetch(SHOW, ("statement_timeout",)) == [("7s",)]
+    assert await pool.run(message(SHOW, "statement_timeout")) == [("7s",)]
+    assert await pool.fetch(SHOW, ("statement_timeout",)) == [("7s",)]
 
 
 @pytest.mark.direct("a pooler passes no options on")
