@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 if TYPE_CHECKING:
     from support.service import Answer, Service
 
@@ -70,8 +68,7 @@ async def answered(api: Service, number: int) -> tuple[int, Any, dict[str, str]]
     return answer.status, answer.text, kept
 
 
-@pytest.mark.parametrize("seed", range(2))
-async def test_a_known_plan_answers_as_a_new_one(api: Service, seed: int) -> None:
+async def test_a_known_plan_answers_as_a_new_one(api: Service) -> None:
     """In any order, and with other values than the plan was made for."""
     fresh = []
     for number in range(len(REQUESTS)):
@@ -79,6 +76,6 @@ async def test_a_known_plan_answers_as_a_new_one(api: Service, seed: int) -> Non
         fresh.append(await answered(api, number))
     assert {200, 201, 204, 206, 400, 404, 406, 409, 416} <= {status for status, _, _ in fresh}
     order = [*range(len(REQUESTS))] * 2
-    random.Random(seed).shuffle(order)
+    random.Random(0).shuffle(order)
     for number in order:
         assert await answered(api, number) == fresh[number], REQUESTS[number]
