@@ -207,9 +207,9 @@ def _in_use(reactor: Any) -> list[object]:
 
 
 def _is_of_an_empty_queue(timer: Any) -> bool:
-    """Tell whether a timer is that of a queue in which nobody waits, which keeps it until it is over."""
-    queue = getattr(timer.func, "__self__", None)
-    return type(queue).__module__ == "dataapi.concurrency.wait_queue" and not queue
+    """Return whether a timer is that of a queue in which nothing waits, which keeps it until it is over."""
+    queue: Any = getattr(timer.func, "__self__", None)
+    return type(queue).__module__ == "dataapi.concurrency.wait_queue" and not queue.waiting
 
 
 def _is_connection(one: object) -> bool:
