@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from twisted.logger import LogEvent
 
 URL = "https://issuer.example.org/keys?token=not-for-logs"
-PUBLIC = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key(), as_dict=True)
+# Not by chance: PyJWT 2.9 writes no leading zeros of a key, and reads none that lacks them.
+PRIVATE = ec.derive_private_key(int.from_bytes(range(64, 96)), ec.SECP256R1())
+PUBLIC = ECAlgorithm.to_jwk(PRIVATE.public_key(), as_dict=True)
 
 
 def jwks(*kids: str) -> bytes:
