@@ -15,7 +15,7 @@ from dataapi.auth.caller import REST_PREFIX, Caller, Settings, identity, isolati
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.shard_names import naming_tables
 from dataapi.database import sql_text
-from dataapi.database.message import Bound, Message, Statement
+from dataapi.database.message import Bound, Message, Statement, explained
 from dataapi.database.open_transaction import Continuation, OpenTransaction
 from dataapi.database.positions import required_position
 from dataapi.database.sql_text import quote_identifier
@@ -147,7 +147,7 @@ class Transactions:
 
         They reach PostgreSQL at most eight times, each time after an attempt that changed nothing: four times
         where the transaction loses to concurrent ones (``retried``), and each of these once more where what
-        was prepared is gone.
+        was prepared is gone or a predecessor left settings behind (``Session.run``).
 
         :param settings: more settings for this transaction besides the request's and the role's own, such as
             those of a called function (see ``hoisted``).
@@ -311,24 +311,16 @@ class MultiMessageTransactions(Transactions):
         message = self.message(catalog, request, caller, (), read_only=read_only, settings=settings)
         role = catalog.roles[caller.role].settings
         own = settings_for(request, caller) + role
+        before = message.statements  # each of the requests calls the pre-request function
         beginning = message._replace(settings=own, statements=(), caller=identity(request, caller))
         try:
             async with self._pool.open_transaction(beginning) as transaction:
-                before = self._before_shards if catalog.clustered else self._before
                 yield MultiMessageTransaction(transaction, caller, role, before, reading=read_only)
                 await transaction.end(rollback=message.rollback)
                 if message.positioned:
                     request.facts.position = await transaction.position()
         except DatabaseError as error:
             raise naming_tables(error, catalog) from error.__cause__
-
-
-def explained(bound: Bound) -> Bound:
-    """Return the statement that shows the plan of another one as JSON without running it."""
-    statement = Statement(
-        f"explain (format json) {bound.statement.text}", bound.statement.types, prepared=False
-    )
-    return Bound(statement, bound.values)
 
 
 def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:

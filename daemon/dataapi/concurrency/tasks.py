@@ -30,7 +30,7 @@ async def next_item(items: AsyncIterator[V], default: Default) -> V | Default:
 
 
 async def wait_at_most(seconds: float, work: Deferred[Any], clock: IReactorTime) -> bool:
-    """Wait until the work has ended, but not longer than so; it goes on.  Tell whether it has ended.
+    """Wait for the work, at most so many seconds; it goes on.  Return whether it has ended.
 
     :param work: fires with a result, whatever becomes of it.
     """

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class WaitQueue(Generic[T]):
     """First come, first served; one timer serves all, as all wait equally long.
 
-    :ivar waiting: those that wait: the end of their time, what tells them, and for whom.
+    :ivar waiting: the end of each wait by the clock, its Deferred, and its caller.
     :ivar timeouts: how many waited until the time was over.
     """
 

@@ -220,7 +220,7 @@ class Connection:
         """Whether the connection is outside of any transaction and ready for the next message.
 
         It is not when a function has changed the encoding in which the server would read that message, or
-        the login role; nor, behind a pooler, a setting that this makes anew for its client.
+        the login role; nor, behind a pooler, a setting that this restores for its client.
         """
         return (
             not self.busy
@@ -235,7 +235,7 @@ class Connection:
         The Deferred fails with ``psycopg.Error`` or ``ConnectionDied``; cancelled, it fails at once
         while the statement goes on.
 
-        :param ending: steps that end the message, whose rows nobody wants.
+        :param ending: steps that end the message, whose rows are not returned.
         """
         if self.busy:
             raise RuntimeError("A message is under way on this connection.")
@@ -287,7 +287,7 @@ class Connection:
         return Polling(self.reactor, lambda: request.socket, request.poll).done()
 
     async def answered(self, seconds: float) -> bool:
-        """Ask the server for a sign of life; tell whether it gave one within so many seconds."""
+        """Ask the server for a sign of life; return whether it gave one within so many seconds."""
         try:
             await self.query("select 1").addTimeout(seconds, self.reactor)
         except psycopg.Error:
@@ -358,7 +358,7 @@ class Connection:
             self._lose(error)
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: N802 - Twisted's name
-        """Take note that the reactor found the socket dead; libpq may know why."""
+        """Lose the connection, as the reactor found the socket dead; libpq may know why."""
         self.doRead()
         self._lose(psycopg.OperationalError(reason.getErrorMessage()))
 

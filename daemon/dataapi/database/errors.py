@@ -167,20 +167,20 @@ _FATAL = ("FATAL", "PANIC")
 
 
 def ends_connection(error: psycopg.Error) -> bool:
-    """Tell whether libpq itself failed, or the server says that it closes the connection."""
+    """Return whether libpq itself failed, or the server says that it closes the connection."""
     severity = error.diag.severity_nonlocalized or error.diag.severity
     return error.sqlstate is None or severity in _FATAL
 
 
 def plan_is_gone(error: psycopg.Error) -> bool:
-    """Tell whether a statement must be prepared again: it vanished, or a table under it changed."""
+    """Return whether a statement must be prepared again: it vanished, or a table under it changed."""
     return error.sqlstate == "26000" or (
         error.sqlstate == "0A000" and "cached plan must not change result type" in str(error)
     )
 
 
 def began_with_leftovers(error: psycopg.Error) -> bool:
-    """Tell whether a transaction was refused for what it began with, see ``sql_text.opening``."""
+    """Return whether a transaction was refused for what it began with, see ``sql_text.opening``."""
     return error.sqlstate == "22P02" and LEFTOVERS in str(error)
 
 

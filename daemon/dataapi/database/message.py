@@ -54,6 +54,15 @@ class Bound(NamedTuple):
     values: tuple[str | None, ...] = ()
 
 
+def explained(bound: Bound, options: str = "format json") -> Bound:
+    """Return the statement that shows the plan of another one, which runs only if it is analyzed.
+
+    :param options: those of ``EXPLAIN``, separated by commas.
+    """
+    text = f"explain ({options}) {bound.statement.text}"
+    return Bound(Statement(text, bound.statement.types, prepared=False), bound.values)
+
+
 class Message(NamedTuple):
     """Everything that travels in one round trip.
 
@@ -106,7 +115,7 @@ class Defaults:
         whose own settings that would undo.
     :ivar settings: made for each transaction before its own ones, ``(name, value)``.
     :ivar distributed: whether Citus is loaded, whose workers see only the settings that ``SET LOCAL`` makes.
-    :ivar statement_timeout: of a session that nobody has made settings for.
+    :ivar statement_timeout: what a session has by itself, in milliseconds.
     :ivar begun: settings that the session began with, which are not made again.
     """
 
@@ -131,8 +140,7 @@ class Defaults:
     def begin_session(self) -> Defaults:
         """Return the defaults of sessions that begin with the settings that hold for each message.
 
-        A style of dates is none of them: it would begin with another order of day and month than the login
-        role's.
+        ``DateStyle`` is not among them: it would bring another order of day and month than the login role's.
         """
         begun = {name: value for name, value in self.settings if name != "DateStyle" and value.isascii()}
         rest = tuple([each for each in self.settings if each[0] not in begun])

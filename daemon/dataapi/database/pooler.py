@@ -60,7 +60,7 @@ async def loses_statements(reactor: Any, uri: str) -> bool:
 
 
 async def lends_processes(connection: Connection) -> bool:
-    """Tell whether a pooler lends the connection a process for one transaction at a time.
+    """Return whether a pooler lends the connection a process for one transaction at a time.
 
     Raises ``psycopg.Error`` and ``ConnectionDied``, when another connection cannot be made, too.
     """
@@ -88,15 +88,15 @@ async def share_processes(one: Callable[[], Awaitable[int]], other: Callable[[],
     return False
 
 
-class Sender(Protocol):
+class RunsSteps(Protocol):
     """A connection to ask on."""
 
     def send(self, steps: Sequence[Step]) -> Awaitable[Rows]:
         """Run steps."""
 
 
-async def keeps_statements(connection: Sender) -> bool:
-    """Tell whether a pooler keeps what the connection prepares, whichever server process comes next.
+async def keeps_statements(connection: RunsSteps) -> bool:
+    """Return whether a pooler keeps what the connection prepares, whichever server process comes next.
 
     It does so under a name of its own: where the server has the connection's, a pooler just passed it on.
     False where it cannot be told.  Raises ``psycopg.Error`` and ``ConnectionDied`` where that dies.

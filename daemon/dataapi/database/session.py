@@ -66,9 +66,9 @@ class SessionOptions:
 
 @dataclass(slots=True)
 class StartUp:
-    """What a pool's sessions begin with, once one has found out that they may.
+    """The settings that a pool's sessions begin with, once a first one has shown that the server takes them.
 
-    A pooler would refuse them, and a setting that nobody may make costs no more than this way is worth.
+    A pooler may refuse them, and so may a server; each message makes them then.
 
     :ivar defaults: None until it is known.
     :ivar refused: whether the server does not take them.
@@ -78,7 +78,7 @@ class StartUp:
     refused: bool = False
 
     def forget(self) -> None:
-        """Find it out anew: it may be another server, or have other settings."""
+        """Let the next session find it out: the server may be another one, or have other settings."""
         self.defaults = None
         self.refused = False
 
@@ -170,7 +170,7 @@ class Session:
         )
 
     async def _begin_with(self, defaults: Defaults, parameters: dict[str, str], timeout: float) -> bool:
-        """Connect once more, to begin with settings; tell whether the server takes them."""
+        """Connect once more, to begin with settings; return whether the server takes them."""
         first, again = self.connection, Connection(self.connection.reactor, self._succession)
         try:
             await self._connect(again, address.beginning_with(parameters, defaults.begun), timeout)
@@ -198,7 +198,7 @@ class Session:
 
     @property
     def clean(self) -> bool:
-        """Whether the next message may be anybody's."""
+        """Whether the connection may run any caller's next message."""
         prepared = self._prepared
         return not self.cancelling and self.connection.clean and (prepared is None or not prepared.full)
 
@@ -277,7 +277,7 @@ class Session:
         return error
 
     async def _on_standby(self) -> bool:
-        """Tell whether the server is known to be a standby."""
+        """Return whether the server is known to be a standby."""
         if not self.connection.clean:
             return False
         with suppress(psycopg.Error, ConnectionDied):

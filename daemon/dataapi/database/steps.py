@@ -53,7 +53,7 @@ class Prepared:
 class Step(NamedTuple):
     """A statement to run.
 
-    :ivar values: in PostgreSQL's text format; None is NULL, and None instead of them that there are none.
+    :ivar values: in PostgreSQL's text format, None for NULL; None instead of the list for no values.
     :ivar types: the oids of their types; 0, or none at all, leaves them to PostgreSQL to infer.
     :ivar prepared: what it is prepared as; without values it is prepared and not run.
     """

@@ -128,8 +128,6 @@ class GraphQLOperation:
                 shapes.append(variable.shape(value))
         except RecursionError:
             raise RequestRejected(Stage.VARIABLES, "Variable values are nested too deeply.") from None
-        except RequestRejected:
-            raise
         except Exception:  # a scalar may refuse in any way
             raise self._refusal(raw) from None
         for name, shape in self._literals:

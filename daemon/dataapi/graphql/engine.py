@@ -190,7 +190,7 @@ class Engine:
     async def _answer(
         self, request: GraphQLRequest, caller: Caller, http: Request, catalog: Catalog
     ) -> GraphQLResponse:
-        """Find the document and the plan, bind the values, and run what results of them."""
+        """Find the document and the plan, bind the values, and run the statements."""
         role, extensions = self._roles[caller.role], request.extensions or {}
         reported: dict[str, Any] = {}
         execution: _Execution | None = None
@@ -217,25 +217,15 @@ class Engine:
                     by_replica=execution.read_only and extensions.get("consistency") != "primary",
                 )  # fmt: skip
         except DatabaseError as error:
-            failed = await self._database_error(error, catalog, caller, http, execution)
-            return GraphQLResponse(Stage.EXECUTION, "null", (failed,), reported)
+            if execution is not None and error.code.startswith(INTERNAL) and not error.at_value:
+                refused = await self._refuses_value(error, catalog, caller, http, execution)
+                error = error.replaced(at_value=refused)
+            keys = () if execution is None else execution.keys
+            return GraphQLResponse(Stage.EXECUTION, "null", (_database_error(error, keys),), reported)
         except (RequestRejected, GraphQLError, RecursionError) as error:
             return _rejected(error, reported)
         errors = execution.plan.errors
         return GraphQLResponse(Stage.EXECUTION, data, _formatted(errors) if errors else (), reported)
-
-    async def _database_error(
-        self,
-        error: DatabaseError,
-        catalog: Catalog,
-        caller: Caller,
-        http: Request,
-        execution: _Execution | None,
-    ) -> Mapping[str, Any]:
-        if execution is not None and error.code.startswith(INTERNAL) and not error.at_value:
-            refused = await self._refuses_value(error, catalog, caller, http, execution)
-            error = error.replaced(at_value=refused)
-        return _database_error(error, () if execution is None else execution.keys)
 
     async def _refuses_value(
         self, error: DatabaseError, catalog: Catalog, caller: Caller, http: Request, execution: _Execution
@@ -257,10 +247,9 @@ class Engine:
         if prepared is None:
             return None
         try:
-            operation = prepared.document.operation(request.operation_name)
-            variables, shape = operation.coerce(request.variables or {}, prepared.parameters)
+            operation, variables, shape = self._coerce(prepared, request)
             plan = role.plans.get((operation.key, shape))
-            if plan is None or plan.most > self._limits.cost or (request.read_only and operation.is_mutation):
+            if plan is None or plan.most > self._limits.cost:
                 return None
             execution = _Execution(
                 plan, [each.bind(variables) for each in plan.statements], not operation.is_mutation, variables

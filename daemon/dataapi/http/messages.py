@@ -79,7 +79,7 @@ class RequestFacts:
     :ivar intervals: the parts of its time, None where no spans are made of them.
     """
 
-    # Defaults of the class, as to set each of them for every request takes its time.
+    # Attributes of the class serve as defaults: setting each one for every request takes time.
     route = ""
     traceparent = ""
     role = ""
@@ -104,7 +104,7 @@ class RequestFacts:
 
 
 NO_FACTS = RequestFacts()
-"""Of statements that no request is answered by; they are not read."""
+"""The facts of statements that belong to no request; never read."""
 
 
 @lru_cache(maxsize=1024)

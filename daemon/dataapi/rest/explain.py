@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dataapi.database.message import Bound, Statement
+from dataapi.database.message import Bound, explained
 from dataapi.rest.negotiation import Explain
 
 ALL_SHARDS = (("citus.explain_all_tasks", "on"),)
-"""Lets Citus show the plan of each shard, and not that of one alone."""
+"""Makes Citus show the plan of every shard, not of one only."""
 
 
 def expected_rows(plans: Any) -> int:
@@ -30,6 +30,4 @@ def explaining(bound: Bound, explain: Explain) -> Bound:
 
     An analyzed change is made, as everything in a transaction is that is not undone at its end.
     """
-    options = ", ".join([f"format {'json' if explain.as_json else 'text'}", *explain.options])
-    text = f"explain ({options}) {bound.statement.text}"
-    return Bound(Statement(text, bound.statement.types, prepared=False), bound.values)
+    return explained(bound, ", ".join([f"format {'json' if explain.as_json else 'text'}", *explain.options]))

@@ -7,14 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from dataapi.auth.caller import Caller, isolation_of, strictest
-from dataapi.auth.transaction import (
-    MultiMessageTransaction,
-    MultiMessageTransactions,
-    explained,
-    retried,
-)
+from dataapi.auth.transaction import MultiMessageTransaction, MultiMessageTransactions, retried
 from dataapi.catalog.model import Catalog
-from dataapi.database.message import Bound
+from dataapi.database.message import Bound, explained
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.rest import respond

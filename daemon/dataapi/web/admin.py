@@ -1,6 +1,6 @@
 """The admin listener, which is never public: probes, metrics, catalogs, the version, ``POST /reload``.
 
-A Klein application on twisted.web, which have time for what is asked now and then.
+A Klein application on twisted.web: its requests are few, and speed matters little.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def make_admin_app(
     :param reload: reads the configuration again, too.
     :param settings: returns those that serve.
     """
-    from klein import Klein  # noqa: PLC0415 - takes its time, and the start is in a hurry
+    from klein import Klein  # noqa: PLC0415 - slow to import, which would delay the start
 
     app, version = Klein(), installed_version()
     paths: list[str] = []
@@ -62,7 +62,7 @@ def make_admin_app(
     def route(path: str, method: str = "GET") -> Callable[[Handler], Handler]:
         def declare(handler: Handler) -> Handler:
             async def answer(request: Request) -> Response:
-                _check(request)
+                _refuse_foreign_pages(request)
                 return _response(await handler(request))
 
             answer.__name__ = path  # Klein knows routes by their handlers' names
@@ -114,7 +114,7 @@ def make_admin_app(
         return _response(_json(403, {"message": str(failure.value)}))
 
     def unmatched(request: Request, failure: Failure) -> Response:
-        _check(request)
+        _refuse_foreign_pages(request)
         path = request.path.decode("ascii", "replace")
         match failure.value:
             case MethodNotAllowed(valid_methods=methods):
@@ -144,15 +144,8 @@ def _response(reply: Reply) -> Response:
     return Response(reply.status, headers, reply.body)
 
 
-def _check(request: Request) -> None:
-    """Raise ``_Refused`` for a request that a page of a foreign site may have had a browser send."""
-    refusal = _refusal(request, request.method.decode("ascii", "replace"))
-    if refusal is not None:
-        raise _Refused(refusal)
-
-
-def _refusal(request: Request, method: str) -> str | None:
-    """Return why a request is refused that a page of a foreign site may have had a browser send.
+def _refuse_foreign_pages(request: Request) -> None:
+    """Raise ``_Refused`` for a request that a page of a foreign site may have had a browser send.
 
     Such a page can also have its own name lead to this machine, where the listener is by default. Other
     machines may call this one by any name.
@@ -166,10 +159,11 @@ def _refusal(request: Request, method: str) -> str | None:
         and is_loopback(getattr(request.getClientAddress(), "host", ""))
         and may_be_rebound(host, gethostname())
     ):
-        return f"the Host {host} is not known here: ask by an address, by localhost or by this machine's name"
-    if method == "POST" and (is_of_another_site(headers) or is_of_another_origin(headers)):
-        return "pages of other sites may not do this"
-    return None
+        raise _Refused(
+            f"the Host {host} is not known here: ask by an address, by localhost or by this machine's name"
+        )
+    if request.method == b"POST" and (is_of_another_site(headers) or is_of_another_origin(headers)):
+        raise _Refused("pages of other sites may not do this")
 
 
 class _AdminSite(Site):

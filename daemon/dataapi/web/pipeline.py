@@ -214,7 +214,9 @@ class Pipeline:
         received.site.in_flight += 1
         backend = routed.backend
         limit = _LIMIT_OF_OTHERS if backend is None else backend.project.request_timeout
-        deadlines = self._deadlines.get(limit) or self._new_deadlines(received.site.reactor, limit)
+        deadlines = self._deadlines.get(limit)
+        if deadlines is None:
+            deadlines = self._deadlines[limit] = Deadlines(received.site.reactor, limit)
         answering = Deferred.fromCoroutine(self._answer(received, routed, deadlines))
         if not answering.called:
             received.answering = answering
@@ -247,10 +249,6 @@ class Pipeline:
         """Stop the timers while no client is connected."""
         for deadlines in self._deadlines.values():
             deadlines.rest()
-
-    def _new_deadlines(self, clock: IReactorTime, limit: float) -> Deadlines:
-        deadlines = self._deadlines[limit] = Deadlines(clock, limit)
-        return deadlines
 
     async def _stream(
         self,

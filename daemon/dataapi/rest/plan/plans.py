@@ -36,7 +36,7 @@ class WriteAnswer:
 class CallAnswer:
     """The result of a function.
 
-    :ivar is_void: whether there is none.
+    :ivar is_void: whether the function returns nothing.
     :ivar is_single: whether it is one value or row.
     :ivar is_binary: whether the body is the value of a ``bytea``.
     :ivar unwrapped: whether the one member of an array stands without its brackets.

@@ -287,18 +287,16 @@ def parse_target(target: bytes, host: str | None, minor: int) -> RequestTarget:
             raise _bad_request("The request has no Host header")
     elif not _is_host(host):
         raise _bad_request("The Host header is not one host name, with or without a port")
-    if target.startswith(b"/"):
-        path, _, query = target.partition(b"?")
-        try:
-            return RequestTarget(host, path, query.decode())
-        except UnicodeDecodeError as error:
-            raise not_utf8(error) from None
-    if target == b"*":
-        return RequestTarget(host, target, "")
-    absolute = _ABSOLUTE.fullmatch(target)
-    if absolute is None or not _is_host(authority := absolute[1].decode("latin-1")):
-        raise _bad_request("The request target is neither a path nor an http URL")
-    return parse_target(b"%b?%b" % (absolute[2] or b"/", absolute[3] or b""), authority, minor)
+    path, _, query = target.partition(b"?")
+    if not target.startswith(b"/") and target != b"*":
+        absolute = _ABSOLUTE.fullmatch(target)
+        if absolute is None or not _is_host(authority := absolute[1].decode("latin-1")):
+            raise _bad_request("The request target is neither a path nor an http URL")
+        host, path, query = authority, absolute[2] or b"/", absolute[3] or b""
+    try:
+        return RequestTarget(host, path, query.decode())
+    except UnicodeDecodeError as error:
+        raise not_utf8(error) from None
 
 
 def target_too_long() -> ApiError:

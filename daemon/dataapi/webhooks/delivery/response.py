@@ -92,7 +92,7 @@ class Response:
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        """Begin the response, or another one after it, which nobody requested."""
+        """Begin the response, or another one after it, which was not requested."""
         if self.complete:
             self.reusable = False
 
