@@ -1,26 +1,36 @@
 """How PostgreSQL runs the queries of webhooks on tables of millions of rows, and how long they take.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/store.py [--deliveries N] [--due N] [--uri URI]``.  It
-starts a PostgreSQL of its own, fills it (six minutes for ten million deliveries, 11 GB), and prints for each
-call of the store: milliseconds (the median of three, with what fits in memory), pages, bytes of log, rows
-that were read in vain, and what was read how often, by index and table.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/store.py [--deliveries N] [--due N] [--waiting N]
+[--uri URI]``.  It starts a PostgreSQL of its own, fills it (six minutes for ten million deliveries, 11 GB),
+and prints for each call of the store: milliseconds (the median of three, with what fits in memory), pages,
+bytes of log, rows that were read in vain, and what was read how often, by index and table.
+
+At the end it says what one event to a healthy endpoint costs, from publishing to the record of its delivery,
+in the filled store after its due work is done, in which as many endpoints as ``--waiting`` says wait for a
+retry, and in an empty one.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 from bench.plans import Explained
-from bench.store_data import fill
+from bench.store_data import fill, wait
 from bench.store_queries import FAILING, LARGE, OTHERS, PUBLISHING, queries
+from dataapi.database.script import complete, opened
+from dataapi.webhooks.model import Scope
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import Store, make_store
 from dataapi.webhooks.store.migrations import migrate
 from support.postgres import Database, Server
-from support.webhooks import KEY, add_endpoint
+from support.webhooks import KEY, add_endpoint, claim, publish, success
 
+HEALTHY = Scope("healthy")
 SCOPES = [*[LARGE] * 50, FAILING, *[PUBLISHING] * 3, *OTHERS * 25][:1000]
 """Whose endpoints there are: the order is that of ``store_data.fill``."""
 
@@ -33,6 +43,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Show how PostgreSQL runs the queries of webhooks.")
     parser.add_argument("--deliveries", type=int, default=10_000_000)
     parser.add_argument("--due", type=int, default=500_000)
+    parser.add_argument("--waiting", type=int, default=100_000, help="endpoints that wait for a retry")
     parser.add_argument("--query", action="append", help="only queries with this in their name (repeatable)")
     parser.add_argument("--uri", help="a superuser's, to a database to fill or filled before, which stays")
     options = parser.parse_args(words)
@@ -42,8 +53,9 @@ def main(words: list[str]) -> int:
     server = Server(settings=_SETTINGS)
     try:
         server.create()
-        database = server.create_database()
-        _measure(replace(database, uri=database.admin_uri), options)
+        full, empty = (server.create_database() for _ in range(2))
+        _measure(replace(full, uri=full.admin_uri), options)
+        _compare(full, empty, options.waiting)
     finally:
         server.remove()
     return 0
@@ -68,6 +80,53 @@ def _measure(database: Database, options: argparse.Namespace) -> None:
                 f"| {seen.discarded:,} | {reads} |\n"
             )
             sys.stdout.flush()
+
+
+EVENTS = 300
+
+
+def _compare(full: Database, empty: Database, waiting: int) -> None:
+    """Print what an event costs in a full and in an empty store, by turns."""
+    full.execute("truncate webhooks.due")
+    wait(full, waiting)
+    with opened(empty.admin_uri) as fetches:
+        complete(migrate(fetches))
+    costs: dict[str, list[tuple[float, float]]] = {"full": [], "empty": []}
+    for _ in range(3):
+        costs["empty"].append(_one_event(empty))
+        costs["full"].append(_one_event(full))
+    for name, found in costs.items():
+        median, processor = min(one for one, _ in found), min(one for _, one in found)
+        sys.stdout.write(f"one event, {name} store: {median:.2f} ms, {processor:.2f} ms of processor time\n")
+
+
+def _one_event(database: Database) -> tuple[float, float]:
+    """Return the milliseconds of an event, published, claimed, recorded and followed by a look ahead.
+
+    The first is the median of the wall clock, the second the mean of PostgreSQL's processor time.
+    """
+    with opened(database.admin_uri) as fetches:
+        store = make_store(fetches, Cipher([KEY]), retention_days=14)
+        complete(store.directory.create_organization("healthy", early_access=True))
+        endpoint = complete(add_endpoint(store, HEALTHY))
+        [(process,)] = complete(fetches.fetch("select pg_catalog.pg_backend_pid()"))
+        took = []
+        used = _processor(process)
+        for _ in range(EVENTS):
+            began = time.perf_counter()
+            complete(publish(store, HEALTHY))
+            [work] = complete(claim(store))
+            complete(store.queue.finish([success(work)]))
+            complete(store.queue.next_due())
+            took.append(time.perf_counter() - began)
+        used = _processor(process) - used
+        complete(store.endpoints.delete(HEALTHY, endpoint.id))
+    return statistics.median(took) * 1e3, used / EVENTS / 1e6
+
+
+def _processor(process: int) -> int:
+    """Return the nanoseconds of processor time that a process has had."""
+    return int(Path(f"/proc/{process}/schedstat").read_text(encoding="ascii").split()[0])
 
 
 def _fill(explained: Explained, store: Store, database: Database, options: argparse.Namespace) -> None:

@@ -81,9 +81,11 @@ insert into webhooks.idempotency
 select 'large', 'order ' || n, event_id, to_timestamp(at / 1000.0)
 from part where at > extract(epoch from now() - interval '26 hours') * 1000;
 insert into webhooks.due (
-    delivery_id, event_id, endpoint_id, epoch, event_type, trigger, attempt_number, due_at, claimable_at
+    delivery_id, event_id, endpoint_id, epoch, event_type, trigger, attempt_number, due_at, claimable_at,
+    waiting
 )
-select public.made_at(at + 80, 'due' || n), event_id, endpoint_id, 0, type, 'automatic', 2, later, later
+select public.made_at(at + 80, 'due' || n), event_id, endpoint_id, 0, type, 'automatic', 2, later, later,
+       later > now()
 from part cross join lateral (select now() + (n %% 1000 - 100) * interval '1 second' as later) l
 where n > %(count)s - %(due)s;
 """
@@ -129,3 +131,34 @@ def fill(
             cursor.execute("vacuum (analyze)")
     finally:
         connection.close()
+
+
+_WAITING = """
+insert into webhooks.organization (slug, early_access)
+select 'waiting-' || n, true from generate_series(0, 999) n;
+insert into webhooks.endpoint (id, organization_slug, url, event_types, signing_secret, custom_headers)
+select gen_random_uuid(), 'waiting-' || n %% 1000, 'https://waiting.example.com/', '{*}', '', ''
+from generate_series(1, %s) n;
+with event as (
+    insert into webhooks.event (id, endpoint_id, type, happened_at, body)
+    select webhooks.uuid_v7(), id, 'v1.order.paid', now(), '{}'
+    from webhooks.endpoint where organization_slug like 'waiting-%%'
+    returning *
+)
+insert into webhooks.due (
+    delivery_id, event_id, endpoint_id, epoch, event_type, trigger, attempt_number, due_at, claimable_at,
+    waiting
+)
+select webhooks.uuid_v7(), id, endpoint_id, 0, type, 'automatic', 5, later, later, true
+from event cross join lateral (select now() + interval '1 hour' + random() * interval '5 hours' as later) l;
+"""
+
+
+def wait(database: Database, count: int) -> None:
+    """Add so many endpoints that wait for a retry in some hours."""
+    database.execute(_WAITING, (count,))
+    connection = psycopg2.connect(database.admin_uri)
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute("vacuum (analyze)")
+    connection.close()

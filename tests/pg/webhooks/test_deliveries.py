@@ -237,8 +237,8 @@ async def test_a_receiver_that_hangs_delays_no_other(
     dispatcher = await deliveries.dispatcher(store, rules)
     await until(reactor, lambda: len(healthy.received) == 1000)
     # The last answers may still be on their way; the dead one's first attempts have not timed out yet.
-    await until(reactor, lambda: dispatcher.in_flight == 2)
-    assert len(dead.received) == 2
+    await until(reactor, lambda: dispatcher.in_flight == len(dead.received))
+    assert 1 <= len(dead.received) <= 2
 
 
 async def test_two_dispatchers_on_one_queue_double_nothing(deliveries: Deliveries, world: World) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from dataapi.http.errors import DatabaseError
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate, pending, recorded, shipped
-from support.webhooks import allow_migrations
+from support.webhooks import KEY, allow_migrations
 from twisted.internet.defer import Deferred, gatherResults
 
 if TYPE_CHECKING:
@@ -50,6 +52,28 @@ async def test_what_is_shipped_can_be_applied(database: Database, pool: Pool) ->
     assert await migrate(pool) == ()
     [(public,)] = database.execute("select has_schema_privilege('anon', 'webhooks', 'usage')")
     assert not public
+
+
+async def test_an_upgrade_keeps_what_is_there(database: Database, pool: Pool) -> None:
+    """What was enqueued under the first version of the schema is delivered, each attempt when it is due."""
+    database.execute(f"grant create on database {database.name} to authenticator")
+    await migrate(pool, shipped()[:1])
+    store = make_store(pool, Cipher([KEY]), 14)
+    await store.directory.create_organization("acme", early_access=True)
+    database.execute(_OLD_WORK)
+    assert await migrate(pool) == shipped()[1:]
+    waiting = database.execute("select attempt_number, waiting from webhooks.due order by attempt_number")
+    assert waiting == [(1, False), (2, True)]
+
+
+_OLD_WORK = """
+insert into webhooks.due (
+    delivery_id, event_id, endpoint_id, epoch, event_type, trigger, attempt_number, due_at, claimable_at
+)
+select webhooks.uuid_v7(), gen_random_uuid(), gen_random_uuid(), 0, 'v1.project.paused', 'automatic', n, due,
+       due
+from (values (1, now()), (2, now() + interval '1 hour')) as attempts (n, due)
+"""
 
 
 async def test_daemons_that_start_at_once_apply_each_migration_once(

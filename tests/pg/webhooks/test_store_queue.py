@@ -6,14 +6,18 @@ import dataclasses
 import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+import psycopg
 import psycopg2
 import pytest
+from dataapi.database.sql_text import split
 from dataapi.webhooks.delivery.dispatcher import CHANGED
 from dataapi.webhooks.model import Cursor, DeliveryFilter, QueueStatistics, Scope, Status, Trigger
 from dataapi.webhooks.secrets import Cipher, new_key
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.queue import MISSING, POSTPONED, ROWS_SAMPLED, joining
+from dataapi.webhooks.store.statements import statements
 from support.webhooks import (
     ACME,
     KEY,
@@ -538,3 +542,50 @@ async def test_a_dispatcher_without_a_session_keeps_its_leases(database: Databas
     await pass_missing(pool)
     assert await store.queue.take_over(2) == 0
     assert await claim(store) == ()
+
+
+_OTHERS_WAIT = """
+insert into webhooks.due (
+    delivery_id, event_id, endpoint_id, epoch, event_type, trigger, attempt_number, due_at, claimable_at,
+    waiting
+)
+select webhooks.uuid_v7(), gen_random_uuid(), gen_random_uuid(), 0, 'v1.project.paused', 'automatic', 2, later,
+       later, true
+from generate_series(1, 1000) n cross join lateral (select now() + interval '1 hour') as l (later)
+"""
+_READ = "select idx_tup_fetch + seq_tup_read from pg_stat_xact_user_tables where relname = 'due'"
+
+
+@pytest.mark.parametrize("statement", ["claim", "next_due"])
+async def test_claims_do_not_visit_endpoints_whose_attempts_lie_ahead(
+    database: Database, pool: Pool, statement: str
+) -> None:
+    """They cost what is due."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    database.execute(_OTHERS_WAIT)
+    no_one = str(UUID(int=0))
+    values = {"claim": (100, 30.0, 16, no_one, [], [], [], None), "next_due": ([], [])}[statement]
+    with psycopg.connect(database.admin_uri, cursor_factory=psycopg.RawCursor) as connection:
+        for part in split(statements("queue.sql")[statement]):
+            found = connection.execute(part.text, part.arrange(list(values)))
+        assert len(found.fetchall()) == 1
+        [(read,)] = connection.execute(_READ).fetchall()
+    assert 1 <= read <= 10
+
+
+async def test_a_claim_makes_ready_what_has_waited_long_enough(database: Database, pool: Pool) -> None:
+    """What came due first, and so much at once that a claim takes little time; the rest comes next."""
+    store = await migrated(database, pool)
+    endpoint = await add_endpoint(store)
+    await publish(store)
+    [work] = await claim(store)
+    await store.queue.finish([failure(work, 3600.0)])
+    assert await claim(store) == ()
+    database.execute(
+        "update webhooks.due set due_at = now(), claimable_at = now() - interval '1 second' where waiting"
+    )
+    assert (await store.queue.next_due() or 1) <= 0
+    [again] = await claim(store)
+    assert (again.endpoint_id, again.attempt_number) == (endpoint.id, 2)

@@ -46,7 +46,7 @@ def made(most: int, per_host: int, known: str = "", organization: str | None = N
             assert held is not None
             limits.ended(held.work, 0.1)
     limits.claimed({}, {}, all_of_them=True)
-    limits.update_rates(1000.0)
+    limits.update(1000.0)
     assert limits.limits() == {}, "nothing is kept of them but how they answered"
     return limits
 
@@ -129,9 +129,9 @@ def test_a_host_of_which_nothing_is_known_begins_with_few() -> None:
     now = 0.0
     for seconds, expected in ((REMEMBERED, 14), (REMEMBERED + 1, UNKNOWN)):
         limits.claimed({}, {}, all_of_them=True)
-        limits.update_rates(now + 1000)
+        limits.update(now + 1000)
         now += 1000 + seconds
-        limits.update_rates(now)
+        limits.update(now)
         for _ in range(16):
             limits.add(ClaimedAttempt(work(), 0.0))
         running = begun(limits)
@@ -251,12 +251,12 @@ def test_a_quick_host_has_work_ahead_and_a_hanging_one_has_not() -> None:
         assert held is not None
         now += 0.001
         limits.ended(held.work, 0.001)
-        limits.update_rates(now)
+        limits.update(now)
     assert limits.limits()[endpoint] > 1000 * AHEAD / 2
     assert limits.limits()[endpoint] <= 2 + MAX_AHEAD
     limits.add(ClaimedAttempt(work("a", endpoint), now))
     limits.next(0.0)
-    limits.update_rates(now + 10)
+    limits.update(now + 10)
     assert limits.limits()[endpoint] == 1
 
 
@@ -298,7 +298,7 @@ def slow_limits(most: int, per_host: int, hosts: str) -> ConcurrencyLimits:
         assert held is not None
         limits.ended(held.work, 5.0)
     limits.claimed({}, {}, all_of_them=True)
-    limits.update_rates(2000.0)
+    limits.update(2000.0)
     assert limits.limits() == {}, "nothing is kept of them but that they are slow"
     return limits
 
@@ -362,11 +362,11 @@ def test_slow_hosts_have_half_of_the_attempts_again_once_the_others_are_quick(
             limits.drop(lambda _: True)
         running += begun(limits)
         limits.claimed({}, {}, all_of_them=True)
-        limits.update_rates(float(3000 + now))
+        limits.update(float(3000 + now))
     limits.drop(lambda _: True)
     for one in running:
         limits.ended(one, 1.0)
-    limits.update_rates(9000.0)
+    limits.update(9000.0)
     for _ in range(per_host):
         limits.add(ClaimedAttempt(work("z"), 0.0))
         held = limits.next(0.0)

@@ -140,6 +140,39 @@ def test_hosts_of_an_organization_that_hang_do_not_delay_its_others() -> None:
         assert simulation.began["quick.example"][-1] - planned <= 2.5
 
 
+@pytest.mark.parametrize("every", [0.25, 1.0, 5.0])
+def test_an_endpoint_among_many_new_ones_that_hang_waits_a_second_at_most(every: float) -> None:
+    """All of them get every event, and nothing is known of any."""
+    simulation = Simulation(hang)
+    simulation.dispatcher.start()
+    planned = []
+    for _ in range(round(40 / every)):
+        for number in range(200):
+            simulation.plan("mixed", f"{number}.dead")
+        planned.append(simulation.clock.seconds())
+        simulation.plan("mixed", "quick.example")
+        simulation.dispatcher.wake()
+        simulation.pass_time(every, 0.025)
+    began = simulation.began["quick.example"]
+    assert len(began) == len(planned)
+    waits = [start - at for at, start in zip(planned, began, strict=True)]
+    assert max(waits) <= 1.0
+    assert max(wait for wait, at in zip(waits, planned, strict=True) if at > 1) <= 0.2
+
+
+@pytest.mark.parametrize("events", [5, 40])
+def test_new_endpoints_do_not_wait_for_others_of_their_organization_that_hang(events: int) -> None:
+    """From the moment at which two hundred of them have work, and after they are known to hang."""
+    simulation = Simulation(hang)
+    for number in range(200):
+        simulation.plan("mixed", f"{number}.dead", events)
+    simulation.dispatcher.start()
+    simulation.pass_time(1)
+    waits = simulation.delays("mixed", 45)
+    assert max(waits) <= 0.2
+    assert len(simulation.began) == 200 + len(waits), "the others are tried"
+
+
 def test_an_organization_alone_has_nearly_all() -> None:
     """With many hosts that take a while: as much as 256 at once come to, less a twentieth and a start."""
     hosts, each, seconds = 40, 100, 0.2

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from math import inf
 from typing import TypeAlias
 from uuid import UUID
@@ -35,8 +36,14 @@ REMEMBERED = 3600.0
 MAX_REMEMBERED = 10_000
 """Endpoints without work that are remembered."""
 
+UNANSWERED = 0.25
+"""Seconds from which a new endpoint that has not answered counts as slow for its organization."""
+
 _QUICK_SHARE = 20
 """How many times the free attempts an organization may have in flight."""
+
+_OTHER_SHARE = 4
+"""How many times the free attempts may be in flight to endpoints that are not known to be quick."""
 
 _RESERVE = 8
 """The part of a host's limit that is reserved for endpoints that have nothing in flight."""
@@ -73,9 +80,20 @@ class _Host:
     blocked: dict[UUID, _Endpoint] = field(default_factory=dict)
 
 
+class _Pace(Enum):
+    """How an endpoint responds.
+
+    QUICK and SLOW: by its last attempt that ended.  NEW: none has ended; it is SLOW once that takes too long.
+    """
+
+    NEW = auto()
+    QUICK = auto()
+    SLOW = auto()
+
+
 @dataclass(slots=True)
 class _Share:
-    """An organization's attempts to quick endpoints, or to all others.
+    """An organization's attempts to endpoints of one pace.
 
     :ivar ready: the endpoints whose waiting attempts may begin; the first one's turn is next.
     """
@@ -93,9 +111,18 @@ class _Organization:
     """
 
     name: str
+    new: _Share = field(default_factory=_Share)
     quick: _Share = field(default_factory=_Share)
-    other: _Share = field(default_factory=_Share)
+    slow: _Share = field(default_factory=_Share)
     endpoints: dict[_Key, _Endpoint] = field(default_factory=dict)
+
+    @property
+    def others(self) -> int:
+        """Attempts in flight to endpoints that are not quick."""
+        return self.new.running + self.slow.running
+
+    def share(self, pace: _Pace) -> _Share:
+        return self.quick if pace is _Pace.QUICK else self.slow if pace is _Pace.SLOW else self.new
 
 
 @dataclass(slots=True, eq=False)
@@ -104,7 +131,7 @@ class _Endpoint:
 
     :ivar limit: how many attempts it may have in flight.
     :ivar last: seconds that its last attempt took; before the first one ended, as if it were not prompt.
-    :ivar quick: whether its last attempt was quick; False before the first one ended.
+    :ivar pace: the share of its organization that its attempts count to.
     :ivar slow: whether its last attempt was slow.
     :ivar rate: attempts that end per second.
     :ivar ended: how many ended since ``rate`` was updated.
@@ -118,7 +145,7 @@ class _Endpoint:
     host: _Host
     limit: int
     last: float
-    quick: bool = False
+    pace: _Pace = _Pace.NEW
     slow: bool = False
     rate: float = 0.0
     ended: int = 0
@@ -130,7 +157,7 @@ class _Endpoint:
     @property
     def share(self) -> _Share:
         """The share of the organization that the endpoint's attempts belong to."""
-        return self.organization.quick if self.quick else self.organization.other
+        return self.organization.share(self.pace)
 
     @property
     def running(self) -> int:
@@ -164,6 +191,8 @@ class ConcurrencyLimits:
         # Those of them with work.
         self._busy: dict[_Key, _Endpoint] = {}
         self._slow_and_busy = 0
+        # Attempts in flight to endpoints that are not quick.
+        self._others = 0
         # When the others became idle, in that order.
         self._idle: OrderedDict[_Key, float] = OrderedDict()
         # Organizations with a ready endpoint; the first one's turn is next.
@@ -194,18 +223,24 @@ class ConcurrencyLimits:
         return (self._vacant + 1) // 2
 
     def limits(self) -> dict[UUID, int]:
-        """Return how many attempts to claim of busy endpoints, and quick ones that ``full`` would exclude."""
+        """Return how many attempts to claim of busy endpoints, and of others whose organization is busy."""
         limits = {endpoint.identifier: self._room(endpoint) for endpoint in self._busy.values()}
-        for name in self.full():
-            for endpoint in self._organizations[name].endpoints.values():
-                if endpoint.quick:
+        for organization in self._busy_organizations():
+            full, slow_full = (self._waits_long(one, 2) for one in (organization.new, organization.slow))
+            for endpoint in organization.endpoints.values() if full or slow_full else ():
+                if endpoint.pace is _Pace.SLOW and slow_full:
+                    limits.setdefault(endpoint.identifier, 0)
+                elif endpoint.pace is not _Pace.NEW and full:
                     limits.setdefault(endpoint.identifier, self.usual_limit)
         return limits
 
     def full(self) -> frozenset[str]:
-        """Return the organizations whose other endpoints are excluded from a claim."""
-        organizations = {endpoint.organization for endpoint in self._busy.values()}
-        return frozenset(one.name for one in organizations if self._waits_long(one.other, 2))
+        """Return the organizations whose new endpoints are excluded from a claim."""
+        organizations = self._busy_organizations()
+        return frozenset(one.name for one in organizations if self._waits_long(one.new, 2))
+
+    def _busy_organizations(self) -> set[_Organization]:
+        return {endpoint.organization for endpoint in self._busy.values()}
 
     def saturated(self) -> tuple[UUID, ...]:
         """Return the endpoints that are excluded from a claim."""
@@ -217,7 +252,7 @@ class ConcurrencyLimits:
 
     def _room(self, endpoint: _Endpoint) -> int:
         """Return how many attempts to claim for an endpoint."""
-        if self._waits_long(endpoint.share, 1 if endpoint.quick else 2):
+        if self._waits_long(endpoint.share, 1 if endpoint.pace is _Pace.QUICK else 2):
             return 0
         return self._space(endpoint, min(self._per_host, 2 * endpoint.limit))
 
@@ -227,7 +262,7 @@ class ConcurrencyLimits:
         :param at_once: how many it may have in flight or about to begin, unless it is slow.
         """
         host, held = endpoint.host, endpoint.running + len(endpoint.waiting)
-        if endpoint.quick:
+        if endpoint.pace is _Pace.QUICK:
             space = at_once + min(MAX_AHEAD, int(endpoint.rate * AHEAD)) - held
             return max(0 if held else 1, space)
         # What waits for those that may hang waits long: those that are slow leave half of that to new ones.
@@ -235,12 +270,27 @@ class ConcurrencyLimits:
             return 0
         if endpoint.slow:
             space = min(endpoint.limit, max(1, self._most // 2 // self._slow_and_busy)) - held
+        elif endpoint.pace is _Pace.SLOW:
+            space = 0
         else:
             space = at_once - host.running - host.waiting
         return max(0 if held else 1, space)
 
-    def update_rates(self, now: float) -> None:
-        """Update how fast endpoints respond, and forget idle ones; call it before each claim."""
+    def update(self, now: float) -> list[Claim]:
+        """Update how endpoints respond, and forget idle ones; call it before each claim.
+
+        :return: the waiting attempts of new endpoints that have not answered in time, which are removed.
+        """
+        dropped: list[Claim] = []
+        for endpoint in self._busy.values():
+            since = next(iter(endpoint.begun.values()), now)
+            if endpoint.pace is _Pace.NEW and now - since >= UNANSWERED:
+                self._move(endpoint, _Pace.SLOW)
+                dropped += self._drop(endpoint, lambda _: True)
+        self._update_rates(now)
+        return dropped
+
+    def _update_rates(self, now: float) -> None:
         seconds = now - self._rates_at
         if seconds <= 0:
             return
@@ -331,7 +381,7 @@ class ConcurrencyLimits:
         for _ in range(len(self._turns)):
             slug, organization = self._turns.popitem(last=False)
             endpoint = self._next_endpoint(organization, now)
-            if organization.quick.ready or organization.other.ready:
+            if organization.new.ready or organization.slow.ready or organization.quick.ready:
                 self._turns[slug] = organization
             if endpoint is not None:
                 attempt = endpoint.waiting.popleft()
@@ -346,12 +396,16 @@ class ConcurrencyLimits:
     def _next_endpoint(self, organization: _Organization, now: float) -> _Endpoint | None:
         """Return the organization's endpoint whose turn it is, None when its share is used up."""
         free = self._most - self.running
-        running = organization.quick.running + organization.other.running
-        if organization.other.running <= free:
-            endpoint = self._first(organization.other, now)
-            if endpoint is not None:
-                return endpoint
-        return self._first(organization.quick, now) if running <= _QUICK_SHARE * free else None
+        new, slow, quick = organization.new, organization.slow, organization.quick
+        others = organization.others
+        endpoint = None
+        if new.running <= free and (others <= free or self._others <= _OTHER_SHARE * free):
+            endpoint = self._first(new, now)
+        if endpoint is None and 2 * slow.running <= free:
+            endpoint = self._first(slow, now)
+        if endpoint is None and others + quick.running <= _QUICK_SHARE * free:
+            endpoint = self._first(quick, now)
+        return endpoint
 
     def _first(self, share: _Share, now: float) -> _Endpoint | None:
         """Remove and return the first endpoint that may have another attempt at its host."""
@@ -368,6 +422,8 @@ class ConcurrencyLimits:
         free = self._per_host - host.running
         if free <= 0 or endpoint.running >= endpoint.limit:
             return False
+        if endpoint.pace is _Pace.NEW and endpoint.begun and self._others_come_first(endpoint):
+            return False
         reserve = self._per_host // _RESERVE
         if free <= reserve and endpoint.begun:
             return False
@@ -375,6 +431,10 @@ class ConcurrencyLimits:
         if free <= reserve // 2 and any(one.organization is endpoint.organization for one in active):
             return False
         return len(host.endpoints) == 1 or self._is_fair(endpoint, free, now)
+
+    def _others_come_first(self, endpoint: _Endpoint) -> bool:
+        """Whether its organization may need what is free for the first attempts to other new endpoints."""
+        return 3 * (endpoint.organization.others - endpoint.running) > self._most - self.running
 
     def _is_fair(self, endpoint: _Endpoint, free: int, now: float) -> bool:
         """Whether an endpoint that is not prompt leaves enough of the host's limit free for its neighbours.
@@ -401,6 +461,8 @@ class ConcurrencyLimits:
     def _count(self, endpoint: _Endpoint, running: int = 0, waiting: int = 0) -> None:
         """Count attempts of an endpoint in its organization's share, at its host and in all."""
         share, host = endpoint.share, endpoint.host
+        if endpoint.pace is not _Pace.QUICK:
+            self._others += running
         share.running += running
         share.waiting += waiting
         host.running += running
@@ -446,15 +508,19 @@ class ConcurrencyLimits:
             endpoint.limit = min(self._per_host, endpoint.limit + 1)
         self._slow_and_busy += slow - endpoint.slow
         endpoint.slow = slow
-        if endpoint.quick == slow:
-            # Its attempts move to the other share of the organization.
-            running, waiting = endpoint.running, len(endpoint.waiting)
-            ready = endpoint.share.ready.pop(endpoint, self) is None
-            self._count(endpoint, running=-running, waiting=-waiting)
-            endpoint.quick = not slow
-            self._count(endpoint, running=running, waiting=waiting)
-            if ready:
-                self._offer(endpoint)
+        self._move(endpoint, _Pace.SLOW if slow else _Pace.QUICK)
+
+    def _move(self, endpoint: _Endpoint, pace: _Pace) -> None:
+        """Move an endpoint's attempts to the share of another pace."""
+        if endpoint.pace is pace:
+            return
+        running, waiting = endpoint.running, len(endpoint.waiting)
+        ready = endpoint.share.ready.pop(endpoint, self) is None
+        self._count(endpoint, running=-running, waiting=-waiting)
+        endpoint.pace = pace
+        self._count(endpoint, running=running, waiting=waiting)
+        if ready:
+            self._offer(endpoint)
 
     def wants_more(self) -> bool:
         """Whether it is time to claim more."""
@@ -470,17 +536,17 @@ class ConcurrencyLimits:
 
     def _may_claim_again(self, organization: _Organization) -> bool:
         """Whether an organization that a claim excluded has worked off half of what it had waiting."""
-        return organization.name in self._left_out and not self._waits_long(organization.other, 4)
+        return organization.name in self._left_out and not self._waits_long(organization.new, 4)
 
     def drop(self, is_obsolete: Callable[[ClaimedAttempt], bool]) -> list[Claim]:
         """Remove waiting attempts that are obsolete, and return their claims."""
-        dropped: list[Claim] = []
-        for endpoint in self._busy.values():
-            waiting = list(endpoint.waiting)
-            endpoint.waiting = deque(attempt for attempt in waiting if not is_obsolete(attempt))
-            dropped += [attempt.work.claim for attempt in waiting if is_obsolete(attempt)]
-            self._count(endpoint, waiting=len(endpoint.waiting) - len(waiting))
-            if not endpoint.waiting:
-                endpoint.share.ready.pop(endpoint, None)
-                endpoint.host.blocked.pop(endpoint.identifier, None)
-        return dropped
+        return [claim for endpoint in self._busy.values() for claim in self._drop(endpoint, is_obsolete)]
+
+    def _drop(self, endpoint: _Endpoint, is_obsolete: Callable[[ClaimedAttempt], bool]) -> list[Claim]:
+        waiting = list(endpoint.waiting)
+        endpoint.waiting = deque(attempt for attempt in waiting if not is_obsolete(attempt))
+        self._count(endpoint, waiting=len(endpoint.waiting) - len(waiting))
+        if not endpoint.waiting:
+            endpoint.share.ready.pop(endpoint, None)
+            endpoint.host.blocked.pop(endpoint.identifier, None)
+        return [attempt.work.claim for attempt in waiting if is_obsolete(attempt)]

@@ -31,7 +31,7 @@ from dataapi.webhooks.delivery.attempt import (
     SendsAttempts,
     StoresRendered,
 )
-from dataapi.webhooks.delivery.concurrency_limits import ClaimedAttempt, ConcurrencyLimits
+from dataapi.webhooks.delivery.concurrency_limits import UNANSWERED, ClaimedAttempt, ConcurrencyLimits
 from dataapi.webhooks.delivery.outcomes import Outcomes, StoresOutcomes, decide
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, Claim, ClaimResult, DueWork, FinishedAttempt
 
@@ -250,13 +250,15 @@ class Dispatcher:
             # Record outcomes first: otherwise their attempts could be claimed again.
             self._alarm.within(RETRY_AFTER)
             return
+        self._outdated += self._limits.update(now)
         if self._looking:
             self._outdated += self._limits.drop(lambda claimed: now - claimed.since > RELEASE_AFTER)
+        if self._outdated:
             await self._release_outdated()
+        self._begin_all()
         room = self._limits.room()
         if room == 0:
             return
-        self._limits.update_rates(now)
         limits, full, changes = self._limits.limits(), self._limits.full(), self._changes
         claimed = await self._queue.claim(
             room,
@@ -275,7 +277,7 @@ class Dispatcher:
             surplus += self._limits.drop(lambda _: True)
         self._begin_all()
         if self._limits.waiting and not self._stopping:
-            self._alarm.within(RELEASE_AFTER)
+            self._alarm.within(UNANSWERED)
         await self._release_and_claim_later(surplus, 0.0 if obsolete else SURPLUS_DELAY)
 
     def _report(self, claimed: ClaimResult) -> None:

@@ -1,34 +1,45 @@
 -- name: claim
--- Two walks over the endpoints that have due rows, from the one after $4 to the last and from the first to $4,
--- so that each endpoint has its turn however long another one's queue is.  The tables grow and shrink faster than
--- their statistics: rows are always looked up by index.
+-- Rows whose time has come are made ready, the earliest first and so many at once that others need not wait.  Then two
+-- walks over the endpoints that have ready rows, from the one after $4 to the last and from the first to $4, so that
+-- each endpoint has its turn however long another one's queue is.  The tables grow and shrink faster than their
+-- statistics: rows are always looked up by index, and in its order.
 set local enable_seqscan = off;
-with recursive walk (endpoint_id, stop, found) as (
+set local enable_bitmapscan = off;
+update webhooks.due set waiting = false
+where delivery_id = any (array(
+    select d.delivery_id from webhooks.due d
+    where d.waiting and d.claimable_at <= now() order by d.claimable_at limit 1000
+    for update skip locked
+));
+with recursive walk (endpoint_id, stop, turn) as (
     select * from (values
-        ($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid, false),
-        ('00000000-0000-0000-0000-000000000000'::uuid, $4::uuid, false)
-    ) as ends (endpoint_id, stop, found)
+        ($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid, 0),
+        ('00000000-0000-0000-0000-000000000000'::uuid, $4::uuid, 1000000000)
+    ) as ends (endpoint_id, stop, turn)
     union all
-    select next.endpoint_id, walk.stop, true
+    select next.endpoint_id, walk.stop, walk.turn + 1
     from walk cross join lateral (
         select d.endpoint_id from webhooks.due d
-        where d.endpoint_id > walk.endpoint_id and d.endpoint_id <= walk.stop
+        where not d.waiting and d.endpoint_id > walk.endpoint_id and d.endpoint_id <= walk.stop
         order by d.endpoint_id limit 1
     ) next
+), room as materialized (
+    select w.endpoint_id, w.turn, coalesce(l.room, case
+        when $7::text[] <> '{}' and exists (
+            select from webhooks.endpoint e where e.id = w.endpoint_id and e.organization_slug = any ($7::text[])
+        ) then 0 else $3::integer end) as room
+    from walk w left join unnest($5::uuid[], $6::integer[]) as l (endpoint_id, room) on l.endpoint_id = w.endpoint_id
+    where w.turn not in (0, 1000000000)
 ), due_rows as materialized (
     select one.*
-    from walk cross join lateral (
+    from (select * from room where room.room > 0 order by turn) r cross join lateral (
         select d.delivery_id, d.event_id, d.endpoint_id, d.epoch, d.trigger
         from webhooks.due d
-        where d.endpoint_id = walk.endpoint_id and d.claimable_at <= now()
+        where not d.waiting and d.endpoint_id = r.endpoint_id and d.claimable_at <= now()
         order by d.claimable_at
-        limit coalesce(($6::integer[])[array_position($5::uuid[], walk.endpoint_id)], case
-            when $7::text[] <> '{}' and exists (
-                select from webhooks.endpoint e where e.id = walk.endpoint_id and e.organization_slug = any ($7::text[])
-            ) then 0 else $3 end)
+        limit r.room
         for update skip locked
     ) one
-    where walk.found
     limit $1
 ), joined as materialized (
     select p.delivery_id, e.id as endpoint, v.id as event,
@@ -50,7 +61,8 @@ with recursive walk (endpoint_id, stop, found) as (
     from settled where endpoint is not null and event is not null
 ), claimed as (
     update webhooks.due d
-    set leased = true, claimable_at = now() + $2 * interval '1 second', fence = d.fence + 1, holder = $8::integer
+    set leased = true, waiting = true, claimable_at = now() + $2 * interval '1 second', fence = d.fence + 1,
+        holder = $8::integer
     from joined j
     where d.delivery_id = j.delivery_id and j.live and j.event is not null
     returning d.*
@@ -106,7 +118,7 @@ with outcome as materialized (
     update webhooks.due d
     set delivery_id = webhooks.uuid_v7(), attempt_number = d.attempt_number + 1,
         due_at = now() + o.retry_in * interval '1 second', claimable_at = now() + o.retry_in * interval '1 second',
-        leased = false, fence = d.fence + 1
+        leased = false, waiting = true, fence = d.fence + 1
     from outcome o
     where d.delivery_id = any (array(select delivery_id from outcome where retry_in is not null))
         and d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased and o.retry_in is not null
@@ -137,31 +149,38 @@ select delivery_id::text from accepted;
 
 -- name: release
 update webhooks.due d
-set leased = false, claimable_at = greatest(d.due_at, now() + $3 * interval '1 second'), fence = d.fence + 1
+set leased = false, claimable_at = greatest(d.due_at, now() + $3 * interval '1 second'), fence = d.fence + 1,
+    waiting = greatest(d.due_at, now() + $3 * interval '1 second') > now()
 from unnest($1::uuid[], $2::bigint[]) as held (delivery_id, fence)
 where d.delivery_id = held.delivery_id and d.fence = held.fence and d.leased
 returning d.delivery_id::text;
 
 -- name: next_due
--- A process asks several times a second.
+-- A process asks several times a second.  What waits for a later time counts whosever it is.
 set local enable_seqscan = off;
 with recursive walk (endpoint_id) as (
     select '00000000-0000-0000-0000-000000000000'::uuid
     union all
     select next.endpoint_id
     from walk cross join lateral (
-        select d.endpoint_id from webhooks.due d where d.endpoint_id > walk.endpoint_id order by d.endpoint_id limit 1
+        select d.endpoint_id from webhooks.due d
+        where not d.waiting and d.endpoint_id > walk.endpoint_id order by d.endpoint_id limit 1
     ) next
 )
-select extract(epoch from min(first.claimable_at) - now())::float8
-from walk cross join lateral (
-    select d.claimable_at from webhooks.due d
-    where d.endpoint_id = walk.endpoint_id order by d.claimable_at limit 1
-) first
-where walk.endpoint_id <> all ($1::uuid[])
-    and ($2::text[] = '{}' or not exists (
-        select from webhooks.endpoint e where e.id = walk.endpoint_id and e.organization_slug = any ($2::text[])
-    ));
+select extract(epoch from least(
+    (select d.claimable_at from webhooks.due d where d.waiting order by d.claimable_at limit 1),
+    (
+        select min(first.claimable_at)
+        from walk cross join lateral (
+            select d.claimable_at from webhooks.due d
+            where not d.waiting and d.endpoint_id = walk.endpoint_id order by d.claimable_at limit 1
+        ) first
+        where walk.endpoint_id not in (select unnest($1::uuid[]))
+            and ($2::text[] = '{}' or not exists (
+                select from webhooks.endpoint e where e.id = walk.endpoint_id and e.organization_slug = any ($2::text[])
+            ))
+    )
+) - now())::float8;
 
 -- name: leave
 -- Not if another session of the dispatcher has joined in the meantime.
@@ -182,7 +201,7 @@ with tried as materialized (
     where p.number = t.number and t.missing and t.missing_since <= now() - $2 * interval '1 second'
     returning p.number
 ), released as (
-    update webhooks.due d set claimable_at = now()
+    update webhooks.due d set claimable_at = now(), waiting = false
     where d.leased and d.claimable_at > now() and d.holder = any (array(select number from dead))
         and exists (select from dead)
     returning 1
