@@ -549,8 +549,8 @@ insert into webhooks.due (
     delivery_id, event_id, endpoint_id, epoch, event_type, trigger, attempt_number, due_at, claimable_at,
     waiting
 )
-select webhooks.uuid_v7(), gen_random_uuid(), gen_random_uuid(), 0, 'v1.project.paused', 'automatic', 2, later,
-       later, true
+select webhooks.uuid_v7(), gen_random_uuid(), gen_random_uuid(), 0, 'v1.project.paused', 'automatic', 2,
+       later, later, true
 from generate_series(1, 1000) n cross join lateral (select now() + interval '1 hour') as l (later)
 """
 _READ = "select idx_tup_fetch + seq_tup_read from pg_stat_xact_user_tables where relname = 'due'"
