@@ -34,11 +34,35 @@ def _organization(name: str, description: str) -> EventType:
     return EventType(f"v1.organization.{name}", description, organization_schema(), payload)
 
 
+def _endpoint(name: str, description: str) -> EventType:
+    """Return a type of the events that the service raises about endpoints."""
+    members = {
+        "endpoint": _object(
+            {
+                "id": _TEXT,
+                "project_ref": {**PROJECT, "type": ["string", "null"]},
+                "description": _TEXT_OR_NULL,
+            }
+        ),
+        "failing_since": _TEXT_OR_NULL,
+    }
+    payload = {
+        "organization_slug": "acme",
+        "project_ref": None,
+        "actor": None,
+        "endpoint": {"id": _ENDPOINT_ID, "project_ref": _REF, "description": "Orders"},
+        "failing_since": None if name == "secret_rotated" else "2026-03-01T12:00:00.000Z",
+    }
+    return EventType(f"v1.webhook.endpoint.{name}", description, organization_schema(members), payload)
+
+
 def _object(members: Mapping[str, Any], *also: str) -> dict[str, Any]:
     return {"type": [*also, "object"], "properties": members, "required": list(members)}
 
 
 _TEXT = {"type": "string"}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_ENDPOINT_ID = "019cc2f1-5c3b-7d4e-8f1a-2b3c4d5e6f70"
 _CLONE = _object({"type": {"const": "clone"}, "project_ref": PROJECT}, "null")
 _OWNER = _object({"organization_slug": ORGANIZATION})
 _BRANCH = {
@@ -97,6 +121,10 @@ _TYPES = (
     _organization("member.role.removed", "A role was taken from an organization's member."),
     _organization("billing.plan.upgraded", "An organization went to a larger plan."),
     _organization("billing.plan.downgraded", "An organization went to a smaller plan."),
+    _endpoint("failing", "A delivery failed for good, and no attempt for the endpoint has succeeded since."),
+    _endpoint("recovered", "An attempt succeeded for an endpoint that was failing."),
+    _endpoint("disabled", "The service disabled an endpoint whose every attempt had failed for days."),
+    _endpoint("secret_rotated", "An endpoint's signing secret was changed."),
 )
 
 

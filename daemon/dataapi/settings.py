@@ -126,7 +126,10 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Webhooks:
-    """The ``[webhooks]`` section. Waits and times are in seconds."""
+    """The ``[webhooks]`` section.  Waits and times are in seconds, those of days excepted.
+
+    :ivar disable_after: days.
+    """
 
     db_uri: str | None = field(default=None, repr=False)
     encryption_key: tuple[str, ...] = field(default=(), repr=False)
@@ -138,6 +141,10 @@ class Webhooks:
     allow_addresses: tuple[str, ...] = ()
     require_https: bool = False
     row_change_types: tuple[str, ...] = ()
+    disable_after: int = 5
+    delivery_proxy: str | None = field(default=None, repr=False)
+    bind_address: tuple[str, ...] = ()
+    metrics_organizations: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ def test_the_page_goes_on_from_there(story: Story) -> None:
     [delivery] = story.said[-1]["data"]
     story.environ["DELIVERY"] = delivery["id"]
     story.environ["ENDPOINT"] = delivery["attributes"]["endpoint_id"]
+    story.environ["EVENT"] = delivery["attributes"]["event_id"]
     story.read(MORE.replace(PLUGINS, ""))
     assert story.receiver is not None
     # The first event and its retry, the one over HTTP; by that type the test event without a type, too.

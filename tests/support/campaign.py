@@ -55,7 +55,8 @@ class Campaign:
         self._words = [(), ("--workers", "2") if seed % 2 else ()]
         self._actions: dict[Callable[[], None], float] = {
             self.publish_by_sql: 8, self.publish_by_http: 5, self.publish_by_command: 0.7,
-            self.change_behaviour: 7, self.change_url: 1, self.change_secret: 1, self.toggle: 1.5,
+            self.change_behaviour: 7, self.change_url: 1, self.change_secret: 1, self.change_rate: 0.7,
+            self.toggle: 1.5,
             self.add: 0.7, self.delete: 0.4, self.retry: 1, self.test: 0.7, self.wait: 4,
             self.kill: 1, self.stop: 0.4, self.kill_worker: 0.4, self.pause: 0.7, self.lose_connections: 0.7,
             self.lose_postgresql: 0.7, self.step_over_leases: 0.7,
@@ -198,8 +199,15 @@ class Campaign:
         """Give an endpoint another secret."""
         target = self._some()
         target.secrets.append(f"secret number {len(target.secrets)}")
-        self._note(f"another secret for {target.paths[-1]}")
-        self._change(target, signing_secret=target.secrets[-1])
+        grace = self._random.choice([0, 60])
+        self._note(f"another secret for {target.paths[-1]}, with a grace of {grace} s")
+        self._change(target, signing_secret=target.secrets[-1], grace_seconds=grace)
+
+    def change_rate(self) -> None:
+        """Let an endpoint get so many attempts a second, or as many as there are."""
+        target, rate = self._some(), self._random.choice([None, None, 5, 50])
+        self._note(f"{target.paths[-1]} takes {rate} a second")
+        self._change(target, max_per_second=rate)
 
     def toggle(self) -> None:
         """Disable an endpoint, or enable it."""

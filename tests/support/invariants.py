@@ -37,13 +37,16 @@ class Verdict:
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
         database = campaign.installation.database
+        rows = database.execute(
+            "select v.id::text, endpoint_id::text, (body::jsonb -> 'payload' ->> 'number')::int,"
+            " body::jsonb #> '{payload,is_test}' is not null"
+            " from webhooks.event v join webhooks.endpoint e on e.id = v.endpoint_id"
+        )
+        # What the service tells of endpoints has no number either.
         self._events: dict[str, tuple[str, int | None]] = {
-            event: (endpoint, number)
-            for event, endpoint, number in database.execute(
-                "select v.id::text, endpoint_id::text, (body::jsonb -> 'payload' ->> 'number')::int"
-                " from webhooks.event v join webhooks.endpoint e on e.id = v.endpoint_id"
-            )
+            event: (endpoint, number) for event, endpoint, number, _ in rows
         }
+        self._tests = {event for event, _, _, is_test in rows if is_test}
         self._records: dict[str, list[Record]] = defaultdict(list)
         for row in campaign.installation.records():
             self._records[row[0]].append(Record(*row))
@@ -59,8 +62,8 @@ class Verdict:
         complaints = self._campaign.installation.complaints()
         assert not complaints, complaints
         self._nothing_is_lost_or_made_up()
-        for event, (endpoint, number) in self._events.items():
-            self._ended(event, self._by_endpoint[endpoint], is_test=number is None)
+        for event, (endpoint, _) in self._events.items():
+            self._ended(event, self._by_endpoint[endpoint], is_test=event in self._tests)
             self._as_often_as_recorded(event, self._requests.get(event, []))
         for event, requests in self._requests.items():
             self._genuine(event, requests)

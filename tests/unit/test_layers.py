@@ -50,8 +50,8 @@ INPUT_AND_OUTPUT = {
         "server.request server.sending server.site"
     ),
     "webhooks": (
-        "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "
-        "identifiers management.api management.authorization management.listing "
+        "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.proxy "
+        "delivery.resolver identifiers management.api management.authorization management.listing "
         "management.operations management.publishing plugins store store.directory "
         "store.endpoints store.enqueue store.history store.queue"
     ),

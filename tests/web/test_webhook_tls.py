@@ -18,6 +18,7 @@ from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.resolver import AddressCheck
 from dataapi.webhooks.model import AttemptError
 from OpenSSL import SSL
+from support.connect_proxy import ConnectProxy
 from support.receiver import NAME, Names, Received, Receiver, Timed, World, attempt, pause
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.internet.ssl import Certificate, trustRootFromCertificates
@@ -214,3 +215,14 @@ async def refused(world: World, authority: Authority, options: Any) -> None:
     assert (outcome.error, outcome.response_code, outcome.response_body) == (AttemptError.TLS, 0, None)
     assert receiver.received == []
     await receiver.connections[0].lost
+
+
+async def test_tls_is_spoken_with_the_receiver_within_the_tunnel(world: World, reactor: Any) -> None:
+    """And its certificate is checked for the name in the URL."""
+    authority, receiver, proxy = Authority.create(), Receiver(), ConnectProxy(reactor)
+    port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
+    other = world.listen(Receiver(), tls=authority.issue(x509.DNSName("other.example.com")))
+    sender = world.sender(tls=authority.policy, route=proxy.listen(world))
+    assert (await sender.send(attempt(port, scheme="https"))).success
+    refused = await sender.send(attempt(other, scheme="https"))
+    assert refused.error is AttemptError.TLS

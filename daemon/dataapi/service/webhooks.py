@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import Any
 
 from twisted.internet import defer
@@ -22,13 +23,15 @@ from dataapi.database.session import SessionOptions
 from dataapi.database.succession import Succession
 from dataapi.http.errors import ApiError
 from dataapi.service.project import pool_snapshot
-from dataapi.settings import Settings
+from dataapi.settings import Settings, Webhooks
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import WebhooksState
 from dataapi.telemetry.tracing import Tracing
 from dataapi.webhooks.delivery.attempt import Sender
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.dispatcher import CHANNELS, Dispatcher
+from dataapi.webhooks.delivery.http_client import Route
+from dataapi.webhooks.delivery.proxy import parse_proxy
 from dataapi.webhooks.delivery.resolver import AddressCheck, SystemResolver
 from dataapi.webhooks.management.api import EndpointUrlCheck, ManagementApi
 from dataapi.webhooks.model import QueueStatistics
@@ -76,6 +79,12 @@ STATISTICS_WITHIN = 2.0
 
 _BACKOFF = Backoff(longest=LONGEST_WAIT)
 _log = Logger(namespace="dataapi.webhooks")
+
+
+def _route(section: Webhooks) -> Route:
+    """Return the way by which deliveries leave."""
+    proxy = None if section.delivery_proxy is None else parse_proxy(section.delivery_proxy)
+    return Route(proxy, tuple(map(ip_address, section.bind_address)))
 
 
 class WebhooksPart:
@@ -131,6 +140,7 @@ class WebhooksPart:
             Cipher(section.encryption_key),
             section.retention_days,
             on_enqueued=self._enqueued,
+            disable_after=section.disable_after,
         )
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
         self.catalogue = installed_catalogue(section.row_change_types)
@@ -140,6 +150,7 @@ class WebhooksPart:
             time.time,
             timeout=section.timeout,
             require_https=section.require_https,
+            route=_route(section),
         )
         self._dispatcher = dispatcher = Dispatcher(
             reactor,

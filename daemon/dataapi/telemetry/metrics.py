@@ -111,6 +111,13 @@ FAMILIES: Mapping[str, Metric] = {
     ),
     "dataapi_webhooks_in_flight": Metric("Attempts being made."),
     "dataapi_webhooks_attempts_total": Metric("Attempts made, by outcome.", ("outcome",)),
+    "dataapi_webhooks_organization_attempts_total": Metric(
+        "Attempts made by the busiest organizations (metrics-organizations), the others as one.",
+        ("organization", "outcome"),
+    ),
+    "dataapi_webhooks_failing_endpoints": Metric(
+        "Endpoints for which a delivery failed for good and no attempt has succeeded since.", (), max
+    ),
     "dataapi_webhooks_attempt_seconds": Metric(
         "Time that an attempt took, from the look-up of its host to the end of the response, by outcome.",
         ("outcome",),

@@ -47,6 +47,11 @@ class EventType:
     renders: Rendering | None = None
 
 
+def is_operational(event_type: str) -> bool:
+    """Whether a type is of the events about endpoints, which the service alone raises."""
+    return event_type.startswith("v1.webhook.endpoint.")
+
+
 def version(event_type: str) -> int:
     """Return the version in a type's prefix; ``ValueError`` when the type does not have that form."""
     found = TYPE.fullmatch(event_type)

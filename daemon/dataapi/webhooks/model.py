@@ -117,22 +117,34 @@ class NewEndpoint:
     description: str | None = None
     enabled: bool = True
     created_by: str | None = None
+    max_per_second: int | None = None
 
 
 class EndpointChange(TypedDict, total=False):
-    """A change of an endpoint, which leaves alone what is absent."""
+    """A change of an endpoint, which leaves alone what is absent.
+
+    For ``grace_seconds`` after a new ``signing_secret``, deliveries are signed with the old one too.
+    """
 
     url: str
     event_types: tuple[str, ...]
     signing_secret: str
+    grace_seconds: int
     custom_headers: Mapping[str, str]
     description: str | None
     enabled: bool
+    max_per_second: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint, without its signing secret."""
+    """An endpoint, without its signing secret.
+
+    :ivar max_per_second: attempts a second, None for as many as there are.
+    :ivar disabled_since: when the service disabled it, None if its owner did or it is enabled.
+    :ivar failing_since: since when every automatic attempt failed, None if the last one succeeded.
+    :ivar previous_secret_until: until when deliveries are also signed with the secret before the last one.
+    """
 
     id: UUID
     scope: Scope
@@ -144,19 +156,29 @@ class Endpoint:
     created_by: str | None
     created_at: datetime
     updated_at: datetime
+    max_per_second: int | None = None
+    disabled_since: datetime | None = None
+    failing_since: datetime | None = None
+    previous_secret_until: datetime | None = None
+
+    @property
+    def disabled_reason(self) -> str | None:
+        """Why the service disabled it, None if it did not."""
+        return None if self.disabled_since is None else "failing"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One endpoint's copy of an event; receivers deduplicate by its ``id``.
 
+    :ivar payload: None once it was deleted.
     :ivar rendered_from: the newer type that ``payload`` belongs to, until this older version is rendered.
     """
 
     id: UUID
     type: str
     timestamp: datetime
-    payload: Mapping[str, Any]
+    payload: Mapping[str, Any] | None
     rendered_from: str | None = None
 
 
@@ -165,7 +187,7 @@ class Delivery:
     """The record of one attempt, made or pending.
 
     :ivar response_code: 0 without a response.
-    :ivar error: an ``AttemptError`` when there was no complete response.
+    :ivar error: an ``AttemptError`` without a complete response, or the ``SkipReason`` of a skipped one.
     :ivar attempt_timestamp: when the attempt was signed; None before that, and if it was skipped.
     :ivar next_attempt_at: when a pending attempt is due, or a failed one is retried.
     """
@@ -290,6 +312,7 @@ class DueWork:
     :ivar event_type: the type that is sent.
     :ivar rendered_from: the newer type that ``payload`` belongs to.
     :ivar payload: JSON.
+    :ivar previous_secret: the secret before a rotation whose grace has not ended.
     :ivar traceparent: of the trace of the request that published the event, "" without one.
     """
 
@@ -308,6 +331,7 @@ class DueWork:
     rendered_from: str | None = None
     payload: str | None = field(default=None, repr=False)
     traceparent: str = ""
+    previous_secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +361,13 @@ class AttemptError(StrEnum):
     TLS = "tls"
     PROTOCOL = "protocol"
     INTERNAL = "internal"
+
+
+class SkipReason(StrEnum):
+    """Why nothing was sent, where it was not the endpoint's owner who disabled it."""
+
+    ENDPOINT_FAILING = "endpoint_failing"
+    PAYLOAD_DELETED = "payload_deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,9 +405,11 @@ class QueueStatistics:
     :ivar ready: rows that can be claimed now.
     :ivar leased: rows that a daemon has claimed.
     :ivar oldest_due: seconds since the earliest unfinished attempt was due; 0 when none is.
+    :ivar failing: endpoints for which a delivery failed for good and no attempt succeeded since.
     """
 
     waiting: int
     ready: int
     leased: int
     oldest_due: float
+    failing: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -38,7 +39,7 @@ INVALID = 400, "bad_request.validation"
 
 def path(operation: ManagementOperation, scope: str, **places: str) -> str:
     """Return an operation's path in a scope, about things that are not there unless they are named."""
-    names = {"endpoint_id": NO_SUCH, "delivery_id": NO_SUCH, **places}
+    names = {"endpoint_id": NO_SUCH, "delivery_id": NO_SUCH, "event_id": NO_SUCH, **places}
     return scope + operation.path.format(**names)
 
 
@@ -152,7 +153,7 @@ async def test_nothing_is_found_under_another_scope(
         target = path(operation, other, endpoint_id=made, delivery_id=delivery)
         answer = await api.send(operation.method, target, body(operation), token=token)
         if "{" in operation.path:
-            kind = "delivery" if "delivery_id" in operation.path else "endpoint"
+            [kind] = re.findall(r"{(\w+)_id}", operation.path)
             assert answer.refusal == (404, f"not_found.{kind}")
         else:
             assert answer.status < 300

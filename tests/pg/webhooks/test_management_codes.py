@@ -56,6 +56,9 @@ CASES = [
     and (operation.permission is not None or code not in (ErrorCode.UNAVAILABLE, ErrorCode.TOO_LARGE))
 ]
 
+NAMED = ("endpoint_id", "delivery_id", "event_id")
+"""What paths name beside the scope."""
+
 
 class Asked:
     """A request that an operation takes, to be made one that it refuses."""
@@ -74,11 +77,11 @@ class Asked:
     async def prepare(self) -> None:
         """Make what the path names."""
         if "_id}" in self._path:
-            scope = self._path.format_map(self._places | {"endpoint_id": "", "delivery_id": ""})
+            scope = self._path.format_map(self._places | dict.fromkeys(NAMED, ""))
             scope = scope.partition("/webhooks/")[0] + "/webhooks"
             made = await self._api.create(scope)
             sent = await self._api.send("POST", f"{scope}/endpoints/{made['id']}/test")
-            self._places |= {"endpoint_id": made["id"], "delivery_id": sent.data["attributes"]["delivery_id"]}
+            self._places |= {"endpoint_id": made["id"], **sent.data["attributes"]}
 
     async def change(self, code: ErrorCode) -> None:
         """Make it what is refused with a code."""
@@ -95,8 +98,8 @@ class Asked:
                 self._places["organization_slug"] = "a.b"
             case ErrorCode.INVALID_REF:
                 self._places["project_ref"] = "short"
-            case ErrorCode.NO_ENDPOINT | ErrorCode.NO_DELIVERY:
-                self._places |= {"endpoint_id": NO_SUCH, "delivery_id": NO_SUCH}
+            case ErrorCode.NO_ENDPOINT | ErrorCode.NO_DELIVERY | ErrorCode.NO_EVENT:
+                self._places |= dict.fromkeys(NAMED, NO_SUCH)
             case ErrorCode.VALIDATION:
                 self._query = "?no=such"
             case ErrorCode.WRONG_METHOD:

@@ -24,7 +24,8 @@ ABSENT = 404, "not_found.endpoint"
 ATTRIBUTES = "/data/attributes"
 NAMES = {
     "id", "url", "enabled", "description", "event_types", "custom_headers", "created_by", "created_at",
-    "updated_at",
+    "updated_at", "max_per_second", "failing_since", "disabled_reason", "disabled_since",
+    "previous_secret_until",
 }  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from support.messages import until
 from support.webhooks import (
     ACME,
     KEY,
+    PAUSED,
     PROJECT,
     REF,
     SECRET,
@@ -199,7 +200,7 @@ async def test_new_secret_and_url_are_used_by_pending_deliveries(database: Datab
 async def test_resealing_leaves_what_is_changed_meanwhile(database: Database, pool: Pool) -> None:
     """Beside running daemons: a secret that is replaced while it is sealed anew stays the new one."""
     old = await migrated(database, pool)
-    first, second, third = [await add_endpoint(old) for _ in range(3)]
+    first, second, third = [await add_endpoint(old, event_types=(PAUSED,)) for _ in range(3)]
     newest = new_key()
     between = make_store(pool, Cipher([newest, KEY]), 14)
 

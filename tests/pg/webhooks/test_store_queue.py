@@ -442,6 +442,7 @@ async def test_a_payload_that_python_cannot_read_holds_up_nothing(
     for work in found:
         read = await store.history.read(ACME, work.claim.delivery_id)
         assert read is not None
+        assert read[1].payload is not None
         assert json.dumps(dict(read[1].payload), allow_nan=False)
 
 
@@ -566,10 +567,10 @@ async def test_claims_do_not_visit_endpoints_whose_attempts_lie_ahead(
     await publish(store)
     database.execute(_OTHERS_WAIT)
     no_one = str(UUID(int=0))
-    values = {"claim": (100, 30.0, 16, no_one, [], [], [], None), "next_due": ([], [])}[statement]
+    values = [100, 30.0, 16, no_one, [], [], [], None] if statement == "claim" else [[], []]
     with psycopg.connect(database.admin_uri, cursor_factory=psycopg.RawCursor) as connection:
         for part in split(statements("queue.sql")[statement]):
-            found = connection.execute(part.text, part.arrange(list(values)))
+            found = connection.execute(part.text, part.arrange(values))
         assert len(found.fetchall()) == 1
         [(read,)] = connection.execute(_READ).fetchall()
     assert 1 <= read <= 10

@@ -49,6 +49,10 @@ MEMBERS: Mapping[str, set[str]] = {
     "v1.organization.member.role.removed": set(),
     "v1.organization.billing.plan.upgraded": set(),
     "v1.organization.billing.plan.downgraded": set(),
+    **{
+        f"v1.webhook.endpoint.{name}": {"endpoint", "failing_since"}
+        for name in ("failing", "recovered", "disabled", "secret_rotated")
+    },
 }
 """The shipped types, each with the members that its payload has beside those that every payload has."""
 
@@ -192,7 +196,7 @@ def test_shipped_types_have_a_valid_example_with_every_member(platform: Catalogu
     """Every member is required, test events are accepted, and so are members added later."""
     example = platform.types[name].example
     assert set(example) == {"organization_slug", "project_ref", "actor", *MEMBERS[name]}
-    assert (example["project_ref"] is None) is name.startswith("v1.organization")
+    assert (example["project_ref"] is None) is name.startswith(("v1.organization", "v1.webhook"))
     assert platform.issues(name, {**example, "is_test": True, "later": 1}) == ()
     for member in example:
         short = {key: value for key, value in example.items() if key != member}

@@ -134,6 +134,10 @@ WEBHOOKS = {
     "allow-addresses": _list(parsers.networks),
     "require-https": _SWITCH,
     "row-change-types": _list(parsers.event_types),
+    "disable-after": ConfigurationKey(parsers.whole(0)),
+    "delivery-proxy": ConfigurationKey(parsers.proxy, secret=True),
+    "bind-address": _list(parsers.bind_addresses),
+    "metrics-organizations": ConfigurationKey(parsers.whole(0)),
 }
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from configparser import ConfigParser
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from dataapi.database.address import is_connection_string, names_replicas
 from dataapi.database.sql_text import may_travel
 from dataapi.http.headers import may_be_chosen
 from dataapi.settings import TransactionEnd
+from dataapi.webhooks.delivery.proxy import parse_proxy
 from dataapi.webhooks.event_types import TYPE
 from dataapi.webhooks.secrets import read_key
 
@@ -275,4 +276,27 @@ def networks(value: str) -> tuple[str, ...]:
             ip_network(item)
     except ValueError:
         raise InvalidValue("expected addresses or networks such as 10.1.0.0/16, fd00::/8") from None
+    return items
+
+
+def proxy(value: str) -> str:
+    """Read the URL of an HTTP proxy."""
+    try:
+        parse_proxy(value)
+    except ValueError:
+        raise InvalidValue(
+            "expected the address of an HTTP proxy, such as http://user:password@proxy.example.org:3128"
+        ) from None
+    return value
+
+
+def bind_addresses(value: str) -> tuple[str, ...]:
+    """Read the addresses that connections come from: one of IPv4, one of IPv6, or both."""
+    items = listed(value)
+    try:
+        distinct = len({ip_address(item).version for item in items}) == len(items)
+    except ValueError:
+        distinct = False
+    if not distinct:
+        raise InvalidValue("expected an address of this machine, or one of IPv4 and one of IPv6")
     return items

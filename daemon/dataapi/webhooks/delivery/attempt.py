@@ -27,7 +27,14 @@ from dataapi.telemetry.tracing import Tracing
 from dataapi.webhooks.catalogue import read_payload
 from dataapi.webhooks.delivery import destinations
 from dataapi.webhooks.delivery.headers import constant_head, header_lines, signed_headers
-from dataapi.webhooks.delivery.http_client import ReceiverConnection, ReceiverConnections, attempt_error
+from dataapi.webhooks.delivery.http_client import (
+    DIRECT,
+    ReceiverConnection,
+    ReceiverConnections,
+    Route,
+    attempt_error,
+)
+from dataapi.webhooks.delivery.organization_metrics import OrganizationAttempts
 from dataapi.webhooks.delivery.resolver import AddressCheck
 from dataapi.webhooks.delivery.response import Response, body_text, header_texts
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, DueWork, QueueStatistics
@@ -43,9 +50,13 @@ Render: TypeAlias = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
 
 
 class DeliveryCounters:
-    """What deliveries of one process have come to since its start, for ``/metrics``."""
+    """What deliveries of one process have come to since its start, for ``/metrics``.
 
-    def __init__(self) -> None:
+    :param organizations: how many organizations have labels of their own.
+    """
+
+    def __init__(self, organizations: int = 0) -> None:
+        self._organizations = OrganizationAttempts(organizations)
         self._attempts: Counter[str] = Counter()
         self._durations: defaultdict[str, RunningHistogram] = defaultdict(RunningHistogram)
         self._waited = RunningHistogram()
@@ -56,9 +67,10 @@ class DeliveryCounters:
         """Count the start of a first attempt, so many seconds after its event was published."""
         self._waited.add(max(0.0, waited))
 
-    def ended(self, outcome: AttemptOutcome) -> None:
+    def ended(self, organization: str, outcome: AttemptOutcome) -> None:
         """Count the end of an attempt."""
         label = outcome_label(outcome)
+        self._organizations.ended(organization, label)
         self._attempts[label] += 1
         self._durations[label].add(outcome.duration_ms / 1000)
 
@@ -72,6 +84,7 @@ class DeliveryCounters:
             "dataapi_webhooks_attempt_seconds": {
                 (outcome,): durations.counts() for outcome, durations in self._durations.items()
             },
+            "dataapi_webhooks_organization_attempts_total": dict(self._organizations.counts()),
             "dataapi_webhooks_settled_total": {(): float(self.settled)},
             "dataapi_webhooks_lost_outcomes_total": {(): float(self.lost)},
             "dataapi_webhooks_first_attempt_seconds": {(): self._waited.counts()},
@@ -83,6 +96,7 @@ class DeliveryCounters:
                 ("leased",): float(queue.leased),
             }
             own["dataapi_webhooks_oldest_due_seconds"] = {(): queue.oldest_due}
+            own["dataapi_webhooks_failing_endpoints"] = {(): float(queue.failing)}
         return own
 
 
@@ -135,7 +149,13 @@ class DeliveryRunner:
                 self._counters.began(work.waited + since_claim)
             headers = tuple(work.custom_headers.items())
             attempt = Attempt(
-                work.url, work.signing_secret, str(work.event_id), body, headers, work.traceparent
+                work.url,
+                work.signing_secret,
+                str(work.event_id),
+                body,
+                headers,
+                work.traceparent,
+                work.previous_secret,
             )
             outcome = await self._send(work, attempt)
         except CancelledError:
@@ -149,7 +169,7 @@ class DeliveryRunner:
                 "delivery {delivery} failed with an internal error", delivery=str(work.claim.delivery_id)
             )
             outcome = AttemptOutcome(False, began, 0, error=AttemptError.INTERNAL)
-        self._counters.ended(outcome)
+        self._counters.ended(work.organization, outcome)
         self._log_attempt(work, outcome)
         return outcome
 
@@ -217,6 +237,7 @@ class Attempt:
     :ivar body: the bytes to sign and send.
     :ivar custom_headers: names and values, already checked.
     :ivar traceparent: the value of that header, "" to send none.
+    :ivar previous_secret: signs it, too, if there is one.
     """
 
     url: str
@@ -225,6 +246,7 @@ class Attempt:
     body: bytes = field(repr=False)
     custom_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     traceparent: str = ""
+    previous_secret: str | None = field(default=None, repr=False)
 
 
 class Sender:
@@ -236,6 +258,7 @@ class Sender:
     :param timeout: seconds that an attempt may take, from resolving the name to the last byte.
     :param clock: times the deadline; the reactor by default.
     :param tls: checks receivers' certificates; with the system's authorities by default.
+    :param route: by which way connections are made.
     """
 
     def __init__(
@@ -248,6 +271,7 @@ class Sender:
         require_https: bool = False,
         clock: IReactorTime | None = None,
         tls: IPolicyForHTTPS | None = None,
+        route: Route = DIRECT,
     ) -> None:
         self._address_check = address_check
         self._now = now
@@ -259,7 +283,7 @@ class Sender:
         self._clock = clock or reactor
         # Reading the system's authorities takes milliseconds: not for every connection.
         policy = tls or HostnameCachingHTTPSPolicy(BrowserLikePolicyForHTTPS(), cacheSize=64)
-        self._connections = ReceiverConnections(reactor, policy)
+        self._connections = ReceiverConnections(reactor, policy, route=route)
 
     async def send(self, attempt: Attempt) -> AttemptOutcome:
         """Make one attempt.  Cancelling it drops the connection and raises ``CancelledError``.
@@ -308,7 +332,13 @@ class Sender:
             connection.drop()
             raise _TooLate
         exchange.connection, exchange.signed_at = connection, self._now()
-        signed = signed_headers(attempt.secret, attempt.event_id, int(exchange.signed_at), attempt.body)
+        signed = signed_headers(
+            attempt.secret,
+            attempt.event_id,
+            int(exchange.signed_at),
+            attempt.body,
+            attempt.previous_secret,
+        )
         traced = (("traceparent", attempt.traceparent),) if attempt.traceparent else ()
         head = constant_head(destination, attempt.custom_headers) + header_lines(
             (*signed, *traced, ("content-length", str(len(attempt.body))))

@@ -118,7 +118,7 @@ class Dispatcher:
         self._listening = listening
         self._random = random
         self.number = secrets.randbits(31)
-        self.counters = DeliveryCounters()
+        self.counters = DeliveryCounters(settings.metrics_organizations)
         self._runner = DeliveryRunner(queue, sender, render, self.counters, tracing)
         self._limits = ConcurrencyLimits(
             settings.concurrency, settings.concurrency_per_host, SLOW * settings.timeout

@@ -137,12 +137,20 @@ def _value_problem(value: str) -> str | None:
     return None
 
 
-def signed_headers(secret: str, event_id: str, timestamp: int, body: bytes) -> tuple[tuple[str, str], ...]:
-    """Return the headers that identify and sign an attempt at ``timestamp``, in Unix seconds."""
+def signed_headers(
+    secret: str, event_id: str, timestamp: int, body: bytes, previous: str | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Return the headers that identify and sign an attempt at ``timestamp``, in Unix seconds.
+
+    :param previous: the secret before a rotation, whose signature comes second (Standard Webhooks).
+    """
+    signatures = sign(secret, event_id, timestamp, body)
+    if previous is not None:
+        signatures += " " + sign(previous, event_id, timestamp, body)
     return (
         ("webhook-id", event_id),
         ("webhook-timestamp", str(timestamp)),
-        ("webhook-signature", sign(secret, event_id, timestamp, body)),
+        ("webhook-signature", signatures),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import select
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from OpenSSL import SSL
@@ -18,6 +19,7 @@ from twisted.python.failure import Failure
 from twisted.web.iweb import IPolicyForHTTPS
 
 from dataapi.webhooks.delivery.destinations import Address, Destination, UrlRefused
+from dataapi.webhooks.delivery.proxy import Proxy, TunnelEndpoint
 from dataapi.webhooks.delivery.resolver import AddressRefused, Unresolvable
 from dataapi.webhooks.delivery.response import NoResponse, NotHttp, Response
 from dataapi.webhooks.model import AttemptError
@@ -153,6 +155,43 @@ class ReceiverConnection(Protocol):
         self.transport.abortConnection()
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """By which way connections are made.
+
+    :ivar bind_addresses: where they come from, at most one address of each version; none: the system chooses.
+    """
+
+    proxy: Proxy | None = None
+    bind_addresses: tuple[Address, ...] = ()
+
+    def source(self, version: int) -> str | None:
+        """Return the address that a connection to an IP version comes from, None for any."""
+        return next((str(one) for one in self.bind_addresses if one.version == version), None)
+
+    def leads_to(self, address: Address) -> bool:
+        """Whether an address can be reached from where connections come from."""
+        return self.proxy is not None or not self.bind_addresses or self.source(address.version) is not None
+
+    def endpoint(
+        self, reactor: Any, address: Address, port: int, seconds: float | None
+    ) -> IStreamClientEndpoint:
+        """Return what connects to an address within so many seconds; None: the caller has a limit."""
+        if self.proxy is not None:
+            authority = f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+            source = self.source(4) or self.source(6)
+            return TunnelEndpoint(reactor, self.proxy, authority, seconds, source)
+        source = self.source(address.version)
+        bind = None if source is None else (source, 0)
+        kind: Any = TCP4ClientEndpoint if address.version == 4 else TCP6ClientEndpoint
+        endpoint: IStreamClientEndpoint = kind(reactor, str(address), port, timeout=seconds, bindAddress=bind)
+        return endpoint
+
+
+DIRECT = Route()
+"""Without a proxy, from any address."""
+
+
 class _Factory(Factory):
     """Makes the protocol of one connection; Twisted's ``connectProtocol`` logs each one, and takes longer."""
 
@@ -171,12 +210,16 @@ class ReceiverConnections:
     :param reactor: connects and keeps time.
     :param tls: checks certificates.
     :param max_idle: how many idle connections stay open; the one idle for longest is closed first.
+    :param route: by which way connections are made.
     """
 
-    def __init__(self, reactor: Any, tls: IPolicyForHTTPS, max_idle: int = 256) -> None:
+    def __init__(
+        self, reactor: Any, tls: IPolicyForHTTPS, max_idle: int = 256, route: Route | None = None
+    ) -> None:
         self.reactor = reactor
         self._tls = tls
         self._max_idle = max_idle
+        self._route = route or DIRECT
         self._open: set[ReceiverConnection] = set()
         # In the order in which they became idle.
         self._idle: dict[ReceiverConnection, None] = {}
@@ -188,7 +231,9 @@ class ReceiverConnections:
         :raises ConnectError: none accepts a connection.
         :raises AddressRefused: a connection leads to another address.
         """
-        candidates = tuple(addresses)[:MAX_ADDRESSES]
+        candidates = tuple(filter(self._route.leads_to, addresses))[:MAX_ADDRESSES]
+        if not candidates:
+            raise ConnectError(string="no address can be reached from those of bind-address")
         for address in candidates:
             idle = self._take_idle((destination.scheme, destination.host, destination.port, address))
             if idle is not None:
@@ -218,7 +263,7 @@ class ReceiverConnections:
         await self._endpoint(destination, address, seconds).connect(_Factory(connection))
         self._open.add(connection)
         peer = ipaddress.ip_address(connection.transport.getPeer().host)
-        if peer != address:
+        if self._route.proxy is None and peer != address:
             connection.drop()
             raise AddressRefused(f"The connection to {address} leads to {peer}")
         return connection
@@ -226,9 +271,7 @@ class ReceiverConnections:
     def _endpoint(
         self, destination: Destination, address: Address, seconds: float | None
     ) -> IStreamClientEndpoint:
-        kind: Any = TCP4ClientEndpoint if address.version == 4 else TCP6ClientEndpoint
-        # The attempt's own deadline is the limit where there is no other.
-        endpoint: IStreamClientEndpoint = kind(self.reactor, str(address), destination.port, timeout=seconds)
+        endpoint = self._route.endpoint(self.reactor, address, destination.port, seconds)
         if destination.scheme == "http":
             return endpoint
         creator = self._tls.creatorForNetloc(destination.host.encode("ascii"), destination.port)

@@ -122,6 +122,7 @@ class ManagementApi:
             "listDeliveries": handlers.list_deliveries,
             "readDelivery": handlers.read_delivery,
             "retryDelivery": handlers.retry_delivery,
+            "deletePayload": handlers.delete_payload,
             "recoverEndpoint": handlers.recover_endpoint,
             "listEventTypes": handlers.list_event_types,
             "readStatistics": handlers.read_statistics,
@@ -330,7 +331,7 @@ class _Handlers:
 
     def _rendered(self, event: Event) -> Event:
         """Return an event as its first attempt sends it; its payload is empty if it cannot be rendered."""
-        if event.rendered_from is None:
+        if event.rendered_from is None or event.payload is None:
             return event
         try:
             payload = self._catalogue.render(event.rendered_from, event.type, event.payload)
@@ -344,8 +345,14 @@ class _Handlers:
         accepted = _accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_DELIVERY)
         return OperationResult(resources.queued(accepted))
 
+    async def delete_payload(self, request: AuthorizedRequest) -> OperationResult:
+        copies = await self._store.endpoints.delete_payload(request.scope, request.event_id)
+        if copies == 0:
+            raise ManagementError(ErrorCode.NO_EVENT)
+        return OperationResult(resources.deleted_payload(request.event_id, copies))
+
     async def recover_endpoint(self, request: AuthorizedRequest) -> OperationResult:
-        """Send again what failed for good in a time range."""
+        """Send again what failed for good or was skipped in a time range."""
         span = [_timestamp(request, name) for name in ("since", "until") if name in request.attributes]
         result = await self._store.manual_deliveries.recover(request.scope, request.endpoint_id, *span)
         accepted = _accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_ENDPOINT)

@@ -53,6 +53,11 @@ class AuthorizedRequest:
         """The delivery that the path names."""
         return self._identifier("delivery_id", ErrorCode.NO_DELIVERY)
 
+    @property
+    def event_id(self) -> UUID:
+        """The event that the path names."""
+        return self._identifier("event_id", ErrorCode.NO_EVENT)
+
     def _identifier(self, place: str, absent: ErrorCode) -> UUID:
         found = identifiers.parse(self.places[place])
         if found is None:

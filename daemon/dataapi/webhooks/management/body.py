@@ -127,6 +127,12 @@ def _issues(error: ValidationError, place: str) -> Iterator[Issue]:
         for name in expected:
             if name not in found:
                 yield Issue(IssueCode.REQUIRED, f"The member {name} is missing", place + pointer(name))
+    elif rule == "dependentRequired":
+        for name, needed in expected.items():
+            for missing in needed if name in found else ():
+                if missing not in found:
+                    message = f"The member {missing} is missing, without which {name} means nothing"
+                    yield Issue(IssueCode.REQUIRED, message, place + pointer(missing))
     elif rule == "additionalProperties":
         members = error.schema["properties"] if isinstance(error.schema, Mapping) else {}
         for name in found:

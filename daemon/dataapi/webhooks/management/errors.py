@@ -67,6 +67,7 @@ class ErrorCode(Enum):
     ACCESS_DISABLED = 403, "access_disabled", "The organization is not on the early access allowlist."
     NOT_FOUND = 404, "not_found", "There is no such path, or webhooks are off."
     NO_ENDPOINT = 404, "not_found.endpoint", "The scope has no such endpoint."
+    NO_EVENT = 404, "not_found.event", "The scope has no such event, or does not have it any more."
     NO_DELIVERY = 404, "not_found.delivery", "The scope has no such delivery, or does not have it any more."
     WRONG_METHOD = (
         405,

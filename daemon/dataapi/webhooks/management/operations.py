@@ -130,6 +130,11 @@ OPERATIONS = (
         resources.one("recovery"), body=resources.new_recovery, errors=(_ABSENT, ErrorCode.RETRY_DISABLED),
     ),
     ManagementOperation(
+        "deletePayload", "DELETE", "/events/{event_id}/payload",
+        "Delete an event's payload from the history; what is still to be sent of it is skipped", _WRITE, 200,
+        resources.one("deleted_payload"), errors=(ErrorCode.NO_EVENT,),
+    ),
+    ManagementOperation(
         "listEventTypes", "GET", "/event-types", "List the event types, with JSON Schemas and examples",
         _READ, 200, resources.many("event_type", linked=False),
     ),
@@ -201,6 +206,10 @@ _PLACES: Mapping[str, tuple[str, Schema]] = {
     "project_ref": ("The project.", dict(REF)),
     "endpoint_id": ("The endpoint.", resources.IDENTIFIER),
     "delivery_id": ("The delivery.", resources.IDENTIFIER),
+    "event_id": (
+        "The event, by the identifier that publishing returned, or by that of one endpoint's copy.",
+        resources.IDENTIFIER,
+    ),
 }
 _SCOPES = {ORGANIZATION: "OfOrganization", PROJECT: "OfProject"}
 

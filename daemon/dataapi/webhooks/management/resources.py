@@ -13,7 +13,7 @@ from uuid import UUID
 
 from dataapi.webhooks.catalogue import ALL_EVENT_TYPES, Catalogue
 from dataapi.webhooks.delivery import destinations, headers
-from dataapi.webhooks.event_types import ORGANIZATION, PROJECT, EventType
+from dataapi.webhooks.event_types import ORGANIZATION, PROJECT, EventType, is_operational
 from dataapi.webhooks.management.errors import Issue, IssueCode
 from dataapi.webhooks.model import (
     Accepted,
@@ -24,6 +24,7 @@ from dataapi.webhooks.model import (
     Event,
     Permission,
     Recovery,
+    SkipReason,
     Token,
 )
 
@@ -34,6 +35,9 @@ ATTRIBUTES = "/data/attributes"
 
 MAX_EVENT_TYPES = 100
 MAX_DESCRIPTION_LENGTH = 512
+MAX_PER_SECOND = 1_000
+MAX_GRACE = 7 * 24 * 3600
+"""Seconds for which an old signing secret may stay in use."""
 MAX_KEY_LENGTH = 255
 MAX_EVENTS = 1_000
 """Events that one request may publish."""
@@ -93,6 +97,7 @@ def _writable(catalogue: Catalogue) -> Schema:
         },
         "description": _or_null({**_TEXT, "maxLength": MAX_DESCRIPTION_LENGTH, "pattern": _STORABLE}),
         "enabled": {"type": "boolean"},
+        "max_per_second": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_PER_SECOND},
     }
 
 
@@ -100,14 +105,16 @@ def new_endpoint(catalogue: Catalogue) -> Schema:
     """Return the schema of the document that creates an endpoint."""
     members = _writable(catalogue)
     members["enabled"] = {**members["enabled"], "default": True}
-    attributes = _object(members, "custom_headers", "description", "enabled")
+    attributes = _object(members, "custom_headers", "description", "enabled", "max_per_second")
     return _object({"data": _resource("endpoint", attributes)})
 
 
 def endpoint_change(catalogue: Catalogue) -> Schema:
     """Return the schema of the document that changes an endpoint; absent members are left alone."""
     members = _writable(catalogue)
-    return _object({"data": _resource("endpoint", _object(members, *members))})
+    members["grace_seconds"] = {"type": "integer", "minimum": 0, "maximum": MAX_GRACE, "writeOnly": True}
+    attributes = {**_object(members, *members), "dependentRequired": {"grace_seconds": ["signing_secret"]}}
+    return _object({"data": _resource("endpoint", attributes)})
 
 
 def test_event(catalogue: Catalogue) -> Schema:
@@ -139,7 +146,10 @@ def new_event(catalogue: Catalogue) -> Schema:
     """Return the schema of the document that publishes an event; its payload has the type's own schema."""
     attributes = _object(
         {
-            "type": {"type": "string", "enum": list(catalogue.types)},
+            "type": {
+                "type": "string",
+                "enum": [name for name in catalogue.types if not is_operational(name)],
+            },
             "organization_slug": ORGANIZATION,
             "project_ref": _or_null(PROJECT),
             "payload": {"type": "object"},
@@ -163,6 +173,11 @@ _ENDPOINT_MEMBERS = {
     "created_by": _or_null(_TEXT),
     "created_at": TIMESTAMP,
     "updated_at": TIMESTAMP,
+    "max_per_second": {"type": ["integer", "null"], "minimum": 1},
+    "failing_since": _or_null(TIMESTAMP),
+    "disabled_reason": {"enum": ["failing", None]},
+    "disabled_since": _or_null(TIMESTAMP),
+    "previous_secret_until": _or_null(TIMESTAMP),
 }
 _DELIVERY_MEMBERS = {
     "id": IDENTIFIER,
@@ -175,14 +190,19 @@ _DELIVERY_MEMBERS = {
     "response_code": _COUNT,
     "response_headers": {"type": ["object", "null"], "additionalProperties": _TEXT},
     "response_body": _or_null(_TEXT),
-    "error": {"enum": [*AttemptError, None]},
+    "error": {"enum": [*AttemptError, *SkipReason, None]},
     "duration_ms": _or_null(_COUNT),
     "attempt_timestamp": _or_null(TIMESTAMP),
     "next_attempt_at": _or_null(TIMESTAMP),
     "expires_at": TIMESTAMP,
     "created_at": TIMESTAMP,
 }
-_EVENT_MEMBERS = {"id": IDENTIFIER, "type": _TEXT, "timestamp": TIMESTAMP, "payload": {"type": "object"}}
+_EVENT_MEMBERS = {
+    "id": IDENTIFIER,
+    "type": _TEXT,
+    "timestamp": TIMESTAMP,
+    "payload": {"type": ["object", "null"]},
+}
 _EVENT_TYPE_MEMBERS = {
     "type": EVENT_TYPE,
     "description": _TEXT,
@@ -222,6 +242,7 @@ SCHEMAS = {
     "ingress": _resource("ingress", None, IDENTIFIER),
     "queued": _resource("ingress", _object(_QUEUED), IDENTIFIER),
     "recovery": _resource("recovery", _object({"matched": _COUNT}), IDENTIFIER),
+    "deleted_payload": _resource("event", _object({"copies": _COUNT}), IDENTIFIER),
     "event_type": _resource("event_type", _object(_EVENT_TYPE_MEMBERS), EVENT_TYPE),
     "statistics": _resource("statistics", _object(_STATISTICS_MEMBERS)),
     "access": _resource("access", _object(_ACCESS_MEMBERS), IDENTIFIER),
@@ -316,6 +337,10 @@ def queued(accepted: Accepted) -> Record:
 
 def recovery(recovery: Recovery) -> Record:
     return _record("recovery", recovery.id, {"matched": recovery.matched})
+
+
+def deleted_payload(event: UUID, copies: int) -> Record:
+    return _record("event", event, {"copies": copies})
 
 
 def event_type(event_type: EventType) -> Record:

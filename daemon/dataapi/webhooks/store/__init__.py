@@ -29,11 +29,16 @@ class Store:
 
 
 def make_store(
-    database: SqlRunner, cipher: Cipher, retention_days: int, on_enqueued: Callable[[], None] = lambda: None
+    database: SqlRunner,
+    cipher: Cipher,
+    retention_days: int,
+    on_enqueued: Callable[[], None] = lambda: None,
+    disable_after: int = 0,
 ) -> Store:
     """Make the store of a database; it needs the schema ``webhooks`` only when it is used.
 
     :param on_enqueued: called after this store has added to the queue.
+    :param disable_after: days after which an endpoint is disabled whose every attempt failed; 0 for never.
     """
     upkeep = Upkeep(database, retention_days)
     return Store(
@@ -41,7 +46,7 @@ def make_store(
         endpoints=Endpoints(database, cipher),
         history=History(database, retention_days),
         publisher=Publisher(database, on_enqueued),
-        queue=Queue(database, cipher, upkeep),
+        queue=Queue(database, cipher, upkeep, disable_after),
         manual_deliveries=ManualDeliveries(database, retention_days, on_enqueued),
         key_rotation=KeyRotation(database, cipher),
         upkeep=upkeep,

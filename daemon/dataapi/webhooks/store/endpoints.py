@@ -64,6 +64,7 @@ class Endpoints:
             new.enabled,
             new.created_by,
             self._most,
+            new.max_per_second,
         )
         try:
             rows = await self._database.fetch(_SQL["create"], values)
@@ -108,6 +109,9 @@ class Endpoints:
             "description" in change,
             change.get("description"),
             change.get("enabled"),
+            "max_per_second" in change,
+            change.get("max_per_second"),
+            change.get("grace_seconds", 0),
         )
         return self._only(await self._database.fetch(_SQL["change"], values))
 
@@ -131,6 +135,18 @@ class Endpoints:
             except CannotOpen:
                 gone.append(_without_headers(row))
         return tuple(gone)
+
+    async def delete_payload(self, scope: Scope, event: UUID) -> int:
+        """Delete an event's payload from the history and the queue, with what receivers answered.
+
+        What was still to be sent is skipped, except an attempt that is under way.
+
+        :param event: the identifier of a copy, or the one that publishing returned: then of all copies.
+        :return: how many copies there were in the scope; those of an organization include its projects'.
+        """
+        values = (scope.organization, scope.project, str(event))
+        [(copies,)] = await persistently(self._database, _SQL["delete_payload"], values)
+        return int(copies)
 
     def _only(self, rows: list[tuple[Any, ...]]) -> Endpoint | None:
         return self._endpoint(rows[0]) if rows else None
@@ -171,10 +187,10 @@ class KeyRotation:
         while rows := await self._database.fetch(
             _SQL["sealed_otherwise"], (self._cipher.mark, str(last), self._piece)
         ):
-            for identifier, secret, headers in rows:
+            for identifier, secret, headers, previous in rows:
                 endpoint = UUID(identifier)
                 try:
-                    if not await self._replace(endpoint, bytes(secret), bytes(headers)):
+                    if not await self._replace(endpoint, bytes(secret), bytes(headers), previous):
                         break  # to read it again
                     sealed += 1
                 except CannotOpen:
@@ -182,9 +198,13 @@ class KeyRotation:
                 last = endpoint
         return RotatedKeys(sealed, tuple(unreadable))
 
-    async def _replace(self, endpoint: UUID, secret: bytes, headers: bytes) -> bool:
+    async def _replace(self, endpoint: UUID, secret: bytes, headers: bytes, previous: bytes | None) -> bool:
         """Seal one endpoint; False when it was changed since it was read."""
-        new_secret = seal_secret(self._cipher, endpoint, open_secret(self._cipher, endpoint, secret))
         new_headers = seal_headers(self._cipher, endpoint, open_headers(self._cipher, endpoint, headers))
-        values = (str(endpoint), secret, headers, new_secret, new_headers)
+        new_previous = None if previous is None else self._sealed(endpoint, bytes(previous))
+        new = (self._sealed(endpoint, secret), new_headers, new_previous)
+        values = (str(endpoint), secret, headers, previous, *new)
         return bool(await self._database.fetch(_SQL["replace"], values))
+
+    def _sealed(self, endpoint: UUID, secret: bytes) -> bytes:
+        return seal_secret(self._cipher, endpoint, open_secret(self._cipher, endpoint, secret))

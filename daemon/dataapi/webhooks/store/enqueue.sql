@@ -56,6 +56,7 @@ for no key update;
 with target as (
     select e.id, e.enabled, e.epoch, r.event_id, r.event_type, recent.number, recent.first
     from webhooks.record r
+    join webhooks.event v on v.id = r.event_id and not v.payload_deleted
     join webhooks.endpoint e on e.id = r.endpoint_id
     cross join lateral (
         select count(*) as number, min(at) as first from webhooks.request
@@ -88,7 +89,9 @@ with target as (
 ), lost as (
     select distinct d.event_id, d.event_type
     from target join webhooks.delivery d on d.endpoint_id = target.id
-    where target.enabled and d.endpoint_id = $3::uuid and d.status = 'failed' and d.next_attempt_at is null
+    join webhooks.event v on v.id = d.event_id and not v.payload_deleted
+    where target.enabled and d.endpoint_id = $3::uuid
+        and (d.status = 'failed' and d.next_attempt_at is null or d.status = 'skipped')
         and d.id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid) and d.id < $5::uuid
         and not exists (
             select from webhooks.delivery s where s.event_id = d.event_id and s.status = 'success'

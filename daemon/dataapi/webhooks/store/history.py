@@ -99,10 +99,10 @@ class History:
         )
 
 
-def _payload(payload: str) -> dict[str, Any]:
-    """Parse a payload; return an empty one if it is nested too deeply for a response."""
+def _payload(payload: str | None) -> dict[str, Any] | None:
+    """Parse a payload, None if it was deleted; an empty one if it is nested too deeply for a response."""
     try:
-        return read_payload(payload)
+        return None if payload is None else read_payload(payload)
     except RecursionError:
         return {}
 
@@ -159,6 +159,7 @@ class Upkeep:
         await self._database.fetch(_SQL["keep_events"], (self.retention_days,))
         events = await self._purge("purge_events", self.retention_days)
         keys = await self._purge("purge_keys")
+        await self._database.fetch(_SQL["purge_endpoints"])
         await self._database.fetch(_SQL["purge_requests"])
         return UpkeepResult(made, dropped, events, keys, removed)
 

@@ -128,5 +128,11 @@ where (organization_slug, key) in (
 )
 returning 1;
 
+-- name: purge_endpoints
+-- What endpoints had that are deleted, and secrets whose grace has ended.
+delete from webhooks.failing f where not exists (select from webhooks.endpoint e where e.id = f.endpoint_id);
+delete from webhooks.pace p where not exists (select from webhooks.endpoint e where e.id = p.endpoint_id);
+update webhooks.endpoint set previous_secret = null, previous_secret_until = null where previous_secret_until <= now();
+
 -- name: purge_requests
 delete from webhooks.request where at < now() - interval '60 seconds' returning 1;

@@ -47,11 +47,16 @@ _NO_PARTITION = "23514"
 
 
 class Queue:
-    """The queue in a database; upkeep makes missing partitions of the history."""
+    """The queue in a database.
 
-    def __init__(self, database: SqlRunner, cipher: Cipher, upkeep: Upkeep) -> None:
+    :param upkeep: makes missing partitions of the history.
+    :param disable_after: days after which an endpoint is disabled whose every attempt failed; 0 for never.
+    """
+
+    def __init__(self, database: SqlRunner, cipher: Cipher, upkeep: Upkeep, disable_after: int = 0) -> None:
         self._database = database
         self._upkeep = upkeep
+        self._disable_after = disable_after
         self._last_endpoint = identifiers.EARLIEST
         # The deliveries of an endpoint share its secrets.
         self._open_secret = lru_cache(MAX_OPENED)(partial(open_secret, cipher))
@@ -109,7 +114,9 @@ class Queue:
         :return: the recorded deliveries; the leases of the others were lost, or their endpoints deleted.
         """
         document = json.dumps([_outcome(one) for one in finished])
-        rows = await self._recording(_SQL["finish"], (document, self._upkeep.retention_days))
+        rows = await self._recording(
+            _SQL["finish"], (document, self._upkeep.retention_days, self._disable_after)
+        )
         return frozenset(UUID(identifier) for (identifier,) in rows)
 
     async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
@@ -167,7 +174,7 @@ class Queue:
         return await self._database.fetch(text, values)
 
     def _work(self, claim: Claim, row: tuple[Any, ...]) -> DueWork:
-        event, endpoint, organization, attempt, trigger, waited, url, secret, headers, *rest = row
+        event, endpoint, organization, attempt, trigger, waited, url, secret, previous, headers, *rest = row
         event_type, body, rendered_from, payload, traceparent = rest
         endpoint_id = UUID(endpoint)
         return DueWork(
@@ -180,6 +187,7 @@ class Queue:
             waited=waited,
             url=url,
             signing_secret=self._open_secret(endpoint_id, bytes(secret)),
+            previous_secret=None if previous is None else self._open_secret(endpoint_id, bytes(previous)),
             custom_headers=self._open_headers(endpoint_id, bytes(headers)),
             event_type=event_type,
             body=None if body is None else body.encode(),

@@ -23,12 +23,24 @@ with recursive walk (endpoint_id, stop, turn) as (
         where not d.waiting and d.endpoint_id > walk.endpoint_id and d.endpoint_id <= walk.stop
         order by d.endpoint_id limit 1
     ) next
+), paced as materialized (
+    -- Who comes second leaves out the endpoints that are being claimed.  A tenth of a second's attempts may be made up for.
+    select p.endpoint_id, case when p.next_at <= now() then 1 + floor(e.max_per_second * extract(
+            epoch from now() - greatest(p.next_at, now() - interval '100 milliseconds')))::integer else 0 end as room
+    from webhooks.pace p join webhooks.endpoint e on e.id = p.endpoint_id
+    where p.endpoint_id = any (array(select endpoint_id from walk))
+    for no key update of p skip locked
 ), room as materialized (
-    select w.endpoint_id, w.turn, coalesce(l.room, case
-        when $7::text[] <> '{}' and exists (
-            select from webhooks.endpoint e where e.id = w.endpoint_id and e.organization_slug = any ($7::text[])
-        ) then 0 else $3::integer end) as room
-    from walk w left join unnest($5::uuid[], $6::integer[]) as l (endpoint_id, room) on l.endpoint_id = w.endpoint_id
+    select w.endpoint_id, w.turn, least(
+        coalesce(l.room, case
+            when $7::text[] <> '{}' and exists (
+                select from webhooks.endpoint e where e.id = w.endpoint_id and e.organization_slug = any ($7::text[])
+            ) then 0 else $3::integer end),
+        case when p.endpoint_id is not null then coalesce(paced.room, 0) end) as room
+    from walk w
+    left join unnest($5::uuid[], $6::integer[]) as l (endpoint_id, room) on l.endpoint_id = w.endpoint_id
+    left join webhooks.pace p on p.endpoint_id = w.endpoint_id
+    left join paced on paced.endpoint_id = w.endpoint_id
     where w.turn not in (0, 1000000000)
 ), due_rows as materialized (
     select one.*
@@ -43,21 +55,25 @@ with recursive walk (endpoint_id, stop, turn) as (
     limit $1
 ), joined as materialized (
     select p.delivery_id, e.id as endpoint, v.id as event,
-           e.enabled and e.epoch = p.epoch and not (v.delivered and p.trigger = 'automatic') as live,
-           e.organization_slug, e.url, e.signing_secret, e.custom_headers, v.type, v.body, v.rendered_from, v.payload,
-           v.traceparent
+           e.enabled and e.epoch = p.epoch and not (v.delivered and p.trigger = 'automatic') and not v.payload_deleted
+               as live,
+           case when v.payload_deleted then 'payload_deleted'
+               when not e.enabled and e.disabled_since is not null then 'endpoint_failing' end as why_not,
+           e.organization_slug, e.url, e.signing_secret,
+           case when e.previous_secret_until > now() then e.previous_secret end as previous_secret,
+           e.custom_headers, e.max_per_second, v.type, v.body, v.rendered_from, v.payload, v.traceparent
     from due_rows p
     left join webhooks.endpoint e on e.id = p.endpoint_id
     left join webhooks.event v on v.id = p.event_id
 ), settled as (
     delete from webhooks.due d using joined j
     where d.delivery_id = j.delivery_id and (j.endpoint is null or j.event is null or not j.live)
-    returning d.*, j.endpoint, j.event, j.type
+    returning d.*, j.endpoint, j.event, j.type, j.why_not
 ), dropped as (
     delete from webhooks.event where id = any (array(select event_id from settled where endpoint is null))
 ), skipped as (
-    insert into webhooks.delivery (id, event_id, endpoint_id, event_type, status, attempt_number, trigger)
-    select delivery_id, event_id, endpoint_id, type, 'skipped', attempt_number, trigger
+    insert into webhooks.delivery (id, event_id, endpoint_id, event_type, status, attempt_number, trigger, error)
+    select delivery_id, event_id, endpoint_id, type, 'skipped', attempt_number, trigger, why_not
     from settled where endpoint is not null and event is not null
 ), claimed as (
     update webhooks.due d
@@ -66,10 +82,19 @@ with recursive walk (endpoint_id, stop, turn) as (
     from joined j
     where d.delivery_id = j.delivery_id and j.live and j.event is not null
     returning d.*
+), spent as (
+    update webhooks.pace p
+    set next_at = greatest(p.next_at, now() - interval '100 milliseconds') + c.number * interval '1 second' / c.rate
+    from (
+        select c.endpoint_id, count(*) as number, min(j.max_per_second) as rate
+        from claimed c join joined j on j.delivery_id = c.delivery_id
+        where j.max_per_second is not null group by c.endpoint_id
+    ) c
+    where p.endpoint_id = c.endpoint_id
 )
 select (select count(*) from settled), c.delivery_id::text, c.fence, c.event_id::text, c.endpoint_id::text,
        j.organization_slug, c.attempt_number, c.trigger, extract(epoch from now() - webhooks.uuid_time(c.delivery_id))::float8,
-       j.url, j.signing_secret, j.custom_headers, j.type, j.body, j.rendered_from, j.payload::text, j.traceparent
+       j.url, j.signing_secret, j.previous_secret, j.custom_headers, j.type, j.body, j.rendered_from, j.payload::text, j.traceparent
 from (select 1) as always
 left join (claimed c join joined j on j.delivery_id = c.delivery_id) on true
 order by c.due_at;
@@ -83,7 +108,7 @@ set local enable_seqscan = off;
 with outcome as materialized (
     select o.*, case when o.wait is not null and not exists (
         select from webhooks.due d join webhooks.event v on v.id = d.event_id
-        where d.delivery_id = o.delivery_id and v.delivered
+        where d.delivery_id = o.delivery_id and (v.delivered or v.payload_deleted)
     ) then o.wait end as retry_in
     from json_to_recordset($1::json) as o (
         delivery_id uuid, fence bigint, wait float8, status text, response_code smallint,
@@ -144,8 +169,41 @@ with outcome as materialized (
     update webhooks.event v set kept_until = now() + ($2 + 1) * interval '1 day'
     where v.id = any (array(select event_id from again))
         and v.id < webhooks.uuid_floor(now() - interval '12 hours')
+), judged as materialized (
+    -- What the service itself raises about endpoints never causes more of it.
+    select a.endpoint_id, min(o.signed_at) as since, bool_or(o.status = 'success') as answered,
+           bool_or(a.next_attempt_at is null) as reported
+    from accepted a
+    join outcome o on o.delivery_id = a.delivery_id and o.fence = a.fence
+    join webhooks.event v on v.id = a.event_id
+    where (a.trigger = 'automatic' or o.status = 'success') and not webhooks.is_operational(v.type)
+    group by a.endpoint_id
+), recovered as (
+    delete from webhooks.failing f
+    where f.endpoint_id = any (array(select endpoint_id from judged where answered))
+    returning f.endpoint_id, f.since, f.reported
+), failing as (
+    insert into webhooks.failing as f (endpoint_id, since, reported)
+    select endpoint_id, since, reported from judged where not answered
+    on conflict (endpoint_id) do update set reported = true where not f.reported and excluded.reported
+    returning f.endpoint_id, f.since, f.reported
+), died as (
+    update webhooks.endpoint e set enabled = false, epoch = e.epoch + 1, disabled_since = now(), updated_at = now()
+    from webhooks.failing f
+    where f.endpoint_id = any (array(select endpoint_id from judged where not answered)) and e.id = f.endpoint_id
+        and e.enabled and f.since <= now() - $3::float8 * interval '1 day' and $3::float8 > 0
+    returning e.id, f.since, pg_notify('webhooks_changed', '')
+), told as materialized (
+    select webhooks.tell_of_endpoint(t.id, t.what, t.since)
+    from (
+        select id, 'disabled' as what, since from died
+        union all
+        select endpoint_id, 'failing', since from failing where reported
+        union all
+        select endpoint_id, 'recovered', since from recovered where reported
+    ) t
 )
-select delivery_id::text from accepted;
+select delivery_id::text from accepted where (select count(*) from told) >= 0;
 
 -- name: release
 update webhooks.due d
@@ -172,7 +230,9 @@ select extract(epoch from least(
     (
         select min(first.claimable_at)
         from walk cross join lateral (
-            select d.claimable_at from webhooks.due d
+            select greatest(d.claimable_at, (
+                select p.next_at from webhooks.pace p where p.endpoint_id = walk.endpoint_id)) as claimable_at
+            from webhooks.due d
             where not d.waiting and d.endpoint_id = walk.endpoint_id order by d.claimable_at limit 1
         ) first
         where walk.endpoint_id not in (select unnest($1::uuid[]))
@@ -212,8 +272,8 @@ select count(*) from released;
 -- If it was rendered before, the first body counts, so that every attempt sends the same bytes.
 update webhooks.event
 set body = webhooks.envelope(id, type, happened_at, $2::jsonb::text), payload = null
-where id = $1::uuid and body is null;
-select body from webhooks.event where id = $1::uuid;
+where id = $1::uuid and body is null and not payload_deleted;
+select body from webhooks.event where id = $1::uuid and not payload_deleted;
 
 -- name: statistics
 -- Of a queue longer than $1, about so many rows are read, from random pages, and the counts are estimated from them:
@@ -225,5 +285,6 @@ with part as materialized (
 select (count(*) / (select read from part))::bigint,
        (count(*) filter (where claimable_at <= now()) / (select read from part))::bigint,
        (count(*) filter (where leased and claimable_at > now()) / (select read from part))::bigint,
-       coalesce(extract(epoch from now() - min(due_at) filter (where due_at <= now())), 0)::float8
+       coalesce(extract(epoch from now() - min(due_at) filter (where due_at <= now())), 0)::float8,
+       (select count(*) from webhooks.failing where reported)
 from webhooks.due tablesample system ((select 100 * read from part));

@@ -1,0 +1,489 @@
+"""Endpoints that die, secrets that rotate, rates, deleted payloads, and publishing that never fails."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import psycopg2
+import pytest
+from dataapi.webhooks.delivery.headers import sign
+from dataapi.webhooks.model import (
+    Cursor,
+    DeliveryFilter,
+    DueWork,
+    Recovery,
+    RefusalReason,
+    Refused,
+    SkipReason,
+    Status,
+)
+from dataapi.webhooks.secrets import Cipher, new_key
+from dataapi.webhooks.store import make_store
+from support.management import ORGANIZATION, Management, document
+from support.management import PROJECT as PROJECT_PATH
+from support.webhooks import (
+    ACME,
+    KEY,
+    PAUSED,
+    PROJECT,
+    REF,
+    SECRET,
+    add_endpoint,
+    claim,
+    failure,
+    migrated,
+    publish,
+    success,
+)
+
+if TYPE_CHECKING:
+    from dataapi.database.pool import Pool
+    from dataapi.webhooks.model import Delivery
+    from dataapi.webhooks.store import Store
+    from support.postgres import Database
+
+NEW_SECRET = "whsec_" + "bmV3IHNlY3JldCBvZiB0aGUgZW5kcG9pbnQ="
+FAILING, RECOVERED, DISABLED, ROTATED = (
+    f"v1.webhook.endpoint.{name}" for name in ("failing", "recovered", "disabled", "secret_rotated")
+)
+
+
+async def mortal(database: Database, pool: Pool, days: int = 5) -> Store:
+    """Return a store that disables endpoints after some days."""
+    await migrated(database, pool)
+    return make_store(pool, Cipher([KEY]), 14, disable_after=days)
+
+
+async def fail(store: Store, *, for_good: bool = False) -> None:
+    """Publish an event and have its attempt fail."""
+    await publish(store)
+    for work in await claim(store):
+        await store.queue.finish([failure(work, None if for_good else 3600.0)])
+
+
+def age(database: Database, days: int) -> None:
+    """Let failures have begun some days earlier."""
+    database.execute("update webhooks.failing set since = since - %s * interval '1 day'", (days,))
+
+
+def told(works: tuple[DueWork, ...]) -> list[tuple[str, dict[str, Any]]]:
+    """Return types and payloads of claimed events."""
+    return [(work.event_type, json.loads(work.body or b"{}")["payload"]) for work in works]
+
+
+async def listed(store: Store, **chosen: Any) -> list[Delivery]:
+    """Return the deliveries to endpoints of the organization and of its project."""
+    pages = [
+        await store.history.page(one, None, DeliveryFilter(**chosen), Cursor()) for one in (ACME, PROJECT)
+    ]
+    return [delivery for page in pages for delivery in page.deliveries]
+
+
+# ---------------------------------------------------------------- endpoints that died
+
+
+async def test_an_endpoint_whose_every_attempt_fails_for_days_is_disabled(
+    database: Database, pool: Pool
+) -> None:
+    """What it had is skipped and says why; enabled again, it starts afresh and recovers what was skipped."""
+    store = await mortal(database, pool)
+    endpoint = await add_endpoint(store, ACME)
+    await fail(store)
+    shown = await store.endpoints.read(ACME, endpoint.id)
+    assert shown is not None
+    assert shown.enabled
+    assert shown.failing_since is not None
+    age(database, 6)
+    await publish(store)
+    waiting, first = await claim(store), shown.failing_since
+    await store.queue.finish([failure(work, 3600.0) for work in waiting])
+
+    shown = await store.endpoints.read(ACME, endpoint.id)
+    assert shown is not None
+    assert (shown.enabled, shown.disabled_reason) == (False, "failing")
+    assert shown.disabled_since is not None
+    assert first is not None
+    assert shown.failing_since is not None
+    assert (first - shown.failing_since).days == 6
+
+    database.execute("update webhooks.due set due_at = now(), claimable_at = now()")
+    assert await claim(store) == ()
+    skipped = await listed(store, status=Status.SKIPPED)
+    assert [one.error for one in skipped] == [SkipReason.ENDPOINT_FAILING] * 2
+
+    changed = await store.endpoints.change(ACME, endpoint.id, {"enabled": True})
+    assert changed is not None
+    assert (changed.enabled, changed.disabled_reason, changed.failing_since) == (True, None, None)
+    recovered = await store.manual_deliveries.recover(
+        ACME, endpoint.id, datetime.now(UTC) - timedelta(days=1)
+    )
+    assert isinstance(recovered, Recovery)
+    assert recovered.matched == 2
+    assert len(await claim(store)) == 2
+
+
+async def test_one_success_is_enough_to_stay_enabled(database: Database, pool: Pool) -> None:
+    """The days are counted from the first failure after it."""
+    store = await mortal(database, pool)
+    endpoint = await add_endpoint(store, ACME)
+    await fail(store)
+    age(database, 6)
+    await publish(store)
+    [work] = await claim(store)
+    await store.queue.finish([success(work)])
+    await fail(store)
+    shown = await store.endpoints.read(ACME, endpoint.id)
+    assert shown is not None
+    assert shown.enabled
+    age(database, 4)
+    await fail(store)
+    shown = await store.endpoints.read(ACME, endpoint.id)
+    assert shown is not None
+    assert shown.enabled
+
+
+async def test_an_endpoint_may_fail_for_ever_where_none_is_disabled(database: Database, pool: Pool) -> None:
+    """With 0 days; a test that fails counts for nothing either."""
+    store = await mortal(database, pool, days=0)
+    endpoint = await add_endpoint(store, ACME)
+    await fail(store)
+    age(database, 1000)
+    await fail(store)
+    shown = await store.endpoints.read(ACME, endpoint.id)
+    assert shown is not None
+    assert shown.enabled
+    database.execute("delete from webhooks.failing")
+    await store.manual_deliveries.test(ACME, endpoint.id, PAUSED, {})
+    await store.queue.finish([failure(work) for work in await claim(store)])
+    shown = await store.endpoints.read(ACME, endpoint.id)
+    assert shown is not None
+    assert shown.failing_since is None
+
+
+async def test_the_organization_hears_of_endpoints_that_fail_recover_and_die(
+    database: Database, pool: Pool
+) -> None:
+    """Once each; neither the endpoint concerned nor those of projects; and no receiver of it causes more."""
+    store = await mortal(database, pool)
+    listener = await add_endpoint(store, ACME, event_types=(FAILING, RECOVERED, DISABLED))
+    dead = await add_endpoint(store, PROJECT, event_types=("*",), description="Orders")
+    await fail(store)
+    assert await claim(store) == (), "an attempt that is made again is no news"
+    await fail(store, for_good=True)
+    found = await claim(store)
+    assert [(work.endpoint_id, work.event_type) for work in found] == [(listener.id, FAILING)]
+    [(_, payload)] = told(found)
+    assert payload["endpoint"] == {"id": str(dead.id), "project_ref": REF, "description": "Orders"}
+    assert payload["project_ref"] is None
+    assert payload["failing_since"].endswith("Z")
+    await store.queue.finish([failure(work) for work in found])
+    shown = await store.endpoints.read(ACME, listener.id)
+    assert shown is not None
+    assert shown.failing_since is None, "what is told of endpoints counts for none"
+    await fail(store, for_good=True)
+    assert await claim(store) == ()
+
+    await publish(store)
+    [work] = await claim(store)
+    await store.queue.finish([success(work)])
+    assert [name for name, _ in told(await claim(store))] == [RECOVERED]
+    await fail(store)
+    age(database, 6)
+    await fail(store)
+    assert [name for name, _ in told(await claim(store))] == [DISABLED]
+
+
+async def test_nothing_is_told_where_webhooks_are_not_allowed(database: Database, pool: Pool) -> None:
+    """The outcome is recorded all the same."""
+    store = await mortal(database, pool)
+    await add_endpoint(store, ACME)
+    await publish(store)
+    works = await claim(store)
+    await store.directory.allow(ACME.organization, allowed=False)
+    assert len(await store.queue.finish([failure(work) for work in works])) == 1
+    assert await claim(store) == ()
+
+
+@pytest.mark.parametrize("name", [FAILING, DISABLED])
+async def test_the_service_alone_raises_events_about_endpoints(
+    database: Database, pool: Pool, name: str
+) -> None:
+    """Whoever publishes one is refused."""
+    await migrated(database, pool)
+    with pytest.raises(psycopg2.errors.InvalidParameterValue):
+        database.execute("select webhooks.publish(%s, 'acme', null, '{}', 'key')", (name,))
+
+
+# ---------------------------------------------------------------- secrets
+
+
+async def test_a_rotated_secret_signs_beside_the_new_one_until_its_grace_ends(
+    database: Database, pool: Pool
+) -> None:
+    """A receiver may change over at any time within it; the old one outlives a change of encryption-key."""
+    store = await migrated(database, pool)
+    endpoint = await add_endpoint(store, ACME, event_types=(PAUSED,))
+    listener = await add_endpoint(store, ACME, event_types=(ROTATED,))
+    changed = await store.endpoints.change(
+        ACME, endpoint.id, {"signing_secret": NEW_SECRET, "grace_seconds": 60}
+    )
+    assert changed is not None
+    assert changed.previous_secret_until is not None
+    [notice] = await claim(store)
+    assert (notice.endpoint_id, notice.event_type) == (listener.id, ROTATED)
+    keys = [new_key(), KEY]
+    rotated = make_store(pool, Cipher(keys), 14)
+    assert (await rotated.key_rotation.run()).sealed == 2
+    store = make_store(pool, Cipher(keys[:1]), 14)
+    await publish(store)
+    [work] = await claim(store)
+    assert (work.signing_secret, work.previous_secret) == (NEW_SECRET, SECRET)
+    assert SECRET not in repr(work)
+
+    database.execute(
+        "update webhooks.endpoint set previous_secret_until = now() where previous_secret is not null"
+    )
+    await publish(store)
+    [work] = await claim(store)
+    assert (work.signing_secret, work.previous_secret) == (NEW_SECRET, None)
+    await store.upkeep.run()
+    assert database.execute("select count(*) from webhooks.endpoint where previous_secret is not null") == [
+        (0,)
+    ]
+
+
+async def test_a_secret_that_is_rotated_without_grace_ends_at_once(database: Database, pool: Pool) -> None:
+    """And so does an older one whose grace has not ended: it may be known to somebody."""
+    store = await migrated(database, pool)
+    endpoint = await add_endpoint(store, ACME)
+    await store.endpoints.change(ACME, endpoint.id, {"signing_secret": NEW_SECRET, "grace_seconds": 60})
+    await store.endpoints.change(ACME, endpoint.id, {"signing_secret": SECRET})
+    await publish(store)
+    [work] = await claim(store)
+    assert (work.signing_secret, work.previous_secret) == (SECRET, None)
+
+
+# ---------------------------------------------------------------- rates
+
+
+async def test_an_endpoint_gets_no_more_attempts_a_second_than_it_takes(
+    database: Database, pool: Pool
+) -> None:
+    """Whoever claims; those that wait spend nothing, and others are not held up."""
+    store = await migrated(database, pool)
+    slow = await add_endpoint(store, ACME, event_types=(PAUSED,), max_per_second=2)
+    free = await add_endpoint(store, ACME)
+    for _ in range(5):
+        await publish(store)
+    found = [work.endpoint_id for work in await claim(store)]
+    assert (found.count(slow.id), found.count(free.id)) == (1, 5)
+    assert await claim(store) == (), "nor does another daemon get any"
+    seconds = await store.queue.next_due()
+    assert seconds is not None
+    assert 0.2 < seconds <= 0.5
+    for expected in (1, 1):
+        database.execute("update webhooks.pace set next_at = next_at - interval '0.5 s'")
+        works = await claim(store)
+        assert [work.attempt_number for work in works] == [1] * expected
+    database.execute("update webhooks.pace set next_at = next_at - interval '1 hour'")
+    assert len(await claim(store)) == 1, "a time without attempts is not made up for"
+
+    changed = await store.endpoints.change(ACME, slow.id, {"max_per_second": None})
+    assert changed is not None
+    assert changed.max_per_second is None
+    assert len(await claim(store)) == 1
+
+
+async def test_a_high_rate_is_claimed_in_pieces(database: Database, pool: Pool) -> None:
+    """A claim takes what has become free since the last one, a tenth of a second's at most."""
+    store = await migrated(database, pool)
+    await add_endpoint(store, ACME, max_per_second=100)
+    for _ in range(20):
+        await publish(store)
+    database.execute("update webhooks.pace set next_at = now() - interval '1 hour'")
+    assert len(await claim(store)) == 11
+
+
+# ---------------------------------------------------------------- privacy
+
+
+async def test_a_payload_is_deleted_from_history_and_queue(database: Database, pool: Pool) -> None:
+    """By the identifier that publishing returned from all copies; what was still to be sent is skipped."""
+    store = await migrated(database, pool)
+    await add_endpoint(store, ACME)
+    await add_endpoint(store, PROJECT)
+    event = await publish(store, email="a@example.org")
+    first, second = await claim(store)
+    answered = success(first, response_body="Hello a@example.org", response_headers=(("x-user", "a"),))
+    await store.queue.finish([answered, failure(second, 3600.0)])
+    other = await publish(store, email="b@example.org")
+
+    assert await store.endpoints.delete_payload(ACME, event) == 2
+    everything = database.execute("select string_agg(e::text, '') from webhooks.event e")[0][0] + str(
+        database.execute("select string_agg(d::text, '') from webhooks.delivery d")
+    )
+    assert "a@example.org" not in everything
+    assert "b@example.org" in everything
+    skipped = await listed(store, status=Status.SKIPPED)
+    assert [(one.endpoint_id, one.error) for one in skipped] == [
+        (second.endpoint_id, SkipReason.PAYLOAD_DELETED)
+    ]
+    read = await store.history.read(ACME, first.claim.delivery_id) or await store.history.read(
+        PROJECT, first.claim.delivery_id
+    )
+    assert read is not None
+    assert read[1].payload is None
+    assert len(await claim(store)) == 2, "the other event's"
+    for scope in (ACME, PROJECT):
+        retried = await store.manual_deliveries.retry(scope, first.claim.delivery_id)
+        assert retried == Refused(RefusalReason.NOT_FOUND)
+    assert await store.endpoints.delete_payload(PROJECT, other) == 1, "a project deletes its own endpoints'"
+
+
+async def test_an_attempt_under_way_is_the_last_of_a_deleted_payload(database: Database, pool: Pool) -> None:
+    """Nor is it rendered again, or claimed after its lease."""
+    store = await migrated(database, pool)
+    await add_endpoint(store, ACME)
+    await publish(store)
+    [work] = await claim(store)
+    assert await store.endpoints.delete_payload(ACME, work.event_id) == 1
+    with pytest.raises(LookupError):
+        await store.queue.rendered(work.event_id, {"email": "a@example.org"})
+    await store.queue.finish([failure(work, 10.0)])
+    [record] = await listed(store)
+    assert (record.status, record.next_attempt_at) == (Status.FAILED, None)
+
+
+async def test_nobody_deletes_the_payloads_of_other_organizations(database: Database, pool: Pool) -> None:
+    """They are as unknown as those that do not exist."""
+    store = await migrated(database, pool)
+    await store.directory.create_organization("globex", early_access=True)
+    await add_endpoint(store, ACME)
+    event = await publish(store)
+    other = ACME.__class__("globex")
+    assert await store.endpoints.delete_payload(other, event) == 0
+    assert await store.endpoints.delete_payload(ACME, uuid4()) == 0
+
+
+# ---------------------------------------------------------------- publishing
+
+
+PUBLISH = "select webhooks.publish(%s, %s, %s, %s, %s, on_refusal => %s)"
+
+
+@pytest.mark.parametrize(
+    ("event_type", "organization", "project", "payload", "key"),
+    [
+        (PAUSED, "nobody", None, "{}", "key"),
+        (PAUSED, "closed", None, "{}", "key"),
+        (PAUSED, "acme", "z" * 20, "{}", "key"),
+        (PAUSED, "closed", REF, "{}", "key"),
+        ("paused", "acme", None, "{}", "key"),
+        (PAUSED, "acme", None, "[]", "key"),
+        (PAUSED, "acme", None, "{}", ""),
+        (PAUSED, "acme", None, '{"is_test": true}', "key"),
+        (PAUSED, "acme", None, json.dumps({"long": "x" * 300_000}), "key"),
+    ],
+)
+async def test_a_refused_event_need_not_fail_its_publisher(
+    database: Database,
+    pool: Pool,
+    event_type: str,
+    organization: str,
+    project: str | None,
+    payload: str,
+    key: str,
+) -> None:
+    """It is not published, and the transaction goes on; without that it fails as ever."""
+    store = await migrated(database, pool)
+    await store.directory.create_organization("closed")
+    values = (event_type, organization, project, payload, key)
+    assert database.execute(PUBLISH, (*values, "ignore")) == [(None,)]
+    with pytest.raises(psycopg2.Error) as raised:
+        database.execute(PUBLISH, (*values, "raise"))
+    assert raised.value.pgcode in {"22023", "WH001", "WH002", "WH003", "WH004", "WH005"}
+
+
+async def test_an_accepted_event_is_published_whatever_a_refusal_would_do(
+    database: Database, pool: Pool
+) -> None:
+    """The same key is the same event; other words than raise and ignore are refused."""
+    store = await migrated(database, pool)
+    await add_endpoint(store, ACME)
+    values = (PAUSED, "acme", None, "{}", "key")
+    [(first,)] = database.execute(PUBLISH, (*values, "ignore"))
+    assert UUID(first)
+    assert database.execute("select webhooks.publish(%s, %s, %s, %s, %s)", values) == [(first,)]
+    assert len(await claim(store)) == 1
+    with pytest.raises(psycopg2.errors.InvalidParameterValue):
+        database.execute(PUBLISH, (*values, "never"))
+
+
+# ---------------------------------------------------------------- the management API
+
+
+async def test_endpoints_are_changed_and_shown_with_what_is_new(api: Management) -> None:
+    """Rates, grace, and why the service disabled one."""
+    made = await api.create(max_per_second=5)
+    path = f"{ORGANIZATION}/endpoints/{made['id']}"
+    assert made["attributes"]["max_per_second"] == 5
+    changed = await api.send(
+        "PATCH",
+        path,
+        document("endpoint", signing_secret=NEW_SECRET, grace_seconds=3600, max_per_second=None),
+    )
+    shown = changed.data["attributes"]
+    assert shown["max_per_second"] is None
+    assert shown["previous_secret_until"].endswith("Z")
+    assert (shown["disabled_reason"], shown["disabled_since"], shown["failing_since"]) == (None, None, None)
+    assert NEW_SECRET not in changed.content.decode()
+    assert "grace_seconds" not in shown
+    await publish(api.store)
+    [work] = await claim(api.store)
+    assert sign(work.previous_secret or "", "id", 0, b"") != sign(work.signing_secret, "id", 0, b"")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "pointer"),
+    [
+        ({"grace_seconds": 60}, "signing_secret"),
+        ({"grace_seconds": -1, "signing_secret": NEW_SECRET}, "grace_seconds"),
+        ({"grace_seconds": 604_801, "signing_secret": NEW_SECRET}, "grace_seconds"),
+        ({"max_per_second": 0}, "max_per_second"),
+        ({"max_per_second": 1001}, "max_per_second"),
+        ({"max_per_second": 1.5}, "max_per_second"),
+        ({"max_per_second": "5"}, "max_per_second"),
+        ({"disabled_reason": None}, "disabled_reason"),
+    ],
+)
+async def test_wrong_values_are_refused_where_they_are(
+    api: Management, attributes: dict[str, Any], pointer: str
+) -> None:
+    """With a pointer to the attribute."""
+    made = await api.create()
+    answer = await api.send(
+        "PATCH", f"{ORGANIZATION}/endpoints/{made['id']}", document("endpoint", **attributes)
+    )
+    assert answer.refusal == (400, "bad_request.validation")
+    assert answer.pointers == [f"/data/attributes/{pointer}"]
+
+
+async def test_a_payload_is_deleted_by_the_api(api: Management) -> None:
+    """The copies of the scope; the delivery is shown without it."""
+    await api.create()
+    await api.create(PROJECT_PATH)
+    event = str(await publish(api.store, email="a@example.org"))
+    answer = await api.send("DELETE", f"{PROJECT_PATH}/events/{event}/payload")
+    assert answer.data == {"type": "event", "id": event, "attributes": {"copies": 1}}
+    answer = await api.send("DELETE", f"{ORGANIZATION}/events/{event}/payload")
+    assert answer.data["attributes"] == {"copies": 2}
+    [record] = (await api.send("GET", f"{ORGANIZATION}/deliveries")).data
+    assert (record["attributes"]["status"], record["attributes"]["error"]) == ("skipped", "payload_deleted")
+    shown = await api.send("GET", f"{ORGANIZATION}/deliveries/{record['id']}")
+    assert shown.data["attributes"]["event"]["payload"] is None
+    for wrong in (str(uuid4()), "x"):
+        refused = await api.send("DELETE", f"{ORGANIZATION}/events/{wrong}/payload")
+        assert refused.refusal == (404, "not_found.event")

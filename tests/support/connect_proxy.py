@@ -1,0 +1,73 @@
+"""An HTTP proxy on this machine that makes tunnels, or refuses to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dataapi.webhooks.delivery.http_client import Route
+from dataapi.webhooks.delivery.proxy import parse_proxy
+from twisted.internet.protocol import Factory, Protocol
+from twisted.protocols.portforward import ProxyClient, ProxyClientFactory
+
+if TYPE_CHECKING:
+    from support.receiver import World
+
+
+class Tunnel(Protocol):
+    """One connection to the proxy: reads CONNECT, and then passes on bytes both ways."""
+
+    transport: Any
+    peer: Any = None
+
+    def __init__(self, proxy: ConnectProxy) -> None:
+        self._proxy = proxy
+        self._data = b""
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
+        """Connect to where the request says, and from then on pass on what comes."""
+        if self.peer is not None:
+            self.peer.transport.write(data)
+            return
+        self._data += data
+        if not self._data.endswith(b"\r\n\r\n"):
+            return
+        line, *lines = self._data.decode().split("\r\n")
+        self._proxy.asked.append(line)
+        self._proxy.headers.append(dict(one.split(": ") for one in lines if one))
+        if self._proxy.answer is not None:
+            self.transport.write(self._proxy.answer)
+            return
+        host, _, port = line.split(" ")[1].rpartition(":")
+        self.transport.pauseProducing()
+        client = ProxyClientFactory()
+        client.protocol = ProxyClient
+        client.setServer(self)
+        self._proxy.reactor.connectTCP(host.strip("[]"), int(port), client)
+        self.transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+    def setPeer(self, peer: Any) -> None:  # noqa: N802 - twisted's name
+        """Take the connection to the receiver."""
+        self.peer = peer
+
+
+@dataclass
+class ConnectProxy:
+    """A proxy on this machine.
+
+    :ivar answer: what it says instead of making a tunnel.
+    """
+
+    reactor: Any
+    answer: bytes | None = None
+    asked: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+    def factory(self) -> Factory:
+        """Make what listens."""
+        return Factory.forProtocol(lambda: Tunnel(self))
+
+    def listen(self, world: World) -> Route:
+        """Listen, and return the way through this proxy."""
+        listened: Any = self
+        return Route(parse_proxy(f"http://bob:p%40ss@127.0.0.1:{world.listen(listened)}"))

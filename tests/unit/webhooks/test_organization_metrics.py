@@ -1,0 +1,50 @@
+"""Attempts by organization: a bounded number of labels, the busiest ones, and counts that never go down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from dataapi.webhooks.delivery.organization_metrics import OTHERS, OrganizationAttempts
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def counted(attempts: OrganizationAttempts, **organizations: int) -> Mapping[tuple[str, ...], float]:
+    """Count successes of organizations, and return what is shown afterwards."""
+    for name, number in organizations.items():
+        for _ in range(number):
+            attempts.ended(name, "success")
+    return attempts.counts()
+
+
+def test_without_labels_nothing_is_counted() -> None:
+    """As it is unless metrics-organizations says otherwise."""
+    assert counted(OrganizationAttempts(0), acme=3) == {}
+
+
+def test_the_busiest_organization_takes_the_place_of_a_quieter_one() -> None:
+    """What it did before stays with the others."""
+    attempts = OrganizationAttempts(1)
+    assert counted(attempts, acme=2, globex=5) == {("acme", "success"): 2.0, (OTHERS, "success"): 5.0}
+    assert counted(attempts, acme=1, globex=9) == {(OTHERS, "success"): 6.0, ("globex", "success"): 9.0}
+
+
+@given(
+    st.integers(1, 3),
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["success", "timeout"]), st.booleans())),
+)
+def test_labels_are_bounded_and_counts_only_grow(most: int, steps: list[tuple[str, str, bool]]) -> None:
+    """Whoever comes when; a label may end, but no count goes down while it is there."""
+    attempts = OrganizationAttempts(most)
+    before: Mapping[tuple[str, ...], float] = {}
+    total: Counter[str] = Counter()
+    for organization, outcome, read in steps:
+        attempts.ended(organization, outcome)
+        total[outcome] += 1
+        if read:
+            shown = attempts.counts()
+            assert len({label for label, _ in shown} - {OTHERS}) <= most
+            assert all(shown[labels] >= number for labels, number in before.items() if labels in shown)
+            assert sum(shown.values()) <= total.total()
+            before = shown

@@ -1,0 +1,109 @@
+"""Deliveries through an HTTP proxy, and from a chosen address, over real sockets."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from dataapi.webhooks.delivery.http_client import Route
+from dataapi.webhooks.delivery.proxy import Proxy, parse_proxy
+from dataapi.webhooks.model import AttemptError
+from support.connect_proxy import ConnectProxy
+from support.receiver import NAME, Names, Receiver, World, attempt
+
+
+async def test_deliveries_go_through_the_proxy_to_a_checked_address(world: World, reactor: Any) -> None:
+    """It is told the address, so that it need not find out itself; connections are used again."""
+    receiver, proxy = Receiver(), ConnectProxy(reactor)
+    port = world.listen(receiver)
+    sender = world.sender(route=proxy.listen(world))
+    for _ in range(2):
+        assert (await sender.send(attempt(port))).success
+    assert proxy.asked == [f"CONNECT 127.0.0.1:{port} HTTP/1.1"]
+    secret = base64.b64encode(b"bob:p@ss").decode()
+    assert proxy.headers == [{"Host": f"127.0.0.1:{port}", "Proxy-Authorization": f"Basic {secret}"}]
+    assert receiver.received[0].headers["host"] == f"{NAME}:{port}"
+    assert "proxy-authorization" not in receiver.received[0].headers
+
+
+async def test_a_forbidden_address_is_refused_before_the_proxy_is_asked(world: World, reactor: Any) -> None:
+    """The proxy may reach what receivers must not be."""
+    proxy = ConnectProxy(reactor)
+    sender = world.sender(Names(["10.0.0.1"]), allowed=(), route=proxy.listen(world))
+    outcome = await sender.send(attempt(443))
+    assert outcome.error is AttemptError.REFUSED_ADDRESS
+    assert proxy.asked == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 403 Forbidden\r\n\r\n",
+        b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        b"x" * 20_000,
+    ],
+)
+async def test_what_makes_no_tunnel_is_a_failure_to_connect(
+    world: World, reactor: Any, answer: bytes
+) -> None:
+    """Whatever it answers, an event never goes to the proxy itself."""
+    proxy = ConnectProxy(reactor, answer)
+    sender = world.sender(route=proxy.listen(world))
+    outcome = await sender.send(attempt(9))
+    assert (outcome.success, outcome.error, outcome.response_code) == (False, AttemptError.CONNECT, 0)
+
+
+async def test_a_proxy_that_is_away_or_says_nothing_fails_the_attempt(world: World, reactor: Any) -> None:
+    """In time, like a receiver that does."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        away = world.sender(route=Route(Proxy(*bound.getsockname())))
+        assert (await away.send(attempt(9))).error is AttemptError.CONNECT
+    nameless = world.sender(route=Route(Proxy("no-such-host.invalid", 3128)))
+    assert (await nameless.send(attempt(9))).error is AttemptError.CONNECT
+    silent = ConnectProxy(reactor, b"")
+    sender = world.sender(route=silent.listen(world), timeout=0.2)
+    assert (await sender.send(attempt(9))).error is AttemptError.TIMEOUT
+
+
+async def test_deliveries_come_from_the_chosen_address(world: World) -> None:
+    """A receiver that has no address of its kind cannot be reached."""
+    receiver = Receiver()
+    port = world.listen(receiver)
+    route = Route(bind_addresses=(ip_address("127.0.0.5"),))
+    assert (await world.sender(route=route).send(attempt(port))).success
+    [connection] = receiver.connections
+    transport: Any = connection.transport
+    assert transport.getPeer().host == "127.0.0.5"
+    six = world.sender(Names(["::1"]), route=route)
+    assert (await six.send(attempt(port))).error is AttemptError.CONNECT
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "proxy:3128",
+        "https://proxy:3128",
+        "http://",
+        "http://proxy/path",
+        "http://proxy?q",
+        "socks5://proxy",
+    ],
+)
+def test_other_urls_are_no_proxies(url: str) -> None:
+    """The message says what is expected."""
+    with pytest.raises(ValueError, match="expected the address of an HTTP proxy"):
+        parse_proxy(url)
+
+
+def test_a_proxy_has_a_port_and_shows_no_password() -> None:
+    """3128 unless its URL says otherwise."""
+    proxy = parse_proxy("http://bob:secret@proxy.example.org")
+    assert (proxy.host, proxy.port) == ("proxy.example.org", 3128)
+    assert "Basic" not in repr(proxy)
