@@ -21,7 +21,7 @@ from dataapi.database.positions import required_position
 from dataapi.database.sql_text import quote_identifier
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.http.headers import Headers, json_object
-from dataapi.http.messages import Request
+from dataapi.http.messages import Commit, Request
 from dataapi.settings import Project
 
 Batches = AsyncGenerator[list[tuple[Any, ...]], None]
@@ -188,7 +188,7 @@ class Transactions:
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
             isolation=isolation_of(extra) if extra else None,
-            facts=request.facts,
+            context=request.context,
         )
         if self._replicated:
             if by_replica:
@@ -217,7 +217,7 @@ class Transactions:
         settings = settings_for(request, caller) + catalog.roles[caller.role].settings + more
         plans = []
         for bound in statements:
-            message = Message(caller.role, settings, (explained(bound),), facts=request.facts)
+            message = Message(caller.role, settings, (explained(bound),), context=request.context)
             [[plan]] = await self._runner.run(message)
             plans.append({"statement": bound.statement.text, "plan": json.loads(plan)})
         return plans
@@ -318,7 +318,7 @@ class MultiMessageTransactions(Transactions):
                 yield MultiMessageTransaction(transaction, caller, role, before, reading=read_only)
                 await transaction.end(rollback=message.rollback)
                 if message.positioned:
-                    request.facts.position = await transaction.position()
+                    request.context.report(Commit(await transaction.position()))
         except DatabaseError as error:
             raise naming_tables(error, catalog) from error.__cause__
 

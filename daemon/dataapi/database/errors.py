@@ -150,8 +150,8 @@ def refused(error: psycopg.Error, *, anonymous: bool) -> ApiError:
     if (diag.sqlstate or "").startswith(_NAMES):
         message, hint = without_aliases(message), hint and without_aliases(hint)
     found = to_error(Diagnostics(diag.sqlstate or "XX000", message, detail, hint), anonymous=anonymous)
-    if isinstance(found, DatabaseError):
-        found.at_value = _is_at_value(error)
+    if isinstance(found, DatabaseError) and _is_at_value(error):
+        return found.replaced(at_value=True)
     return found
 
 

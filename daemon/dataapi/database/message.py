@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from dataapi.database import sql_text
 from dataapi.database.positions import BEGINNING, Position
-from dataapi.http.messages import NO_FACTS, RequestFacts
+from dataapi.http.messages import NO_CONTEXT, RequestContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,10 @@ class Bound(NamedTuple):
     values: tuple[str | None, ...] = ()
 
 
+text_of = attrgetter("statement.text")
+"""Returns the SQL of a bound statement."""
+
+
 def explained(bound: Bound, options: str = "format json") -> Bound:
     """Return the statement that shows the plan of another one, which runs only if it is analyzed.
 
@@ -74,10 +79,10 @@ class Message(NamedTuple):
         to the login role's ``default_transaction_isolation``.
     :ivar rollback: undo everything once the answer is there, which takes a second round trip.
     :ivar caller: whose share of the connections a transaction of several messages takes; "" for none.
-    :ivar facts: of the request that it is for, which learn how long it took.
+    :ivar context: of the request that it is for.
     :ivar by_replica: whether a replica may run it.
     :ivar required_position: the WAL position that such a one must have replayed.
-    :ivar positioned: whether its facts learn the WAL position behind the commit, by a second round trip.
+    :ivar positioned: whether to report the WAL position after the commit, which takes a second round trip.
     """
 
     role: str
@@ -87,7 +92,7 @@ class Message(NamedTuple):
     rollback: bool = False
     caller: str = ""
     isolation: str | None = None
-    facts: RequestFacts = NO_FACTS
+    context: RequestContext = NO_CONTEXT
     by_replica: bool = False
     required_position: Position = BEGINNING
     positioned: bool = False

@@ -11,20 +11,22 @@ import psycopg
 
 from dataapi.database import sql_text
 from dataapi.database.connection import ConnectionDied
-from dataapi.database.query_log import record
+from dataapi.database.message import text_of
+from dataapi.database.query_log import report_failure
 from dataapi.database.sql_text import CONCATENATE
 from dataapi.database.steps import COMMITTING, ROLLING_BACK, UNDOING, Step
 from dataapi.http.errors import ApiError
+from dataapi.http.messages import RoundTrip
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dataapi.database.connection import Connection
     from dataapi.database.message import Bound, Message
     from dataapi.database.query_log import QueryLog
     from dataapi.database.steps import Composer
     from dataapi.database.values import Rows
-    from dataapi.http.messages import RequestFacts
+    from dataapi.http.messages import Fact
 
 FIRST_FETCH = 100
 """Rows of the first fetch, by whose size the next ones are measured."""
@@ -53,7 +55,7 @@ class OpenTransaction:
     Its methods raise what ``Pool.run`` raises.
 
     :param composer: of the connection's messages.
-    :param facts: of the request that it is for, which learn how long it took.
+    :param report: takes how long its statements took.
     :param comment: what its statements begin with.
     :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
     """
@@ -62,7 +64,7 @@ class OpenTransaction:
         self,
         connection: Connection,
         composer: Composer,
-        facts: RequestFacts,
+        report: Callable[[Fact], None],
         comment: str,
         query_log: QueryLog | None,
         *,
@@ -70,12 +72,13 @@ class OpenTransaction:
     ) -> None:
         self._connection = connection
         self._composer = composer
-        self._facts = facts
+        self._report = report
         self._comment = comment
         self._query_log = query_log
         self._anonymous = anonymous
         self._in_savepoint = False
         self._role = ""
+        self._unreported = 0.0
 
     async def begin(self, message: Message) -> None:
         """Begin the transaction under the message's role and run its statements."""
@@ -116,6 +119,11 @@ class OpenTransaction:
         with suppress(ApiError):
             await self._send(ROLLING_BACK)
 
+    def report_rest(self) -> None:
+        """Report how long all took that had no statement of its own, of which a stream may have very many."""
+        now = perf_counter()
+        self._report(RoundTrip(now - self._unreported, now))
+
     def _next(self, rows: int) -> Step:
         return Step(f"{self._comment}fetch {rows} from {sql_text.CURSOR}".encode())
 
@@ -128,9 +136,15 @@ class OpenTransaction:
         try:
             rows = await self._connection.send(steps)
         except BaseException as error:
-            record(self._facts, self._query_log, statements, began, error, anonymous=self._anonymous)
+            report_failure(self._report, self._query_log, statements, began, error, anonymous=self._anonymous)
             raise
-        record(self._facts, self._query_log, statements, began)
+        trip = RoundTrip(began, perf_counter(), "; ".join(map(text_of, statements)))
+        if statements:
+            self._report(trip)
+            if self._query_log is not None:
+                self._query_log.add(trip)
+        else:
+            self._unreported += trip.ended - began
         return rows
 
 

@@ -29,6 +29,7 @@ from dataapi.database.health import Ageing, Liveness
 from dataapi.database.open_transaction import FIRST_FETCH, next_fetch
 from dataapi.database.session import Session, SessionOptions, StartUp
 from dataapi.http.errors import ApiError
+from dataapi.http.messages import QueueWait, ignore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from dataapi.database.open_transaction import OpenTransaction
     from dataapi.database.succession import Overtaken, Succession
     from dataapi.database.values import Rows
-    from dataapi.http.messages import RequestFacts
+    from dataapi.http.messages import Fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +238,7 @@ class Pool:
         ``DatabaseError`` for what PostgreSQL refuses, ``DatabaseUnavailable`` when there is no
         connection or it died, and ``ApiError`` for values that PostgreSQL cannot hold.
         """
-        session = self._idle.pop() if self._idle else await self._wait(message.facts)
+        session = self._idle.pop() if self._idle else await self._wait(message.context.report)
         try:
             return await session.run(message, anonymous=message.role == self._anonymous_role)
         except ApiError as error:
@@ -290,26 +291,27 @@ class Pool:
 
     @asynccontextmanager
     async def _transaction(self, message: Message) -> AsyncGenerator[OpenTransaction, None]:
-        facts, began = message.facts, perf_counter()
+        report, began = message.context.report, perf_counter()
         try:
             await self._slots.take(message.caller)
         finally:
-            facts.add_queued(began, perf_counter())
+            report(QueueWait(began, perf_counter()))
         try:
-            session = self._idle.pop() if self._idle else await self._wait(facts)
-            transaction = session.transaction(facts, anonymous=message.role == self._anonymous_role)
+            session = self._idle.pop() if self._idle else await self._wait(report)
+            transaction = session.transaction(message.context, anonymous=message.role == self._anonymous_role)
             try:
                 yield transaction
             except ApiError as error:
                 await transaction.roll_back()
                 raise await session.explained(error, message) from error.__cause__
             finally:
+                transaction.report_rest()
                 self._release(session)
         finally:
             self._slots.give_back(message.caller)
 
-    async def _wait(self, facts: RequestFacts | None = None) -> Session:
-        """Wait for a free connection; the facts of the request that needs it get the time."""
+    async def _wait(self, report: Callable[[Fact], None] = ignore) -> Session:
+        """Wait for a free connection, and report how long."""
         if self._stopped or (self._connector.failing and not self._sessions):
             raise self._unavailable()
         began = perf_counter()
@@ -318,8 +320,7 @@ class Pool:
         try:
             return await place
         finally:
-            if facts is not None:
-                facts.add_queued(began, perf_counter())
+            report(QueueWait(began, perf_counter()))
 
     def _release(self, session: Session) -> None:
         if session.connection.lost:

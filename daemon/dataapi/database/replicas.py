@@ -315,4 +315,3 @@ def _check_repeatable(replica: Replica, message: Message, error: ApiError) -> No
     if not (behind or isinstance(error, DatabaseUnavailable) or error.code.startswith(_OF_THE_SERVER)):
         raise error
     replica.repeated += 1
-    message.facts.sqlstate = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from threading import Thread
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from graphql import GraphQLError, GraphQLSchema
@@ -48,10 +49,9 @@ from dataapi.graphql.separate_execution import run_separately
 from dataapi.graphql.sources import client_key
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, RequestRejected, Stage
 from dataapi.http.errors import DatabaseError
-from dataapi.http.messages import Reply, Request
+from dataapi.http.messages import Operation, Reply, Request, StageEnd
 from dataapi.settings import Project
 from dataapi.sql.statement import violation_in
-from dataapi.telemetry.tracing import UNTIMED, Timed
 
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 DATA_EXCEPTION = "22000"
@@ -150,7 +150,9 @@ class Engine:
     async def handle(self, http: Request, caller: Caller) -> Reply:
         """Answer a request over HTTP; raises ``ApiError`` when it cannot be answered at all."""
         request = transport.read(http)
-        http.facts.operation = request.operation_name or ""
+        report = http.context.report
+        report(Operation(request.operation_name or ""))
+        report(StageEnd("parse", perf_counter()))
         return transport.respond(await self.answer(request, caller, http), http)
 
     async def answer(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:
@@ -198,10 +200,11 @@ class Engine:
             text = request.query
             if text is None or self._project.graphql_documents_only:
                 text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
-            if len(http.body) + len(http.query) <= _SHORT and not extensions and http.facts.intervals is None:
+            if len(http.body) + len(http.query) <= _SHORT and not extensions:
                 execution = self._known(role, request, text)
             if execution is None:
-                execution = await self._compiled(role, request, text, http, caller, reported)
+                execution = await self._compiled(role, request, text, caller, reported)
+            http.context.report(StageEnd("plan", perf_counter()))
             if extensions.get("explain") is True:
                 reported["explain"] = await self._transactions.explain(
                     catalog, http, caller, execution.statements
@@ -264,7 +267,6 @@ class Engine:
         role: _RoleState,
         request: GraphQLRequest,
         text: str,
-        http: Request,
         caller: Caller,
         reported: dict[str, Any],
     ) -> _Execution:
@@ -281,9 +283,7 @@ class Engine:
         if INTROSPECTING.search(text):
             introspected = await self._introspect(role, request, text)
         cost = reported if extensions.get("cost") is True else None
-        intervals = http.facts.intervals
-        with UNTIMED if intervals is None else Timed(intervals, "plan"):
-            return await in_turn(lambda: self._compile(role, request, text, introspected, cost))
+        return await in_turn(lambda: self._compile(role, request, text, introspected, cost))
 
     async def _introspect(self, role: _RoleState, request: GraphQLRequest, text: str) -> Mapping[str, str]:
         """Return the answers of the operation's introspection fields by response key, as JSON text."""

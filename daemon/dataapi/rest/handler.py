@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeVar
 
 from dataapi.auth.caller import Caller
@@ -13,7 +14,7 @@ from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, Regrant, as_granted,
 from dataapi.concurrency.long_work import SharedWork
 from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
-from dataapi.http.messages import Reply, Request
+from dataapi.http.messages import Reply, Request, StageEnd
 from dataapi.rest import batch
 from dataapi.rest.execute import execute
 from dataapi.rest.explain import ALL_SHARDS, expected_rows
@@ -27,7 +28,6 @@ from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
 from dataapi.rest.run_batch import run_batch
 from dataapi.rest.stream import stream
 from dataapi.settings import Project
-from dataapi.telemetry.tracing import UNTIMED, Timed
 
 LONG = 20_000
 """Bytes of a body beyond which it is parsed in a thread; a CSV of the largest size can take a second."""
@@ -89,8 +89,7 @@ class RestHandler:
             parse = partial(parse_request, http, self._project, catalog.timezones)
             request = await self._in_thread(parse) if _is_long(http) else parse()
             answer = partial(self._answer, http, caller, request)
-        if http.timing is not None:
-            http.timing.mark("parse")
+        http.context.report(StageEnd("parse", perf_counter()))
         while True:
             try:
                 return await answer(catalog)
@@ -103,13 +102,11 @@ class RestHandler:
     async def _answer(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
         if not request.target:
             return await self._describe(http, caller, request, catalog)
-        role, intervals = self._roles[caller.role], http.facts.intervals
+        role = self._roles[caller.role]
         try:
-            with UNTIMED if intervals is None else Timed(intervals, "plan"):
-                make = partial(plan, role, request)
-                planned = await self._in_thread(make) if _is_long(http) else make()
-            if http.timing is not None:
-                http.timing.mark("plan")
+            make = partial(plan, role, request)
+            planned = await self._in_thread(make) if _is_long(http) else make()
+            http.context.report(StageEnd("plan", perf_counter()))
             if isinstance(planned, Reply):
                 return planned
             if isinstance(planned, StreamPlan):
@@ -119,7 +116,7 @@ class RestHandler:
                 settings=planned[0].settings, by_replica=planned[0].by_replica,
             )  # fmt: skip
             estimate = partial(self._estimate, catalog, http, caller)
-            return await execute(http, request, *planned, run, estimate)
+            return await execute(request, *planned, run, estimate)
         except ApiError as error:
             if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
                 raise error.replaced(headers=error.headers + _allow(role, request)) from error
@@ -168,11 +165,9 @@ class RestHandler:
         """Answer a request of the root with the description of the API."""
         if request.reads:
             await self._transactions.run_pre_request(catalog, http, caller)
-            if http.timing is not None:
-                http.timing.mark("transaction")
+            http.context.report(StageEnd("transaction", perf_counter()))
         reply = await self._descriptions.answer(http, request, catalog, caller.role)
-        if http.timing is not None:
-            http.timing.mark("plan")
+        http.context.report(StageEnd("plan", perf_counter()))
         return reply
 
     # ------------------------------------------------------------ batches
@@ -189,12 +184,10 @@ class RestHandler:
         self, http: Request, caller: Caller, requests: list[tuple[Request, ApiRequest]], catalog: Catalog
     ) -> Reply:
         """Answer a batch: all of its requests are planned before the first one runs."""
-        role, intervals = self._roles[caller.role], http.facts.intervals
+        role = self._roles[caller.role]
         work = partial(_each, requests, lambda each: (*each, plan(role, each[1])))
-        with UNTIMED if intervals is None else Timed(intervals, "plan"):
-            parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
-        if http.timing is not None:
-            http.timing.mark("plan")
+        parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
+        http.context.report(StageEnd("plan", perf_counter()))
         most_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, most_bytes))
 

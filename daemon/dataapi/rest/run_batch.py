@@ -93,4 +93,4 @@ async def _part(
         return expected_rows(json.loads(found))
 
     run_part = partial(transaction.run, http, read_only=plan.read_only, settings=plan.settings)
-    return await execute(http, request, plan, values, run_part, estimate)
+    return await execute(request, plan, values, run_part, estimate)

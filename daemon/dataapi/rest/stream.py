@@ -35,8 +35,6 @@ async def stream(
         first: Rows = await next_item(batches, [])
     except DatabaseError as error:
         raise respond.client_error(error) from None
-    if http.timing is not None:
-        http.timing.mark("transaction")
     if len(first) < FIRST_FETCH:
         await batches.aclose()
         return await complete(plan, first)

@@ -198,7 +198,6 @@ class ProcessAssembly:
                 trace=self._tracing.request if self._tracing else None,
             ),
             settings,
-            traced=self._tracing is not None,
         )
 
 

@@ -109,11 +109,9 @@ class ApiSite(Factory):
         backends: Sequence[Backend],
         observe: Observe,
         settings: Settings,
-        *,
-        traced: bool = False,
     ) -> None:
         """Serve other projects by other limits from the next request on."""
-        self._pipeline.configure(backends, observe, traced=traced)
+        self._pipeline.configure(backends, observe)
         self._limit(settings)
 
     def _limit(self, settings: Settings) -> None:

@@ -53,7 +53,7 @@ class EventPublishing:
             raise ManagementError(ErrorCode.PERMISSION_DENIED)
         try:
             published = await self._store.publisher.publish_as(
-                token, scope.organization, events, request.facts.traceparent
+                token, scope.organization, events, request.context.traceparent
             )
         except CannotPublish as error:
             raise _refused(error, places[error.index][0]) from None
