@@ -1,6 +1,17 @@
 """A caller's transaction: the role, the request's settings, the pre-request function, then the statements.
 
 Most are one message; streamed rows and batches of requests take several.
+
+Statements are sent again only after an attempt that changed nothing:
+
+- at most ``RETRIES`` times where the transaction lost to a concurrent one (``retried``);
+- each of these on every replica that may answer, then on the primary (``Replicas.run``), reads only;
+- each of these once more on the same connection, if what it had prepared is gone or a predecessor left
+  settings behind (``Session.run``).
+
+That is eight times where there are no replicas.  A request whose error a newer catalog may cure is planned
+again, and its new statements count from the start: once by ``Engine.answer``, up to twice by
+``RestHandler.handle``.
 """
 
 from __future__ import annotations
@@ -145,9 +156,7 @@ class Transactions:
     ) -> list[tuple[Any, ...]]:
         """Run the statements as the caller and return the last one's rows.
 
-        They reach PostgreSQL at most eight times, each time after an attempt that changed nothing: four times
-        where the transaction loses to concurrent ones (``retried``), and each of these once more where what
-        was prepared is gone or a predecessor left settings behind (``Session.run``).
+        They may reach PostgreSQL several times: the module's docstring says how often.
 
         :param settings: more settings for this transaction besides the request's and the role's own, such as
             those of a called function (see ``hoisted``).

@@ -36,6 +36,8 @@ LONG_QUERY = 4_000
 LONG_BATCH = 2_000
 """Bytes of a batch beyond which its requests are parsed and planned in a thread."""
 
+_NEWER_CATALOGS = 2
+"""How often a request is answered again: a new name may be followed by a new privilege for it."""
 _WRONG_METHOD = 405
 _UNKNOWN = UNKNOWN_NAMES | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
@@ -76,7 +78,7 @@ class RestHandler:
         """Answer a request: parse, plan, bind, run, respond.
 
         An unknown name and a grant may be newer than the catalog: nothing has been done yet, so the
-        request is answered again by a newer catalog as long as there is one.
+        request is answered again by a newer catalog where there is one.
 
         :raises ApiError: a failure, as the client may read it.
         """
@@ -90,7 +92,7 @@ class RestHandler:
             request = await self._in_thread(parse) if _is_long(http) else parse()
             answer = partial(self._answer, http, caller, request)
         http.context.report(StageEnd("parse", perf_counter()))
-        while True:
+        for _ in range(_NEWER_CATALOGS):
             try:
                 return await answer(catalog)
             except ApiError as error:
@@ -98,6 +100,7 @@ class RestHandler:
                 if newer.is_like(catalog):
                     raise
             catalog = await self._serve(newer, caller)
+        return await answer(catalog)
 
     async def _answer(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
         if not request.target:
