@@ -41,8 +41,8 @@ INPUT_AND_OUTPUT = {
     "service": (
         "__main__ assembly configuration configuration.database configuration.endpoints configuration.keys "
         "configuration.load configuration.parsers configuration.postgrest configuration.sources "
-        "database_settings demo_webhooks inspection process project replica_inspection root_service "
-        "settings_source sockets webhooks worker worker_pipe worker_process workers"
+        "database_settings demo demo_webhooks inspection process project replica_inspection root_service "
+        "settings_sources sockets webhooks worker worker_pipe worker_process workers"
     ),
     "telemetry": "logs process requests tracing",
     "web": (
