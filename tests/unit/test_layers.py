@@ -31,10 +31,10 @@ INPUT_AND_OUTPUT = {
     "auth": "published_keys transaction",
     "catalog": "reflect watcher",
     "cli": "init main webhooks",
-    "concurrency": "long_work tasks timers wait_queue",
+    "concurrency": "tasks timers wait_queue",
     "database": (
         "address cancel connection connector embedded embedded_supervisor failover health listener "
-        "open_transaction polling pool pooler query_log replicas script server_watch session steps values"
+        "open_transaction polling pool pooler query_log replicas script server_watch session steps"
     ),
     "graphql": "document_store engine introspection separate_execution",
     "rest": "handler openapi.descriptions run_batch stream",
@@ -47,7 +47,7 @@ INPUT_AND_OUTPUT = {
     "telemetry": "logs process requests tracing",
     "web": (
         "admin app console.assets console.data console.routes pipeline routing server.connection "
-        "server.request server.sending server.site"
+        "server.request server.site"
     ),
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "

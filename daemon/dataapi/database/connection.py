@@ -30,9 +30,8 @@ from zope.interface import implementer
 
 from dataapi.database import address, errors
 from dataapi.database.polling import Polling
-from dataapi.database.steps import steps_of
+from dataapi.database.steps import rows, steps_of
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage
-from dataapi.database.values import rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,9 +39,8 @@ if TYPE_CHECKING:
     from psycopg.pq import abc
     from twisted.python.failure import Failure
 
-    from dataapi.database.steps import Prepared, Step
+    from dataapi.database.steps import Prepared, Rows, Step
     from dataapi.database.succession import Succession
-    from dataapi.database.values import Rows
 
 _LINE_END = re.compile(r"\s*\n\s*")
 _SILENCE = "timeout expired"

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from dataapi.database.connection import Connection
     from dataapi.database.message import Bound, Message
     from dataapi.database.query_log import QueryLog
-    from dataapi.database.steps import Composer
-    from dataapi.database.values import Rows
+    from dataapi.database.steps import Composer, Rows
     from dataapi.http.messages import Fact
 
 FIRST_FETCH = 100

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from dataapi.database.message import Message
     from dataapi.database.open_transaction import OpenTransaction
+    from dataapi.database.steps import Rows
     from dataapi.database.succession import Overtaken, Succession
-    from dataapi.database.values import Rows
     from dataapi.http.messages import Fact
 
 

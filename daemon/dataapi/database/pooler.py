@@ -18,7 +18,7 @@ from dataapi.database.steps import COMMITTING, ROLLING_BACK, Prepared, Step
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from dataapi.database.values import Rows
+    from dataapi.database.steps import Rows
 
 PROCESS = "select pg_catalog.pg_backend_pid()"
 """Asks for the server process that answers."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dataapi.database.message import Message
     from dataapi.database.open_transaction import OpenTransaction
     from dataapi.database.pool import Pool, PoolFigures
+    from dataapi.database.steps import Rows
     from dataapi.database.succession import Lineage, Succession
-    from dataapi.database.values import Rows
 
 LOOK_INTERVAL = 0.5
 """Seconds between two looks at where the servers are; a short limit of the lag takes more of them."""

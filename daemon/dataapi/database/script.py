@@ -22,16 +22,15 @@ from dataapi.database.address import (
 from dataapi.database.errors import refused, version_refusal
 from dataapi.database.pooler import keeps_statements
 from dataapi.database.sql_text import OWN_OBJECTS_ONLY, split
+from dataapi.database.steps import CONTEXT, rows
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage, Succession
-from dataapi.database.values import CONTEXT, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from psycopg.pq.abc import PGresult
 
-    from dataapi.database.steps import Step
-    from dataapi.database.values import Rows
+    from dataapi.database.steps import Rows, Step
 
 T = TypeVar("T")
 _Connection = psycopg.Connection[tuple[Any, ...]]

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from dataapi.database.message import Defaults, Message
     from dataapi.database.query_log import QueryLog
+    from dataapi.database.steps import Rows
     from dataapi.database.succession import Succession
-    from dataapi.database.values import Rows
     from dataapi.http.errors import ApiError
     from dataapi.http.messages import RequestContext
 

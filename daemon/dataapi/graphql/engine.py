@@ -18,23 +18,23 @@ from dataapi.auth.transaction import (
     UnknownRole,
     catalog_for,
 )
-from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import Catalog
+from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, as_it_is
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.long_work import in_turn
+from dataapi.concurrency.tasks import in_turn
 from dataapi.database.message import Bound
 from dataapi.graphql import transport
 from dataapi.graphql.document import (
     LONGEST_CACHED,
     Document,
     GraphQLOperation,
+    Limits,
     PreparedDocument,
     RoleDocuments,
 )
 from dataapi.graphql.document_store import Documents, document_text
 from dataapi.graphql.introspection import Introspection
-from dataapi.graphql.limits import Limits
 from dataapi.graphql.literal_parameters import INTROSPECTING
 from dataapi.graphql.plan import (
     OperationPlan,

@@ -10,7 +10,7 @@ from typing import Any
 import graphql as gql
 
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.long_work import SharedWork
+from dataapi.concurrency.tasks import SharedWork
 from dataapi.graphql.compatibility import client_message
 from dataapi.graphql.document import GraphQLOperation
 from dataapi.graphql.validation import without_python

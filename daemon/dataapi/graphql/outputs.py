@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dataapi.database.sql_text import EQUAL, GREATER, operator_sql, quote_identifier, quote_literal
-from dataapi.sql.algebra import Expression, FunctionCall, OrderTerm, Parameter, Rows
-from dataapi.sql.conditions import After, Condition
+from dataapi.sql.algebra import After, Condition, Expression, FunctionCall, OrderTerm, Parameter, Rows
 from dataapi.sql.expressions import (
     call_sql,
     condition_sql,
@@ -18,16 +17,22 @@ from dataapi.sql.expressions import (
     order_sql,
     source_sql,
 )
-from dataapi.sql.json_text import BOOL, Json, JsonQuery, array_json, json_sql, quoted_json, value_json
 from dataapi.sql.outputs import (
+    BOOL,
     InnerOutput,
+    Json,
+    JsonQuery,
     Labels,
     Object,
     Output,
     WireForm,
+    array_json,
     form_json,
     in_scope,
+    json_sql,
     object_json,
+    quoted_json,
+    value_json,
 )
 from dataapi.sql.page_source import at_most_one
 from dataapi.sql.row_output import MemberWriter

@@ -10,9 +10,8 @@ from graphql import FieldNode, GraphQLError, GraphQLNonNull
 
 from dataapi.database.message import Bound
 from dataapi.graphql.arguments import SelectedFields, Selector, as_leaf
-from dataapi.graphql.compiler import Compiler, function_output, member_key
+from dataapi.graphql.compiler import Compiler, Cost, function_output, member_key
 from dataapi.graphql.document import GraphQLOperation
-from dataapi.graphql.limits import Cost
 from dataapi.graphql.mutation_statements import OperationStep, compile_mutations
 from dataapi.graphql.mutations import mutation_step
 from dataapi.graphql.outputs import Instant, JsonText

@@ -12,7 +12,7 @@ from dataapi.rest import respond
 from dataapi.rest.explain import explaining
 from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.request import ApiRequest
-from dataapi.rest.plan.plans import StatementPlan
+from dataapi.rest.plan.role import StatementPlan
 from dataapi.rest.respond import VARY, as_bytes
 from dataapi.rest.statements import ResultRow
 

@@ -11,7 +11,7 @@ from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, Regrant, as_granted, as_it_is
-from dataapi.concurrency.long_work import SharedWork
+from dataapi.concurrency.tasks import SharedWork
 from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, StageEnd
@@ -22,8 +22,7 @@ from dataapi.rest.openapi.descriptions import Descriptions
 from dataapi.rest.parse.preferences import not_followed
 from dataapi.rest.parse.request import ApiRequest, parse_request
 from dataapi.rest.plan import call, read, write
-from dataapi.rest.plan.plans import Planned, StreamPlan
-from dataapi.rest.plan.role import PlanCacheFigures, RestRole
+from dataapi.rest.plan.role import PlanCacheFigures, Planned, RestRole, StreamPlan
 from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
 from dataapi.rest.run_batch import run_batch
 from dataapi.rest.stream import stream

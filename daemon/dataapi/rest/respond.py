@@ -19,7 +19,7 @@ from dataapi.rest.parse.preferences import NO_PREFERENCES, Action, applied
 from dataapi.rest.parse.query import Pairs, too_much
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.parse.window import unsatisfiable
-from dataapi.rest.plan.plans import CallAnswer, ReadAnswer, StatementPlan, WriteAnswer
+from dataapi.rest.plan.role import CallAnswer, ReadAnswer, StatementPlan, WriteAnswer
 from dataapi.rest.statements import TOO_LARGE, ResultRow
 from dataapi.sql.statement import violation_in
 

@@ -14,12 +14,10 @@ from typing import NamedTuple
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import EQUAL, GREATER, PLUS, quote_identifier
 from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql, flat_body_parts
-from dataapi.sql.algebra import ColumnOf, OrderTerm, Parameter, Rows
-from dataapi.sql.conditions import Condition
+from dataapi.sql.algebra import ColumnOf, Condition, OrderTerm, Parameter, Rows
 from dataapi.sql.dml import inserted_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, source_sql
 from dataapi.sql.flat_rows import flat_values
-from dataapi.sql.json_text import json_sql
 from dataapi.sql.lone_changes import (
     compile_lone_change,
     compile_matching_check,
@@ -27,7 +25,7 @@ from dataapi.sql.lone_changes import (
     kept_rows_query,
 )
 from dataapi.sql.mutations import Mutation
-from dataapi.sql.outputs import Output
+from dataapi.sql.outputs import Output, json_sql
 from dataapi.sql.page_source import RowSource, row_source
 from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
 from dataapi.sql.shards import tenant_of_change

@@ -13,7 +13,7 @@ from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply, Request, Stream
 from dataapi.rest import respond
 from dataapi.rest.negotiation import LINES
-from dataapi.rest.plan.plans import StreamPlan
+from dataapi.rest.plan.role import StreamPlan
 from dataapi.rest.respond import as_bytes, content_range
 
 Rows = list[tuple[Any, ...]]

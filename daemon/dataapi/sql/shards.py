@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier
-from dataapi.sql.algebra import ColumnOf, FunctionCall, Parameter, Rows
-from dataapi.sql.conditions import And, Compare, Condition, Operator
+from dataapi.sql.algebra import And, ColumnOf, Compare, Condition, FunctionCall, Operator, Parameter, Rows
 from dataapi.sql.mutations import Delete, Insert, Mutation, Update, ValueRows
 from dataapi.sql.statement import Row
 

@@ -8,8 +8,7 @@ from enum import Enum
 from functools import cached_property
 
 from dataapi.catalog.media_types import media_type_of
-from dataapi.catalog.model import Catalog, Function, Type, TypeKind
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Catalog, Function, Privileges, Type, TypeKind
 from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Content
 from dataapi.rest.parse.body import BINARY, form_hint

@@ -33,6 +33,8 @@ from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
     CastOf,
+    Condition,
+    Exists,
     Expression,
     FunctionCall,
     FunctionOf,
@@ -42,8 +44,8 @@ from dataapi.sql.algebra import (
     RelatedOf,
     Rows,
     Through,
+    all_of,
 )
-from dataapi.sql.conditions import Condition, Exists, all_of
 from dataapi.sql.outputs import Key, Output, Text, Value
 from dataapi.sql.row_output import Many, One, Record, Spread
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dataapi.catalog.model import Catalog, Column, Function, Table, TableKind, Type
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Catalog, Column, Function, Privileges, Table, TableKind, Type
 from dataapi.catalog.relationships import Relationships
 from dataapi.database.errors import Diagnostics, to_error
 from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier, quote_literal, with_own_schema

@@ -19,13 +19,11 @@ from dataapi.rest.parse.preferences import Action, Missing, Preferences, Resolut
 from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.expressions import BodyText, MaxAffected
-from dataapi.rest.plan.plans import Planned, StatementPlan, WriteAnswer
-from dataapi.rest.plan.role import RestRole
+from dataapi.rest.plan.role import Planned, RestRole, StatementPlan, WriteAnswer
 from dataapi.rest.plan.rows import RowPlanner, with_column_names
 from dataapi.rest.plan.tables import Relation, json_column, known_columns
 from dataapi.rest.statements import UPDATED, MutationQuery, Representation, compile_mutation
-from dataapi.sql.algebra import Parameter
-from dataapi.sql.conditions import Condition
+from dataapi.sql.algebra import Condition, Parameter
 from dataapi.sql.mutations import Delete, Insert, JsonRows, MissingMember, Mutation, OnConflict, Update
 from dataapi.sql.statement import Compiled, Guard
 

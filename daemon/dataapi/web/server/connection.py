@@ -13,8 +13,7 @@ from zope.interface import implementer
 
 from dataapi.http.errors import ApiError
 from dataapi.web.server.parser import RequestParser
-from dataapi.web.server.request import UNCOUNTED, ServerRequest, too_many_connections
-from dataapi.web.server.sending import Sender
+from dataapi.web.server.request import UNCOUNTED, Sender, ServerRequest, too_many_connections
 
 if TYPE_CHECKING:
     from dataapi.web.server.site import ApiSite

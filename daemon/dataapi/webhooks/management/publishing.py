@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from dataapi.concurrency.long_work import in_turn
 from dataapi.concurrency.pauses import pause
+from dataapi.concurrency.tasks import in_turn
 from dataapi.http.messages import Request
 from dataapi.webhooks.catalogue import Catalogue, CompiledSchema, pointer
 from dataapi.webhooks.event_types import completed
