@@ -60,7 +60,7 @@ class Authenticator:
         self._now = now
 
     def use_keys(self, known: tuple[keys.VerifyingKey, ...]) -> None:
-        """Verify with these keys from now on; what others verified is forgotten."""
+        """Verify with these keys from now on; tokens that others verified are forgotten."""
         self._verifier = replace(self._verifier, keys=known)
         self.tokens.replace_verifier(self._verifier.verify)
 
@@ -84,7 +84,7 @@ class Authenticator:
         return caller
 
     def check_key(self, request: Request) -> None:
-        """Check the API key alone, before a body is read.
+        """Check only the API key, before a body is read.
 
         A JWT key whose signing key is still unknown passes here and is left to ``authenticate``.
 

@@ -30,7 +30,7 @@ from dataapi.concurrency.timers import Alarm, Backoff, Retry
 _log = Logger(namespace="dataapi.auth")
 
 PAUSE = 30.0
-"""Minimum of seconds between two readings on behalf of unknown keys."""
+"""Minimum number of seconds between two readings on behalf of unknown keys."""
 LONGEST_SET = 262_144
 """Bytes of a set of keys."""
 TIME_LIMIT = 10.0
@@ -144,7 +144,7 @@ class PublishedKeys:
             _log.failure(text, Failure(error), url=self._logged_url, wait=wait)
 
     def _take(self, fetched: Fetched) -> float:
-        """Use what came, and return the seconds for which it is fresh."""
+        """Use the set, and return the seconds for which it is fresh."""
         if fetched.body is not None:
             if fetched.body != self._body:
                 try:

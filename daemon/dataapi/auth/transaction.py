@@ -41,14 +41,14 @@ _NOTHING = Bound(Statement("select 1", ()))
 _RESPONSE_ON_WORKERS = Bound(
     Statement(sql_text.made_on_workers("response.headers", "response.status"), (), prepared=False)
 )
-"""Makes what the pre-request function chose known where the statement that answers may read it."""
+"""Copies the pre-request function's choices to where the statement that answers may read them."""
 _WHOLE_RESULT = ("cursor_tuple_fraction", "1")
 """Makes PostgreSQL plan a cursor for all of its rows; by default it expects that a tenth is read."""
 
 _Result = TypeVar("_Result")
 
 _NO_ANSWER = (("response.headers", ""), ("response.status", ""))
-"""What SQL says of a REST answer: nothing yet, whatever was set on the connection's session."""
+"""SQL's choices for a REST answer: none yet, whatever was set on the connection's session."""
 
 RETRIES = 3
 """How often a transaction that lost to a concurrent one is run again."""
@@ -88,7 +88,7 @@ def _cookies(header: str) -> str:
 async def retried(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
     """Run a transaction, and again a few times if it lost to a concurrent one and so has changed nothing.
 
-    :raises ApiError: what the last attempt raises.
+    :raises ApiError: that of the last attempt.
     """
     for _ in range(RETRIES):
         try:
@@ -104,14 +104,14 @@ class UnknownRole(ApiError):
 
 
 class Runner(Protocol):
-    """What runs a message: the pool."""
+    """Runs messages: the pool."""
 
     async def run(self, message: Message) -> list[tuple[Any, ...]]:
         """Run a message and return the last statement's rows."""
 
 
 class MultiMessageRunner(Runner, Protocol):
-    """What runs messages and transactions of several: the pool."""
+    """Runs messages and transactions of several: the pool."""
 
     def stream(self, message: Message) -> Batches:
         """Run a read-only message and yield the last statement's rows in batches."""
@@ -221,7 +221,7 @@ class Transactions:
         Neither the statements nor the pre-request function are run; the transaction is read-only.
 
         :param more: settings besides the request's and the role's own.
-        :raises ApiError: what the database refuses.
+        :raises ApiError: the database refuses a statement.
         """
         settings = settings_for(request, caller) + catalog.roles[caller.role].settings + more
         plans = []
@@ -266,9 +266,9 @@ class MultiMessageTransaction:
         """Run a request's statements and return the last one's rows.
 
         :param read_only: whether they may not write, even where those of other requests may.
-        :param settings: what holds for this request alone, besides what it says of itself.
+        :param settings: those of only this request, besides ``settings_for``.
         :param again: whether these are more statements of the same request.
-        :raises ApiError: what the database refuses; the transaction must be left with it.
+        :raises ApiError: the database refuses a statement; the transaction must be left with it.
         """
         aside = read_only and not self._reading
         step = Continuation(
@@ -315,7 +315,7 @@ class MultiMessageTransactions(Transactions):
 
         :param request: the batch; its preferences decide how the transaction ends.
         :param settings: those of all of them, for the isolation level that they ask for.
-        :raises ApiError: what the database refuses, when it begins or ends.
+        :raises ApiError: the database refuses its beginning or its end.
         """
         message = self.message(catalog, request, caller, (), read_only=read_only, settings=settings)
         role = catalog.roles[caller.role].settings

@@ -274,7 +274,7 @@ def _of_tables(catalog: Catalog) -> dict[bool, dict[str, str]]:
 
 
 def _can_be_called(catalog: Catalog, function: Function) -> bool:
-    """Whether the function can be a field; one of a row alone is a computed field instead."""
+    """Whether the function can be a field; one whose only argument is a row is a computed field instead."""
     arguments = function.arguments
     if not all(_can_be_given(catalog, function, argument) for argument in arguments):
         return False
@@ -313,7 +313,7 @@ def function_field(catalog: Catalog, function: Function) -> str:
 
 
 def relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
-    """Name the field of a relationship by the rules alone: two may get the same name.
+    """Name the field of a relationship only by the rules: two may get the same name.
 
     After a column that GraphQL cannot name, it is named as after several columns.
     """

@@ -122,7 +122,7 @@ class SingleFlight(Generic[V]):
 
     @property
     def awaited(self) -> bool:
-        """Whether anybody waits for the call that is running."""
+        """Whether a caller waits for the call that is running."""
         return bool(self._waiting)
 
     def run(self) -> Deferred[V]:
@@ -177,7 +177,7 @@ class SingleFlights(Generic[K, V]):
         return flight.run()
 
     def awaited(self, key: K) -> bool:
-        """Whether anybody waits for the key's call; threads may ask."""
+        """Whether a caller waits for the key's call; threads may ask."""
         flight = self._flights.get(key)
         return flight is not None and flight.awaited
 

@@ -35,7 +35,7 @@ _MOST_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What an open transaction runs next.
+    """The next step of an open transaction.
 
     :ivar settings: made before the statements, ``(name, value)``.
     :ivar read_only: whether it refuses to write, in a transaction that does not; its settings end with it.
@@ -55,7 +55,7 @@ class OpenTransaction:
 
     :param composer: of the connection's messages.
     :param report: takes how long its statements took.
-    :param comment: what its statements begin with.
+    :param comment: the beginning of its statements.
     :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
     """
 
@@ -108,7 +108,7 @@ class OpenTransaction:
         await self._send([*self._closing(), *(UNDOING if rollback else COMMITTING)])
 
     async def position(self) -> str:
-        """Return the WAL position behind what was committed, "" where it cannot be told."""
+        """Return the WAL position behind what was committed, "" where it is unknown."""
         return await written_position(self._connection)
 
     async def roll_back(self) -> None:
@@ -127,7 +127,7 @@ class OpenTransaction:
         return Step(f"{self._comment}fetch {rows} from {sql_text.CURSOR}".encode())
 
     def _closing(self) -> list[Step]:
-        # Within its savepoint a step may refuse to write; what it set ends with that.
+        # Within its savepoint a step may refuse to write; its settings end with that.
         return list(_SAVEPOINT_END) if self._in_savepoint else []
 
     async def _send(self, steps: Sequence[Step], statements: Sequence[Bound] = ()) -> Rows:
@@ -161,8 +161,8 @@ def next_fetch(fetched: int, size: int, batch: int) -> int:
     return max(1, min(fitting, fetched * 4, _MOST_ROWS))
 
 
-# Until the transaction has ended nothing tells where its end is, so this is a message of its own.  What is
-# inserted may not be flushed yet, as with synchronous_commit = off.
+# The position of its end is unknown until the transaction has ended, so this is a message of its own.  The
+# record may not be flushed yet, as with synchronous_commit = off.
 _POSITION = f"""
 select case when not pg_catalog.pg_is_in_recovery() then ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
@@ -171,9 +171,9 @@ select case when not pg_catalog.pg_is_in_recovery() then ('x' {CONCATENATE} pg_c
 
 
 async def written_position(connection: Connection) -> str:
-    """Return the WAL position behind all that was committed, "" where it cannot be told.
+    """Return the WAL position behind all that was committed, "" where it is unknown.
 
-    What was done is done: no error may hide that.
+    The transaction is committed: no error may hide that.
     """
     try:
         [(position,)] = await connection.query(_POSITION)

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """What a pool is doing.
+    """The figures of a pool.
 
-    :ivar size: the most connections it may have.
+    :ivar size: the maximum number of connections it may have.
     :ivar open: connections it has; ``idle`` of them are free and ``in_use`` are not.
     :ivar waiting: messages and streams that wait for a connection now.
     :ivar timeouts: messages and streams that waited until the time was over, since the start.
@@ -74,7 +74,7 @@ class Pool:
 
     :param uri: a libpq connection string, whose ``connect_timeout`` (seconds, 10 when it has none) limits
         each attempt; raises ``psycopg.ProgrammingError`` when it is none.
-    :param size: the most connections, besides one that only carries cancel requests.
+    :param size: the maximum number of connections, besides one that only carries cancel requests.
     :param acquisition_timeout: seconds that a message waits for a connection.
     :param options: how each connection is used.
     :param anonymous_role: the role for which a missing privilege is 401 and not 403.
@@ -155,7 +155,7 @@ class Pool:
         self._canceller.close()
 
     def renew(self) -> None:
-        """Open every connection anew, those in use as soon as they are free.
+        """Replace every connection, those in use as soon as they are free.
 
         What ``alter database`` and ``alter role`` set for a session holds for those that begin afterwards.
         """
@@ -182,7 +182,7 @@ class Pool:
         self._leave(lambda session: address.server_key(session.connection.place) == key)
 
     def _leave_overtaken(self, overtaken: Overtaken) -> None:
-        """Close connections to an old primary at once, and open those anew that were made to a standby."""
+        """Close connections to an old primary at once, and replace those that were made to a standby."""
         for session in [one for one in self._sessions if one.connection.lineage is None]:
             if session in self._idle:
                 self._discard(session)
@@ -208,7 +208,7 @@ class Pool:
         await self._liveness.watch()
 
     async def check(self) -> None:
-        """Find out at once whether the database answers, for ``available`` and ``trouble`` to tell."""
+        """Find out at once whether the database answers, and set ``available`` and ``trouble``."""
         await self._liveness.check()
 
     @property
@@ -222,7 +222,7 @@ class Pool:
         return any(session.connection.pooled for session in self._sessions)
 
     def figures(self) -> PoolFigures:
-        """Return what the pool is doing, for metrics."""
+        """Return the figures of the pool, for metrics."""
         count, idle = len(self._sessions), len(self._idle)
         return PoolFigures(
             size=self._size, open=count, idle=idle, in_use=count - idle,

@@ -36,7 +36,7 @@ class QueryLog:
     slow: float | None
 
     def add(self, trip: RoundTrip, code: str = "") -> None:
-        """Log what one message ran, if it is to be logged.
+        """Log the statements of one message, if they are to be logged.
 
         :param code: of the error that it came to, "" without one.
         """
@@ -63,7 +63,7 @@ def report_failure(
     """Report a caller's message that failed or was cancelled, and raise the error as a typed one.
 
     :param anonymous: whether the caller is the one for whom a missing privilege is 401 and not 403.
-    :raises DatabaseError: what PostgreSQL refuses.
+    :raises DatabaseError: PostgreSQL refuses a statement.
     :raises DatabaseUnavailable: the connection died.
     """
     typed: ApiError | None = None

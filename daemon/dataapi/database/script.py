@@ -68,7 +68,7 @@ class ServerTooOld(ScriptError):
 
 def _fetched(connection: _Connection, text: str, values: Sequence[object]) -> Rows:
     """Run SQL with ``$1`` places for values as one transaction; return the last statement's rows."""
-    # What goes out between two Sync messages is one.
+    # The statements between two Sync messages are one.
     with connection.pipeline():
         for statement in split(text):
             cursor = connection.execute(statement.text, statement.arrange(list(values)))
@@ -166,7 +166,7 @@ class _Blocking:
 
 
 def statements_are_kept(uri: str) -> bool:
-    """Tell whether a pooler keeps prepared statements, see ``pooler.keeps_statements``.
+    """Return whether a pooler keeps prepared statements, see ``pooler.keeps_statements``.
 
     :raises ScriptError: when the database cannot be reached.
     """
@@ -175,7 +175,7 @@ def statements_are_kept(uri: str) -> bool:
 
 
 class ScriptDatabase:
-    """A blocking connection with the interface of a pool, for what runs without a reactor."""
+    """A blocking connection with the interface of a pool, for code that runs without a reactor."""
 
     def __init__(self, fetch: Callable[[str, Sequence[object]], Rows]) -> None:
         self._fetch = fetch

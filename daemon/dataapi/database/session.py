@@ -1,4 +1,4 @@
-"""One of a pool's connections with what is prepared on it: runs messages."""
+"""One of a pool's connections with its prepared statements: runs messages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SessionOptions:
     :ivar idle_time: seconds after which a connection that is not used is closed; None keeps it.
     :ivar lifetime: seconds after which a connection is replaced; None keeps it.
     :ivar query_log: logs callers' SQL, None logs none.
-    :ivar comments: whether callers' messages begin with a comment that says what they are for.
+    :ivar comments: whether callers' messages begin with a comment that names the request.
     """
 
     search_path: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class StartUp:
 class Session:
     """One of a pool's connections.
 
-    :param start_up: what the pool's sessions share.
+    :param start_up: the state that the pool's sessions share.
     :ivar connection: the connection.
     :ivar cancelling: whether a cancel request is on its way, which could hit the next statement.
     :ivar opened: when the connection was made, by the reactor's clock.
@@ -155,7 +155,7 @@ class Session:
         self._composer = Composer(defaults, self.connection.literal, self._prepared)
 
     async def _connect(self, connection: Connection, parameters: dict[str, str], timeout: float) -> Defaults:
-        """Open a connection and return what its messages are to begin with."""
+        """Open a connection and return the defaults of its messages."""
         await connection.open(parameters, timeout)
         try:
             facts = await connection.query(FACTS).addTimeout(timeout, connection.reactor)
@@ -206,8 +206,8 @@ class Session:
     async def run(self, message: Message, *, anonymous: bool) -> Rows:
         """Run the message in one round trip; raises what ``Pool.run`` raises.
 
-        One that is to be rolled back takes a second one.  One that fails because of what its predecessors
-        left, or as its plan is gone, is sent once more: nothing of it happened, as it is one transaction.
+        One that is to be rolled back takes a second one.  One that fails because of its predecessors'
+        settings, or as its plan is gone, is sent once more: nothing of it happened, as it is one transaction.
         """
         self.uses += 1
         composer, connection, context = self._composer, self.connection, message.context

@@ -79,7 +79,7 @@ _loads: dict[int, Callable[[bytes], Any]] = {psycopg.adapters.types[name].oid: b
 
 
 def rows(result: PGresult) -> Rows:
-    """Return what a result holds."""
+    """Return the rows of a result."""
     columns = range(result.nfields)
     loads = []
     for column in columns:
@@ -99,7 +99,7 @@ def rows(result: PGresult) -> Rows:
 
 
 def encoded(values: Sequence[str | None]) -> list[bytes | None]:
-    """Return the text form of values as it is sent; raises ``ApiError`` for what PostgreSQL cannot hold."""
+    """Return values as they are sent; raises ``ApiError`` for those that PostgreSQL cannot hold."""
     found: list[bytes | None] = []
     try:
         for value in values:
@@ -167,7 +167,7 @@ class Step(NamedTuple):
 
     :ivar values: in PostgreSQL's text format, None for NULL; None instead of the list for no values.
     :ivar types: the oids of their types; 0, or none at all, leaves them to PostgreSQL to infer.
-    :ivar prepared: what it is prepared as; without values it is prepared and not run.
+    :ivar prepared: the name that it is prepared under; without values it is prepared and not run.
     """
 
     text: bytes
@@ -259,7 +259,7 @@ _BEGIN = Step(b"begin")
 _RESET = Statement("reset all", ())
 _RESETTING = Step(_RESET.text.encode())
 _UNDO = [_BEGIN, _RESETTING, *COMMITTING]
-"""Undoes what a message has set for the session, in a transaction of its own.
+"""Undoes a message's settings for the session, in a transaction of its own.
 
 A default such as ``default_transaction_read_only`` counts when a transaction begins.
 """
@@ -298,7 +298,7 @@ class Composer:
         defaults, role, prepared = self._defaults, message.role, self.prepared
         if not role or role == "none":
             raise _unknown_role(role)
-        # What this message makes room for is deallocated by the next one.
+        # Statements that give way to this message's are deallocated by the next one.
         surplus = 0 if prepared is None else len(prepared.surplus)
         step = _plain if prepared is None else prepared.step
         steps: list[Step] = []
@@ -380,7 +380,7 @@ class Composer:
         return [*(_UNDO if self._defaults.undo else []), begin]
 
     def _opened(self, role: str, settings: Settings, *, read_only: bool) -> list[Step]:
-        """Return what takes on a role and makes settings, preparing nothing."""
+        """Return the steps that take on a role and make settings, preparing nothing."""
         if not role or role == "none":
             raise _unknown_role(role)
         own = _of_coordinator(settings) if self._defaults.distributed else settings
@@ -407,7 +407,7 @@ class Composer:
         return [step._replace(values=None), self._block(block.around(text))]
 
     def _literals(self, values: Sequence[str | None]) -> list[str]:
-        encoded(values)  # refuses what PostgreSQL cannot hold
+        encoded(values)  # refuses values that PostgreSQL cannot hold
         return ["null" if value is None else self._literal(value) for value in values]
 
     def _block(self, body: str) -> Step:

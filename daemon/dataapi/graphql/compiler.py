@@ -69,14 +69,14 @@ class PageSize(Protocol):
 
     @property
     def maximum(self) -> int | None:
-        """The most rows, None without a bound."""
+        """The maximum number of rows, None without a bound."""
 
     def count(self, variables: Variables) -> int:
         """Return the number of rows."""
 
 
 def capacity(table: Table) -> int | None:
-    """Return the most rows that a table is taken to hold, None where PostgreSQL has no estimate."""
+    """Return the maximum number of rows of a table, None where PostgreSQL has no estimate."""
     rows = table.estimated_rows
     return None if rows is None else GROWTH_FACTOR * rows + GROWTH_ROWS
 
@@ -86,7 +86,7 @@ class Cost:
     """Rows of one page, each with the rows nested in it.
 
     :ivar page: how many rows: a fixed number or the value of a variable.
-    :ivar capacity: the most rows that there are, None where that is unknown.
+    :ivar capacity: the maximum number of rows that there are, None where it is unknown.
     :ivar disjoint: whether different parents' pages hold different rows, so that all pages together hold
         no more rows than there are.
     """
@@ -105,7 +105,7 @@ class Cost:
         return self._rows(lambda page: inf if page.maximum is None else page.maximum)
 
     def _rows(self, size: Callable[[PageSize], float], parents: float = 1, *, distinct: bool = True) -> float:
-        """Return the rows of all parents' pages with what is nested in them.
+        """Return the rows of all parents' pages with those nested in them.
 
         :param distinct: whether the parents are different rows.
         """
@@ -170,7 +170,7 @@ T = TypeVar("T")
 class Compiler:
     """Compiles the fields of one operation, keeping track of the response path.
 
-    :ivar costs: the costs of what was compiled.
+    :ivar costs: the costs of the compiled pages.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Compiler:
         self._objects = 0
 
     def at(self, key: str, nodes: list[FieldNode], compiled: Callable[[list[FieldNode]], T]) -> T:
-        """Return what a field is compiled to.
+        """Return the output that a field is compiled to.
 
         :raises GraphQLError: with the field's place in the document and in the response.
         """
@@ -204,7 +204,7 @@ class Compiler:
     def costing(
         self, page: PageSize | int, table: Table | None = None, *, disjoint: bool = False
     ) -> Iterator[None]:
-        """Count what is compiled inside as nested in the rows of a page.
+        """Count pages that are compiled inside as nested in the rows of a page.
 
         :param table: the table that holds the rows, each at most once in a page; None for others.
         :param disjoint: whether the pages of different parents have no row in common.

@@ -56,7 +56,7 @@ MOST_INPUT_OBJECTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that one document or operation may ask for.
+    """The limits of one document or operation.
 
     :ivar depth: fields nested in fields, fragments resolved.
     :ivar aliases: aliased fields of an operation, fragments counted at each spread.
@@ -83,7 +83,7 @@ LONGEST_CACHED = 20_000
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 """Types of values that hold no others."""
 DOCUMENT, TOKEN, LITERAL = 3_000, 330, 650
-"""About how many bytes a document takes, and what each of its tokens and extracted literals adds."""
+"""About how many bytes a document takes, and each of its tokens and extracted literals adds."""
 
 
 class GraphQLOperation:
@@ -128,7 +128,7 @@ class GraphQLOperation:
     def coerce(
         self, raw: Mapping[str, Any], parameters: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Hashable]:
-        """Return the coerced variables with the parameters, and what of both decides how it compiles.
+        """Return the coerced variables with the parameters, and their shape, which decides the plan.
 
         Absent variables without a default stay absent.
 
@@ -359,7 +359,7 @@ class RoleDocuments:
         return prepared
 
     def _shared(self, text: str) -> PreparedDocument | None:
-        """Return the document of all texts that differ in literals and aliases alone, None without one."""
+        """Return the document of all texts that differ only in literals and aliases, None without one."""
         extracted = extract_parameters(text)
         if extracted is None:
             return None
@@ -419,7 +419,7 @@ class _Measure:
 def check_limits(document: DocumentNode, limits: Limits) -> None:
     """Refuse a document with an operation or a fragment that is too deep, too wide or has too many aliases.
 
-    :raises GraphQLError: naming its place, what it has and what is allowed.
+    :raises GraphQLError: naming its place, its number and the limit.
     """
     fragments = {
         node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)

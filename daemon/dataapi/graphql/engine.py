@@ -67,7 +67,7 @@ LONGEST_PLAN = 100_000
 
 
 class _Execution(NamedTuple):
-    """What a request runs, with its coerced variables and the parameters of its document."""
+    """The statements of a request, with its coerced variables and the parameters of its document."""
 
     plan: OperationPlan
     statements: list[Bound]
@@ -242,9 +242,9 @@ class Engine:
         return False
 
     def _known(self, role: _RoleState, request: GraphQLRequest, text: str) -> _Execution | None:
-        """Return what a request runs whose document and plan are known.
+        """Return the execution of a request whose document and plan are known.
 
-        What is wrong with it is left to ``_compile``, which finds its place in the client's own text.
+        A mistake is left to ``_compile``, which finds its place in the client's own text.
         """
         prepared = role.texts.get(text)
         if prepared is None:
@@ -270,12 +270,12 @@ class Engine:
         caller: Caller,
         reported: dict[str, Any],
     ) -> _Execution:
-        """Return what a request runs, compiled in slices as far as it takes long.
+        """Return the execution of a request, compiled in slices if it takes long.
 
         :raises RequestRejected: it may not run.
         """
         extensions = request.extensions or {}
-        if extensions.get("explain") is True and caller.role != SERVICE_ROLE:  # plans show what is in tables
+        if extensions.get("explain") is True and caller.role != SERVICE_ROLE:  # plans show values of tables
             code = {"code": "EXPLAIN_NOT_ALLOWED"}
             error = GraphQLError(f"extensions.explain is for {SERVICE_ROLE}.", extensions=code)
             raise RequestRejected(Stage.VALIDATION, error)
@@ -305,7 +305,7 @@ class Engine:
         introspected: Mapping[str, str],
         reported: dict[str, Any] | None,
     ) -> _Execution:
-        """Return what the request runs, most of it from the caches.
+        """Return the execution of the request, from the caches as far as they have it.
 
         An error of a document that shares its compiled form with other texts is found again
         in the exact document, so that it names its place in the client's own text.
@@ -339,7 +339,7 @@ class Engine:
         reported: dict[str, Any] | None,
         failed: Mapping[str, GraphQLError] | None = None,
     ) -> _Execution:
-        """Return what a document runs for a request, after a check of what it costs.
+        """Return the execution of a document for a request, after a check of its cost.
 
         :param failed: the errors of a query's fields whose values cannot be bound, by response key; None
             before any was tried.
@@ -395,7 +395,7 @@ class Engine:
 
 
 def _may_be_outdated(answer: GraphQLResponse) -> bool:
-    """Return whether the catalog may lack what a request names, so that nothing of the request happened."""
+    """Return whether the catalog may lack a name of the request, so that nothing has happened."""
     if answer.stage in (Stage.VALIDATION, Stage.VARIABLES):
         return True
     codes = {error.get("extensions", {}).get("code") for error in answer.errors}
@@ -420,13 +420,13 @@ def _formatted(errors: tuple[GraphQLError, ...]) -> tuple[Mapping[str, Any], ...
 
 
 def _database_error(error: DatabaseError, keys: tuple[str | None, ...]) -> Mapping[str, Any]:
-    """Return what a client may read of PostgreSQL's error: the message, the SQLSTATE and the root field.
+    """Return the part of PostgreSQL's error for the client: message, SQLSTATE and root field.
 
     Details and hints may show values of rows that the role may not see.
 
     :param keys: the response keys of the root fields, None for those that are not the database's.
-    :raises RuntimeError: an internal error of PostgreSQL's, which is for the log alone; one that
-        refuses a value is only what the type's author took no better code for.
+    :raises RuntimeError: an internal error of PostgreSQL's, which is only for the log.  One that
+        refuses a value is the client's, as the type's author only lacked a better code.
     """
     if error.code.startswith(INTERNAL) and not error.at_value:
         raise RuntimeError(f"PostgreSQL failed: {error.code}: {error.message}") from error

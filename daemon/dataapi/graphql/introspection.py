@@ -108,7 +108,7 @@ def _document(
     fields: Mapping[str, list[gql.FieldNode]],
     fragments: Mapping[str, gql.FragmentDefinitionNode],
 ) -> gql.DocumentNode:
-    """Return a document that selects the introspection fields alone.
+    """Return a document that selects only the introspection fields.
 
     :param types: names of its variables' types by their names.
     """

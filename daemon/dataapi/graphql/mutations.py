@@ -99,7 +99,7 @@ def _step(
 ) -> MutationStep:
     """Return a mutation with its response.
 
-    :param limit: the most rows that it may affect.
+    :param limit: the maximum number of rows that it may affect.
     """
     view, response_type = field.view, TableType[f"{field.kind.name}_RESPONSE"]
 

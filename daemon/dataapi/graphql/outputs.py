@@ -1,4 +1,4 @@
-"""The outputs that GraphQL alone has: connections, results of functions, node ids, cursors and ready JSON."""
+"""The outputs that only GraphQL has: connections, results of functions, node ids, cursors and ready JSON."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ class _ConnectionWriter:
         row = Row(self._writer.alias(), self._rows.table)
         inner = output.json(self._writer, row)
         source = source_sql(self._writer, self._rows, row, self._parent)
-        # It is one row also where no aggregate is selected, but type names alone.
+        # It is one row also where only type names are selected, and no aggregate.
         return (JsonQuery(inner, f"{source} having true"),)
 
     def _groups_json(self, groups: Groups) -> Json:

@@ -1,4 +1,4 @@
-"""What an operation compiles to for one shape of its variables, and how it is bound."""
+"""The plan of an operation for one shape of its variables, and how it is bound."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def _field_output(compiler: Compiler, nodes: list[FieldNode]) -> Output:
 def check_cost(plan: OperationPlan, variables: Variables, limit: int) -> None:
     """Refuse an operation that may touch too many rows.
 
-    :raises RequestRejected: with the cost and what is allowed.
+    :raises RequestRejected: with the cost and the limit.
     """
     if plan.most <= limit:
         return

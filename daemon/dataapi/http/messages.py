@@ -64,7 +64,7 @@ class Commit(NamedTuple):
 
 
 Fact = StageEnd | Identity | Operation | QueueWait | RoundTrip | Commit
-"""What a step reports of a request, for logs, metrics, spans and headers."""
+"""A fact that a step reports about a request, for logs, metrics, spans and headers."""
 
 
 def ignore(_fact: Fact) -> None:
@@ -72,12 +72,12 @@ def ignore(_fact: Fact) -> None:
 
 
 class RequestContext(NamedTuple):
-    """What goes with a request to each of its steps, down to its statements.
+    """The part of a request that goes with its statements.
 
     :ivar route: the form of its path, such as ``/rest/v1/{resource}``; "" without a handler.
     :ivar traceparent: of the caller's trace (W3C Trace Context), "" without a valid one.
-    :ivar report: takes what becomes known.  A step reports it rather than returns it, because one that fails
-        or is cancelled returns nothing.
+    :ivar report: takes facts as they become known.  A step reports them, because one that fails or is
+        cancelled returns nothing.
     """
 
     route: str = ""
@@ -134,7 +134,7 @@ class Request(NamedTuple):
     :ivar query: the raw query string, without the question mark.
     :ivar headers: names in lower case; the values of repeated headers are joined by ``", "``.
     :ivar peer: the client's address, "" where the connection has none.
-    :ivar context: what its statements need to know of it, and takes what they report.
+    :ivar context: goes with its statements, and takes the facts that they report.
     """
 
     id: str

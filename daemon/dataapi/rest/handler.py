@@ -150,7 +150,7 @@ class RestHandler:
         return await self._refresh(catalog) if error.code in _UNKNOWN else catalog
 
     async def _with_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
-        """Return a catalog that has the caller's role; PostgreSQL itself reports what is wrong with one."""
+        """Return a catalog that has the caller's role; PostgreSQL itself reports why it cannot be assumed."""
         await self._transactions.assume(caller.role)
         assert catalog is not None, "without a catalog no role is looked for"
         return catalog_for(await self._refresh(catalog), caller)

@@ -71,7 +71,7 @@ async def stream_rows(batches: Batches, *, prefix: bytes = b"") -> Stream:
 
     As in an answer that is made at once, no line end comes behind the last row.
 
-    :param prefix: what comes before the first row, such as a header line with its end.
+    :param prefix: the bytes before the first row, such as a header line with its end.
     :raises ApiError: an error of the database; before the first piece it can still be answered.
     """
     before, begun = prefix, not prefix

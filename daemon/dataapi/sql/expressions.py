@@ -93,7 +93,7 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
 
 
 def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
-    """Return the SQL of a condition over a row, safe to stand beside ``and`` and ``or``."""
+    """Return the SQL of a condition over a row, safe to stand next to ``and`` and ``or``."""
     match condition:
         case Compare():
             return _compare_sql(writer, condition, row)

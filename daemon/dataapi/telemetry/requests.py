@@ -1,4 +1,4 @@
-"""What is counted and logged of the requests that were answered."""
+"""Counts and logs answered requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AnsweredRequest(NamedTuple):
     :ivar code: that of the error which was answered, "" without one; GraphQL answers most of them with
         status 200.
     :ivar began: when its last byte was read, by ``time.perf_counter``.
-    :ivar facts: what its steps have reported.
+    :ivar facts: those that its steps reported.
     """
 
     area: str
@@ -39,7 +39,7 @@ class AnsweredRequest(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What is known of a request by what its steps have reported.
+    """The summary of the facts that the steps of a request reported.
 
     :ivar role: that it runs under, "" before the caller is known.
     :ivar subject: the ``sub`` of the caller's token, "" without one.
@@ -58,7 +58,7 @@ class Summary(NamedTuple):
 
 
 def summary_of(facts: Iterable[Fact]) -> Summary:
-    """Return what is known by these facts.  Runs for every request, so it is written for speed."""
+    """Return the summary of a request's facts.  Runs for every request, so it is written for speed."""
     role = subject = operation = sqlstate = ""
     queued = database = 0.0
     for fact in facts:
@@ -98,7 +98,7 @@ class _Times:
     __slots__ = ("_counted", "daemon", "database", "duration", "queue")
 
     def __init__(self) -> None:
-        # Numbers alone, as objects that hold others would keep the garbage collector busy.
+        # Only numbers, as objects that hold others would keep the garbage collector busy.
         self.duration: list[float] = []
         self.queue: list[float] = []
         self.database: list[float] = []

@@ -138,7 +138,7 @@ class Tracing:
             _log.warn("the collector did not take the last spans within {seconds} s", seconds=STOP_WITHIN)
 
     def _report(self) -> None:
-        """Log the first failure; a line for each request would tell no more."""
+        """Log the first failure; a line for each request would add nothing."""
         if not self._failed:
             self._failed = True
             _log.failure("a span was not made; further failures are not logged")

@@ -52,7 +52,7 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
         request.context.report(StageEnd("jwt", time.perf_counter()))
         return await backend.graphql.handle(request, caller)
 
-    # Functions are a route of their own for metrics and traces alone.
+    # Functions have a route of their own only for metrics and traces.
     @route(app, "/rest/v1")
     @route(app, "/rest/v1/<path:_resource>")
     @route(app, "/rest/v1/rpc/<_function>")
@@ -125,7 +125,7 @@ def make_site(
 
     :param observe: called for every answered request; logs and metrics come from it.
     :param webhooks: answers the management API; without it its paths do not exist.
-    :param receivers: whether the console may have receivers of deliveries, which are in this process alone.
+    :param receivers: whether the console may have receivers of deliveries, which are only in this process.
     :param now: Unix seconds, for the ``Date`` header.
     :param ids: the ids of requests without one; by default unique to this process.
     :param settings: hold the limits of connections and bodies.

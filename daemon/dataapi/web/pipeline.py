@@ -47,7 +47,7 @@ class RoutedRequest(NamedTuple):
     """A request with its route and its project, None when its host name has none.
 
     :ivar started: when its last byte was read, in seconds.
-    :ivar facts: what its steps have reported so far.
+    :ivar facts: those that its steps have reported so far.
     """
 
     route: Route
@@ -75,7 +75,7 @@ Observe = Callable[[AnsweredRequest], object]
 
 
 class Deadlines:
-    """Cancels what takes too long; all have equally long, so that one timer serves them.
+    """Cancels work that takes too long; all has the same limit, so that one timer serves it.
 
     The timer goes on when the last work has ended: the next one may begin at once.  ``rest`` ends it.
 
@@ -114,7 +114,7 @@ class Deadlines:
     ) -> AsyncGenerator[T, None]:
         """Give the items, each of which has the time for itself.
 
-        :param late: makes what is raised when one takes too long.
+        :param late: makes the exception to raise when one takes too long.
         """
         nothing = object()
         while True:
@@ -281,7 +281,7 @@ class Pipeline:
             self._report(routed, status, size, reply.code)
 
     def _route(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
-        """Route what was received; return the error too if it is malformed."""
+        """Route a request; return the error too if it is malformed."""
         started = self._seconds()
         method, target, minor, headers, _, _ = received.head
         error, host, query = None, None, ""
@@ -347,7 +347,7 @@ class Pipeline:
         received.finish()
 
     def _report(self, routed: RoutedRequest, status: int, size: int, code: str) -> None:
-        """Have the request observed, with what its steps have reported."""
+        """Pass the request with the facts that its steps reported to the observer."""
         route, request, backend, began, facts = routed
         project = "" if backend is None else backend.project.ref
         seconds = self._seconds() - began
@@ -363,7 +363,7 @@ class Pipeline:
 async def _reply(routed: RoutedRequest) -> Reply | None:
     """Run the handler; return None if it was cancelled.
 
-    What it raises is answered in the form of the protocol: an ``ApiError`` as it stands, anything else as an
+    An exception is answered in the form of the protocol: an ``ApiError`` as it stands, anything else as an
     internal error whose cause only the log has.
     """
     route, request, backend = routed.route, routed.request, routed.backend

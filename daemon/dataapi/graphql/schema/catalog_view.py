@@ -44,7 +44,7 @@ class RelatedField:
     :ivar join: of the target's columns with the own ones; None for a computed relationship.
     :ivar function: the one of a computed relationship.
     :ivar outgoing: whether the foreign key is this table's own.
-    :ivar unique: whether at most one row is related, by the target's keys alone.
+    :ivar unique: whether the target's keys allow at most one related row.
     :ivar disjoint: whether different rows have different related rows.
     :ivar nullable: of a to-one field, whether the schema shows it as nullable.
     """

@@ -208,7 +208,7 @@ _TABLE_FIELDS: dict[
 class RoleSchema:
     """Everything that documents of one role are compiled with.
 
-    :ivar strict: whether documents are validated by the GraphQL specification's rules alone.
+    :ivar strict: whether documents are validated only by the GraphQL specification's rules.
     """
 
     def __init__(self, view: CatalogView, *, strict: bool = False) -> None:

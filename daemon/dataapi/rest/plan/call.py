@@ -193,7 +193,7 @@ def _body(call: _Call) -> Body:
 
 
 def _guard(call: _Call) -> Guard | None:
-    """Return the bound that the statement itself checks, so that what the function did is undone."""
+    """Return the bound that the statement itself checks, so that the function's changes are undone."""
     if call.media.single and not call.result.is_single:
         return Guard(respond.NOT_SINGLE)
     bounded = call.request.preferences.most is not None

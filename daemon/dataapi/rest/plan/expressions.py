@@ -77,7 +77,7 @@ class SearchLanguage:
 
 @dataclass(frozen=True, slots=True)
 class CappedLimit:
-    """A limit in the query string, with the most rows that may be answered."""
+    """A limit in the query string, with the maximum number of rows that may be answered."""
 
     position: int
     most: int | None

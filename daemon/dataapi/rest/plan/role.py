@@ -29,7 +29,7 @@ class ReadAnswer:
 
 @dataclass(frozen=True, slots=True)
 class WriteAnswer:
-    """What a change of a table's rows did.
+    """The effect of a change on a table's rows.
 
     :ivar represents: whether the body holds the rows.
     :ivar merges: whether the inserted rows are counted apart from the updated ones.
@@ -88,7 +88,7 @@ class StreamPlan(NamedTuple):
 
     :ivar statement: returns one text per row: the bytes to send.
     :ivar head: the reply without its body.
-    :ivar prefix: what is sent before the first row, such as a header line.
+    :ivar prefix: the bytes before the first row, such as a header line.
     :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
     :ivar by_replica: whether a replica may run it.
     """
@@ -124,9 +124,9 @@ class PlanCacheFigures:
 
 
 class RestRole:
-    """What one role sees of a catalog, with the statements compiled for it.
+    """One role's view of a catalog, with the statements compiled for it.
 
-    :ivar plans: the cached plans of requests of tables, by what of a request decides them.
+    :ivar plans: the cached plans of requests of tables, by the parts of a request that decide them.
     :ivar compiled: the cached statements, by their shapes; plans for different clients share them.
     """
 
@@ -166,7 +166,7 @@ class RestRole:
     ) -> tuple[Compiled, ...]:
         """Return the statements of a shape, compiled at its first use.
 
-        What is too long to be cached is not prepared either: it would displace what comes again.
+        Statements too long to be cached are not prepared either: they would displace repeated ones.
 
         :param size: characters of the shape.
         :param compile_: makes the statements; its errors are not cached.
@@ -205,7 +205,7 @@ class RestRole:
     ) -> Media:
         """Return the media type of an answer that its client prefers of those available.
 
-        :param table: what the rows of the answer are of, None when they are of no table.
+        :param table: of the rows of the answer, None when they are of no table.
         :param raw: media types that the one value of a function is as it stands.
         :param lines: whether the rows can be sent while they come.
         :raises ApiError: PGRST107 (406), none of the accepted media types is available.

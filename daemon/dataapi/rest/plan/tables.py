@@ -299,7 +299,7 @@ def made_of_pairs(type_: Type) -> str:
 
 
 def _default(catalog: Catalog, table: Table, column: Column) -> str | None:
-    """Return SQL of what a column gets when an insert does not name it, None for null."""
+    """Return SQL of a column's value when an insert does not name it, None for null."""
     if column.generated:
         return None
     if column.identity:

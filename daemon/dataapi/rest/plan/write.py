@@ -73,7 +73,7 @@ class _Mutation:
 
     @property
     def shape(self) -> Hashable:
-        """What of it decides the statement."""
+        """The part of it that decides the statement."""
         request, rows = self.request, self.request.rows
         media = self.media if self.represents else None
         target = (request.method, request.schema, request.target, request.query.selection)
@@ -105,7 +105,7 @@ def _insert(mutation: _Mutation) -> Planned:
 
 
 def _conflict(mutation: _Mutation) -> OnConflict | None:
-    """Return what an insert does with existing rows; None without a key to find them by."""
+    """Return how an insert treats existing rows; None without a key to find them by."""
     resolution = mutation.preferences.resolution
     if resolution not in (Resolution.MERGE, Resolution.IGNORE):
         return None

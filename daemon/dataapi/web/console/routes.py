@@ -207,7 +207,7 @@ def _end(project: Project) -> str:
 def _settings(project: Project, *, local: bool) -> dict[str, Any]:
     """Return what the console's pages need to know of a project.
 
-    A key that web pages are made to carry is handed to people at this machine alone.
+    A key that web pages are made to carry is given only to clients on this machine.
     """
     secret = project.jwt_secret
     symmetric = secret is not None and not keys.is_url(secret) and not secret.lstrip().startswith("{")

@@ -1,7 +1,7 @@
 """What the page Schema shows: the tables that a role may use, and how they are named and related; pure.
 
 A role sees what the OpenAPI description shows it.  Grants of other roles, problems and whether rows are
-filtered by policies are for ``service_role`` alone (docs/console.md, Schema).
+filtered by policies are only for ``service_role`` (docs/console.md, Schema).
 """
 
 from __future__ import annotations

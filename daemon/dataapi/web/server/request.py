@@ -173,7 +173,7 @@ def chunk(piece: bytes) -> bytes:
 
 
 _AT_ONCE = 65_536
-"""Bytes that the transport gets at a time; what is left stays here, so that progress can be seen."""
+"""Bytes that the transport gets at a time; the rest stays here, so that progress can be seen."""
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus} | {
     413: "HTTP/1.1 413 Content Too Large",
@@ -235,7 +235,7 @@ class Sender:
             transport.registerProducer(self, True)
 
     def send(self, data: bytes) -> None:
-        """Write what the socket takes at once, and leave only the rest to the reactor.
+        """Write as much as the socket takes at once, and leave only the rest to the reactor.
 
         Waiting until the reactor finds the socket writable would cost another turn of it and
         two system calls.
@@ -263,7 +263,7 @@ class Sender:
             await self._room
 
     def resumeProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Write more of what waits, now that the transport sent what it had."""
+        """Write more of the rest, now that the transport sent all it had."""
         self._full = False
         self._progress()
         self._write()
@@ -298,7 +298,7 @@ class Sender:
         self._transport.loseConnection()
 
     def close_now(self) -> None:
-        """Close the connection, and leave it to the kernel to send what it has been given.
+        """Close the connection, and leave it to the kernel to send the bytes that it was given.
 
         ``loseConnection`` waits until the socket is writable, which may take as long as the client likes, and
         ``abortConnection`` destroys an answer that is on its way.
