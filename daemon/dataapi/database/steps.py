@@ -257,8 +257,7 @@ UNDOING = [Step(b"set constraints all immediate"), *ROLLING_BACK]
 
 _BEGIN = Step(b"begin")
 _RESET = Statement("reset all", ())
-_RESETTING = Step(_RESET.text.encode())
-_UNDO = [_BEGIN, _RESETTING, *COMMITTING]
+_UNDO = [_BEGIN, Step(_RESET.text.encode()), *COMMITTING]
 """Undoes a message's settings for the session, in a transaction of its own.
 
 A default such as ``default_transaction_read_only`` counts when a transaction begins.
@@ -367,12 +366,21 @@ class Composer:
         return steps + [self._unprepared(bound, comment) for bound in statements]
 
     def own(self, statements: Sequence[Step], *, repeated: bool = False) -> list[Step]:
-        """Return the steps of the daemon's own SQL, which runs as the login role."""
-        defaults = self._defaults
+        """Return the steps of the daemon's own SQL, which runs as the login role.
+
+        Only its beginning is prepared, which is the same each time.
+        """
+        defaults, prepared = self._defaults, self.prepared
+        surplus = 0 if prepared is None else len(prepared.surplus)
+        step = _plain if prepared is None else prepared.step
+        steps: list[Step] = []
         guarded = defaults.undo and not repeated
-        opening = Step(_as_login_role(defaults, guarded))
-        undo = [] if not defaults.undo else _UNDO if repeated else [_RESETTING]
-        return [*undo, opening, *statements]
+        if guarded:
+            steps.append(step("", _RESET, ()))
+        elif defaults.undo:
+            steps += _UNDO
+        steps += [step("", _as_login_role(defaults, guarded), ()), *statements]
+        return prepared.deallocations(surplus) + steps if prepared is not None and surplus else steps
 
     def _beginning(self, isolation: str | None) -> list[Step]:
         """Return what begins a transaction that does not end with the message."""
@@ -445,8 +453,8 @@ def _opening(names: tuple[str, ...], defaults: Defaults, read_only: bool, guarde
 
 
 @lru_cache(maxsize=64)
-def _as_login_role(defaults: Defaults, guarded: bool) -> bytes:
-    return sql_text.as_login_role(defaults.own, guarded=guarded).encode()
+def _as_login_role(defaults: Defaults, guarded: bool) -> Statement:
+    return Statement(sql_text.as_login_role(defaults.own, guarded=guarded), ())
 
 
 def _unknown_role(role: str) -> DatabaseError:
