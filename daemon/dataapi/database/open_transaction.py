@@ -119,9 +119,10 @@ class OpenTransaction:
             await self._send(ROLLING_BACK)
 
     def report_rest(self) -> None:
-        """Report how long all took that had no statement of its own, of which a stream may have very many."""
-        now = perf_counter()
-        self._report(RoundTrip(now - self._unreported, now))
+        """Report the time of all steps without statements, of which a stream may have very many, as one."""
+        if self._unreported:
+            now = perf_counter()
+            self._report(RoundTrip(now - self._unreported, now))
 
     def _next(self, rows: int) -> Step:
         return Step(f"{self._comment}fetch {rows} from {sql_text.CURSOR}".encode())

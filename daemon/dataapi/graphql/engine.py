@@ -151,8 +151,9 @@ class Engine:
         """Answer a request over HTTP; raises ``ApiError`` when it cannot be answered at all."""
         request = transport.read(http)
         report = http.context.report
-        report(Operation(request.operation_name or ""))
         report(StageEnd("parse", perf_counter()))
+        if request.operation_name:
+            report(Operation(request.operation_name))
         return transport.respond(await self.answer(request, caller, http), http)
 
     async def answer(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:

@@ -32,7 +32,7 @@ class Identity(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """The name of the GraphQL operation, "" without one."""
+    """The name of the GraphQL operation that the request names."""
 
     name: str
 

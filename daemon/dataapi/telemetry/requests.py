@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dataapi.http.messages import Fact, Identity, Operation, QueueWait, Request, RoundTrip
+from dataapi.http.messages import Fact, Identity, Operation, QueueWait, Request, RoundTrip, StageEnd
 from dataapi.telemetry.logs import LogRecord
 from dataapi.telemetry.metrics import RunningHistogram, Snapshot
 from dataapi.telemetry.slow_requests import SLOW, SlowRequest, SlowRequests
@@ -62,6 +62,8 @@ def summary_of(facts: Iterable[Fact]) -> Summary:
     role = subject = operation = sqlstate = ""
     queued = database = 0.0
     for fact in facts:
+        if isinstance(fact, StageEnd):
+            continue
         if isinstance(fact, RoundTrip):
             began, ended, text, refused = fact
             database += ended - began

@@ -566,7 +566,9 @@ async def test_claims_do_not_visit_endpoints_whose_attempts_lie_ahead(
     await publish(store)
     database.execute(_OTHERS_WAIT)
     no_one = str(UUID(int=0))
-    values = {"claim": (100, 30.0, 16, no_one, [], [], [], None), "next_due": ([], [])}[statement]
+    values: tuple[object, ...] = {"claim": (100, 30.0, 16, no_one, [], [], [], None), "next_due": ([], [])}[
+        statement
+    ]
     with psycopg.connect(database.admin_uri, cursor_factory=psycopg.RawCursor) as connection:
         for part in split(statements("queue.sql")[statement]):
             found = connection.execute(part.text, part.arrange(list(values)))
