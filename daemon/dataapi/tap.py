@@ -18,11 +18,11 @@ from dataapi.database.embedded import EmbeddedServer, default_directory
 from dataapi.service.assembly import assemble
 from dataapi.service.configuration import ConfigurationError, load, load_service
 from dataapi.service.database_settings import DatabaseSettings
+from dataapi.service.demo import Demo
 from dataapi.service.root_service import Notifier, RequestServer, RootService
-from dataapi.service.settings_source import (
+from dataapi.service.settings_sources import (
     EMBEDDED_URI,
     Configured,
-    DemoSource,
     Embedded,
     Reconfigure,
     SettingsSource,
@@ -154,7 +154,7 @@ def _demo(options: Options) -> SettingsSource:
     """Make the demo's source; of a configuration it takes ``[dataapi]`` from the environment alone."""
     defaults = Settings(projects=(), log_format="text", log_level="warn")
     settings = load_service(os.environ, overrides=options.overrides, defaults=defaults)
-    return DemoSource(settings, options.directory, to_descriptor(1))
+    return Demo(settings, options.directory, to_descriptor(1))
 
 
 def _log_writer(twistd: Mapping[str, Any]) -> tuple[Callable[[str], object], bool]:

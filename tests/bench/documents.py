@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "daemon")]
 
 from dataapi.auth.caller import Caller  # noqa: E402 - the path comes first
+from dataapi.graphql.document import Limits  # noqa: E402
 from dataapi.graphql.engine import Engine  # noqa: E402
-from dataapi.graphql.limits import Limits  # noqa: E402
 from dataapi.graphql.transport import GraphQLRequest  # noqa: E402
 from dataapi.http.messages import Request  # noqa: E402
 from dataapi.service.garbage_collection import ShortCollections  # noqa: E402

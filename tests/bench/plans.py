@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from dataapi.database import errors
 from dataapi.database.sql_text import split
-from dataapi.database.values import CONTEXT
+from dataapi.database.steps import CONTEXT
 
 Call = Coroutine[Any, Any, Any]
 

@@ -12,8 +12,8 @@ import time
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
-from dataapi.catalog.field_names import CatalogNames
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Privileges
+from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.reflect import REFLECTION
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.pool import Pool

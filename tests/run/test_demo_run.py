@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 import pytest
-from dataapi.service.settings_source import DEMO_REF
+from dataapi.service.demo import DEMO_REF
 from support.daemon import PATIENCE, TWISTD, environment, wait_for
 from support.ports import free_port
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataapi.graphql.document import LONGEST_DOCUMENT
 from dataapi.graphql.graphql_core import LONGEST_BLOCK_STRING
-from dataapi.graphql.limits import LONGEST_DOCUMENT
 
 TABLES = """
 create table person (id int primary key, name text, email text, boss_id int references person);

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import jwt
 import pytest_twisted
 from dataapi.auth.authenticator import Authenticator
-from dataapi.catalog.field_names import CatalogNames
+from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.pool import Pool
 from dataapi.graphql.document_store import DocumentFolder

@@ -31,23 +31,23 @@ INPUT_AND_OUTPUT = {
     "auth": "published_keys transaction",
     "catalog": "reflect watcher",
     "cli": "init main webhooks",
-    "concurrency": "long_work tasks timers wait_queue",
+    "concurrency": "tasks timers wait_queue",
     "database": (
         "address cancel connection connector embedded embedded_supervisor failover health listener "
-        "open_transaction polling pool pooler query_log replicas script server_watch session steps values"
+        "open_transaction polling pool pooler query_log replicas script server_watch session steps"
     ),
     "graphql": "document_store engine introspection separate_execution",
     "rest": "handler openapi.descriptions run_batch stream",
     "service": (
         "__main__ assembly configuration configuration.database configuration.endpoints configuration.keys "
         "configuration.load configuration.parsers configuration.postgrest configuration.sources "
-        "database_settings demo_webhooks inspection process project replica_inspection root_service "
-        "settings_source sockets webhooks worker worker_pipe worker_process workers"
+        "database_settings demo demo_webhooks inspection process project replica_inspection root_service "
+        "settings_sources sockets webhooks worker worker_pipe worker_process workers"
     ),
     "telemetry": "logs process requests tracing",
     "web": (
         "admin app console.assets console.data console.routes pipeline routing server.connection "
-        "server.request server.sending server.site"
+        "server.request server.site"
     ),
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.proxy "

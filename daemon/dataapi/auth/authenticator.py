@@ -17,7 +17,7 @@ from dataapi.auth.caller import REST_PREFIX, Caller
 from dataapi.auth.jwt import TokenCache, UnknownKey, Verifier, anonymous_disabled
 from dataapi.auth.role_path import parse_role_path
 from dataapi.http.errors import GatewayError, TokenError
-from dataapi.http.messages import Request
+from dataapi.http.messages import Identity, Request
 from dataapi.settings import Project
 
 SERVICE_ROLE = "service_role"
@@ -60,7 +60,7 @@ class Authenticator:
         self._now = now
 
     def use_keys(self, known: tuple[keys.VerifyingKey, ...]) -> None:
-        """Verify with these keys from now on; what others verified is forgotten."""
+        """Verify with these keys from now on; tokens that others verified are forgotten."""
         self._verifier = replace(self._verifier, keys=known)
         self.tokens.replace_verifier(self._verifier.verify)
 
@@ -69,17 +69,22 @@ class Authenticator:
         self._refresh_keys = refresh
 
     async def authenticate(self, request: Request) -> Caller:
-        """Do as ``caller_of`` does, having refreshed the published keys if the token needs another."""
-        if self._refresh_keys is None:
-            return self.caller_of(request)
+        """Return the caller of a request, and report who it is; published keys are refreshed if need be.
+
+        Raises like ``caller_of``.
+        """
         try:
-            return self.caller_of(request, may_refresh=True)
+            caller = self.caller_of(request, may_refresh=self._refresh_keys is not None)
         except UnknownKey:
+            if self._refresh_keys is None:
+                raise
             await self._refresh_keys()
-        return self.caller_of(request)
+            caller = self.caller_of(request)
+        request.context.report(Identity(caller.role, caller.subject))
+        return caller
 
     def check_key(self, request: Request) -> None:
-        """Check the API key alone, before a body is read.
+        """Check only the API key, before a body is read.
 
         A JWT key whose signing key is still unknown passes here and is left to ``authenticate``.
 

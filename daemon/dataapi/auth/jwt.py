@@ -48,7 +48,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """What a project demands of a token.
+    """A project's demands on a token.
 
     :ivar keys: the keys of ``jwt-secret``; empty when there is none, or none was read yet.
     :ivar published: whether the keys are published at a URL and may change.
@@ -209,7 +209,7 @@ class TokenCache:
         self._tokens = BoundedCache(self._entries)
 
     def verified(self, token: str, now: float) -> Verified:
-        """Return what a token says, from the cache or by ``Verifier.verify``; refusals are not remembered."""
+        """Return the content of a token, from the cache or by ``Verifier.verify``; refusals are not kept."""
         known = self._tokens.get(token)
         if known is not None:
             if known.usable_from <= now <= known.usable_until:

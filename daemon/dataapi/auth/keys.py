@@ -87,7 +87,7 @@ def check_key_url(url: str) -> None:
     except ValueError:
         raise ValueError("is not a URL") from None
     if not host or port == 0 or parts.username is not None or not url.isascii():
-        raise ValueError("is not a URL with a host name alone")
+        raise ValueError("is not a URL with only a host name")
     if parts.scheme != "https" and host not in ("localhost", "127.0.0.1", "::1"):
         raise ValueError("is not an https URL, so that anybody on the way could replace the keys")
 
@@ -95,7 +95,7 @@ def check_key_url(url: str) -> None:
 def parse_published(body: bytes) -> tuple[VerifyingKey, ...]:
     """Read the public keys of a JWKS that an issuer publishes; unusable ones are left out.
 
-    Symmetric keys are unusable: with what is published, everybody could sign.
+    Symmetric keys are unusable: anyone could sign with a published one.
 
     :raises ValueError: it is not a JWKS with a usable key; the message has nothing of its content.
     """

@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
+from twisted.web.iweb import IAgent
 
 from dataapi.auth import keys
 from dataapi.concurrency.tasks import SingleFlight
@@ -29,7 +30,7 @@ from dataapi.concurrency.timers import Alarm, Backoff, Retry
 _log = Logger(namespace="dataapi.auth")
 
 PAUSE = 30.0
-"""Least seconds between two readings on behalf of unknown keys."""
+"""Minimum number of seconds between two readings on behalf of unknown keys."""
 LONGEST_SET = 262_144
 """Bytes of a set of keys."""
 TIME_LIMIT = 10.0
@@ -143,7 +144,7 @@ class PublishedKeys:
             _log.failure(text, Failure(error), url=self._logged_url, wait=wait)
 
     def _take(self, fetched: Fetched) -> float:
-        """Use what came, and return the seconds for which it is fresh."""
+        """Use the set, and return the seconds for which it is fresh."""
         if fetched.body is not None:
             if fetched.body != self._body:
                 try:
@@ -164,10 +165,15 @@ class PublishedKeys:
         self._retry.cancel()
 
 
-def fetcher(reactor: Any) -> Callable[[str, str | None], Deferred[Fetched]]:
-    """Return what fetches sets over HTTP: bounded in time and size, and not redirected."""
-    # A request an hour needs no persistent connection.
-    agent = Agent(reactor, connectTimeout=TIME_LIMIT, pool=HTTPConnectionPool(reactor, persistent=False))
+def fetcher(reactor: Any, agent: IAgent | None = None) -> Callable[[str, str | None], Deferred[Fetched]]:
+    """Return what fetches sets over HTTP: bounded in time and size, and not redirected.
+
+    :param agent: makes the requests; by default one that connects to where the URL leads.
+    """
+    if agent is None:
+        # A request an hour needs no persistent connection.
+        pool = HTTPConnectionPool(reactor, persistent=False)
+        agent = Agent(reactor, connectTimeout=TIME_LIMIT, pool=pool)
     client = HTTPClient(agent)
 
     def fetch(url: str, etag: str | None) -> Deferred[Fetched]:

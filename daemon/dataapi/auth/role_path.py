@@ -115,7 +115,7 @@ class StepPath:
     steps: tuple[Step, ...]
 
     def find(self, claims: Any) -> Any:
-        """Return what stands at the path in decoded JSON, or None when nothing does."""
+        """Return the value at the path in decoded JSON, or None without one."""
         for step in self.steps:
             match step:
                 case MemberStep(name):

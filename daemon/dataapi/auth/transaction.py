@@ -1,6 +1,17 @@
 """A caller's transaction: the role, the request's settings, the pre-request function, then the statements.
 
 Most are one message; streamed rows and batches of requests take several.
+
+Statements are sent again only after an attempt that changed nothing:
+
+- at most ``RETRIES`` times where the transaction lost to a concurrent one (``retried``);
+- each of these on every replica that may answer, then on the primary (``Replicas.run``), reads only;
+- each of these once more on the same connection, if what it had prepared is gone or a predecessor left
+  settings behind (``Session.run``).
+
+That is eight times where there are no replicas.  A request whose error a newer catalog may cure is planned
+again, and its new statements count from the start: once by ``Engine.answer``, up to twice by
+``RestHandler.handle``.
 """
 
 from __future__ import annotations
@@ -21,7 +32,7 @@ from dataapi.database.positions import required_position
 from dataapi.database.sql_text import quote_identifier
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.http.headers import Headers, json_object
-from dataapi.http.messages import Request
+from dataapi.http.messages import Commit, Request
 from dataapi.settings import Project
 
 Batches = AsyncGenerator[list[tuple[Any, ...]], None]
@@ -30,14 +41,14 @@ _NOTHING = Bound(Statement("select 1", ()))
 _RESPONSE_ON_WORKERS = Bound(
     Statement(sql_text.made_on_workers("response.headers", "response.status"), (), prepared=False)
 )
-"""Makes what the pre-request function chose known where the statement that answers may read it."""
+"""Copies the pre-request function's choices to where the statement that answers may read them."""
 _WHOLE_RESULT = ("cursor_tuple_fraction", "1")
 """Makes PostgreSQL plan a cursor for all of its rows; by default it expects that a tenth is read."""
 
 _Result = TypeVar("_Result")
 
 _NO_ANSWER = (("response.headers", ""), ("response.status", ""))
-"""What SQL says of a REST answer: nothing yet, whatever was set on the connection's session."""
+"""SQL's choices for a REST answer: none yet, whatever was set on the connection's session."""
 
 RETRIES = 3
 """How often a transaction that lost to a concurrent one is run again."""
@@ -77,7 +88,7 @@ def _cookies(header: str) -> str:
 async def retried(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
     """Run a transaction, and again a few times if it lost to a concurrent one and so has changed nothing.
 
-    :raises ApiError: what the last attempt raises.
+    :raises ApiError: that of the last attempt.
     """
     for _ in range(RETRIES):
         try:
@@ -93,14 +104,14 @@ class UnknownRole(ApiError):
 
 
 class Runner(Protocol):
-    """What runs a message: the pool."""
+    """Runs messages: the pool."""
 
     async def run(self, message: Message) -> list[tuple[Any, ...]]:
         """Run a message and return the last statement's rows."""
 
 
 class MultiMessageRunner(Runner, Protocol):
-    """What runs messages and transactions of several: the pool."""
+    """Runs messages and transactions of several: the pool."""
 
     def stream(self, message: Message) -> Batches:
         """Run a read-only message and yield the last statement's rows in batches."""
@@ -145,9 +156,7 @@ class Transactions:
     ) -> list[tuple[Any, ...]]:
         """Run the statements as the caller and return the last one's rows.
 
-        They reach PostgreSQL at most eight times, each time after an attempt that changed nothing: four times
-        where the transaction loses to concurrent ones (``retried``), and each of these once more where what
-        was prepared is gone or a predecessor left settings behind (``Session.run``).
+        They may reach PostgreSQL several times: the module's docstring says how often.
 
         :param settings: more settings for this transaction besides the request's and the role's own, such as
             those of a called function (see ``hoisted``).
@@ -188,7 +197,7 @@ class Transactions:
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
             isolation=isolation_of(extra) if extra else None,
-            facts=request.facts,
+            context=request.context,
         )
         if self._replicated:
             if by_replica:
@@ -212,12 +221,12 @@ class Transactions:
         Neither the statements nor the pre-request function are run; the transaction is read-only.
 
         :param more: settings besides the request's and the role's own.
-        :raises ApiError: what the database refuses.
+        :raises ApiError: the database refuses a statement.
         """
         settings = settings_for(request, caller) + catalog.roles[caller.role].settings + more
         plans = []
         for bound in statements:
-            message = Message(caller.role, settings, (explained(bound),), facts=request.facts)
+            message = Message(caller.role, settings, (explained(bound),), context=request.context)
             [[plan]] = await self._runner.run(message)
             plans.append({"statement": bound.statement.text, "plan": json.loads(plan)})
         return plans
@@ -257,9 +266,9 @@ class MultiMessageTransaction:
         """Run a request's statements and return the last one's rows.
 
         :param read_only: whether they may not write, even where those of other requests may.
-        :param settings: what holds for this request alone, besides what it says of itself.
+        :param settings: those of only this request, besides ``settings_for``.
         :param again: whether these are more statements of the same request.
-        :raises ApiError: what the database refuses; the transaction must be left with it.
+        :raises ApiError: the database refuses a statement; the transaction must be left with it.
         """
         aside = read_only and not self._reading
         step = Continuation(
@@ -306,7 +315,7 @@ class MultiMessageTransactions(Transactions):
 
         :param request: the batch; its preferences decide how the transaction ends.
         :param settings: those of all of them, for the isolation level that they ask for.
-        :raises ApiError: what the database refuses, when it begins or ends.
+        :raises ApiError: the database refuses its beginning or its end.
         """
         message = self.message(catalog, request, caller, (), read_only=read_only, settings=settings)
         role = catalog.roles[caller.role].settings
@@ -318,7 +327,7 @@ class MultiMessageTransactions(Transactions):
                 yield MultiMessageTransaction(transaction, caller, role, before, reading=read_only)
                 await transaction.end(rollback=message.rollback)
                 if message.positioned:
-                    request.facts.position = await transaction.position()
+                    request.context.report(Commit(await transaction.position()))
         except DatabaseError as error:
             raise naming_tables(error, catalog) from error.__cause__
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from dataapi.catalog.directive_reader import read_directives
-from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.media_types import MediaHandler, media_type_named
 from dataapi.catalog.model import (
     Acl,
@@ -32,7 +31,7 @@ from dataapi.catalog.model import (
     UniqueKey,
     Volatility,
 )
-from dataapi.catalog.names import assign_base_names, name_entry_points
+from dataapi.catalog.names import CatalogNames, assign_base_names, name_entry_points
 from dataapi.catalog.relationships import ViewKeys
 from dataapi.concurrency.pauses import pause
 from dataapi.database.sql_text import OWN_SCHEMA, may_travel

@@ -14,8 +14,8 @@ from twisted.internet.threads import deferToThread
 
 from dataapi.catalog.build import build_catalog, with_grants
 from dataapi.catalog.model import Catalog, Function, Table
-from dataapi.concurrency.long_work import Naps
 from dataapi.concurrency.pauses import pause, pausing
+from dataapi.concurrency.tasks import Naps
 
 Refresh = Callable[[Catalog], Awaitable[Catalog]]
 """Returns the catalog that serves, having made sure that this one is not outdated."""

@@ -19,7 +19,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 
 from dataapi.auth.keys import CannotSign, new_publishable_key, new_secret, new_secret_key, sign
-from dataapi.catalog.field_names import CatalogNames
+from dataapi.catalog.names import CatalogNames
 from dataapi.cli import init, webhooks
 from dataapi.database.script import ScriptError
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_text

@@ -13,7 +13,7 @@ V = TypeVar("V")
 class BoundedCache(Generic[K, V]):
     """At most ``size`` entries, the least recently used one leaving first; threads may share it.
 
-    :param heaviest: the most that the entries may weigh together, without a bound when left out.
+    :param heaviest: the maximum weight of all entries together, without a bound when left out.
     :ivar weight: what the entries weigh together.
     :ivar evictions: entries that were dropped to make room.
     """
@@ -38,7 +38,7 @@ class BoundedCache(Generic[K, V]):
     def put(self, key: K, value: V, weight: int = 0) -> None:
         """Add an entry, dropping the least recently used ones when there are too many or too heavy ones.
 
-        What alone is heavier than all entries may be together is not kept.
+        An entry that is heavier than the maximum for all together is not kept.
         """
         with self._lock:
             self._remove(key)

@@ -18,9 +18,9 @@ LONGEST = 32.0
 class Backoff:
     """How long to wait after failures.
 
-    :ivar first: the seconds after the first failure, ``longest`` the most; each wait doubles the one before.
-    :ivar spread: the part of a wait that is left to chance, which spreads what many daemons do after one
-        outage.
+    :ivar first: the seconds after the first failure, ``longest`` at most; each wait doubles the one before.
+    :ivar spread: the part of a wait that is left to chance, which spreads the attempts of many daemons
+        after one outage.
     :ivar random: returns a number from 0 to 1.
     """
 

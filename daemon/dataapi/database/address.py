@@ -1,6 +1,6 @@
 """Where a database is: connection strings, libpq's environment, and the places to try in libpq's order.
 
-libpq looks host names up itself, and blocks while it does; so it gets addresses beside names.  It
+libpq looks host names up itself, and blocks while it does; so it gets addresses with names.  It
 also ignores the time limit of each host when it does not block; so it gets one place at a time.
 """
 
@@ -29,7 +29,7 @@ _DEFAULT_PORT = 5432
 
 
 def is_connection_string(text: str) -> bool:
-    """Tell whether the text is a URI or a ``keyword=value`` string with known keywords and sane ports.
+    """Return whether the text is a URI or a ``keyword=value`` string with known keywords and sane ports.
 
     A URI may leave everything to the environment: ``postgresql://``.
     """
@@ -73,7 +73,7 @@ def connection_parameters(uri: str, environ: Mapping[str, str] = os.environ) -> 
 
 
 def _parsed(uri: str) -> dict[str, str]:
-    """Return what a connection string says."""
+    """Return the parameters of a connection string."""
     said = {name: str(value) for name, value in conninfo_to_dict(uri).items()}
     if said.get(BALANCE, "disable") not in ("disable", "random"):
         raise psycopg.ProgrammingError(f'invalid {BALANCE} value: "{said[BALANCE]}"')
@@ -81,7 +81,7 @@ def _parsed(uri: str) -> dict[str, str]:
 
 
 def _service(name: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what the first file that has the service says of it; libpq complains where there is none."""
+    """Return the parameters of a service by the first file that has it; libpq complains where none has."""
     for path in _service_files(environ):
         with suppress(OSError, UnicodeDecodeError):
             found = _read_service(path.read_text("utf-8").splitlines(), name)
@@ -114,9 +114,9 @@ def _read_service(lines: list[str], name: str) -> dict[str, str] | None:
 
 
 ATTRIBUTES = "target_session_attrs"
-"""Libpq's parameter for what a server must be, such as a primary."""
+"""Libpq's parameter for the kind of server, such as a primary."""
 
-# The severity, in the server's language, and two blanks stand before a server's own message alone.
+# The severity, in the server's language, and two blanks stand only before a server's own message.
 _SERVERS_WORDS = re.compile(r"failed: \S+:  ")
 _NOT_NOW = "the database system is "
 
@@ -175,12 +175,12 @@ def primary_uri(uri: str) -> str:
 
 
 def balances(uri: str) -> bool:
-    """Tell whether ``load_balance_hosts`` asks for the hosts in a random order."""
+    """Return whether ``load_balance_hosts`` asks for the hosts in a random order."""
     return connection_parameters(uri).get(BALANCE) == "random"
 
 
 def names_replicas(text: str) -> bool:
-    """Tell whether the text is a connection string that may lead to standbys."""
+    """Return whether the text is a connection string that may lead to standbys."""
     if not is_connection_string(text):
         return False
     params = connection_parameters(text, {})
@@ -188,7 +188,7 @@ def names_replicas(text: str) -> bool:
 
 
 def leads_to_standbys(uri: str) -> bool:
-    """Tell whether ``target_session_attrs`` prefers servers that cannot be written to, or takes no other."""
+    """Return whether ``target_session_attrs`` prefers servers that refuse writes, or takes only these."""
     return connection_parameters(uri).get(ATTRIBUTES) in ("standby", "prefer-standby", "read-only")
 
 
@@ -216,7 +216,7 @@ def connect_timeout(params: dict[str, str]) -> float:
 
 
 def has_names(params: dict[str, str]) -> bool:
-    """Tell whether the parameters have a host name that is yet to be looked up."""
+    """Return whether the parameters have a host name that is yet to be looked up."""
     hosts, addresses, _ = _lists(params)
     return any(
         _is_name(host) and not address for host, address in zip_longest(hosts, addresses, fillvalue="")
@@ -233,11 +233,11 @@ def places(
 
     :param resolve: returns a host name's addresses, or raises ``OSError``.
     :param shuffle: puts a list into a random order, where ``load_balance_hosts`` asks for one.
-    :param rank: tells by a place's parameters after which others it is tried; 0 leaves it where it is.
+    :param rank: returns by a place's parameters after which others it is tried; 0 leaves it where it is.
     """
     listed = _places_listed(params)
     if listed is None:
-        return [Place(params)]  # libpq says what is wrong with it
+        return [Place(params)]  # libpq reports the mistake
     reorder = shuffle if params.get(BALANCE) == "random" else lambda _: None
     reorder(listed)
     found = []
@@ -293,7 +293,7 @@ def _addressed(one: dict[str, str], resolve: Callable[[str], list[str]]) -> list
 
 
 def lists_several(params: dict[str, str]) -> bool:
-    """Tell whether the parameters list several hosts."""
+    """Return whether the parameters list several hosts."""
     return len(_places_listed(params) or []) > 1
 
 
@@ -328,12 +328,12 @@ def _in_passes(found: list[Place]) -> list[Place]:
 
 
 def server_key(place: Mapping[str, str]) -> tuple[str | None, ...]:
-    """Return what tells the servers at different places apart."""
+    """Return a key that distinguishes servers at different places."""
     return tuple(place.get(name) for name in ("host", "hostaddr", "port"))
 
 
 def refused_by_server(reason: str) -> bool:
-    """Tell whether a server refused the connection, so that libpq tries no other one.
+    """Return whether a server refused the connection, so that libpq tries no other one.
 
     One that starts, stops or recovers leaves it to the others.
     """
@@ -354,7 +354,7 @@ def look_up(name: str) -> list[str]:
 
 
 def _is_name(host: str) -> bool:
-    """Tell whether the host is a name to look up: no socket folder, no address."""
+    """Return whether the host is a name to look up: no socket folder, no address."""
     return bool(host) and not host.startswith(("/", "@")) and not _literal(host)
 
 

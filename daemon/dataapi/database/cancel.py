@@ -31,7 +31,7 @@ _NO_ANSWER = "requests to cancel are not answered"
 
 
 class Canceller(Protocol):
-    """A way to end what runs on a connection."""
+    """A way to end the statement that runs on a connection."""
 
     async def cancel(self, connection: Connection) -> None:
         """Ask to end the statement; returns when the request can hit no later one.
@@ -43,7 +43,7 @@ class Canceller(Protocol):
         """End the whole server process of a connection whose statement does not end."""
 
     def close(self) -> None:
-        """Close what the canceller has open."""
+        """Close the canceller's connections."""
 
 
 async def end_statement(canceller: Canceller, connection: Connection, clock: IReactorTime) -> bool:
@@ -64,7 +64,7 @@ async def end_statement(canceller: Canceller, connection: Connection, clock: IRe
 
 
 async def cancelled(canceller: Canceller, connections: Iterable[Connection], clock: IReactorTime) -> bool:
-    """Ask once to end what runs on connections that are to be closed, which alone would let it go on.
+    """Ask once to end statements on connections that are to be closed, which does not end them.
 
     Returns False when not all requests were answered in time.
     """
@@ -123,7 +123,7 @@ class _Server:
         self._failures = 0
 
     async def ask(self, text: str, connection: Connection) -> None:
-        """Send a request about what runs on a connection.
+        """Send a request about the statement that runs on a connection.
 
         Raises ``ConnectionDied`` when it is not answered; so do those that waited for their turn,
         instead of waiting for nothing one after the other.

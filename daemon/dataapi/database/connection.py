@@ -30,9 +30,8 @@ from zope.interface import implementer
 
 from dataapi.database import address, errors
 from dataapi.database.polling import Polling
-from dataapi.database.steps import steps_of
+from dataapi.database.steps import rows, steps_of
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage
-from dataapi.database.values import rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,9 +39,8 @@ if TYPE_CHECKING:
     from psycopg.pq import abc
     from twisted.python.failure import Failure
 
-    from dataapi.database.steps import Prepared, Step
+    from dataapi.database.steps import Prepared, Rows, Step
     from dataapi.database.succession import Succession
-    from dataapi.database.values import Rows
 
 _LINE_END = re.compile(r"\s*\n\s*")
 _SILENCE = "timeout expired"
@@ -68,7 +66,7 @@ class ServerSilent(ConnectionDied):
 class Connection:
     """A connection that runs one message at a time; ``json`` and ``jsonb`` come back as ``bytes``.
 
-    :param succession: what is known of the servers; one that another has succeeded is not connected to.
+    :param succession: knows the servers; one that another has succeeded is not connected to.
     :ivar on_lost: called once when the connection is gone, unless ``close`` was asked for.
     :ivar on_notify: called with channel and payload of each ``NOTIFY``.
     :ivar lost: whether the connection is gone.
@@ -257,7 +255,7 @@ class Connection:
             pgconn.pipeline_sync()
             unsent = pgconn.flush()
         except Exception as error:
-            # What has been sent of it would become part of the next one.
+            # The part that has been sent would become part of the next one.
             self._lose(error)
             if not isinstance(error, psycopg.Error):
                 raise
@@ -274,11 +272,11 @@ class Connection:
         return self.send(steps_of(text, values))
 
     def literal(self, value: str) -> str:
-        """Return a value as a literal, for what takes no others."""
+        """Return a value as a literal, for commands that take no parameters."""
         return Escaping(self._pgconn).escape_literal(value.encode()).decode()
 
     def cancel(self) -> defer.Deferred[bool]:
-        """Ask by libpq's cancel request to end what runs; fires with whether the server has taken it.
+        """Ask by libpq's cancel request to end the statement; fires with whether the server has taken it.
 
         It passes through a pooler, and may hit whatever runs when it arrives.
         """
@@ -311,11 +309,11 @@ class Connection:
         self._lose(psycopg.InterfaceError("connection closed"))
 
     def process(self) -> int:
-        """Return the number of the server process, as the server or a pooler told it."""
+        """Return the number of the server process, as the server or a pooler reported it."""
         return self._pgconn.backend_pid
 
     def fileno(self) -> int:
-        """Return what the reactor watches: a duplicate of libpq's socket."""
+        """Return the descriptor that the reactor watches: a duplicate of libpq's socket."""
         return self._descriptor
 
     def logPrefix(self) -> str:  # noqa: N802 - Twisted's name
@@ -323,7 +321,7 @@ class Connection:
         return "connection"
 
     def doRead(self) -> None:  # noqa: N802 - Twisted's name
-        """Read what has come, and finish the message when all of it is answered."""
+        """Read the input, and finish the message when all of it is answered."""
         pgconn = self._pgconn
         try:
             pgconn.consume_input()
@@ -343,7 +341,7 @@ class Connection:
                 elif status == _REFUSED and self._error is None:
                     self._refused(error_from_result(result))
             while not self.lost and (notification := pgconn.notifies()) is not None:
-                # A function may listen; nothing reads what comes then.
+                # A function may listen; nothing reads its notifications.
                 if self.on_notify is not None:
                     self.on_notify(notification.relname.decode(), notification.extra.decode())
         except psycopg.Error as error:

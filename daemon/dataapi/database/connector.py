@@ -26,7 +26,7 @@ class Connector:
     :param make: returns a session that is not connected yet.
     :param opened: takes a connection that was made.
     :param failed: called after an attempt that failed, when the next one is planned.
-    :param grow: called after every attempt, and when one is due: it says by ``open`` what is to be there.
+    :param grow: called after every attempt, and when one is due: it calls ``open`` with their number.
     :ivar connects: connections made.
     :ivar trouble: why the last attempt failed, None when it did not.
     """
@@ -60,7 +60,7 @@ class Connector:
         self.trouble: str | None = None
 
     def start(self) -> defer.Deferred[None]:
-        """Begin; what it returns fires when the first attempt has succeeded or failed."""
+        """Begin; return a Deferred that fires when the first attempt has succeeded or failed."""
         self._stopped = False
         self._first_attempt = first = defer.Deferred[None]()
         return first

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the daemon's own, reached over a Unix socket that nobody else can open."""
+"""A PostgreSQL server of the daemon's own, reached over a Unix socket that no other user can open."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class NoPostgreSQL(Exception):
 
 
 def find_binaries(major: int | None = None) -> Binaries:
-    """Return the best installation: the wheel's newest, else what the machine has.
+    """Return the best installation: the wheel's newest, else the machine's.
 
     :param major: the version that an existing data directory needs; None takes any.
-    :raises NoPostgreSQL: saying what to install.
+    :raises NoPostgreSQL: naming the package to install.
     """
     found = [binaries for folder in _folders() if (binaries := _inspect(folder)) is not None]
     for binaries in found:
@@ -142,7 +142,7 @@ class EmbeddedServer:
         self._sockets = ""
 
     async def start(self) -> str:
-        """Start the server, making what is missing in it, and return the URI for the daemon's login role.
+        """Start the server, with roles and objects that it lacks, and return the URI of the login role.
 
         :raises EmbeddedServerError: when there is none to start, or it does not start.
         """
@@ -166,7 +166,7 @@ class EmbeddedServer:
         return f"postgresql://{path}?host={quote(self._sockets, safe='')}&port=5432"
 
     async def _furnish(self) -> None:
-        """Make the roles, the database, and the trigger that tells the daemon of changed tables."""
+        """Make the roles, the database, and the trigger that notifies the daemon of changed tables."""
         administrator = self.uri(database="postgres")
         await run_script(administrator, OWN_OBJECTS_ONLY + _ROLES.read_text("utf-8"))
         name = self._database

@@ -1,6 +1,6 @@
 """A small process between the daemon and its embedded PostgreSQL, so that neither outlives the other.
 
-It is a program with the standard library alone.  It makes the data directory when there is
+It is a program that needs only the standard library.  It makes the data directory when there is
 none, starts the server, says so on standard output as one line of JSON, and stops the server
 when its standard input ends, which it does however the daemon dies.
 PostgreSQL refuses to run as root: root's server runs as the owner of its data directory.
@@ -127,7 +127,7 @@ class Supervisor:
         return self._server.wait()
 
     def clean(self) -> None:
-        """Remove what is not to be kept."""
+        """Remove temporary folders, with a server that still runs in them."""
         if self._server is not None and self._server.poll() is None:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait()
@@ -148,7 +148,7 @@ class Supervisor:
     def _make_folders(self) -> None:
         self._plan.directory.mkdir(parents=True, exist_ok=True)
         if self._plan.temporary and self._account:
-            # Others may pass through; what they must not read is inside.
+            # Others may pass through; the files that they must not read are inside.
             self._plan.directory.chmod(0o711)
         if len(str(self.sockets)) > _SOCKET_LIMIT:
             self.sockets = Path(tempfile.mkdtemp(prefix="dataapi-"))

@@ -1,4 +1,4 @@
-"""The errors that callers get: what PostgreSQL refuses, by PostgREST's statuses, and no connection."""
+"""The errors that callers get: PostgreSQL's refusals, by PostgREST's statuses, and no connection."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def status_of(diagnostics: Diagnostics, *, anonymous: bool) -> int:
 
 
 def to_error(diagnostics: Diagnostics, *, anonymous: bool) -> ApiError:
-    """Return what the client gets for an error of PostgreSQL's; ``RAISE SQLSTATE 'PGRST'`` chooses it all."""
+    """Return the client's error for one of PostgreSQL's; ``RAISE SQLSTATE 'PGRST'`` chooses all of it."""
     if diagnostics.sqlstate == "PGRST":
         return _raised(diagnostics)
     status = status_of(diagnostics, anonymous=anonymous)
@@ -140,18 +140,18 @@ def _text(value: object) -> str | None:
 
 
 _NAMES = "42"
-"""The class of errors that name what stands in the statement: syntax errors and violated access rules."""
+"""The class of errors that quote the statement: syntax errors and violated access rules."""
 
 
 def refused(error: psycopg.Error, *, anonymous: bool) -> ApiError:
-    """Return the error for what PostgreSQL refused; see ``sqlstate.to_error``."""
+    """Return the typed error for one of PostgreSQL's; see ``to_error``."""
     diag = error.diag
     message, detail, hint = diag.message_primary or str(error), diag.message_detail, diag.message_hint
     if (diag.sqlstate or "").startswith(_NAMES):
         message, hint = without_aliases(message), hint and without_aliases(hint)
     found = to_error(Diagnostics(diag.sqlstate or "XX000", message, detail, hint), anonymous=anonymous)
-    if isinstance(found, DatabaseError):
-        found.at_value = _is_at_value(error)
+    if isinstance(found, DatabaseError) and _is_at_value(error):
+        return found.replaced(at_value=True)
     return found
 
 
@@ -180,7 +180,7 @@ def plan_is_gone(error: psycopg.Error) -> bool:
 
 
 def began_with_leftovers(error: psycopg.Error) -> bool:
-    """Return whether a transaction was refused for what it began with, see ``sql_text.opening``."""
+    """Return whether a transaction was refused for its initial settings, see ``sql_text.opening``."""
     return error.sqlstate == "22P02" and LEFTOVERS in str(error)
 
 
@@ -198,7 +198,7 @@ def standby() -> ApiError:
     return DatabaseError(
         405,
         READ_ONLY,
-        "The database is a standby, which answers reads alone",
+        "The database is a standby, which only answers reads",
         hint="Send changes to a service whose db-uri leads to the primary.",
         headers=(("Allow", "OPTIONS, GET, HEAD"),),
     )
@@ -229,7 +229,7 @@ def died(cause: BaseException | None = None) -> ApiError:
 
     :param cause: a time limit that ends the connection, too, is named, as trying again would not help.
     """
-    # Between two messages of a transaction libpq gives the server's words alone.
+    # Between two messages of a transaction libpq gives only the server's words.
     words = "terminating connection due to transaction timeout"
     if getattr(cause, "sqlstate", None) == _TRANSACTION_TIMEOUT or words in str(cause):
         message = "the transaction was ended with its connection: transaction_timeout is over"
@@ -254,7 +254,7 @@ MINIMUM_VERSION = 13
 def version_refusal(server_version: int) -> str | None:
     """Return why a server cannot be worked with, or None when it can.
 
-    :param server_version: as ``server_version_num`` has it; 0 when a pooler or proxy does not tell.
+    :param server_version: as ``server_version_num`` has it; 0 when a pooler or proxy does not report it.
     """
     if server_version == 0 or server_version >= MINIMUM_VERSION * 10_000:
         return None

@@ -1,6 +1,6 @@
 """Failover: another server was made the primary, and the one before is silent, or does not know it.
 
-Silence alone is no reason to leave a server; that another one accepts writes is.
+A server is not left only because it is silent, but because another one accepts writes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RIVAL_INTERVAL = 5.0
 class FailoverWatch:
     """Asks the primary now and then whether it lives, over a connection of its own.
 
-    It asks nobody where the connection string lists a single host.
+    It asks no server where the connection string lists a single host.
 
     :param uri: a libpq connection string that leads to the primary.
     :param succession: learns of a newer primary.

@@ -59,7 +59,7 @@ class Ageing:
             self.look()
 
     def look(self) -> None:
-        """Give up what is unused or old by now."""
+        """Give up connections that are unused or old by now."""
         now = self._clock.seconds()
         self._unused = {session: self._since(session, now) for session in self._sessions}
         for session in self._unneeded(now):
@@ -132,7 +132,7 @@ class Liveness:
         """Ask those that have answered nothing since the last look, and replace those that still do not."""
         quiet = [one for one in self._sessions if self._seen.get(one) == one.connection.answers]
         if any(one in self._seen and one not in quiet for one in self._sessions):
-            # Connections in use are not asked, so that nothing else would tell.
+            # Connections in use are not asked, so that nothing else would show it.
             self.silent = False
         self._seen = {one: one.connection.answers for one in self._sessions}
         asking: list[Coroutine[Any, Any, object]] = [
@@ -143,7 +143,7 @@ class Liveness:
         await concurrently(asking)
 
     async def check(self) -> None:
-        """Find out at once whether the database answers, for ``silent`` to tell."""
+        """Find out at once whether the database answers, and set ``silent``."""
         if self._idle:
             alive = await self._probe(self._idle[-1], READY_WITHIN)
         elif self._sessions:
@@ -162,7 +162,7 @@ class Liveness:
             await self._probe(session, WITHIN)
 
     async def _probe(self, session: Session, seconds: float) -> bool:
-        """Ask a connection that is idle; tell whether it answered."""
+        """Ask a connection that is idle; return whether it answered."""
         self._idle.remove(session)
         alive = await session.connection.answered(seconds)
         if session.connection.lost:
@@ -202,7 +202,7 @@ class Liveness:
 
 
 async def answers(reactor: Any, place: dict[str, str], seconds: float) -> bool:
-    """Tell whether the server at a place answers, be it by refusing the connection."""
+    """Return whether the server at a place answers, be it by refusing the connection."""
     connection = Connection(reactor)
     try:
         await connection.open(place, seconds)

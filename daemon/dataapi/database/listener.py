@@ -26,10 +26,10 @@ class Listener:
 
     :param uri: a libpq connection string.
     :param on_notification: called with channel and payload.
-    :param beside: SQL for the session that listens, run whenever there is a new one.
+    :param setup: SQL for the session that listens, run whenever there is a new one.
     :param on_lost: called when a session ended that listened.
     :param on_reconnect: called when listening begins after a time without, in which notifications
-        may have been missed, so that what is kept up to date by them is to be read anew.
+        may have been missed, so that state that follows them must be read again.
     :param backoff: how long to wait between attempts to reconnect.
     :ivar swallowed: whether a pooler in transaction mode, which passes no notifications on, was seen last; it
         is looked now and then whether it still stands there.
@@ -46,15 +46,15 @@ class Listener:
         on_notification: Callable[[str, str], None],
         on_reconnect: Callable[[], None],
         on_lost: Callable[[], None] = lambda: None,
-        beside: str = "",
+        setup: str = "",
         backoff: Backoff = RECONNECTING,
     ) -> None:
         self._reactor = reactor
         self._succession: Succession | None = None
         self._parameters = address.parameters(uri)
         self._text = ";".join(f"listen {quote_identifier(channel)}" for channel in channels)
-        if beside:
-            self._text = f"{self._text}; {beside}"
+        if setup:
+            self._text = f"{self._text}; {setup}"
         self._on_lost = on_lost
         self._on_notification = on_notification
         self._on_reconnect = on_reconnect

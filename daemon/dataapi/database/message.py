@@ -1,4 +1,4 @@
-"""What goes to PostgreSQL in one message: role, settings and statements; and a connection's defaults.
+"""A message to PostgreSQL: role, settings and statements; and a connection's defaults.
 
 A message is one transaction: role and settings are local to it and end with it.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from dataapi.database import sql_text
 from dataapi.database.positions import BEGINNING, Position
-from dataapi.http.messages import NO_FACTS, RequestFacts
+from dataapi.http.messages import NO_CONTEXT, RequestContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The body of a ``DO`` block that runs a statement, before and after a literal of what runs that."""
+    """The body of a ``DO`` block that runs a statement, before and after a literal of the call."""
 
     before: str
     after: str
@@ -38,7 +39,7 @@ class Statement:
     :ivar types: the SQL type name of each slot, such as ``bigint`` or ``text[]``;
         ``unknown`` leaves it to PostgreSQL to infer from the place of the slot.
     :ivar prepared: whether it is worth to keep it prepared.
-    :ivar block: what runs it and looks at its rows; None to run it as it is.
+    :ivar block: the block that runs it and looks at its rows; None to run it as it is.
     """
 
     text: str
@@ -52,6 +53,10 @@ class Bound(NamedTuple):
 
     statement: Statement
     values: tuple[str | None, ...] = ()
+
+
+text_of = attrgetter("statement.text")
+"""Returns the SQL of a bound statement."""
 
 
 def explained(bound: Bound, options: str = "format json") -> Bound:
@@ -74,10 +79,10 @@ class Message(NamedTuple):
         to the login role's ``default_transaction_isolation``.
     :ivar rollback: undo everything once the answer is there, which takes a second round trip.
     :ivar caller: whose share of the connections a transaction of several messages takes; "" for none.
-    :ivar facts: of the request that it is for, which learn how long it took.
+    :ivar context: of the request that it is for.
     :ivar by_replica: whether a replica may run it.
     :ivar required_position: the WAL position that such a one must have replayed.
-    :ivar positioned: whether its facts learn the WAL position behind the commit, by a second round trip.
+    :ivar positioned: whether to report the WAL position after the commit, which takes a second round trip.
     """
 
     role: str
@@ -87,7 +92,7 @@ class Message(NamedTuple):
     rollback: bool = False
     caller: str = ""
     isolation: str | None = None
-    facts: RequestFacts = NO_FACTS
+    context: RequestContext = NO_CONTEXT
     by_replica: bool = False
     required_position: Position = BEGINNING
     positioned: bool = False
@@ -99,7 +104,7 @@ where name {sql_text.EQUAL} any (array['DateStyle', 'jit', 'statement_timeout'])
     or name {sql_text.EQUAL} 'citus.propagate_set_commands'
         and exists (select from pg_catalog.pg_extension where extname {sql_text.EQUAL} 'citus')
 """
-"""Asks a connection for its server process, and for what its session began with."""
+"""Asks a connection for its server process, and for the settings that its session began with."""
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -109,13 +114,13 @@ _UNCHOSEN = frozenset({"default", "configuration file", "session"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Defaults:
-    """What the messages of a connection begin with; compared by identity, which is faster.
+    """The settings that the messages of a connection begin with; compared by identity, which is faster.
 
-    :ivar undo: whether a message undoes what the one before has set for the session; not behind a pooler,
+    :ivar undo: whether a message undoes session settings of the one before; not behind a pooler,
         whose own settings that would undo.
     :ivar settings: made for each transaction before its own ones, ``(name, value)``.
     :ivar distributed: whether Citus is loaded, whose workers see only the settings that ``SET LOCAL`` makes.
-    :ivar statement_timeout: what a session has by itself, in milliseconds.
+    :ivar statement_timeout: a session's own, in milliseconds.
     :ivar begun: settings that the session began with, which are not made again.
     """
 
@@ -129,7 +134,7 @@ class Defaults:
     def own(self) -> Settings:
         """The settings of the daemon's own SQL, which may take its time and names the schemas of its tables.
 
-        What it leaves to the search path is PostgreSQL's own, whatever others create.
+        Names that it leaves to the search path are PostgreSQL's own, whatever others create.
         """
         of_callers = ("statement_timeout", "search_path")
         kept = [(name, value) for name, value in self.settings if name not in of_callers]
@@ -161,7 +166,7 @@ def defaults_of(
     """Return the defaults for a connection, the same object for the same ones.
 
     :param facts: the rows of ``FACTS``.
-    :param statement_timeout: in seconds; what the login role or the database has of its own wins.
+    :param statement_timeout: in seconds; that of the login role or the database wins.
     :param configured: further settings.
     """
     settings = list(configured)
@@ -182,7 +187,7 @@ def defaults_of(
 
 
 def _date_style(value: str, _source: str, _limit: float | None) -> str | None:
-    # What reads dates knows no other style.
+    # The code that reads dates knows no other style.
     return None if value.startswith("ISO") else "ISO"
 
 

@@ -11,20 +11,21 @@ import psycopg
 
 from dataapi.database import sql_text
 from dataapi.database.connection import ConnectionDied
-from dataapi.database.query_log import record
+from dataapi.database.message import text_of
+from dataapi.database.query_log import report_failure
 from dataapi.database.sql_text import CONCATENATE
 from dataapi.database.steps import COMMITTING, ROLLING_BACK, UNDOING, Step
 from dataapi.http.errors import ApiError
+from dataapi.http.messages import RoundTrip
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dataapi.database.connection import Connection
     from dataapi.database.message import Bound, Message
     from dataapi.database.query_log import QueryLog
-    from dataapi.database.steps import Composer
-    from dataapi.database.values import Rows
-    from dataapi.http.messages import RequestFacts
+    from dataapi.database.steps import Composer, Rows
+    from dataapi.http.messages import Fact
 
 FIRST_FETCH = 100
 """Rows of the first fetch, by whose size the next ones are measured."""
@@ -34,7 +35,7 @@ _MOST_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What an open transaction runs next.
+    """The next step of an open transaction.
 
     :ivar settings: made before the statements, ``(name, value)``.
     :ivar read_only: whether it refuses to write, in a transaction that does not; its settings end with it.
@@ -53,8 +54,8 @@ class OpenTransaction:
     Its methods raise what ``Pool.run`` raises.
 
     :param composer: of the connection's messages.
-    :param facts: of the request that it is for, which learn how long it took.
-    :param comment: what its statements begin with.
+    :param report: takes how long its statements took.
+    :param comment: the beginning of its statements.
     :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
     """
 
@@ -62,7 +63,7 @@ class OpenTransaction:
         self,
         connection: Connection,
         composer: Composer,
-        facts: RequestFacts,
+        report: Callable[[Fact], None],
         comment: str,
         query_log: QueryLog | None,
         *,
@@ -70,12 +71,13 @@ class OpenTransaction:
     ) -> None:
         self._connection = connection
         self._composer = composer
-        self._facts = facts
+        self._report = report
         self._comment = comment
         self._query_log = query_log
         self._anonymous = anonymous
         self._in_savepoint = False
         self._role = ""
+        self._unreported = 0.0
 
     async def begin(self, message: Message) -> None:
         """Begin the transaction under the message's role and run its statements."""
@@ -106,7 +108,7 @@ class OpenTransaction:
         await self._send([*self._closing(), *(UNDOING if rollback else COMMITTING)])
 
     async def position(self) -> str:
-        """Return the WAL position behind what was committed, "" where it cannot be told."""
+        """Return the WAL position behind what was committed, "" where it is unknown."""
         return await written_position(self._connection)
 
     async def roll_back(self) -> None:
@@ -116,11 +118,17 @@ class OpenTransaction:
         with suppress(ApiError):
             await self._send(ROLLING_BACK)
 
+    def report_rest(self) -> None:
+        """Report the time of all steps without statements, of which a stream may have very many, as one."""
+        if self._unreported:
+            now = perf_counter()
+            self._report(RoundTrip(now - self._unreported, now))
+
     def _next(self, rows: int) -> Step:
         return Step(f"{self._comment}fetch {rows} from {sql_text.CURSOR}".encode())
 
     def _closing(self) -> list[Step]:
-        # Within its savepoint a step may refuse to write; what it set ends with that.
+        # Within its savepoint a step may refuse to write; its settings end with that.
         return list(_SAVEPOINT_END) if self._in_savepoint else []
 
     async def _send(self, steps: Sequence[Step], statements: Sequence[Bound] = ()) -> Rows:
@@ -128,9 +136,15 @@ class OpenTransaction:
         try:
             rows = await self._connection.send(steps)
         except BaseException as error:
-            record(self._facts, self._query_log, statements, began, error, anonymous=self._anonymous)
+            report_failure(self._report, self._query_log, statements, began, error, anonymous=self._anonymous)
             raise
-        record(self._facts, self._query_log, statements, began)
+        trip = RoundTrip(began, perf_counter(), "; ".join(map(text_of, statements)))
+        if statements:
+            self._report(trip)
+            if self._query_log is not None:
+                self._query_log.add(trip)
+        else:
+            self._unreported += trip.ended - began
         return rows
 
 
@@ -148,8 +162,8 @@ def next_fetch(fetched: int, size: int, batch: int) -> int:
     return max(1, min(fitting, fetched * 4, _MOST_ROWS))
 
 
-# Until the transaction has ended nothing tells where its end is, so this is a message of its own.  What is
-# inserted may not be flushed yet, as with synchronous_commit = off.
+# The position of its end is unknown until the transaction has ended, so this is a message of its own.  The
+# record may not be flushed yet, as with synchronous_commit = off.
 _POSITION = f"""
 select case when not pg_catalog.pg_is_in_recovery() then ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
@@ -158,9 +172,9 @@ select case when not pg_catalog.pg_is_in_recovery() then ('x' {CONCATENATE} pg_c
 
 
 async def written_position(connection: Connection) -> str:
-    """Return the WAL position behind all that was committed, "" where it cannot be told.
+    """Return the WAL position behind all that was committed, "" where it is unknown.
 
-    What was done is done: no error may hide that.
+    The transaction is committed: no error may hide that.
     """
     try:
         [(position,)] = await connection.query(_POSITION)

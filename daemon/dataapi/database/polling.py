@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class Polling:
     """Asks libpq to go on whenever its socket is ready, until it is done.
 
-    While libpq connects, its socket may change or be found dead; libpq is asked all the same, as it alone
+    While libpq connects, its socket may change or be found dead; libpq is asked all the same, as only it
     knows why, and whether it tries another way.
 
     :param socket: returns the number of libpq's socket.
-    :param poll: goes on, and returns what to wait for.
+    :param poll: goes on, and returns the direction to wait for.
     """
 
     def __init__(self, reactor: Any, socket: Callable[[], int], poll: Callable[[], int]) -> None:
@@ -35,7 +35,7 @@ class Polling:
         self._done: Deferred[bool] = Deferred(lambda _: self._unwatch())
 
     def done(self) -> Deferred[bool]:
-        """Begin; what it returns fires when all is done, with False where that failed.
+        """Begin; return a Deferred that fires when all is done, with False where that failed.
 
         Cancelling it ends the waiting.
         """
@@ -48,7 +48,7 @@ class Polling:
         self._done.errback(error)
 
     def fileno(self) -> int:
-        """Return what the reactor watches: a duplicate, as libpq may close its own at any time."""
+        """Return the descriptor for the reactor: a duplicate, as libpq may close its own at any time."""
         return self._descriptor
 
     def logPrefix(self) -> str:  # noqa: N802 - Twisted's name

@@ -29,22 +29,23 @@ from dataapi.database.health import Ageing, Liveness
 from dataapi.database.open_transaction import FIRST_FETCH, next_fetch
 from dataapi.database.session import Session, SessionOptions, StartUp
 from dataapi.http.errors import ApiError
+from dataapi.http.messages import QueueWait, ignore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from dataapi.database.message import Message
     from dataapi.database.open_transaction import OpenTransaction
+    from dataapi.database.steps import Rows
     from dataapi.database.succession import Overtaken, Succession
-    from dataapi.database.values import Rows
-    from dataapi.http.messages import RequestFacts
+    from dataapi.http.messages import Fact
 
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """What a pool is doing.
+    """The figures of a pool.
 
-    :ivar size: the most connections it may have.
+    :ivar size: the maximum number of connections it may have.
     :ivar open: connections it has; ``idle`` of them are free and ``in_use`` are not.
     :ivar waiting: messages and streams that wait for a connection now.
     :ivar timeouts: messages and streams that waited until the time was over, since the start.
@@ -73,7 +74,7 @@ class Pool:
 
     :param uri: a libpq connection string, whose ``connect_timeout`` (seconds, 10 when it has none) limits
         each attempt; raises ``psycopg.ProgrammingError`` when it is none.
-    :param size: the most connections, besides one that only carries cancel requests.
+    :param size: the maximum number of connections, besides one that only carries cancel requests.
     :param acquisition_timeout: seconds that a message waits for a connection.
     :param options: how each connection is used.
     :param anonymous_role: the role for which a missing privilege is 401 and not 403.
@@ -154,7 +155,7 @@ class Pool:
         self._canceller.close()
 
     def renew(self) -> None:
-        """Open every connection anew, those in use as soon as they are free.
+        """Replace every connection, those in use as soon as they are free.
 
         What ``alter database`` and ``alter role`` set for a session holds for those that begin afterwards.
         """
@@ -181,7 +182,7 @@ class Pool:
         self._leave(lambda session: address.server_key(session.connection.place) == key)
 
     def _leave_overtaken(self, overtaken: Overtaken) -> None:
-        """Close connections to an old primary at once, and open those anew that were made to a standby."""
+        """Close connections to an old primary at once, and replace those that were made to a standby."""
         for session in [one for one in self._sessions if one.connection.lineage is None]:
             if session in self._idle:
                 self._discard(session)
@@ -207,7 +208,7 @@ class Pool:
         await self._liveness.watch()
 
     async def check(self) -> None:
-        """Find out at once whether the database answers, for ``available`` and ``trouble`` to tell."""
+        """Find out at once whether the database answers, and set ``available`` and ``trouble``."""
         await self._liveness.check()
 
     @property
@@ -221,7 +222,7 @@ class Pool:
         return any(session.connection.pooled for session in self._sessions)
 
     def figures(self) -> PoolFigures:
-        """Return what the pool is doing, for metrics."""
+        """Return the figures of the pool, for metrics."""
         count, idle = len(self._sessions), len(self._idle)
         return PoolFigures(
             size=self._size, open=count, idle=idle, in_use=count - idle,
@@ -237,7 +238,7 @@ class Pool:
         ``DatabaseError`` for what PostgreSQL refuses, ``DatabaseUnavailable`` when there is no
         connection or it died, and ``ApiError`` for values that PostgreSQL cannot hold.
         """
-        session = self._idle.pop() if self._idle else await self._wait(message.facts)
+        session = self._idle.pop() if self._idle else await self._wait(message.context.report)
         try:
             return await session.run(message, anonymous=message.role == self._anonymous_role)
         except ApiError as error:
@@ -290,26 +291,27 @@ class Pool:
 
     @asynccontextmanager
     async def _transaction(self, message: Message) -> AsyncGenerator[OpenTransaction, None]:
-        facts, began = message.facts, perf_counter()
+        report, began = message.context.report, perf_counter()
         try:
             await self._slots.take(message.caller)
         finally:
-            facts.add_queued(began, perf_counter())
+            report(QueueWait(began, perf_counter()))
         try:
-            session = self._idle.pop() if self._idle else await self._wait(facts)
-            transaction = session.transaction(facts, anonymous=message.role == self._anonymous_role)
+            session = self._idle.pop() if self._idle else await self._wait(report)
+            transaction = session.transaction(message.context, anonymous=message.role == self._anonymous_role)
             try:
                 yield transaction
             except ApiError as error:
                 await transaction.roll_back()
                 raise await session.explained(error, message) from error.__cause__
             finally:
+                transaction.report_rest()
                 self._release(session)
         finally:
             self._slots.give_back(message.caller)
 
-    async def _wait(self, facts: RequestFacts | None = None) -> Session:
-        """Wait for a free connection; the facts of the request that needs it get the time."""
+    async def _wait(self, report: Callable[[Fact], None] = ignore) -> Session:
+        """Wait for a free connection, and report how long."""
         if self._stopped or (self._connector.failing and not self._sessions):
             raise self._unavailable()
         began = perf_counter()
@@ -318,8 +320,7 @@ class Pool:
         try:
             return await place
         finally:
-            if facts is not None:
-                facts.add_queued(began, perf_counter())
+            report(QueueWait(began, perf_counter()))
 
     def _release(self, session: Session) -> None:
         if session.connection.lost:

@@ -18,7 +18,7 @@ from dataapi.database.steps import COMMITTING, ROLLING_BACK, Prepared, Step
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from dataapi.database.values import Rows
+    from dataapi.database.steps import Rows
 
 PROCESS = "select pg_catalog.pg_backend_pid()"
 """Asks for the server process that answers."""
@@ -32,7 +32,7 @@ was given back last or the one that was given back first.
 
 
 def pooler_advice(*, prepared: bool | None, listening: bool | None) -> str | None:
-    """Return what to say of a project that such a pooler stands before, None when it is set up for one.
+    """Return a warning for a project behind such a pooler, None when it is set up for one.
 
     :param prepared, listening: whether it is made to prepare statements, and to listen; None finds out.
     """
@@ -44,7 +44,7 @@ def pooler_advice(*, prepared: bool | None, listening: bool | None) -> str | Non
 
 
 async def loses_statements(reactor: Any, uri: str) -> bool:
-    """Tell whether the URI leads to a pooler in transaction mode that keeps no statements prepared.
+    """Return whether the URI leads to a pooler in transaction mode that keeps no statements prepared.
 
     False when it cannot be reached.
     """
@@ -76,7 +76,7 @@ async def lends_processes(connection: Connection) -> bool:
 
 
 async def share_processes(one: Callable[[], Awaitable[int]], other: Callable[[], Awaitable[int]]) -> bool:
-    """Tell whether two open connections were seen to be served by the same process, or one by several.
+    """Return whether two open connections were seen to be served by the same process, or one by several.
 
     :param one, other: ask their connection for its process.
     """
@@ -96,10 +96,10 @@ class RunsSteps(Protocol):
 
 
 async def keeps_statements(connection: RunsSteps) -> bool:
-    """Return whether a pooler keeps what the connection prepares, whichever server process comes next.
+    """Return whether a pooler keeps the connection's prepared statements on any server process.
 
     It does so under a name of its own: where the server has the connection's, a pooler just passed it on.
-    False where it cannot be told.  Raises ``psycopg.Error`` and ``ConnectionDied`` where that dies.
+    False where it is unknown.  Raises ``psycopg.Error`` and ``ConnectionDied`` where that dies.
     """
     name = f"p{token_hex(8)}".encode()
     asked = (
@@ -112,7 +112,7 @@ async def keeps_statements(connection: RunsSteps) -> bool:
     try:
         [(passed_on,)] = await connection.send([Step(asked, [name], None, prepared)])
     except psycopg.Error:
-        # It takes no such messages, or the database does not tell: text always works.
+        # It takes no such messages, or the database does not answer: text always works.
         await connection.send(ROLLING_BACK)
         return False
     await connection.send([*([prepared.deallocation] if passed_on else []), *COMMITTING])

@@ -1,4 +1,4 @@
-"""Positions in PostgreSQL's write-ahead log (WAL): what a reader must see, and how far a replica lags; pure.
+"""Positions in PostgreSQL's write-ahead log (WAL), a reader's required one, and the lag of replicas; pure.
 
 A position is a timeline and what PostgreSQL calls an LSN, such as ``1:16/B374D848``: after a promotion the
 same LSN is another place.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _POSITION = re.compile("([0-9]{1,10}):([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 REMEMBERED = 3600
-"""Positions of the primary that are remembered, which limits the lag that can be told.
+"""Positions of the primary that are remembered, which limits the lag that can be measured.
 
 A replica that is further behind gets no reads under a limit.
 """
@@ -36,13 +36,13 @@ class Position:
 
 
 BEGINNING = Position(0, 0)
-"""What whoever follows the primary has seen."""
+"""The position that every follower of the primary has seen."""
 
 
 def required_position(headers: Mapping[str, str]) -> Position | None:
     """Return the position that ``Dataapi-LSN`` names, the furthest of several; ``BEGINNING`` without it.
 
-    Where one cannot be read nothing tells what the reader must see, which is None.
+    Where one cannot be read the requirement is unknown, which is None.
     """
     text = headers.get("dataapi-lsn")
     if text is None:
@@ -59,8 +59,8 @@ def _position(timeline: str, high: str, low: str) -> Position:
 class PrimaryProgress:
     """When the primary was where, as it was seen now and then.
 
-    A standby's own clock tells its lag only while the primary writes; this tells it also of a standby that
-    is cut off, and of an idle primary.
+    A standby's own clock shows its lag only while the primary writes; this shows it also for a standby that
+    is cut off, and for an idle primary.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class PrimaryProgress:
         return bool(self._seen)
 
     def see(self, position: int, now: float) -> None:
-        """Take note of where the primary is now."""
+        """Record the position of the primary now."""
         if self._seen and position < self._seen[-1][1]:
             # Another server has become the primary, which goes on from an earlier position.
             self._seen.clear()
@@ -81,7 +81,7 @@ class PrimaryProgress:
         self._seen.append((now, position))
 
     def lag(self, replayed: int) -> float | None:
-        """Return by how many seconds a replica is behind what was seen last.
+        """Return by how many seconds a replica is behind the last position seen.
 
         None is unknown: it may be behind all that was seen by any time.
         """

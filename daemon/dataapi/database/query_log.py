@@ -1,4 +1,4 @@
-"""How long callers' SQL takes and how it fails, for a request's facts and for the log (``log-query``)."""
+"""How long callers' SQL takes and how it fails: reported to its request, and logged (``log-query``)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from twisted.logger import Logger
 
 from dataapi.database import errors
 from dataapi.database.connection import ConnectionDied
-from dataapi.http.messages import Interval
+from dataapi.database.message import text_of
+from dataapi.http.messages import RoundTrip
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dataapi.database.message import Bound
     from dataapi.http.errors import ApiError
-    from dataapi.http.messages import RequestFacts
+    from dataapi.http.messages import Fact
 
 _log = Logger(namespace="dataapi.queries")
 
@@ -34,50 +35,48 @@ class QueryLog:
     every: bool
     slow: float | None
 
-    def add(self, statements: Sequence[Bound], seconds: float, code: str) -> None:
-        """Log what one message ran, if it is to be logged.
+    def add(self, trip: RoundTrip, code: str = "") -> None:
+        """Log the statements of one message, if they are to be logged.
 
         :param code: of the error that it came to, "" without one.
         """
-        if not statements or not (self.every or code or (self.slow is not None and seconds >= self.slow)):
+        seconds = trip.ended - trip.began
+        slow = self.slow is not None and seconds >= self.slow
+        if not trip.text or not (self.every or code or slow):
             return
-        sql = "; ".join([bound.statement.text for bound in statements])
-        members = {"milliseconds": round(seconds * 1000, 3), "sql": sql}
+        members = {"milliseconds": round(seconds * 1000, 3), "sql": trip.text}
         if code:
             _log.warn("SQL failed: {code}", code=code, **members)
         else:
             _log.info("SQL took {milliseconds} ms", **members)
 
 
-def record(
-    facts: RequestFacts,
+def report_failure(
+    report: Callable[[Fact], None],
     query_log: QueryLog | None,
     statements: Sequence[Bound],
     began: float,
-    error: BaseException | None = None,
+    error: BaseException,
     *,
-    anonymous: bool = False,
+    anonymous: bool,
 ) -> None:
-    """Record how long a caller's message took and the code of its error, which is raised as a typed one.
+    """Report a caller's message that failed or was cancelled, and raise the error as a typed one.
 
     :param anonymous: whether the caller is the one for whom a missing privilege is 401 and not 403.
-    :raises DatabaseError: what PostgreSQL refuses.
+    :raises DatabaseError: PostgreSQL refuses a statement.
     :raises DatabaseUnavailable: the connection died.
     """
-    ended = perf_counter()
     typed: ApiError | None = None
-    code = ""
+    sqlstate = code = ""
     if isinstance(error, psycopg.Error):
-        code = facts.sqlstate = error.sqlstate or ""
+        sqlstate = code = error.sqlstate or ""
         typed = errors.refused(error, anonymous=anonymous)
     elif isinstance(error, ConnectionDied):
         typed = errors.died(error.__cause__)
         code = typed.code
-    facts.database += ended - began
-    if facts.intervals is not None:
-        text = "; ".join([bound.statement.text for bound in statements])
-        facts.intervals.append(Interval("statement", began, ended, text))
+    trip = RoundTrip(began, perf_counter(), "; ".join(map(text_of, statements)), sqlstate)
+    report(trip)
     if query_log is not None:
-        query_log.add(statements, ended - began, code)
+        query_log.add(trip, code)
     if typed is not None:
         raise typed from error

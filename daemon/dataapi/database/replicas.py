@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dataapi.database.message import Message
     from dataapi.database.open_transaction import OpenTransaction
     from dataapi.database.pool import Pool, PoolFigures
+    from dataapi.database.steps import Rows
     from dataapi.database.succession import Lineage, Succession
-    from dataapi.database.values import Rows
 
 LOOK_INTERVAL = 0.5
 """Seconds between two looks at where the servers are; a short limit of the lag takes more of them."""
@@ -54,7 +54,7 @@ not know yet.  A statement that took too long is not run again.
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFigures:
-    """What a replica is doing.
+    """The figures of a replica.
 
     :ivar obstacle: why it gets no reads, None while it does.
     :ivar lag: seconds that it is behind the primary, None where that is not known.
@@ -79,7 +79,7 @@ class Replica:
 
     :ivar server: its host and port.
     :ivar pool: the connections to it.
-    :ivar watch: tells where it is.
+    :ivar watch: knows its position.
     """
 
     _log = Logger()
@@ -96,7 +96,7 @@ class Replica:
         self._logged: str | None = None
 
     def judge(self, progress: PrimaryProgress, max_lag: float | None, *, only_standby: bool) -> None:
-        """Decide whether the server is current, by what was seen of it and of the primary."""
+        """Decide whether the server is current, by the last looks at it and at the primary."""
         state = self.watch.state
         self.lag = None if state is None else progress.lag(state.position)
         if state is None:
@@ -114,8 +114,8 @@ class Replica:
     def obstacle(self) -> str | None:
         """Why it gets no reads, None while it does.
 
-        Once a newer primary was seen, whatever is not known to follow that one may lack what it has
-        acknowledged since.
+        Once a newer primary was seen, a server that is not known to follow it may lack transactions that it
+        has acknowledged since.
         """
         state = self.watch.state
         if self._obstacle is None and state is not None and not self._succession.follows(state.lineage):
@@ -125,11 +125,11 @@ class Replica:
         return self._obstacle
 
     def reaches(self, timeline: int) -> bool:
-        """Tell whether the server is known to have come to a timeline, which others may have seen first."""
+        """Return whether the server is known to have come to a timeline, which others may have seen first."""
         return self.watch.state is not None and self.watch.state.lineage.timeline >= timeline
 
     def _report(self) -> None:
-        """Log what has changed; the lag alone, and how it is worded, is no news."""
+        """Log a change of the obstacle; a change only of the lag, or of its wording, is no news."""
         obstacle = self.obstacle
         before, self._logged = self._logged, obstacle and obstacle.partition(":")[0]
         if self._logged == before:
@@ -140,7 +140,7 @@ class Replica:
             self._log.warn("replica {server} gets no reads: {reason}", server=self.server, reason=obstacle)
 
     def figures(self) -> ReplicaFigures:
-        """Return what the replica is doing."""
+        """Return the figures of the replica."""
         return ReplicaFigures(
             self.server, self.obstacle, self.lag, self.reads, self.repeated, self.pool.figures()
         )
@@ -154,7 +154,7 @@ class Replicas:
     :param primary_uri: leads to the primary, to which they are compared.
     :param max_lag: seconds that a replica may be behind; None is no limit.
     :param make_pool: returns a pool of connections to where a connection string leads.
-    :param succession: what is known of the servers, which the connections to the primary share.
+    :param succession: knows the servers; the connections to the primary share it.
     :ivar fallbacks: how many reads the primary answered because no replica could.
     """
 
@@ -203,12 +203,12 @@ class Replicas:
         return [self._primary_watch, *[replica.watch for replica in self._replicas]]
 
     def renew(self) -> None:
-        """Open every connection to the replicas anew."""
+        """Replace every connection to the replicas."""
         for replica in self._replicas:
             replica.pool.renew()
 
     def figures(self) -> list[ReplicaFigures]:
-        """Return what the replicas are doing."""
+        """Return the figures of the replicas."""
         return [replica.figures() for replica in self._replicas]
 
     async def _watch(self) -> None:
@@ -227,7 +227,7 @@ class Replicas:
             if replica.watch.state is not None:
                 self._succession.hear(replica.watch.state.lineage)
             elif replica.watch.silent:
-                # What it was reading is read elsewhere.
+                # Its reads are repeated elsewhere.
                 replica.pool.abandon()
         lineage = None if primary is None else primary.lineage
         if self._succession.overtaken(self._lineage) or lineage not in (None, self._lineage):
@@ -315,4 +315,3 @@ def _check_repeatable(replica: Replica, message: Message, error: ApiError) -> No
     if not (behind or isinstance(error, DatabaseUnavailable) or error.code.startswith(_OF_THE_SERVER)):
         raise error
     replica.repeated += 1
-    message.facts.sqlstate = ""

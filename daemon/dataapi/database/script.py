@@ -22,16 +22,15 @@ from dataapi.database.address import (
 from dataapi.database.errors import refused, version_refusal
 from dataapi.database.pooler import keeps_statements
 from dataapi.database.sql_text import OWN_OBJECTS_ONLY, split
+from dataapi.database.steps import CONTEXT, rows
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage, Succession
-from dataapi.database.values import CONTEXT, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from psycopg.pq.abc import PGresult
 
-    from dataapi.database.steps import Step
-    from dataapi.database.values import Rows
+    from dataapi.database.steps import Rows, Step
 
 T = TypeVar("T")
 _Connection = psycopg.Connection[tuple[Any, ...]]
@@ -69,7 +68,7 @@ class ServerTooOld(ScriptError):
 
 def _fetched(connection: _Connection, text: str, values: Sequence[object]) -> Rows:
     """Run SQL with ``$1`` places for values as one transaction; return the last statement's rows."""
-    # What goes out between two Sync messages is one.
+    # The statements between two Sync messages are one.
     with connection.pipeline():
         for statement in split(text):
             cursor = connection.execute(statement.text, statement.arrange(list(values)))
@@ -167,7 +166,7 @@ class _Blocking:
 
 
 def statements_are_kept(uri: str) -> bool:
-    """Tell whether a pooler keeps prepared statements, see ``pooler.keeps_statements``.
+    """Return whether a pooler keeps prepared statements, see ``pooler.keeps_statements``.
 
     :raises ScriptError: when the database cannot be reached.
     """
@@ -176,7 +175,7 @@ def statements_are_kept(uri: str) -> bool:
 
 
 class ScriptDatabase:
-    """A blocking connection with the interface of a pool, for what runs without a reactor."""
+    """A blocking connection with the interface of a pool, for code that runs without a reactor."""
 
     def __init__(self, fetch: Callable[[str, Sequence[object]], Rows]) -> None:
         self._fetch = fetch

@@ -22,7 +22,7 @@ ANSWER_TIMEOUT = 1.25
 
 _SILENT = "it does not answer"
 
-# What a standby receives is seen by pg_read_all_stats alone.  What others may see lags behind it, by up to
+# Only pg_read_all_stats sees the position that a standby receives.  The one for others lags, by up to
 # checkpoint_timeout, and is never ahead.
 SERVER_STATE = f"""
 select standby, (case when standby then coalesce(pg_catalog.pg_last_wal_replay_lsn(), '0/0')
@@ -39,13 +39,13 @@ from pg_catalog.pg_control_system(), lateral (select pg_catalog.pg_is_in_recover
 MAY_SEE_STATISTICS = f"""pg_catalog.pg_has_role('pg_read_all_stats',
     case when pg_catalog.current_setting('server_version_num')::int {operator_sql("<")} 160000
     then 'member' else 'set' end)"""
-"""Whether the login role may take on the one that sees what a standby receives."""
+"""Whether the login role may take on the one that sees the position that a standby receives."""
 SERVER_STATE_SEEN = f"""
 select pg_catalog.set_config('role', 'pg_read_all_stats', true) where {MAY_SEE_STATISTICS};{SERVER_STATE}
 """
 """Asks by the role that sees most, if the login role may take it on, which inherits nothing.
 
-For this message alone: a pooler may have the server process answer others next.
+Only for this message: a pooler may have the server process answer others next.
 """
 
 
@@ -54,8 +54,8 @@ class ServerState:
     """Where a server is.
 
     :ivar standby: whether it cannot be written to.
-    :ivar position: what it has replayed or written.
-    :ivar lineage: what it follows or is; a standby may be further than it lets its callers see.
+    :ivar position: the one that it has replayed or written.
+    :ivar lineage: the one that it follows or is; a standby may be further than it lets its callers see.
     """
 
     standby: bool

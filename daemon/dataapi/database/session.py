@@ -1,4 +1,4 @@
-"""One of a pool's connections with what is prepared on it: runs messages."""
+"""One of a pool's connections with its prepared statements: runs messages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from twisted.internet import defer
 
 from dataapi.database import address, errors, sql_text
 from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
-from dataapi.database.message import FACTS, defaults_of
+from dataapi.database.message import FACTS, defaults_of, text_of
 from dataapi.database.open_transaction import OpenTransaction, written_position
 from dataapi.database.pooler import keeps_statements
-from dataapi.database.query_log import record
+from dataapi.database.query_log import report_failure
 from dataapi.database.steps import (
     COMMITTING,
     ROLLING_BACK,
@@ -24,6 +24,7 @@ from dataapi.database.steps import (
     PreparedStatements,
     steps_of,
 )
+from dataapi.http.messages import Commit, RoundTrip
 from dataapi.telemetry.logs import request_id
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 
     from dataapi.database.message import Defaults, Message
     from dataapi.database.query_log import QueryLog
+    from dataapi.database.steps import Rows
     from dataapi.database.succession import Succession
-    from dataapi.database.values import Rows
     from dataapi.http.errors import ApiError
-    from dataapi.http.messages import RequestFacts
+    from dataapi.http.messages import RequestContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class SessionOptions:
     :ivar idle_time: seconds after which a connection that is not used is closed; None keeps it.
     :ivar lifetime: seconds after which a connection is replaced; None keeps it.
     :ivar query_log: logs callers' SQL, None logs none.
-    :ivar comments: whether callers' messages begin with a comment that says what they are for.
+    :ivar comments: whether callers' messages begin with a comment that names the request.
     """
 
     search_path: tuple[str, ...] = ()
@@ -86,7 +87,7 @@ class StartUp:
 class Session:
     """One of a pool's connections.
 
-    :param start_up: what the pool's sessions share.
+    :param start_up: the state that the pool's sessions share.
     :ivar connection: the connection.
     :ivar cancelling: whether a cancel request is on its way, which could hit the next statement.
     :ivar opened: when the connection was made, by the reactor's clock.
@@ -154,7 +155,7 @@ class Session:
         self._composer = Composer(defaults, self.connection.literal, self._prepared)
 
     async def _connect(self, connection: Connection, parameters: dict[str, str], timeout: float) -> Defaults:
-        """Open a connection and return what its messages are to begin with."""
+        """Open a connection and return the defaults of its messages."""
         await connection.open(parameters, timeout)
         try:
             facts = await connection.query(FACTS).addTimeout(timeout, connection.reactor)
@@ -205,12 +206,13 @@ class Session:
     async def run(self, message: Message, *, anonymous: bool) -> Rows:
         """Run the message in one round trip; raises what ``Pool.run`` raises.
 
-        One that is to be rolled back takes a second one.  One that fails because of what its predecessors
-        left, or as its plan is gone, is sent once more: nothing of it happened, as it is one transaction.
+        One that is to be rolled back takes a second one.  One that fails because of its predecessors'
+        settings, or as its plan is gone, is sent once more: nothing of it happened, as it is one transaction.
         """
         self.uses += 1
-        composer, connection, facts = self._composer, self.connection, message.facts
-        comment = self._comment(facts) if self._options.comments else ""
+        composer, connection, context = self._composer, self.connection, message.context
+        query_log, statements = self._options.query_log, message.statements
+        comment = self._comment(context) if self._options.comments else ""
         ending = COMMITTING if message.isolation is not None and not message.rollback else ()
         began = perf_counter()
         try:
@@ -222,15 +224,15 @@ class Session:
             if message.rollback:
                 await connection.send(UNDOING)
             elif message.positioned:
-                facts.position = await written_position(connection)
+                context.report(Commit(await written_position(connection)))
         except BaseException as error:
             self._rolls_back = True
-            record(facts, self._options.query_log, message.statements, began, error, anonymous=anonymous)
+            report_failure(context.report, query_log, statements, began, error, anonymous=anonymous)
             raise
-        if facts.intervals is not None or self._options.query_log is not None:
-            record(facts, self._options.query_log, message.statements, began)
-        else:
-            facts.database += perf_counter() - began
+        trip = RoundTrip(began, perf_counter(), "; ".join(map(text_of, statements)))
+        context.report(trip)
+        if query_log is not None:
+            query_log.add(trip)
         return rows
 
     async def _prepare_again(self, error: psycopg.Error) -> None:
@@ -242,22 +244,23 @@ class Session:
         if self.connection.in_transaction:
             await self.connection.send(ROLLING_BACK)
 
-    def transaction(self, facts: RequestFacts, *, anonymous: bool) -> OpenTransaction:
+    def transaction(self, context: RequestContext, *, anonymous: bool) -> OpenTransaction:
         """Return a transaction of several messages, yet to be begun."""
         self.uses += 1
         self._rolls_back = False
-        comment = self._comment(facts) if self._options.comments else ""
+        comment = self._comment(context) if self._options.comments else ""
         return OpenTransaction(
-            self.connection, self._composer, facts, comment, self._options.query_log, anonymous=anonymous
-        )
+            self.connection, self._composer, context.report, comment, self._options.query_log,
+            anonymous=anonymous,
+        )  # fmt: skip
 
-    def _comment(self, facts: RequestFacts) -> str:
+    def _comment(self, context: RequestContext) -> str:
         """Return the comment before each statement of a message."""
         return sql_text.comment(
             application="dataapi",
-            route=facts.route,
+            route=context.route,
             request_id=request_id.get(),
-            traceparent=facts.traceparent,
+            traceparent=context.traceparent,
         )
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:

@@ -21,7 +21,7 @@ LONGEST_IDENTIFIER = 63
 """Bytes of a name; PostgreSQL cuts longer ones."""
 
 ALIAS = "t~"
-"""What the aliases of generated statements begin with, followed by a number."""
+"""The beginning of the aliases of generated statements, followed by a number."""
 
 _ALIASED = re.compile(f"{ALIAS}[0-9]+[.]", re.ASCII)
 
@@ -40,7 +40,7 @@ def quote_literal(text: str) -> str:
 
 
 OWN_SCHEMA = "pg_catalog"
-"""The schema of what is PostgreSQL's own."""
+"""The schema of PostgreSQL's own objects."""
 
 
 def operator_sql(operator: str, schema: str = OWN_SCHEMA) -> str:
@@ -68,9 +68,9 @@ _WRITTEN = re.compile(
 
 
 def with_own_schema(expression: str) -> str:
-    """Return an expression as PostgreSQL writes it, naming the schema of what is PostgreSQL's own.
+    """Return an expression as PostgreSQL writes it, naming the schema of PostgreSQL's own objects.
 
-    :param expression: was written for a search path that leads to PostgreSQL's own objects alone, so that
+    :param expression: was written for a search path that leads only to PostgreSQL's own objects, so that
         those of all others have their schemas.
     """
 
@@ -92,7 +92,7 @@ def without_aliases(message: str) -> str:
 
 
 _SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
-# The identity just taken on, what a message promises, and the encoding that answers are read in.
+# The identity just taken on, the promises of a message, and the encoding that answers are read in.
 _OURS = frozenset({"role", "session_authorization", "transaction_read_only", "client_encoding"})
 # Strings, quoted names, dollar quotes, comments and names come first: a ``$1`` in them is not a slot.
 _TOKEN = re.compile(
@@ -112,7 +112,7 @@ _TOKEN = re.compile(
 
 
 REQUEST = "request."
-"""What the names of settings that tell SQL of the request begin with."""
+"""The beginning of the names of settings that describe the request to SQL."""
 
 CURSOR = "dataapi_rows"
 """The one cursor of a transaction that reads its rows piece by piece."""
@@ -149,7 +149,7 @@ def opening(
     *,
     guarded: bool = False,
 ) -> str:
-    """Return the statement that takes on a role and makes settings for its transaction alone.
+    """Return the statement that takes on a role and makes settings only for its transaction.
 
     Its slots take the role and then each setting's value.  Raises ``ValueError`` for a name
     that may not travel.
@@ -189,7 +189,7 @@ def made_on_workers(*names: str) -> str:
 
 
 def as_login_role(settings: tuple[tuple[str, str], ...], *, guarded: bool = False) -> str:
-    """Return what the daemon's own SQL begins with; see ``opening``."""
+    """Return the beginning of the daemon's own SQL; see ``opening``."""
     calls = [
         _call("role", "'none'"),
         *[_call(checked(name), quote_literal(value)) for name, value in settings],
@@ -206,7 +206,7 @@ def _without_columns(calls: Sequence[str], guard: str = "") -> str:
     counts = [f"pg_catalog.num_nonnulls({','.join(group)})" for group in groups]
     made = f"{' operator(pg_catalog.+) '.join(counts)} operator(pg_catalog.>=) 0"
     if guard:
-        # What is cast is not known until it runs, so that nothing casts it before.
+        # The value is unknown until it runs, so that the planner does not cast it before.
         leftovers = f"pg_catalog.concat('{LEFTOVERS}',{_current('transaction_isolation')})::boolean"
         made = f"case when {guard} then {made} else {leftovers} end"
     return f"select where {made}"
@@ -237,13 +237,13 @@ _MOST_ARGUMENTS = 100
 
 
 OWN_OBJECTS_ONLY = f"select pg_catalog.set_config('search_path','{OWN_SCHEMA}',true);"
-"""Lets what follows in its transaction find PostgreSQL's own objects alone, whatever others create."""
+"""Lets the rest of its transaction find only PostgreSQL's own objects, whatever others create."""
 
 CALLERS_OBJECTS = (
     "select pg_catalog.set_config(name,reset_val,true) from pg_catalog.pg_settings"
     f" where name {EQUAL} 'search_path';"
 )
-"""Lets what follows find what a login role finds by itself."""
+"""Restores the search path of the login role."""
 
 
 def _call(name: str, value: str) -> str:
@@ -261,7 +261,7 @@ def checked(name: str) -> str:
 def begin(level: str) -> str:
     """Return the statement that begins a transaction of an isolation level.
 
-    Raises ``ValueError`` for what is not a level.
+    Raises ``ValueError`` for text that is not a level.
     """
     if level not in ISOLATION_LEVELS:
         raise ValueError(f"Not an isolation level: {level!r}")
@@ -269,7 +269,7 @@ def begin(level: str) -> str:
 
 
 def typed(text: str, types: tuple[str, ...]) -> Template:
-    """Return a statement with its slots cast to their types, for a parser that is told of none.
+    """Return a statement with its slots cast to their types, for a parser that gets no types.
 
     A slot without a type, or of type ``unknown``, stays as it is.
     """
@@ -304,7 +304,7 @@ def _cast(types: tuple[str, ...], index: int) -> str:
 
 
 def _replaced(text: str, place: Callable[[int], str]) -> str:
-    """Return a statement with what comes in the place of each slot, by its index."""
+    """Return a statement with a text in place of each slot, by its index."""
     return _TOKEN.sub(lambda match: place(int(match["slot"]) - 1) if match["slot"] else match[0], text)
 
 

@@ -1,7 +1,8 @@
 """The steps that a message is: SQL statements with their values, sent in one round trip.
 
 What goes to PostgreSQL between two ``Sync`` messages of the protocol is one implicit transaction: role and
-settings are local to it and end with it.  Values travel beside the text and are never part of it.
+settings are local to it and end with it.  Values travel separately, in PostgreSQL's text format, and are
+never part of the SQL.
 """
 
 from __future__ import annotations
@@ -10,17 +11,128 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dataapi.database import sql_text
+import psycopg
+from psycopg.adapt import AdaptersMap, Dumper, Loader, PyFormat, Transformer
+
+from dataapi.database import errors, sql_text
 from dataapi.database.message import Statement
-from dataapi.database.values import adapted, encoded
 from dataapi.http.errors import DatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from psycopg.abc import Buffer
+    from psycopg.pq.abc import PGresult
+
     from dataapi.database.message import Block, Bound, Defaults, Message, Settings
+
+
+Rows = list[tuple[Any, ...]]
+
+_TEXT = psycopg.pq.Format.TEXT
+_JSON = ("json", "jsonb")
+
+
+class _Bytes(Loader):
+    def load(self, data: Buffer) -> bytes:
+        return bytes(data)
+
+
+class _Hexadecimal(Dumper):
+    """Writes bytes without libpq, whose own way depends on the connection made last."""
+
+    oid = psycopg.adapters.types["bytea"].oid
+
+    def dump(self, value: bytes) -> bytes:
+        return b"\\x" + value.hex().encode()
+
+
+class _Text(Loader):
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode()
+
+
+@dataclass(frozen=True)
+class Context:
+    """How values are adapted, for psycopg: JSON is passed through as it is, and identifiers are text."""
+
+    adapters: AdaptersMap
+    connection: None = None
+
+
+def _context() -> Context:
+    adapters = AdaptersMap(psycopg.adapters)
+    for name in _JSON:
+        adapters.register_loader(name, _Bytes)
+    for name in ("cidr", "inet", "record", "uuid"):
+        adapters.register_loader(name, _Text)
+    adapters.register_dumper(bytes, _Hexadecimal)
+    return Context(adapters)
+
+
+CONTEXT = _context()
+
+_transformer = Transformer(CONTEXT)
+_loads: dict[int, Callable[[bytes], Any]] = {psycopg.adapters.types[name].oid: bytes for name in _JSON}
+
+
+def rows(result: PGresult) -> Rows:
+    """Return the rows of a result."""
+    columns = range(result.nfields)
+    loads = []
+    for column in columns:
+        kind = result.ftype(column)
+        load = _loads.get(kind)
+        if load is None:
+            load = _loads[kind] = _transformer.get_loader(kind, _TEXT).load
+        loads.append(load)
+    found = []
+    for row in range(result.ntuples):
+        values = []
+        for column in columns:
+            value = result.get_value(row, column)
+            values.append(None if value is None else loads[column](value))
+        found.append(tuple(values))
+    return found
+
+
+def encoded(values: Sequence[str | None]) -> list[bytes | None]:
+    """Return values as they are sent; raises ``ApiError`` for those that PostgreSQL cannot hold."""
+    found: list[bytes | None] = []
+    try:
+        for value in values:
+            if value is None:
+                found.append(None)
+            elif "\0" in value:
+                raise errors.unsendable("the character NUL (U+0000)")
+            else:
+                found.append(value.encode())
+    except UnicodeEncodeError:
+        raise errors.unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
+    return found
+
+
+def adapted(values: Sequence[object]) -> tuple[list[bytes | None], list[int]]:
+    """Return values of Python's types as they are sent, and the oids of their types.
+
+    Raises ``TypeError`` for one of a type that psycopg does not know, and ``ApiError`` for one that
+    PostgreSQL cannot hold.
+    """
+    transformer = Transformer(CONTEXT)
+    try:
+        sent = transformer.dump_sequence(values, [PyFormat.TEXT] * len(values))
+    except UnicodeEncodeError:
+        raise errors.unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
+    except psycopg.DataError as error:
+        if "NUL" not in str(error):
+            raise TypeError(str(error)) from error
+        raise errors.unsendable("the character NUL (U+0000)") from None
+    except psycopg.ProgrammingError as error:
+        raise TypeError(str(error)) from error
+    return [None if value is None else bytes(value) for value in sent], list(transformer.types or ())
+
 
 KEPT = 200
 """Statements that stay prepared on a connection to PostgreSQL."""
@@ -55,7 +167,7 @@ class Step(NamedTuple):
 
     :ivar values: in PostgreSQL's text format, None for NULL; None instead of the list for no values.
     :ivar types: the oids of their types; 0, or none at all, leaves them to PostgreSQL to infer.
-    :ivar prepared: what it is prepared as; without values it is prepared and not run.
+    :ivar prepared: the name that it is prepared under; without values it is prepared and not run.
     """
 
     text: bytes
@@ -145,9 +257,8 @@ UNDOING = [Step(b"set constraints all immediate"), *ROLLING_BACK]
 
 _BEGIN = Step(b"begin")
 _RESET = Statement("reset all", ())
-_RESETTING = Step(_RESET.text.encode())
-_UNDO = [_BEGIN, _RESETTING, *COMMITTING]
-"""Undoes what a message has set for the session, in a transaction of its own.
+_UNDO = [_BEGIN, Step(_RESET.text.encode()), *COMMITTING]
+"""Undoes a message's settings for the session, in a transaction of its own.
 
 A default such as ``default_transaction_read_only`` counts when a transaction begins.
 """
@@ -186,7 +297,7 @@ class Composer:
         defaults, role, prepared = self._defaults, message.role, self.prepared
         if not role or role == "none":
             raise _unknown_role(role)
-        # What this message makes room for is deallocated by the next one.
+        # Statements that give way to this message's are deallocated by the next one.
         surplus = 0 if prepared is None else len(prepared.surplus)
         step = _plain if prepared is None else prepared.step
         steps: list[Step] = []
@@ -255,12 +366,21 @@ class Composer:
         return steps + [self._unprepared(bound, comment) for bound in statements]
 
     def own(self, statements: Sequence[Step], *, repeated: bool = False) -> list[Step]:
-        """Return the steps of the daemon's own SQL, which runs as the login role."""
-        defaults = self._defaults
+        """Return the steps of the daemon's own SQL, which runs as the login role.
+
+        Only its beginning is prepared, which is the same each time.
+        """
+        defaults, prepared = self._defaults, self.prepared
+        surplus = 0 if prepared is None else len(prepared.surplus)
+        step = _plain if prepared is None else prepared.step
+        steps: list[Step] = []
         guarded = defaults.undo and not repeated
-        opening = Step(_as_login_role(defaults, guarded))
-        undo = [] if not defaults.undo else _UNDO if repeated else [_RESETTING]
-        return [*undo, opening, *statements]
+        if guarded:
+            steps.append(step("", _RESET, ()))
+        elif defaults.undo:
+            steps += _UNDO
+        steps += [step("", _as_login_role(defaults, guarded), ()), *statements]
+        return prepared.deallocations(surplus) + steps if prepared is not None and surplus else steps
 
     def _beginning(self, isolation: str | None) -> list[Step]:
         """Return what begins a transaction that does not end with the message."""
@@ -268,7 +388,7 @@ class Composer:
         return [*(_UNDO if self._defaults.undo else []), begin]
 
     def _opened(self, role: str, settings: Settings, *, read_only: bool) -> list[Step]:
-        """Return what takes on a role and makes settings, preparing nothing."""
+        """Return the steps that take on a role and make settings, preparing nothing."""
         if not role or role == "none":
             raise _unknown_role(role)
         own = _of_coordinator(settings) if self._defaults.distributed else settings
@@ -295,7 +415,7 @@ class Composer:
         return [step._replace(values=None), self._block(block.around(text))]
 
     def _literals(self, values: Sequence[str | None]) -> list[str]:
-        encoded(values)  # refuses what PostgreSQL cannot hold
+        encoded(values)  # refuses values that PostgreSQL cannot hold
         return ["null" if value is None else self._literal(value) for value in values]
 
     def _block(self, body: str) -> Step:
@@ -333,8 +453,8 @@ def _opening(names: tuple[str, ...], defaults: Defaults, read_only: bool, guarde
 
 
 @lru_cache(maxsize=64)
-def _as_login_role(defaults: Defaults, guarded: bool) -> bytes:
-    return sql_text.as_login_role(defaults.own, guarded=guarded).encode()
+def _as_login_role(defaults: Defaults, guarded: bool) -> Statement:
+    return Statement(sql_text.as_login_role(defaults.own, guarded=guarded), ())
 
 
 def _unknown_role(role: str) -> DatabaseError:

@@ -1,6 +1,6 @@
 """Which of several servers was made the primary last, so that nothing is written to one before; pure.
 
-A promotion begins a new timeline of the same cluster.  Whoever is on an earlier one is an old primary, which
+A promotion begins a new timeline of the same cluster.  A server on an earlier one is an old primary, which
 may still accept writes, or a standby of such a one.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Lineage:
     """The history of changes that a server goes on with.
 
-    :ivar system: what a cluster and all physical copies of it have in common.
+    :ivar system: the identifier that a cluster shares with its physical copies.
     :ivar timeline: which promotion it has come by; later ones have higher numbers.
     """
 
@@ -28,7 +28,7 @@ class Lineage:
 
 
 Overtaken: TypeAlias = "Callable[[Lineage | None], bool]"
-"""Tells whether a server is known to be on an earlier timeline than the newest primary."""
+"""Returns whether a server is known to be on an earlier timeline than the newest primary."""
 
 # The name of a WAL file begins with its timeline.  A standby is asked for nothing: it is not written to.
 PRIMARY_LINEAGE = f"""
@@ -40,9 +40,9 @@ from pg_catalog.pg_control_system() where not pg_catalog.pg_is_in_recovery()
 
 
 class Succession:
-    """What the connections to the servers of one database have shown of who succeeded whom.
+    """The order in which servers of one database became the primary, as connections to them showed it.
 
-    Clusters without anything in common are not compared, such as one that was made anew by a dump.
+    Clusters without anything in common are not compared, such as one that was restored from a dump.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Succession:
         self._observers: list[Callable[[Overtaken], object]] = []
 
     def continued(self) -> Succession:
-        """Return one that begins with what this one knows, for other observers."""
+        """Return one that begins with the knowledge of this one, for other observers."""
         other = Succession()
         other._newest, other._last = dict(self._newest), list(self._last)
         return other
@@ -80,11 +80,11 @@ class Succession:
         return self._newest.get(lineage.system, 0)
 
     def overtaken(self, lineage: Lineage | None) -> bool:
-        """Tell whether a server is known to be on an earlier timeline than the newest primary."""
+        """Return whether a server is known to be on an earlier timeline than the newest primary."""
         return lineage is not None and lineage.timeline < self.newest(lineage)
 
     def follows(self, lineage: Lineage | None) -> bool:
-        """Tell whether a server is known to be on the timeline of the newest primary."""
+        """Return whether a server is known to be on the timeline of the newest primary."""
         return (
             lineage is not None
             and lineage.system in self._newest
@@ -96,5 +96,5 @@ class Succession:
         self._last = [*(one for one in self._last if one != server), server]
 
     def rank(self, server: Hashable) -> int:
-        """Return by what to sort servers to try; those that are alike keep their order."""
+        """Return the key to sort servers to try by; those that are alike keep their order."""
         return self._last.index(server) + 1 if server in self._last else 0

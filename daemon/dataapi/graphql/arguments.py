@@ -161,7 +161,7 @@ def _check_present(tree: object, type_: gql.GraphQLInputType, node: gql.ValueNod
 
     Validation does not look at the values of variables, and sees to it that no literal is null there.
 
-    :raises GraphQLError: naming the variable and what is expected.
+    :raises GraphQLError: naming the variable and the expected value.
     """
     if not isinstance(type_, gql.GraphQLNonNull) or not (tree is None or tree is gql.Undefined):
         return

@@ -11,8 +11,7 @@ from graphql import GraphQLError
 
 from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object
 from dataapi.graphql.filters import aggregate_of, filter_condition, operand
-from dataapi.graphql.schema.catalog_view import TableView
-from dataapi.graphql.schema.fields import RelatedField
+from dataapi.graphql.schema.catalog_view import RelatedField, TableView
 from dataapi.graphql.sources import (
     Bounded,
     CursorPart,
@@ -21,6 +20,7 @@ from dataapi.graphql.sources import (
     limit_of,
 )
 from dataapi.sql.algebra import (
+    After,
     AggregateFunction,
     Expression,
     OrderTerm,
@@ -29,7 +29,6 @@ from dataapi.sql.algebra import (
     RelatedOf,
     Rows,
 )
-from dataapi.sql.conditions import After
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ _Member = TypeVar("_Member", gql.ArgumentNode, gql.ObjectFieldNode)
 
 
 def client_name(name: str) -> str:
-    """Return what the client calls a variable."""
+    """Return the client's name of a variable."""
     return name.partition(_SEPARATOR)[0]
 
 
@@ -67,7 +67,7 @@ class DeclaredVariable:
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """What an operation or a fragment uses itself.
+    """The variables and fragments that an operation or a fragment uses itself.
 
     :ivar variables: by the names that they have in the adapted document.
     """
@@ -169,7 +169,7 @@ class _Adapter:
         return AdaptedDocument(whole, self._literal_types, self._merges, operations, uses_of)
 
     def _operation(self, node: gql.OperationDefinitionNode) -> tuple[gql.OperationDefinitionNode, _Uses]:
-        """Return an operation adapted, without declarations unless these count, and what it uses."""
+        """Return an operation adapted, without declarations unless these count, and its uses."""
         if not self._strict:
             _check_names(node.variable_definitions or ())
             return self._definition(_changed(node, variable_definitions=()))
@@ -180,7 +180,7 @@ class _Adapter:
         return adapted, uses
 
     def _definition(self, node: _Definition) -> tuple[_Definition, _Uses]:
-        """Return an operation or fragment adapted, and what it uses."""
+        """Return an operation or fragment adapted, and its uses."""
         self._uses = _Uses()
         parent: object = None
         if isinstance(node, gql.OperationDefinitionNode):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from math import inf
+from typing import Protocol, TypeVar
 
 from graphql import FieldNode, FragmentDefinitionNode, GraphQLError
 
@@ -22,7 +24,6 @@ from dataapi.graphql.arguments import (
 )
 from dataapi.graphql.collection_arguments import page_size, read_page
 from dataapi.graphql.filters import aggregate_of, comparison, having_condition, key_condition, operand
-from dataapi.graphql.limits import Cost, PageSize, capacity
 from dataapi.graphql.outputs import (
     CollectionAggregates,
     ConnectionOutput,
@@ -35,8 +36,7 @@ from dataapi.graphql.outputs import (
     PageInfoField,
     RowCursor,
 )
-from dataapi.graphql.schema.catalog_view import TableView
-from dataapi.graphql.schema.fields import ColumnField, ComputedField, RelatedField
+from dataapi.graphql.schema.catalog_view import ColumnField, ComputedField, RelatedField, TableView
 from dataapi.graphql.schema.functions import FunctionField, arguments_error
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.shared_types import NODE, PAGE_INFO
@@ -47,17 +47,73 @@ from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
+    And,
     CallArgument,
     ColumnOf,
     ComputedOf,
     FunctionCall,
+    Operator,
     OrderTerm,
     Parameter,
     Rows,
 )
-from dataapi.sql.conditions import And, Operator
 from dataapi.sql.outputs import Key, Null, Object, Output, Text, Value
 from dataapi.sql.row_output import One
+
+GROWTH_FACTOR, GROWTH_ROWS = 2, 1_000
+"""How far a table may have grown since its rows were estimated: to twice as many, and a thousand more."""
+
+
+class PageSize(Protocol):
+    """A number of rows that a request's variables decide."""
+
+    @property
+    def maximum(self) -> int | None:
+        """The maximum number of rows, None without a bound."""
+
+    def count(self, variables: Variables) -> int:
+        """Return the number of rows."""
+
+
+def capacity(table: Table) -> int | None:
+    """Return the maximum number of rows of a table, None where PostgreSQL has no estimate."""
+    rows = table.estimated_rows
+    return None if rows is None else GROWTH_FACTOR * rows + GROWTH_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Rows of one page, each with the rows nested in it.
+
+    :ivar page: how many rows: a fixed number or the value of a variable.
+    :ivar capacity: the maximum number of rows that there are, None where it is unknown.
+    :ivar disjoint: whether different parents' pages hold different rows, so that all pages together hold
+        no more rows than there are.
+    """
+
+    page: PageSize | int
+    nested: tuple[Cost, ...] = ()
+    capacity: int | None = None
+    disjoint: bool = False
+
+    def rows(self, variables: Variables) -> int:
+        """Return the number of rows for a request's variables."""
+        return int(self._rows(lambda page: page.count(variables)))
+
+    def most(self) -> float:
+        """Return the number of rows whatever the variables say; infinite when nothing bounds them."""
+        return self._rows(lambda page: inf if page.maximum is None else page.maximum)
+
+    def _rows(self, size: Callable[[PageSize], float], parents: float = 1, *, distinct: bool = True) -> float:
+        """Return the rows of all parents' pages with those nested in them.
+
+        :param distinct: whether the parents are different rows.
+        """
+        page = self.page if isinstance(self.page, int) else size(self.page)
+        limit = inf if self.capacity is None else self.capacity
+        distinct = distinct and self.disjoint
+        rows = min(parents * min(page, limit), limit if distinct else inf)
+        return rows + sum(cost._rows(size, rows, distinct=distinct) for cost in self.nested)
 
 
 def function_output(
@@ -114,7 +170,7 @@ T = TypeVar("T")
 class Compiler:
     """Compiles the fields of one operation, keeping track of the response path.
 
-    :ivar costs: the costs of what was compiled.
+    :ivar costs: the costs of the compiled pages.
     """
 
     def __init__(
@@ -128,7 +184,7 @@ class Compiler:
         self._objects = 0
 
     def at(self, key: str, nodes: list[FieldNode], compiled: Callable[[list[FieldNode]], T]) -> T:
-        """Return what a field is compiled to.
+        """Return the output that a field is compiled to.
 
         :raises GraphQLError: with the field's place in the document and in the response.
         """
@@ -148,7 +204,7 @@ class Compiler:
     def costing(
         self, page: PageSize | int, table: Table | None = None, *, disjoint: bool = False
     ) -> Iterator[None]:
-        """Count what is compiled inside as nested in the rows of a page.
+        """Count pages that are compiled inside as nested in the rows of a page.
 
         :param table: the table that holds the rows, each at most once in a page; None for others.
         :param disjoint: whether the pages of different parents have no row in common.

@@ -1,8 +1,8 @@
-"""Documents: parsed and validated once for a role, their operations ready for variables."""
+"""Documents: parsed, limited and validated once for a role, their operations ready for variables."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -11,15 +11,20 @@ from typing import Any
 from graphql import (
     ConstValueNode,
     DocumentNode,
+    FieldNode,
     FragmentDefinitionNode,
+    FragmentSpreadNode,
     GraphQLError,
     GraphQLInputType,
+    InlineFragmentNode,
     NonNullTypeNode,
     OperationDefinitionNode,
     OperationType,
+    SelectionSetNode,
     Undefined,
     VariableDefinitionNode,
     coerce_input_literal,
+    get_named_type,
     print_ast,
     validate_input_literal,
 )
@@ -29,13 +34,41 @@ from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import AdaptedDocument, DeclaredVariable, adapt, client_name
 from dataapi.graphql.graphql_core import parse_document
-from dataapi.graphql.limits import LONGEST_DOCUMENT, Limits, check_limits, check_variables
 from dataapi.graphql.literal_parameters import ExtractedParameters, coerce_literals, extract_parameters
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.type_mapping import abbreviated
 from dataapi.graphql.transport import RequestRejected, Stage
-from dataapi.graphql.validation import MOST_ERRORS, client_error, is_surely_valid, validate_document
+from dataapi.graphql.validation import (
+    MOST_ERRORS,
+    client_error,
+    is_surely_valid,
+    validate_document,
+)
 from dataapi.graphql.variables import Variable, coercer, faults, shaper
+
+LONGEST_DOCUMENT = 1_000_000
+"""Characters of the longest document that is read."""
+MOST_SELECTIONS = 5_000
+"""Fields and fragments that one selection set may name; validation looks at all of them at once."""
+MOST_INPUT_OBJECTS = 10_000
+"""Input objects that one request's variables may hold; each becomes a piece of a statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one document or operation.
+
+    :ivar depth: fields nested in fields, fragments resolved.
+    :ivar aliases: aliased fields of an operation, fragments counted at each spread.
+    :ivar tokens: of the document.
+    :ivar cost: rows that an operation may touch.
+    """
+
+    depth: int = 50
+    aliases: int = 1_000
+    tokens: int = 20_000
+    cost: int = 5_000_000
+
 
 DOCUMENTS_PER_ROLE = 1_000
 """Parsed and validated documents cached for one role."""
@@ -50,7 +83,7 @@ LONGEST_CACHED = 20_000
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 """Types of values that hold no others."""
 DOCUMENT, TOKEN, LITERAL = 3_000, 330, 650
-"""About how many bytes a document takes, and what each of its tokens and extracted literals adds."""
+"""About how many bytes a document takes, and each of its tokens and extracted literals adds."""
 
 
 class GraphQLOperation:
@@ -95,7 +128,7 @@ class GraphQLOperation:
     def coerce(
         self, raw: Mapping[str, Any], parameters: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Hashable]:
-        """Return the coerced variables with the parameters, and what of both decides how it compiles.
+        """Return the coerced variables with the parameters, and their shape, which decides the plan.
 
         Absent variables without a default stay absent.
 
@@ -326,7 +359,7 @@ class RoleDocuments:
         return prepared
 
     def _shared(self, text: str) -> PreparedDocument | None:
-        """Return the document of all texts that differ in literals and aliases alone, None without one."""
+        """Return the document of all texts that differ only in literals and aliases, None without one."""
         extracted = extract_parameters(text)
         if extracted is None:
             return None
@@ -342,3 +375,105 @@ class RoleDocuments:
     def exact(self, text: str) -> PreparedDocument:
         """Return the document of exactly that text, its literals and aliases in it."""
         return PreparedDocument(Document(text, self.schema, self._limits), {})
+
+
+# ---------------------------------------------------------------- limits
+
+
+class _Measure:
+    """Measures the depth and aliases of selection sets; each fragment once, however often it is spread."""
+
+    def __init__(self, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
+        self._fragments = fragments
+        self._measured: dict[str, tuple[int, int]] = {}
+
+    def of(self, selection_set: SelectionSetNode | None) -> tuple[int, int]:
+        if selection_set is None:
+            return 0, 0
+        if len(selection_set.selections) > MOST_SELECTIONS:
+            raise GraphQLError(
+                f"A selection set names more than the {MOST_SELECTIONS} fields allowed.", selection_set
+            )
+        depth = aliases = 0
+        for selection in selection_set.selections:
+            if isinstance(selection, FragmentSpreadNode):
+                inner, more = self._fragment(selection.name.value)
+            else:
+                assert isinstance(selection, FieldNode | InlineFragmentNode), "there is nothing else"
+                inner, more = self.of(selection.selection_set)
+            if isinstance(selection, FieldNode):
+                inner += 1
+                more += selection.alias is not None
+            depth = max(depth, inner)
+            aliases += more
+        return depth, aliases
+
+    def _fragment(self, name: str) -> tuple[int, int]:
+        if name not in self._measured:
+            self._measured[name] = 0, 0  # validation reports unknown fragments and cycles
+            if name in self._fragments:
+                self._measured[name] = self.of(self._fragments[name].selection_set)
+        return self._measured[name]
+
+
+def check_limits(document: DocumentNode, limits: Limits) -> None:
+    """Refuse a document with an operation or a fragment that is too deep, too wide or has too many aliases.
+
+    :raises GraphQLError: naming its place, its number and the limit.
+    """
+    fragments = {
+        node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)
+    }
+    measure = _Measure(fragments)
+    for definition in document.definitions:
+        if not isinstance(definition, OperationDefinitionNode | FragmentDefinitionNode):
+            continue
+        depth, aliases = measure.of(definition.selection_set)
+        what = "operation" if isinstance(definition, OperationDefinitionNode) else "fragment"
+        if depth > limits.depth:
+            message = f"The {what} is {depth} fields deep, more than the {limits.depth} allowed."
+            raise GraphQLError(message, definition)
+        if aliases > limits.aliases:
+            message = f"The {what} has {aliases} aliases, more than the {limits.aliases} allowed."
+            raise GraphQLError(message, definition)
+
+
+def check_variables(variables: Iterable[tuple[str, Any, Any]]) -> None:
+    """Refuse variables that hold too many input objects.
+
+    Rows to insert that all name the same members are one value, so they do not count.
+
+    :param variables: name, type and value of each, as the client sent it.
+    :raises RequestRejected: naming the variable.
+    """
+    left = MOST_INPUT_OBJECTS
+    for name, type_, value in variables:
+        rows = get_named_type(type_).extensions.get("rows")
+        left -= 0 if rows and _same_members(value) else _objects(value, left)
+        if left < 0:
+            message = (
+                f"The variable '${name}' holds too many input objects: {MOST_INPUT_OBJECTS} are allowed in "
+                "one request, not counting rows that all name the same members."
+            )
+            raise RequestRejected(Stage.VARIABLES, message)
+
+
+def _same_members(value: Any) -> bool:
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        return False
+    members = value[0].keys()
+    return bool(members) and all(item.keys() == members for item in value)
+
+
+def _objects(value: Any, most: int) -> int:
+    """Return how many objects a JSON value holds, not counting far beyond ``most``."""
+    found = 0
+    pending = [value]
+    while pending and found <= most:
+        item = pending.pop()
+        if isinstance(item, dict):
+            found += 1
+            pending.extend(item.values())
+        elif isinstance(item, list) and item and isinstance(item[0], dict | list):
+            pending.extend(item)
+    return found

@@ -17,7 +17,7 @@ from graphql import GraphQLError, OperationDefinitionNode, parse
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
-from dataapi.concurrency.long_work import nap
+from dataapi.concurrency.tasks import nap
 from dataapi.graphql.transport import GraphQLRequest, RequestRejected, Stage
 from dataapi.http.strict_json import INVALID_JSON
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from threading import Thread
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from graphql import GraphQLError, GraphQLSchema
@@ -17,23 +18,23 @@ from dataapi.auth.transaction import (
     UnknownRole,
     catalog_for,
 )
-from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import Catalog
+from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, as_it_is
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.long_work import in_turn
+from dataapi.concurrency.tasks import in_turn
 from dataapi.database.message import Bound
 from dataapi.graphql import transport
 from dataapi.graphql.document import (
     LONGEST_CACHED,
     Document,
     GraphQLOperation,
+    Limits,
     PreparedDocument,
     RoleDocuments,
 )
 from dataapi.graphql.document_store import Documents, document_text
 from dataapi.graphql.introspection import Introspection
-from dataapi.graphql.limits import Limits
 from dataapi.graphql.literal_parameters import INTROSPECTING
 from dataapi.graphql.plan import (
     OperationPlan,
@@ -48,10 +49,9 @@ from dataapi.graphql.separate_execution import run_separately
 from dataapi.graphql.sources import client_key
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, RequestRejected, Stage
 from dataapi.http.errors import DatabaseError
-from dataapi.http.messages import Reply, Request
+from dataapi.http.messages import Operation, Reply, Request, StageEnd
 from dataapi.settings import Project
 from dataapi.sql.statement import violation_in
-from dataapi.telemetry.tracing import UNTIMED, Timed
 
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 DATA_EXCEPTION = "22000"
@@ -67,7 +67,7 @@ LONGEST_PLAN = 100_000
 
 
 class _Execution(NamedTuple):
-    """What a request runs, with its coerced variables and the parameters of its document."""
+    """The statements of a request, with its coerced variables and the parameters of its document."""
 
     plan: OperationPlan
     statements: list[Bound]
@@ -150,7 +150,10 @@ class Engine:
     async def handle(self, http: Request, caller: Caller) -> Reply:
         """Answer a request over HTTP; raises ``ApiError`` when it cannot be answered at all."""
         request = transport.read(http)
-        http.facts.operation = request.operation_name or ""
+        report = http.context.report
+        report(StageEnd("parse", perf_counter()))
+        if request.operation_name:
+            report(Operation(request.operation_name))
         return transport.respond(await self.answer(request, caller, http), http)
 
     async def answer(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:
@@ -198,10 +201,11 @@ class Engine:
             text = request.query
             if text is None or self._project.graphql_documents_only:
                 text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
-            if len(http.body) + len(http.query) <= _SHORT and not extensions and http.facts.intervals is None:
+            if len(http.body) + len(http.query) <= _SHORT and not extensions:
                 execution = self._known(role, request, text)
             if execution is None:
-                execution = await self._compiled(role, request, text, http, caller, reported)
+                execution = await self._compiled(role, request, text, caller, reported)
+            http.context.report(StageEnd("plan", perf_counter()))
             if extensions.get("explain") is True:
                 reported["explain"] = await self._transactions.explain(
                     catalog, http, caller, execution.statements
@@ -239,9 +243,9 @@ class Engine:
         return False
 
     def _known(self, role: _RoleState, request: GraphQLRequest, text: str) -> _Execution | None:
-        """Return what a request runs whose document and plan are known.
+        """Return the execution of a request whose document and plan are known.
 
-        What is wrong with it is left to ``_compile``, which finds its place in the client's own text.
+        A mistake is left to ``_compile``, which finds its place in the client's own text.
         """
         prepared = role.texts.get(text)
         if prepared is None:
@@ -264,16 +268,15 @@ class Engine:
         role: _RoleState,
         request: GraphQLRequest,
         text: str,
-        http: Request,
         caller: Caller,
         reported: dict[str, Any],
     ) -> _Execution:
-        """Return what a request runs, compiled in slices as far as it takes long.
+        """Return the execution of a request, compiled in slices if it takes long.
 
         :raises RequestRejected: it may not run.
         """
         extensions = request.extensions or {}
-        if extensions.get("explain") is True and caller.role != SERVICE_ROLE:  # plans show what is in tables
+        if extensions.get("explain") is True and caller.role != SERVICE_ROLE:  # plans show values of tables
             code = {"code": "EXPLAIN_NOT_ALLOWED"}
             error = GraphQLError(f"extensions.explain is for {SERVICE_ROLE}.", extensions=code)
             raise RequestRejected(Stage.VALIDATION, error)
@@ -281,9 +284,7 @@ class Engine:
         if INTROSPECTING.search(text):
             introspected = await self._introspect(role, request, text)
         cost = reported if extensions.get("cost") is True else None
-        intervals = http.facts.intervals
-        with UNTIMED if intervals is None else Timed(intervals, "plan"):
-            return await in_turn(lambda: self._compile(role, request, text, introspected, cost))
+        return await in_turn(lambda: self._compile(role, request, text, introspected, cost))
 
     async def _introspect(self, role: _RoleState, request: GraphQLRequest, text: str) -> Mapping[str, str]:
         """Return the answers of the operation's introspection fields by response key, as JSON text."""
@@ -305,7 +306,7 @@ class Engine:
         introspected: Mapping[str, str],
         reported: dict[str, Any] | None,
     ) -> _Execution:
-        """Return what the request runs, most of it from the caches.
+        """Return the execution of the request, from the caches as far as they have it.
 
         An error of a document that shares its compiled form with other texts is found again
         in the exact document, so that it names its place in the client's own text.
@@ -339,7 +340,7 @@ class Engine:
         reported: dict[str, Any] | None,
         failed: Mapping[str, GraphQLError] | None = None,
     ) -> _Execution:
-        """Return what a document runs for a request, after a check of what it costs.
+        """Return the execution of a document for a request, after a check of its cost.
 
         :param failed: the errors of a query's fields whose values cannot be bound, by response key; None
             before any was tried.
@@ -395,7 +396,7 @@ class Engine:
 
 
 def _may_be_outdated(answer: GraphQLResponse) -> bool:
-    """Return whether the catalog may lack what a request names, so that nothing of the request happened."""
+    """Return whether the catalog may lack a name of the request, so that nothing has happened."""
     if answer.stage in (Stage.VALIDATION, Stage.VARIABLES):
         return True
     codes = {error.get("extensions", {}).get("code") for error in answer.errors}
@@ -420,13 +421,13 @@ def _formatted(errors: tuple[GraphQLError, ...]) -> tuple[Mapping[str, Any], ...
 
 
 def _database_error(error: DatabaseError, keys: tuple[str | None, ...]) -> Mapping[str, Any]:
-    """Return what a client may read of PostgreSQL's error: the message, the SQLSTATE and the root field.
+    """Return the part of PostgreSQL's error for the client: message, SQLSTATE and root field.
 
     Details and hints may show values of rows that the role may not see.
 
     :param keys: the response keys of the root fields, None for those that are not the database's.
-    :raises RuntimeError: an internal error of PostgreSQL's, which is for the log alone; one that
-        refuses a value is only what the type's author took no better code for.
+    :raises RuntimeError: an internal error of PostgreSQL's, which is only for the log.  One that
+        refuses a value is the client's, as the type's author only lacked a better code.
     """
     if error.code.startswith(INTERNAL) and not error.at_value:
         raise RuntimeError(f"PostgreSQL failed: {error.code}: {error.message}") from error

@@ -9,8 +9,7 @@ from typing import Any
 from graphql import GraphQLError
 
 from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object
-from dataapi.graphql.schema.catalog_view import TableView
-from dataapi.graphql.schema.fields import ColumnField, ComputedField, RelatedField
+from dataapi.graphql.schema.catalog_view import ColumnField, ComputedField, RelatedField, TableView
 from dataapi.graphql.schema.shared_types import OPERATORS
 from dataapi.graphql.schema.type_mapping import (
     Encode,
@@ -30,24 +29,22 @@ from dataapi.graphql.sources import (
 from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
+    And,
     CastOf,
     ColumnOf,
-    ComputedOf,
-    Expression,
-    JsonKind,
-    JsonMemberOf,
-    Parameter,
-)
-from dataapi.sql.conditions import (
-    And,
     Compare,
+    ComputedOf,
     Condition,
     Exists,
+    Expression,
     IsNull,
+    JsonKind,
+    JsonMemberOf,
     Not,
     NotTrue,
     Operator,
     Or,
+    Parameter,
     TextSearch,
     all_of,
 )

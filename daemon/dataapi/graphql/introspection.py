@@ -10,7 +10,7 @@ from typing import Any
 import graphql as gql
 
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.long_work import SharedWork
+from dataapi.concurrency.tasks import SharedWork
 from dataapi.graphql.compatibility import client_message
 from dataapi.graphql.document import GraphQLOperation
 from dataapi.graphql.validation import without_python
@@ -108,7 +108,7 @@ def _document(
     fields: Mapping[str, list[gql.FieldNode]],
     fragments: Mapping[str, gql.FragmentDefinitionNode],
 ) -> gql.DocumentNode:
-    """Return a document that selects the introspection fields alone.
+    """Return a document that selects only the introspection fields.
 
     :param types: names of its variables' types by their names.
     """

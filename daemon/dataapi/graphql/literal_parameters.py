@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 INTROSPECTING = re.compile(r"__(?:type|schema)\b")
-"""Finds what may be an introspection field."""
+"""Finds text that may be an introspection field."""
 _MARK = "\0"
 """Begins an alias in a shape; no text that has it is reduced to one."""
 
@@ -41,7 +41,7 @@ class ExtractedParameters:
     :ivar shape: the text with every literal and alias replaced, equal for texts that differ only in them.
     :ivar literals: the literals by the names of their parameters.
     :ivar aliases: the aliases by the names of their parameters, each of them once.
-    :ivar places: the parameters' names by the offsets in the text of what they stand for.
+    :ivar places: the parameters' names by the offsets in the text of the tokens that they stand for.
     """
 
     shape: str
@@ -70,7 +70,7 @@ def extract_parameters(text: str) -> ExtractedParameters | None:
 
 
 class _Extraction:
-    """Collects what is taken out of a text.
+    """Collects the literals and aliases that are taken out of a text.
 
     :ivar literals: source texts by the names of their parameters.
     :ivar aliases: names of parameters by alias.
@@ -85,7 +85,7 @@ class _Extraction:
         self._depth = 0 if aliases else 1  # a name before a colon in parentheses is an argument's
 
     def replaced(self, match: re.Match[str]) -> str:
-        """Return what stands in the shape for a token."""
+        """Return the text that stands in the shape for a token."""
         kind, source = match.lastgroup, match[0]
         if kind == "colon" and self._depth == 0:
             parameter = self.aliases.setdefault(source, parameter_name(len(self.places)))

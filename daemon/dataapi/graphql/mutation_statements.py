@@ -24,10 +24,20 @@ from dataapi.graphql.outputs import ConnectionOutput
 from dataapi.sql.algebra import Rows
 from dataapi.sql.dml import delete_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, source_sql
-from dataapi.sql.json_text import Json, JsonQuery, array_json, json_query, json_sql
 from dataapi.sql.lone_changes import compile_lone_change, kept_rows_query
 from dataapi.sql.mutations import Delete, Mutation
-from dataapi.sql.outputs import InnerOutput, Key, Object, Output, object_json
+from dataapi.sql.outputs import (
+    InnerOutput,
+    Json,
+    JsonQuery,
+    Key,
+    Object,
+    Output,
+    array_json,
+    json_query,
+    json_sql,
+    object_json,
+)
 from dataapi.sql.row_output import MemberWriter, One
 from dataapi.sql.shards import tenant_of_change
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, qualified, raise_sql

@@ -22,16 +22,14 @@ from dataapi.graphql.arguments import (
 from dataapi.graphql.compiler import Compiler, function_output
 from dataapi.graphql.filters import filter_condition
 from dataapi.graphql.mutation_statements import AffectedCount, AffectedRecords, MutationStep, OperationStep
-from dataapi.graphql.schema.catalog_view import TableView
-from dataapi.graphql.schema.fields import ColumnField, RelatedField
+from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, TableView
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, TableField, TableFieldKind
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
 from dataapi.graphql.schema.types import TableType
 from dataapi.graphql.sources import Bounded, InputLeaf, Variables
 from dataapi.graphql.variables import is_uniform
-from dataapi.sql.algebra import Parameter
-from dataapi.sql.conditions import Condition
+from dataapi.sql.algebra import Condition, Parameter
 from dataapi.sql.mutations import (
     DEFAULT,
     Delete,
@@ -101,7 +99,7 @@ def _step(
 ) -> MutationStep:
     """Return a mutation with its response.
 
-    :param limit: the most rows that it may affect.
+    :param limit: the maximum number of rows that it may affect.
     """
     view, response_type = field.view, TableType[f"{field.kind.name}_RESPONSE"]
 

@@ -1,4 +1,4 @@
-"""The outputs that GraphQL alone has: connections, results of functions, node ids, cursors and ready JSON."""
+"""The outputs that only GraphQL has: connections, results of functions, node ids, cursors and ready JSON."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dataapi.database.sql_text import EQUAL, GREATER, operator_sql, quote_identifier, quote_literal
-from dataapi.sql.algebra import Expression, FunctionCall, OrderTerm, Parameter, Rows
-from dataapi.sql.conditions import After, Condition
+from dataapi.sql.algebra import After, Condition, Expression, FunctionCall, OrderTerm, Parameter, Rows
 from dataapi.sql.expressions import (
     call_sql,
     condition_sql,
@@ -18,16 +17,22 @@ from dataapi.sql.expressions import (
     order_sql,
     source_sql,
 )
-from dataapi.sql.json_text import BOOL, Json, JsonQuery, array_json, json_sql, quoted_json, value_json
 from dataapi.sql.outputs import (
+    BOOL,
     InnerOutput,
+    Json,
+    JsonQuery,
     Labels,
     Object,
     Output,
     WireForm,
+    array_json,
     form_json,
     in_scope,
+    json_sql,
     object_json,
+    quoted_json,
+    value_json,
 )
 from dataapi.sql.page_source import at_most_one
 from dataapi.sql.row_output import MemberWriter
@@ -304,7 +309,7 @@ class _ConnectionWriter:
         row = Row(self._writer.alias(), self._rows.table)
         inner = output.json(self._writer, row)
         source = source_sql(self._writer, self._rows, row, self._parent)
-        # It is one row also where no aggregate is selected, but type names alone.
+        # It is one row also where only type names are selected, and no aggregate.
         return (JsonQuery(inner, f"{source} having true"),)
 
     def _groups_json(self, groups: Groups) -> Json:

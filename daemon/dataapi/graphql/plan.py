@@ -1,4 +1,4 @@
-"""What an operation compiles to for one shape of its variables, and how it is bound."""
+"""The plan of an operation for one shape of its variables, and how it is bound."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from graphql import FieldNode, GraphQLError, GraphQLNonNull
 
 from dataapi.database.message import Bound
 from dataapi.graphql.arguments import SelectedFields, Selector, as_leaf
-from dataapi.graphql.compiler import Compiler, function_output, member_key
+from dataapi.graphql.compiler import Compiler, Cost, function_output, member_key
 from dataapi.graphql.document import GraphQLOperation
-from dataapi.graphql.limits import Cost
 from dataapi.graphql.mutation_statements import OperationStep, compile_mutations
 from dataapi.graphql.mutations import mutation_step
 from dataapi.graphql.outputs import Instant, JsonText
@@ -216,7 +215,7 @@ def _field_output(compiler: Compiler, nodes: list[FieldNode]) -> Output:
 def check_cost(plan: OperationPlan, variables: Variables, limit: int) -> None:
     """Refuse an operation that may touch too many rows.
 
-    :raises RequestRejected: with the cost and what is allowed.
+    :raises RequestRejected: with the cost and the limit.
     """
     if plan.most <= limit:
         return

@@ -25,7 +25,7 @@ async def run_separately(
 
     It is run again when it lost to a concurrent one, as other mutations are.
 
-    :raises ApiError: what the database refuses.
+    :raises ApiError: the database refuses a statement.
     """
 
     async def attempt() -> str:

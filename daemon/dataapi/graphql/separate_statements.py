@@ -24,8 +24,7 @@ from dataapi.graphql.sources import Variables
 from dataapi.sql.algebra import Parameter, Rows
 from dataapi.sql.dml import mutation_queries
 from dataapi.sql.expressions import condition_sql
-from dataapi.sql.json_text import Json, array_json, json_query, json_sql
-from dataapi.sql.outputs import Output, Text
+from dataapi.sql.outputs import Json, Output, Text, array_json, json_query, json_sql
 from dataapi.sql.row_output import MemberWriter
 from dataapi.sql.shards import composite_of, tenant_of_change
 from dataapi.sql.statement import Compiled, Row, Writer, compiled, qualified

@@ -27,7 +27,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """What a node id names: a table, and the values of a key in text form."""
+    """The row of a node id: a table, and the values of a key in text form."""
 
     schema: str
     table: str
@@ -64,7 +64,7 @@ def decode_cursor(text: str) -> tuple[str | None, ...]:
 
 
 def decode_node_id(text: str) -> NodeKey:
-    """Return what a node id names.
+    """Return the row of a node id.
 
     :raises GraphQLError: it is not a node id; its number is 4 when the array is not a schema, a table and a
         key.
@@ -108,7 +108,7 @@ PARAMETER = ":"
 
 
 def parameter_name(number: int) -> str:
-    """Return the name of what stands for a literal or an alias of a text."""
+    """Return the name of the parameter for a literal or an alias of a text."""
     return f"{PARAMETER}{number}"
 
 

@@ -62,7 +62,7 @@ class RequestRejected(Exception):
 
 
 class GraphQLResponse(NamedTuple):
-    """What the engine answers.
+    """The engine's answer.
 
     :ivar data: the JSON text of ``data`` (``null`` when an error reached the root), or
         None when the operation was never executed and the member is absent.

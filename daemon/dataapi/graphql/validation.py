@@ -37,7 +37,7 @@ _PYTHON_ERROR = re.compile(", but encountered error '.*'; found: ", re.DOTALL)
 
 
 def client_error(error: gql.GraphQLError) -> gql.GraphQLError:
-    """Return a validation error in words that say what to do about it."""
+    """Return a validation error in words that say how to correct it."""
     if error.message == "Validation aborted.":
         return gql.GraphQLError(
             "The document is too complex: it repeats too many fields or nests too deeply."

@@ -246,8 +246,8 @@ def holds_objects(type_: gql.GraphQLInputType) -> bool:
 class Variable:
     """A variable of an operation, ready to take values.
 
-    :ivar name: what the client calls it.
-    :ivar inner_name: what the operation calls it.
+    :ivar name: the client's name for it.
+    :ivar inner_name: the operation's name for it.
     :ivar default: its default's value, ``Undefined`` for none.
     """
 

@@ -18,7 +18,7 @@ class ApiError(Exception):
 
     :ivar code: a stable code, PostgREST's ``PGRST…`` or an SQLSTATE.
     :ivar message: one sentence.
-    :ivar hint: what to do about it, or None.
+    :ivar hint: how to correct it, or None.
     :ivar headers: extra response headers such as ``Retry-After``.
     :ivar index: which request of a batch failed, counted from 0; None outside of batches.
     :ivar reason: the reason phrase of the status line, None for the standard one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -17,85 +17,72 @@ STAGES = ("jwt", "parse", "plan", "transaction", "response")
 """The stages of a request that ``Server-Timing`` reports, in this order."""
 
 
-class Timing:
-    """How long each stage of one request took, each from the end of the one before.
-
-    See docs/reference/rest.md, Headers.
-
-    :param seconds: the clock that durations are measured by.
-    """
-
-    __slots__ = ("_failed", "_last", "_seconds", "_stages")
-
-    def __init__(self, seconds: Callable[[], float]) -> None:
-        self._seconds = seconds
-        self._last = seconds()
-        self._stages: dict[str, float] = {}
-        self._failed = False
-
-    def mark(self, stage: str) -> None:
-        """End a stage now; one that is repeated, as in a batch, adds up."""
-        now = self._seconds()
-        self._stages[stage] = self._stages.get(stage, 0.0) + now - self._last
-        self._last = now
-
-    def fail(self) -> None:
-        """End the current stage as the last one, because the request failed in it."""
-        self.mark(next((stage for stage in STAGES if stage not in self._stages), STAGES[-1]))
-        self._failed = True
-
-    def header(self) -> str:
-        """Return the value of ``Server-Timing``: the stages in order, in milliseconds.
-
-        Calling it ends the stage ``response``.
-        """
-        if not self._failed:
-            self.mark(STAGES[-1])
-        measured = ((stage, self._stages[stage]) for stage in STAGES if stage in self._stages)
-        return ", ".join(f"{stage};dur={seconds * 1000:.3f}" for stage, seconds in measured)
-
-
-class Interval(NamedTuple):
-    """A part of a request's time, by ``time.perf_counter``; ``text`` is the SQL of a statement."""
+class StageEnd(NamedTuple):
+    """The end of one of ``STAGES``, by ``time.perf_counter``; each began where the one before ended."""
 
     name: str
+    ended: float
+
+
+class Identity(NamedTuple):
+    """The caller, as the request's key and token name it; ``subject`` is "" without one."""
+
+    role: str
+    subject: str
+
+
+class Operation(NamedTuple):
+    """The name of the GraphQL operation that the request names."""
+
+    name: str
+
+
+class QueueWait(NamedTuple):
+    """A wait for a database connection, by ``time.perf_counter``."""
+
+    began: float
+    ended: float
+
+
+class RoundTrip(NamedTuple):
+    """Statements that went to PostgreSQL and back in one message, by ``time.perf_counter``.
+
+    :ivar text: their SQL, "" where they only continue or end others.
+    :ivar sqlstate: of the error that they came to, "" without one.
+    """
+
     began: float
     ended: float
     text: str = ""
+    sqlstate: str = ""
 
 
-class RequestFacts:
-    """What logs, metrics and headers say of a request, as it becomes known.
+class Commit(NamedTuple):
+    """The position of the write-ahead log after the request's commit, "" where it is unknown."""
+
+    position: str
+
+
+Fact = StageEnd | Identity | Operation | QueueWait | RoundTrip | Commit
+"""A fact that a step reports about a request, for logs, metrics, spans and headers."""
+
+
+def ignore(_fact: Fact) -> None:
+    """Report nothing, for statements that belong to no request."""
+
+
+class RequestContext(NamedTuple):
+    """The part of a request that goes with its statements.
 
     :ivar route: the form of its path, such as ``/rest/v1/{resource}``; "" without a handler.
     :ivar traceparent: of the caller's trace (W3C Trace Context), "" without a valid one.
-    :ivar role: that the request runs under, "" before the caller is known.
-    :ivar subject: the ``sub`` of the caller's token, "" without one.
-    :ivar operation: the name of the GraphQL operation, "" without one.
-    :ivar queued: seconds that it waited for a database connection.
-    :ivar database: seconds that its statements took there and back.
-    :ivar sqlstate: of the last statement that PostgreSQL refused, "" without one.
-    :ivar position: where the WAL of the database was after the request's commit, "" where unasked.
-    :ivar intervals: the parts of its time, None where no spans are made of them.
+    :ivar report: takes facts as they become known.  A step reports them, because one that fails or is
+        cancelled returns nothing.
     """
 
-    # Attributes of the class serve as defaults: setting each one for every request takes time.
-    route = ""
-    traceparent = ""
-    role = ""
-    subject = ""
-    operation = ""
-    queued = 0.0
-    database = 0.0
-    sqlstate = ""
-    position = ""
-    intervals: list[Interval] | None = None
-
-    def add_queued(self, began: float, ended: float) -> None:
-        """Add a wait for a database connection, from and until these times of ``time.perf_counter``."""
-        self.queued += ended - began
-        if self.intervals is not None:
-            self.intervals.append(Interval("queue", began, ended))
+    route: str = ""
+    traceparent: str = ""
+    report: Callable[[Fact], None] = ignore
 
     @property
     def trace_id(self) -> str:
@@ -103,8 +90,31 @@ class RequestFacts:
         return self.traceparent[3:35]
 
 
-NO_FACTS = RequestFacts()
-"""The facts of statements that belong to no request; never read."""
+NO_CONTEXT = RequestContext()
+
+
+def server_timing(started: float, facts: Iterable[Fact], ended: float, *, failed: bool) -> str:
+    """Return the value of ``Server-Timing``: the stages in order, in milliseconds.
+
+    A stage that is repeated, as in a batch, adds up.  Statements end the stage ``transaction``.
+    See docs/reference/rest.md, Headers.
+
+    :param failed: whether the stage that was under way is the last one.
+    """
+    stages: dict[str, float] = {}
+
+    def end(name: str, at: float) -> float:
+        stages[name] = stages.get(name, 0.0) + at - began
+        return at
+
+    began = started
+    for fact in facts:
+        if isinstance(fact, StageEnd):
+            began = end(*fact)
+        elif isinstance(fact, RoundTrip) and fact.text and not fact.sqlstate:
+            began = end("transaction", fact.ended)
+    end(next((name for name in STAGES if name not in stages), STAGES[-1]) if failed else STAGES[-1], ended)
+    return ", ".join(f"{name};dur={stages[name] * 1000:.3f}" for name in STAGES if name in stages)
 
 
 @lru_cache(maxsize=1024)
@@ -124,7 +134,7 @@ class Request(NamedTuple):
     :ivar query: the raw query string, without the question mark.
     :ivar headers: names in lower case; the values of repeated headers are joined by ``", "``.
     :ivar peer: the client's address, "" where the connection has none.
-    :ivar timing: measures the stages, None when ``server-timing-enabled`` is off.
+    :ivar context: goes with its statements, and takes the facts that they report.
     """
 
     id: str
@@ -133,9 +143,8 @@ class Request(NamedTuple):
     query: str
     headers: Mapping[str, str]
     body: bytes
-    timing: Timing | None = None
     peer: str = ""
-    facts: RequestFacts = NO_FACTS
+    context: RequestContext = NO_CONTEXT
 
     @property
     def client(self) -> str:

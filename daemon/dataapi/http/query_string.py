@@ -56,7 +56,7 @@ def segment(text: str) -> str:
 
 
 def _kept(escape: re.Match[str]) -> str:
-    """Return what an escape is decoded from that must remain."""
+    """Return an escape that must remain as it is."""
     return f"%25{escape[0][1:].upper()}"
 
 

@@ -40,9 +40,9 @@ _BRACKET = re.compile(r""""(?:[^"\\]|\\.)*"|[\[\]{}]""", re.DOTALL)
 
 
 def decode(text: str, decoder: json.JSONDecoder = EXACT_DECODER) -> Any:
-    """Return the value of a text, in which null stands for what is nested too deeply for Python.
+    """Return the value of a text, in which null stands for values nested too deeply for Python.
 
-    PostgreSQL reads all of it, and refuses what is no JSON there.
+    PostgreSQL reads all of it, and refuses invalid JSON there.
 
     :raises ValueError: the text is no JSON, or is nested more deeply than PostgreSQL reads.
     """
@@ -53,7 +53,7 @@ def decode(text: str, decoder: json.JSONDecoder = EXACT_DECODER) -> Any:
 
 
 def _shallow(text: str) -> str:
-    """Return the text with null in place of what is nested too deeply to be decoded."""
+    """Return the text with null in place of values nested too deeply to be decoded."""
     parts, at, begin, depth = [], 0, 0, 0
     for match in _BRACKET.finditer(text):
         if match[0] in "[{":

@@ -50,7 +50,7 @@ def read(request: Request) -> tuple[Request, ...]:
     except INVALID_JSON:
         raise _bad(_UNREADABLE) from None
     if listed is None:
-        raise _bad('The body of a batch is not an object with the member "requests" alone, a list')
+        raise _bad('The body of a batch is not an object with only the member "requests", a list')
     if not 0 < len(listed) <= MOST:
         raise _bad(f"A batch has 1 to {MOST} requests, and not {len(listed)}")
     inherited = {

@@ -7,12 +7,12 @@ from typing import Any
 
 from dataapi.database.message import Bound
 from dataapi.http.errors import DatabaseError
-from dataapi.http.messages import Reply, Request
+from dataapi.http.messages import Reply
 from dataapi.rest import respond
 from dataapi.rest.explain import explaining
 from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.request import ApiRequest
-from dataapi.rest.plan.plans import StatementPlan
+from dataapi.rest.plan.role import StatementPlan
 from dataapi.rest.respond import VARY, as_bytes
 from dataapi.rest.statements import ResultRow
 
@@ -24,7 +24,7 @@ Estimate = Callable[[Bound], Awaitable[int]]
 
 
 async def execute(
-    http: Request, request: ApiRequest, plan: StatementPlan, values: Values, run: Run, estimate: Estimate
+    request: ApiRequest, plan: StatementPlan, values: Values, run: Run, estimate: Estimate
 ) -> Reply:
     """Run a plan with the values of a request and return its reply.
 
@@ -38,8 +38,6 @@ async def execute(
         rows = await run(statements)
     except DatabaseError as error:
         raise respond.client_error(error) from None
-    if http.timing is not None:
-        http.timing.mark("transaction")
     if explain is not None:
         # Text arrives as a row per line, JSON as a single row.
         headers = (("Content-Type", plan.media.content_type), *request.profile, VARY)

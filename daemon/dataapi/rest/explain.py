@@ -1,4 +1,4 @@
-"""What PostgreSQL's planner says: the plan of a statement in place of its rows, and how many there may be."""
+"""Answers of PostgreSQL's planner: the plan of a statement in place of its rows, and their likely number."""
 
 from __future__ import annotations
 

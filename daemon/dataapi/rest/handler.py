@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeVar
 
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, Regrant, as_granted, as_it_is
-from dataapi.concurrency.long_work import SharedWork
+from dataapi.concurrency.tasks import SharedWork
 from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
-from dataapi.http.messages import Reply, Request
+from dataapi.http.messages import Reply, Request, StageEnd
 from dataapi.rest import batch
 from dataapi.rest.execute import execute
 from dataapi.rest.explain import ALL_SHARDS, expected_rows
@@ -21,13 +22,11 @@ from dataapi.rest.openapi.descriptions import Descriptions
 from dataapi.rest.parse.preferences import not_followed
 from dataapi.rest.parse.request import ApiRequest, parse_request
 from dataapi.rest.plan import call, read, write
-from dataapi.rest.plan.plans import Planned, StreamPlan
-from dataapi.rest.plan.role import PlanCacheFigures, RestRole
+from dataapi.rest.plan.role import PlanCacheFigures, Planned, RestRole, StreamPlan
 from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
 from dataapi.rest.run_batch import run_batch
 from dataapi.rest.stream import stream
 from dataapi.settings import Project
-from dataapi.telemetry.tracing import UNTIMED, Timed
 
 LONG = 20_000
 """Bytes of a body beyond which it is parsed in a thread; a CSV of the largest size can take a second."""
@@ -36,6 +35,8 @@ LONG_QUERY = 4_000
 LONG_BATCH = 2_000
 """Bytes of a batch beyond which its requests are parsed and planned in a thread."""
 
+_NEWER_CATALOGS = 2
+"""How often a request is answered again: a new name may be followed by a new privilege for it."""
 _WRONG_METHOD = 405
 _UNKNOWN = UNKNOWN_NAMES | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
@@ -76,7 +77,7 @@ class RestHandler:
         """Answer a request: parse, plan, bind, run, respond.
 
         An unknown name and a grant may be newer than the catalog: nothing has been done yet, so the
-        request is answered again by a newer catalog as long as there is one.
+        request is answered again by a newer catalog where there is one.
 
         :raises ApiError: a failure, as the client may read it.
         """
@@ -89,9 +90,8 @@ class RestHandler:
             parse = partial(parse_request, http, self._project, catalog.timezones)
             request = await self._in_thread(parse) if _is_long(http) else parse()
             answer = partial(self._answer, http, caller, request)
-        if http.timing is not None:
-            http.timing.mark("parse")
-        while True:
+        http.context.report(StageEnd("parse", perf_counter()))
+        for _ in range(_NEWER_CATALOGS):
             try:
                 return await answer(catalog)
             except ApiError as error:
@@ -99,17 +99,16 @@ class RestHandler:
                 if newer.is_like(catalog):
                     raise
             catalog = await self._serve(newer, caller)
+        return await answer(catalog)
 
     async def _answer(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
         if not request.target:
             return await self._describe(http, caller, request, catalog)
-        role, intervals = self._roles[caller.role], http.facts.intervals
+        role = self._roles[caller.role]
         try:
-            with UNTIMED if intervals is None else Timed(intervals, "plan"):
-                make = partial(plan, role, request)
-                planned = await self._in_thread(make) if _is_long(http) else make()
-            if http.timing is not None:
-                http.timing.mark("plan")
+            make = partial(plan, role, request)
+            planned = await self._in_thread(make) if _is_long(http) else make()
+            http.context.report(StageEnd("plan", perf_counter()))
             if isinstance(planned, Reply):
                 return planned
             if isinstance(planned, StreamPlan):
@@ -119,7 +118,7 @@ class RestHandler:
                 settings=planned[0].settings, by_replica=planned[0].by_replica,
             )  # fmt: skip
             estimate = partial(self._estimate, catalog, http, caller)
-            return await execute(http, request, *planned, run, estimate)
+            return await execute(request, *planned, run, estimate)
         except ApiError as error:
             if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
                 raise error.replaced(headers=error.headers + _allow(role, request)) from error
@@ -151,7 +150,7 @@ class RestHandler:
         return await self._refresh(catalog) if error.code in _UNKNOWN else catalog
 
     async def _with_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
-        """Return a catalog that has the caller's role; PostgreSQL itself reports what is wrong with one."""
+        """Return a catalog that has the caller's role; PostgreSQL itself reports why it cannot be assumed."""
         await self._transactions.assume(caller.role)
         assert catalog is not None, "without a catalog no role is looked for"
         return catalog_for(await self._refresh(catalog), caller)
@@ -168,11 +167,9 @@ class RestHandler:
         """Answer a request of the root with the description of the API."""
         if request.reads:
             await self._transactions.run_pre_request(catalog, http, caller)
-            if http.timing is not None:
-                http.timing.mark("transaction")
+            http.context.report(StageEnd("transaction", perf_counter()))
         reply = await self._descriptions.answer(http, request, catalog, caller.role)
-        if http.timing is not None:
-            http.timing.mark("plan")
+        http.context.report(StageEnd("plan", perf_counter()))
         return reply
 
     # ------------------------------------------------------------ batches
@@ -189,12 +186,10 @@ class RestHandler:
         self, http: Request, caller: Caller, requests: list[tuple[Request, ApiRequest]], catalog: Catalog
     ) -> Reply:
         """Answer a batch: all of its requests are planned before the first one runs."""
-        role, intervals = self._roles[caller.role], http.facts.intervals
+        role = self._roles[caller.role]
         work = partial(_each, requests, lambda each: (*each, plan(role, each[1])))
-        with UNTIMED if intervals is None else Timed(intervals, "plan"):
-            parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
-        if http.timing is not None:
-            http.timing.mark("plan")
+        parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
+        http.context.report(StageEnd("plan", perf_counter()))
         most_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, most_bytes))
 

@@ -12,8 +12,7 @@ from dataapi.database.sql_text import CONCATENATE, EQUAL, operator_sql, quote_id
 from dataapi.http.errors import ApiError
 from dataapi.sql.algebra import Parameter, Rows
 from dataapi.sql.flat_rows import flat_json
-from dataapi.sql.json_text import Json, array_json, json_sql
-from dataapi.sql.outputs import Key, Output, Text, key_sql
+from dataapi.sql.outputs import Json, Key, Output, Text, array_json, json_sql, key_sql
 from dataapi.sql.page_source import RowSource
 from dataapi.sql.row_output import OutputRows, Record, Spread, json_rows, output_rows
 from dataapi.sql.statement import Writer, qualified
@@ -108,7 +107,8 @@ def flat_body_parts(writer: Writer, output: Output, rows: Rows, body: Body) -> t
 
     None for other rows.
     """
-    flat = flat_json(writer, output, rows) if body in _JSON else None
+    distributed = rows.table is not None and rows.table.distributed_by is not None
+    flat = flat_json(writer, output, rows) if distributed and body in _JSON else None
     return None if flat is None else (_json_sql(flat.json, body, brief=True), flat.source, flat.size)
 
 

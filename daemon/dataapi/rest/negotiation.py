@@ -1,4 +1,4 @@
-"""Negotiates the media type of an answer: ``Accept`` against what is available to the role; pure."""
+"""Negotiates the media type of an answer: ``Accept`` against the types that the role may have; pure."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Media:
     is_binary: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Derive what each answer asks for."""
+        """Derive the offers of each answer."""
         handler = self.row_handler
         object.__setattr__(self, "single", self.kind is MediaKind.OBJECT)
         object.__setattr__(self, "is_binary", handler is not None and handler.content is Content.BYTES)
@@ -100,7 +100,7 @@ class Media:
     def body(self, table: Table | None, postgis: str | None) -> Body:
         """Return how the body is made of rows.
 
-        :param table: what the rows are of.
+        :param table: the table of the rows.
         :param postgis: see ``GeoJson.by``.
         """
         handler = self.row_handler

@@ -19,7 +19,7 @@ from dataapi.rest.parse.preferences import NO_PREFERENCES, Action, applied
 from dataapi.rest.parse.query import Pairs, too_much
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.parse.window import unsatisfiable
-from dataapi.rest.plan.plans import CallAnswer, ReadAnswer, StatementPlan, WriteAnswer
+from dataapi.rest.plan.role import CallAnswer, ReadAnswer, StatementPlan, WriteAnswer
 from dataapi.rest.statements import TOO_LARGE, ResultRow
 from dataapi.sql.statement import violation_in
 
@@ -54,7 +54,7 @@ def _read(media: Media, request: ApiRequest, row: ResultRow) -> Reply:
 
 
 def location(request: ApiRequest) -> tuple[tuple[str, str], ...]:
-    """Return the header with the canonical address of what was read."""
+    """Return the header with the canonical address of the rows that were read."""
     canonical = request.query.canonical
     if canonical is None:
         return ()
@@ -147,7 +147,7 @@ def make_reply(
 ) -> Reply:
     """Return the reply of a row.
 
-    :param action: what the request did, for ``Preference-Applied``.
+    :param action: the request's, for ``Preference-Applied``.
     :param media_type: None for an answer without a body.
     :param headers: its own, besides those of every reply.
     :raises ApiError: PGRST111 or PGRST112 (500), functions set invalid headers or an invalid status.
@@ -203,7 +203,7 @@ _VIOLATIONS: dict[str, tuple[int, str, str | None]] = {
 
 
 def violated(reason: str, number: int) -> ApiError:
-    """Return the error of what a guard raises.
+    """Return the error that a guard raises.
 
     :param number: how many rows there are, or bytes of an answer or of a line of it.
     """
@@ -219,7 +219,7 @@ def unsupported(method: str, *headers: tuple[str, str]) -> ApiError:
 
 
 def client_error(error: ApiError) -> ApiError:
-    """Return a database's error as the client reads it: itself, or what a guard raised by it."""
+    """Return a database's error as the client reads it: itself, or the one that a guard raised by it."""
     if error.code == _UNDEFINED_FUNCTION:
         # The schema is how this service names functions and operators, not how the client does.
         error = error.replaced(message=error.message.replace("pg_catalog.", ""))

@@ -16,7 +16,7 @@ from dataapi.rest import respond
 from dataapi.rest.execute import execute
 from dataapi.rest.explain import ALL_SHARDS, expected_rows
 from dataapi.rest.parse.request import ApiRequest
-from dataapi.rest.plan.plans import Planned, StreamPlan
+from dataapi.rest.plan.role import Planned, StreamPlan
 from dataapi.rest.statements import TOO_LARGE
 from dataapi.rest.stream import complete
 
@@ -93,4 +93,4 @@ async def _part(
         return expected_rows(json.loads(found))
 
     run_part = partial(transaction.run, http, read_only=plan.read_only, settings=plan.settings)
-    return await execute(http, request, plan, values, run_part, estimate)
+    return await execute(request, plan, values, run_part, estimate)

@@ -14,12 +14,10 @@ from typing import NamedTuple
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import EQUAL, GREATER, PLUS, quote_identifier
 from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql, flat_body_parts
-from dataapi.sql.algebra import ColumnOf, OrderTerm, Parameter, Rows
-from dataapi.sql.conditions import Condition
+from dataapi.sql.algebra import ColumnOf, Condition, OrderTerm, Parameter, Rows
 from dataapi.sql.dml import inserted_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, source_sql
 from dataapi.sql.flat_rows import flat_values
-from dataapi.sql.json_text import json_sql
 from dataapi.sql.lone_changes import (
     compile_lone_change,
     compile_matching_check,
@@ -27,14 +25,14 @@ from dataapi.sql.lone_changes import (
     kept_rows_query,
 )
 from dataapi.sql.mutations import Mutation
-from dataapi.sql.outputs import Output
+from dataapi.sql.outputs import Output, json_sql
 from dataapi.sql.page_source import RowSource, row_source
 from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
 from dataapi.sql.shards import tenant_of_change
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, raise_sql
 
 TOO_LARGE = "PGRST100"
-"""What a statement raises for an answer of too many bytes."""
+"""The reason that a statement raises for an answer of too many bytes."""
 
 SCALAR = "pgrst_scalar"
 """The column of rows that are single values of a function; clients know it by this name."""
@@ -44,7 +42,7 @@ UPDATED = "dataapi.updated"
 
 
 class Total(Enum):
-    """How all matching rows are counted, not those of the page alone."""
+    """How all matching rows are counted, not only those of the page."""
 
     NONE = "none"
     EXACT = "exact"
@@ -74,7 +72,7 @@ class ResultRow(NamedTuple):
 
 
 TO_COME = ResultRow(None, 0, None, None, None)
-"""What is known of an answer before its rows."""
+"""The part of an answer that is known before its rows."""
 SETTINGS = (
     "pg_catalog.current_setting('response.headers', true)",
     "pg_catalog.current_setting('response.status', true)",
@@ -145,7 +143,7 @@ def _count_within(most: int, size: str = 'pg_catalog.pg_column_size("body")', co
 
 
 def _guarded(writer: Writer, guard: Guard, found: str = '"count"', count: str = '"count"') -> str:
-    """Return what was found, raising instead where the number of rows is out of bounds."""
+    """Return the count, raising instead where the number of rows is out of bounds."""
     violated, raised = guard.violated_sql(writer, count), raise_sql(guard.reason, count)
     return f"case when {violated} then {raised} else {found} end"
 
@@ -252,7 +250,7 @@ _OTHERS = ('"total"', '"headers"', '"status"', '"location"', '"inserted"')
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """What an answer shows of the changed rows.
+    """The part of the changed rows that an answer shows.
 
     :ivar required: shows only the rows that satisfy it.
     """
@@ -266,7 +264,7 @@ class Representation:
 
 @dataclass(frozen=True, slots=True)
 class MutationQuery:
-    """A mutation and what is answered of it.
+    """A mutation and its answer.
 
     :ivar representation: None to show nothing, which takes no privilege to read.
     :ivar located: key columns of which the one changed row's values are answered.

@@ -13,7 +13,7 @@ from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply, Request, Stream
 from dataapi.rest import respond
 from dataapi.rest.negotiation import LINES
-from dataapi.rest.plan.plans import StreamPlan
+from dataapi.rest.plan.role import StreamPlan
 from dataapi.rest.respond import as_bytes, content_range
 
 Rows = list[tuple[Any, ...]]
@@ -35,8 +35,6 @@ async def stream(
         first: Rows = await next_item(batches, [])
     except DatabaseError as error:
         raise respond.client_error(error) from None
-    if http.timing is not None:
-        http.timing.mark("transaction")
     if len(first) < FIRST_FETCH:
         await batches.aclose()
         return await complete(plan, first)
@@ -73,7 +71,7 @@ async def stream_rows(batches: Batches, *, prefix: bytes = b"") -> Stream:
 
     As in an answer that is made at once, no line end comes behind the last row.
 
-    :param prefix: what comes before the first row, such as a header line with its end.
+    :param prefix: the bytes before the first row, such as a header line with its end.
     :raises ApiError: an error of the database; before the first piece it can still be answered.
     """
     before, begun = prefix, not prefix

@@ -13,7 +13,7 @@ from dataapi.database.succession import Succession
 from dataapi.service.garbage_collection import ShortCollections
 from dataapi.service.process import GRACE, Process
 from dataapi.service.project import ProjectPart
-from dataapi.service.settings_source import Reconfigure
+from dataapi.service.settings_sources import Reconfigure
 from dataapi.service.sockets import Descriptor
 from dataapi.settings import Project, Settings
 from dataapi.telemetry.logs import LineObserver
@@ -198,7 +198,6 @@ class ProcessAssembly:
                 trace=self._tracing.request if self._tracing else None,
             ),
             settings,
-            traced=self._tracing is not None,
         )
 
 

@@ -17,7 +17,7 @@ from dataapi.database.sql_text import CALLERS_OBJECTS, quote_identifier
 from dataapi.service.configuration import ConfigurationError
 from dataapi.service.configuration.database import NAMES, PREFIX, DatabaseSetting, applied, unknown_names
 from dataapi.service.configuration.mistakes import Mistake
-from dataapi.service.settings_source import SettingsSource
+from dataapi.service.settings_sources import SettingsSource
 from dataapi.settings import Project, Settings
 
 _log = Logger(namespace="dataapi.service")

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dataapi.auth.authenticator import SERVICE_ROLE
-from dataapi.catalog.model import Catalog, TableKind
+from dataapi.catalog.model import Catalog, Privileges, TableKind
 from dataapi.catalog.names import missing_key
-from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.reflect import reflect
 from dataapi.catalog.watcher import ANNOUNCED, unannounced
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes

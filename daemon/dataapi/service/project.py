@@ -30,7 +30,7 @@ from dataapi.database.session import SessionOptions
 from dataapi.database.succession import Succession
 from dataapi.http.errors import DatabaseUnavailable
 from dataapi.service.inspection import role_faults
-from dataapi.service.settings_source import Reconfigure
+from dataapi.service.settings_sources import Reconfigure
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import Changes, NotReloaded, ProjectState, ReplicaState

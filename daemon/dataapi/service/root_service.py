@@ -27,7 +27,7 @@ from twisted.python.failure import Failure
 
 from dataapi.concurrency.tasks import SingleFlight, concurrently
 from dataapi.service.configuration import ConfigurationError
-from dataapi.service.settings_source import Reconfigure, SettingsSource
+from dataapi.service.settings_sources import Reconfigure, SettingsSource
 from dataapi.service.sockets import Acceptor, BoundSocket, Descriptor, StartFailed, accept, bind
 from dataapi.settings import Settings
 from dataapi.telemetry.readiness import Operated, Reloaded

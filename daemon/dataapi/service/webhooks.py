@@ -168,7 +168,7 @@ class WebhooksPart:
             on_notification=lambda channel, _payload: dispatcher.notified(channel),
             on_reconnect=self._listen_again,
             on_lost=lambda: self._background.spawn(self._leave()),
-            beside=joining(dispatcher.number),
+            setup=joining(dispatcher.number),
             backoff=_BACKOFF,
         )
         self._succession = succession = Succession()

@@ -14,7 +14,7 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from dataapi.service.settings_source import Reconfigure
+from dataapi.service.settings_sources import Reconfigure
 from dataapi.service.sockets import StartFailed
 from dataapi.service.worker_pipe import ANSWERS, Asker, Assignment, Lines, WorkerGone, written
 from dataapi.settings import Settings

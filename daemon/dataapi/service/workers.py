@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from dataapi.concurrency.tasks import concurrently
 from dataapi.concurrency.timers import Backoff
 from dataapi.service.process import GRACE
-from dataapi.service.settings_source import Reconfigure
+from dataapi.service.settings_sources import Reconfigure
 from dataapi.service.sockets import ConnectionShare, Descriptor, StartFailed, make_counts
 from dataapi.service.worker_pipe import ANSWERS, COUNTS, FIRST_SOCKET, Assignment, WorkerGone
 from dataapi.service.worker_process import WorkerProcess

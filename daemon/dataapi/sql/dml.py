@@ -17,7 +17,6 @@ from dataapi.database.sql_text import (
 )
 from dataapi.sql.algebra import Rows
 from dataapi.sql.expressions import condition_sql, pairs_sql
-from dataapi.sql.json_text import null_if_sql
 from dataapi.sql.mutations import (
     Cell,
     Default,
@@ -33,6 +32,7 @@ from dataapi.sql.mutations import (
     Update,
     ValueRows,
 )
+from dataapi.sql.outputs import null_if_sql
 from dataapi.sql.shards import composite_of
 from dataapi.sql.statement import Row, Writer, qualified, raise_sql
 

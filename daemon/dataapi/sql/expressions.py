@@ -14,40 +14,38 @@ from dataapi.database.sql_text import (
     quote_literal,
 )
 from dataapi.sql.algebra import (
+    After,
     AggregateOf,
+    And,
     CallArgument,
     CastOf,
     ColumnOf,
+    Compare,
     ComputedOf,
+    Condition,
+    Converted,
+    Distinct,
+    Exists,
     Expression,
     FunctionCall,
     FunctionOf,
+    Is,
+    IsNull,
     Join,
     JsonArguments,
     JsonKind,
     JsonMemberOf,
     JsonPathOf,
-    OrderTerm,
-    Parameter,
-    RelatedAggregateOf,
-    RelatedOf,
-    Rows,
-)
-from dataapi.sql.conditions import (
-    After,
-    And,
-    Compare,
-    Condition,
-    Converted,
-    Distinct,
-    Exists,
-    Is,
-    IsNull,
     Not,
     NotTrue,
     Operator,
     Or,
+    OrderTerm,
+    Parameter,
     Quantifier,
+    RelatedAggregateOf,
+    RelatedOf,
+    Rows,
     TextSearch,
 )
 from dataapi.sql.shards import composite_of, is_opaque, joined_tenant, tenant_of
@@ -95,7 +93,7 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
 
 
 def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
-    """Return the SQL of a condition over a row, safe to stand beside ``and`` and ``or``."""
+    """Return the SQL of a condition over a row, safe to stand next to ``and`` and ``or``."""
     match condition:
         case Compare():
             return _compare_sql(writer, condition, row)

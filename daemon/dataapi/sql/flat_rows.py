@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from dataapi.database.sql_text import PLUS
 from dataapi.sql.algebra import CastOf, ColumnOf, JsonPathOf, Rows
-from dataapi.sql.json_text import Json, json_sql
-from dataapi.sql.outputs import Key, Output, Text, Value, WireForm, key_json, object_json
+from dataapi.sql.outputs import Json, Key, Output, Text, Value, WireForm, json_sql, key_json, object_json
 from dataapi.sql.page_source import aggregate_in, at_most_one, row_source
 from dataapi.sql.row_output import Spread, as_record
 from dataapi.sql.shards import tenant_of

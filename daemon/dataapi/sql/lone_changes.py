@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataapi.catalog.model import Table
 from dataapi.database.message import Block
 from dataapi.database.sql_text import EQUAL, PLUS, quote_identifier, quote_literal
-from dataapi.sql.algebra import Rows
-from dataapi.sql.conditions import Condition
+from dataapi.sql.algebra import Condition, Rows
 from dataapi.sql.dml import (
     INSERTED,
     delete_sql,

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dataapi.catalog.model import Table
-from dataapi.sql.algebra import Parameter
-from dataapi.sql.conditions import Condition
+from dataapi.sql.algebra import Condition, Parameter
 
 # ---------------------------------------------------------------- rows to write
 

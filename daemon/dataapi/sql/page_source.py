@@ -11,17 +11,20 @@ from dataclasses import dataclass, replace
 from dataapi.database.sql_text import quote_identifier
 from dataapi.sql.algebra import (
     AggregateOf,
+    And,
     CastOf,
     ColumnOf,
+    Compare,
     ComputedOf,
+    Condition,
     Expression,
     FunctionOf,
     JsonPathOf,
+    Operator,
     OrderTerm,
     RelatedOf,
     Rows,
 )
-from dataapi.sql.conditions import And, Compare, Condition, Operator
 from dataapi.sql.expressions import expression_sql, limit_sql, one_sql, order_sql, source_sql, term_sql
 from dataapi.sql.outputs import Output, Value, type_of
 from dataapi.sql.shards import ShardRows, shard_rows, whole_sql

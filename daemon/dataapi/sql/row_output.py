@@ -13,17 +13,23 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from dataapi.database.sql_text import LONGEST_IDENTIFIER, quote_identifier
 from dataapi.sql.algebra import Expression, Rows
 from dataapi.sql.expressions import expression_sql, source_parts
-from dataapi.sql.json_text import (
+from dataapi.sql.outputs import (
+    InnerOutput,
     Json,
     JsonPiece,
     JsonQuery,
+    Key,
+    Object,
+    Output,
+    Text,
+    Value,
     array_json,
     json_sql,
     nullable_sql,
+    object_json,
     split_json,
     value_json,
 )
-from dataapi.sql.outputs import InnerOutput, Key, Object, Output, Text, Value, object_json
 from dataapi.sql.page_source import (
     OPERAND,
     RowSource,

@@ -2,7 +2,7 @@
 
 A statement about one tenant is sent as it is to the server that has the tenant's rows: ``tenant_of``.  Any
 other one is taken apart, and a part is sent to each shard.  Citus refuses a subquery about rows that it has
-gathered, so what is related to the rows of all shards is made beside them, before that: ``ShardRows``.
+gathered, so rows related to those of all shards are joined on the shards, before that: ``ShardRows``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier
-from dataapi.sql.algebra import ColumnOf, FunctionCall, Parameter, Rows
-from dataapi.sql.conditions import And, Compare, Condition, Operator
+from dataapi.sql.algebra import And, ColumnOf, Compare, Condition, FunctionCall, Operator, Parameter, Rows
 from dataapi.sql.mutations import Delete, Insert, Mutation, Update, ValueRows
 from dataapi.sql.statement import Row
 

@@ -24,8 +24,7 @@ from dataapi.database.sql_text import (
     quote_literal,
     written,
 )
-from dataapi.sql.algebra import Parameter, SlotSource
-from dataapi.sql.conditions import Compare
+from dataapi.sql.algebra import Compare, Parameter, SlotSource
 
 MOST_PAGE_SIZES = 4
 """Combinations of page sizes for which a statement has a text of its own."""

@@ -8,7 +8,7 @@ _Series = dict[tuple[str, ...], Value]
 
 
 def postgrest_metrics(snapshot: Snapshot) -> Snapshot:
-    """Return the figures of all projects together under PostgREST's names, which tell no projects apart.
+    """Return the figures of all projects together under PostgREST's names, which do not distinguish projects.
 
     Those of webhooks are left out, which have no catalog.
     """

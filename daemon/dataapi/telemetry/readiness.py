@@ -38,7 +38,7 @@ class ProjectState:
     :ivar fault: which of its settings cannot work with this database, or None.
     :ivar changes: how it learns that the database changed: by notifications, by polling where none
         can arrive, as on a standby, or by requests to reload.
-    :ivar standby: whether the database is a standby, which answers reads alone.
+    :ivar standby: whether the database is a standby, which answers only reads.
     :ivar replicas: those of ``db-read-uri``; without any of them the primary answers.
     """
 

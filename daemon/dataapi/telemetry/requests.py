@@ -1,13 +1,13 @@
-"""What is counted and logged of the requests that were answered."""
+"""Counts and logs answered requests."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dataapi.http.messages import Request
+from dataapi.http.messages import Fact, Identity, Operation, QueueWait, Request, RoundTrip, StageEnd
 from dataapi.telemetry.logs import LogRecord
 from dataapi.telemetry.metrics import RunningHistogram, Snapshot
 from dataapi.telemetry.slow_requests import SLOW, SlowRequest, SlowRequests
@@ -23,6 +23,8 @@ class AnsweredRequest(NamedTuple):
     :ivar project: the reference of its project, "" where there is none.
     :ivar code: that of the error which was answered, "" without one; GraphQL answers most of them with
         status 200.
+    :ivar began: when its last byte was read, by ``time.perf_counter``.
+    :ivar facts: those that its steps reported.
     """
 
     area: str
@@ -32,6 +34,48 @@ class AnsweredRequest(NamedTuple):
     size: int
     project: str = ""
     code: str = ""
+    began: float = 0.0
+    facts: Sequence[Fact] = ()
+
+
+class Summary(NamedTuple):
+    """The summary of the facts that the steps of a request reported.
+
+    :ivar role: that it runs under, "" before the caller is known.
+    :ivar subject: the ``sub`` of the caller's token, "" without one.
+    :ivar operation: the name of the GraphQL operation, "" without one.
+    :ivar queued: seconds that it waited for a database connection.
+    :ivar database: seconds that its statements took there and back.
+    :ivar sqlstate: of its last statements, if PostgreSQL refused them, else "".
+    """
+
+    role: str = ""
+    subject: str = ""
+    operation: str = ""
+    queued: float = 0.0
+    database: float = 0.0
+    sqlstate: str = ""
+
+
+def summary_of(facts: Iterable[Fact]) -> Summary:
+    """Return the summary of a request's facts.  Runs for every request, so it is written for speed."""
+    role = subject = operation = sqlstate = ""
+    queued = database = 0.0
+    for fact in facts:
+        if isinstance(fact, StageEnd):
+            continue
+        if isinstance(fact, RoundTrip):
+            began, ended, text, refused = fact
+            database += ended - began
+            if text or refused:
+                sqlstate = refused
+        elif isinstance(fact, QueueWait):
+            queued += fact.ended - fact.began
+        elif isinstance(fact, Identity):
+            role, subject = fact
+        elif isinstance(fact, Operation):
+            operation = fact.name
+    return Summary(role, subject, operation, queued, database, sqlstate)
 
 
 _Series = tuple[str, str, str, int, str]
@@ -56,7 +100,7 @@ class _Times:
     __slots__ = ("_counted", "daemon", "database", "duration", "queue")
 
     def __init__(self) -> None:
-        # Numbers alone, as objects that hold others would keep the garbage collector busy.
+        # Only numbers, as objects that hold others would keep the garbage collector busy.
         self.duration: list[float] = []
         self.queue: list[float] = []
         self.database: list[float] = []
@@ -79,17 +123,18 @@ class RequestMetrics:
         self._counts: dict[_Series, int] = {}
         self._times: dict[str, _Times] = {}
 
-    def observe(self, answered: AnsweredRequest) -> None:
-        """Count one answered request.  Runs for every request, so it is written for speed."""
-        area, request, status, seconds, _, _, code = answered
-        facts = request.facts
-        series = (area, request.method, facts.route, status, code)
+    def observe(self, answered: AnsweredRequest, queued: float = 0.0, database: float = 0.0) -> None:
+        """Count one answered request.  Runs for every request, so it is written for speed.
+
+        :param queued: seconds that it waited for a connection; ``database``, that its statements took.
+        """
+        area, request, status, seconds, _, _, code, _, _ = answered
+        series = (area, request.method, request.context.route, status, code)
         if series in self._counts:
             self._counts[series] += 1
         else:
             self._count_new(series)
         times = self._times.get(area) or self._times.setdefault(area, _Times())
-        queued, database = facts.queued, facts.database
         if database or queued:
             times.queue.append(queued)
             times.database.append(database)
@@ -139,7 +184,7 @@ def request_observer(
     *,
     subjects: bool = False,
     slow: SlowRequests | None = None,
-    trace: Callable[[AnsweredRequest], None] | None = None,
+    trace: Callable[[AnsweredRequest, Summary], None] | None = None,
 ) -> Callable[[AnsweredRequest], None]:
     """Return the function that counts every answered request and logs those of the level.
 
@@ -151,41 +196,44 @@ def request_observer(
     lowest_error = 0 if lowest <= LOWEST_STATUS["warn"] else lowest
 
     def observe(answered: AnsweredRequest) -> None:
-        metrics.observe(answered)
+        summary = summary_of(answered.facts)
+        metrics.observe(answered, summary.queued, summary.database)
         if answered.seconds >= SLOW and slow is not None:
-            slow.add(answered.project, _slow_request(answered, now()))
+            slow.add(answered.project, _slow_request(answered, summary, now()))
         if answered.status >= lowest or (answered.code and answered.status >= lowest_error):
-            put(_request_record(answered, now(), subjects=subjects))
+            put(_request_record(answered, summary, now(), subjects=subjects))
         if trace is not None:
-            trace(answered)
+            trace(answered, summary)
 
     return observe
 
 
-def _slow_request(answered: AnsweredRequest, at: float) -> SlowRequest:
-    request, facts = answered.request, answered.request.facts
+def _slow_request(answered: AnsweredRequest, summary: Summary, at: float) -> SlowRequest:
+    request = answered.request
     return SlowRequest(
-        request.id, at, request.method, request.path, facts.operation, facts.role, answered.status,
-        answered.seconds, facts.queued, facts.database,
+        request.id, at, request.method, request.path, summary.operation, summary.role, answered.status,
+        answered.seconds, summary.queued, summary.database,
     )  # fmt: skip
 
 
-def _request_record(answered: AnsweredRequest, time_of: float, *, subjects: bool) -> LogRecord:
-    request, facts = answered.request, answered.request.facts
+def _request_record(
+    answered: AnsweredRequest, summary: Summary, time_of: float, *, subjects: bool
+) -> LogRecord:
+    request = answered.request
     level = "error" if answered.status >= 500 else "info"
     if answered.status < 500 and (answered.code or answered.status >= 400):
         level = "warn"
     known = {
         "client": request.client,
         "project": answered.project,
-        "role": facts.role,
-        "sub": facts.subject if subjects else "",
-        "operation": facts.operation,
-        "trace_id": facts.trace_id,
+        "role": summary.role,
+        "sub": summary.subject if subjects else "",
+        "operation": summary.operation,
+        "trace_id": request.context.trace_id,
         "code": answered.code,
-        "sqlstate": facts.sqlstate if answered.code else "",
-        "database_milliseconds": _milliseconds(facts.database),
-        "queue_milliseconds": _milliseconds(facts.queued),
+        "sqlstate": summary.sqlstate if answered.code else "",
+        "database_milliseconds": _milliseconds(summary.database),
+        "queue_milliseconds": _milliseconds(summary.queued),
     }
     fields = {
         "method": request.method,

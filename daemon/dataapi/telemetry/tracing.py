@@ -5,8 +5,7 @@ The extra ``otel`` installs the SDK.  Nothing of it is imported unless its envir
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
 from threading import Thread
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any
@@ -15,14 +14,14 @@ from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as Late
 from twisted.logger import Logger
 
-from dataapi.http.messages import Interval
+from dataapi.http.messages import QueueWait, RoundTrip, StageEnd
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-    from dataapi.telemetry.requests import AnsweredRequest
+    from dataapi.telemetry.requests import AnsweredRequest, Summary
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """Variables that name a collector, as OpenTelemetry's specification has them."""
@@ -31,28 +30,6 @@ STOP_WITHIN = 5.0
 """Seconds that the end of the process waits for the collector."""
 
 _log = Logger(namespace="dataapi.tracing")
-
-
-class Timed:
-    """Keeps how long a block takes as a part of a request's time, where spans are made of these."""
-
-    __slots__ = ("_began", "_intervals", "_name")
-
-    def __init__(self, intervals: list[Interval], name: str) -> None:
-        self._intervals = intervals
-        self._name = name
-
-    def __enter__(self) -> None:
-        self._began = perf_counter()
-
-    def __exit__(self, kind: object, _error: object, _traceback: object) -> None:
-        """Keep it, unless the block failed."""
-        if kind is None:
-            self._intervals.append(Interval(self._name, self._began, perf_counter()))
-
-
-UNTIMED = nullcontext()
-"""Keeps nothing."""
 
 
 class Tracing:
@@ -73,15 +50,15 @@ class Tracing:
         self._trace = trace
         self._failed = False
 
-    def request(self, answered: AnsweredRequest) -> None:
-        """Make the spans of a request that was just answered: its own, and one for each interval."""
+    def request(self, answered: AnsweredRequest, summary: Summary) -> None:
+        """Make the spans of a request that was just answered: its own, and one for each part of its time."""
         try:
-            self._request(answered)
+            self._request(answered, summary)
         except Exception:
             self._report()
 
-    def _request(self, answered: AnsweredRequest) -> None:
-        request, facts = answered.request, answered.request.facts
+    def _request(self, answered: AnsweredRequest, summary: Summary) -> None:
+        request, (route, traceparent, _) = answered.request, answered.request.context
         now = time_ns()
         offset = now - round(perf_counter() * 1e9)
         attributes: dict[str, str | int] = {
@@ -91,15 +68,15 @@ class Tracing:
             "dataapi.request_id": request.id,
         }
         known = {
-            "http.route": facts.route,
+            "http.route": route,
             "error.type": answered.code,
-            "dataapi.role": facts.role,
-            "graphql.operation.name": facts.operation,
+            "dataapi.role": summary.role,
+            "graphql.operation.name": summary.operation,
         }
         attributes.update((name, value) for name, value in known.items() if value)
         span = self._tracer.start_span(
-            f"{request.method} {facts.route}".strip(),
-            self._parent(facts.traceparent),
+            f"{request.method} {route}".strip(),
+            self._parent(traceparent),
             self._trace.SpanKind.SERVER,
             attributes,
             start_time=now - round(answered.seconds * 1e9),
@@ -107,7 +84,7 @@ class Tracing:
         if answered.status >= 500:
             span.set_status(self._trace.StatusCode.ERROR)
         context = self._trace.set_span_in_context(span)
-        for name, began, ended, text in facts.intervals or ():
+        for name, began, ended, text in _parts(answered):
             part = self._tracer.start_span(
                 name,
                 context,
@@ -161,13 +138,28 @@ class Tracing:
             _log.warn("the collector did not take the last spans within {seconds} s", seconds=STOP_WITHIN)
 
     def _report(self) -> None:
-        """Log the first failure; a line for each request would tell no more."""
+        """Log the first failure; a line for each request would add nothing."""
         if not self._failed:
             self._failed = True
             _log.failure("a span was not made; further failures are not logged")
 
     def _parent(self, traceparent: str) -> Context:
         return self._propagator.extract({"traceparent": traceparent})
+
+
+def _parts(answered: AnsweredRequest) -> Iterator[tuple[str, float, float, str]]:
+    """Give the parts of a request's time, by ``time.perf_counter``: name, begin, end and SQL."""
+    reached = answered.began
+    for fact in answered.facts:
+        match fact:
+            case StageEnd(name, ended):
+                if name == "plan":
+                    yield name, reached, ended, ""
+                reached = ended
+            case QueueWait(began, ended):
+                yield "queue", began, ended, ""
+            case RoundTrip(began, ended, text):
+                yield "statement", began, ended, text
 
 
 def tracing_of(environ: Mapping[str, str]) -> Tracing | None:

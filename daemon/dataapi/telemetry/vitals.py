@@ -1,4 +1,4 @@
-"""The state of the process that answers, and of the workers beside it, for the console."""
+"""The state of the process that answers, and of the other workers, for the console."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class _Refused(Exception):
 def make_admin_app(
     operated: Operated, reload: Callable[[], Awaitable[Reloaded]], settings: Callable[[], Settings]
 ) -> Klein:
-    """Return an application that answers for what is operated: this process, or its workers.
+    """Return an application that answers for this process, or for its workers.
 
     :param reload: reads the configuration again, too.
     :param settings: returns those that serve.
@@ -127,7 +127,7 @@ def make_admin_app(
         _log.failure("an admin request failed", failure)
         return _response(_json(500, {"message": "internal error; the log says more"}))
 
-    # Klein's types know twisted.web's request by its interface alone.
+    # Klein's types know twisted.web's request only by its interface.
     handle: Any = app.handle_errors
     handle(_Refused)(refused)
     handle(NotFound, MethodNotAllowed)(unmatched)

@@ -18,8 +18,7 @@ from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.graphql import transport
 from dataapi.graphql.document_store import DocumentFolder
 from dataapi.graphql.engine import Engine
-from dataapi.http.errors import ApiError
-from dataapi.http.messages import Reply, Request
+from dataapi.http.messages import Reply, Request, StageEnd
 from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project, Settings
 from dataapi.web.console import routes as console
@@ -50,28 +49,19 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
         if request.method != "POST" and _wants_console(backend, request):
             return console.redirect("/graphql")
         caller = await backend.authenticator.authenticate(request)
-        if request.timing is not None:
-            request.timing.mark("jwt")
-        request.facts.role, request.facts.subject = caller.role, caller.subject
+        request.context.report(StageEnd("jwt", time.perf_counter()))
         return await backend.graphql.handle(request, caller)
 
-    # Functions are a route of their own for metrics and traces alone.
+    # Functions have a route of their own only for metrics and traces.
     @route(app, "/rest/v1")
     @route(app, "/rest/v1/<path:_resource>")
     @route(app, "/rest/v1/rpc/<_function>")
     async def rest(backend: Backend, request: Request, _resource: str = "", _function: str = "") -> Reply:
-        try:
-            caller = await backend.authenticator.authenticate(request)
-            if request.timing is not None:
-                request.timing.mark("jwt")
-            request.facts.role, request.facts.subject = caller.role, caller.subject
-            if "apikey=" in request.query:  # which the handler would read as a filter
-                request = request._replace(query=split_query(request.query)[1])
-            return await backend.rest.handle(request, caller)
-        except ApiError:
-            if request.timing is not None:
-                request.timing.fail()
-            raise
+        caller = await backend.authenticator.authenticate(request)
+        request.context.report(StageEnd("jwt", time.perf_counter()))
+        if "apikey=" in request.query:  # which the handler would read as a filter
+            request = request._replace(query=split_query(request.query)[1])
+        return await backend.rest.handle(request, caller)
 
     console.declare(app, webhooks, receivers=receivers)
     if webhooks is not None:
@@ -135,7 +125,7 @@ def make_site(
 
     :param observe: called for every answered request; logs and metrics come from it.
     :param webhooks: answers the management API; without it its paths do not exist.
-    :param receivers: whether the console may have receivers of deliveries, which are in this process alone.
+    :param receivers: whether the console may have receivers of deliveries, which are only in this process.
     :param now: Unix seconds, for the ``Date`` header.
     :param ids: the ids of requests without one; by default unique to this process.
     :param settings: hold the limits of connections and bodies.

@@ -1,4 +1,4 @@
-"""Cross-origin requests: what a browser's script of another origin may send and read.
+"""Cross-origin requests: the requests and headers of answers that scripts of other origins may send and read.
 
 Any origin may call unless some are named: cookies authenticate no caller here, so a foreign page has
 nothing to exploit.  The names are those that clients send and read

@@ -22,7 +22,7 @@ JSON = "application/json; charset=utf-8"
 _MANAGEMENT_CODES = {one.status: one.code for one in errors.SURROUNDING}
 
 POSTGREST = "PostgREST"
-"""The name beside the code in ``Proxy-Status``: where an answer has no body, as to HEAD, clients of that
+"""The name next to the code in ``Proxy-Status``: where an answer has no body, as to HEAD, clients of that
 dialect find the code under this name only."""
 
 
@@ -31,13 +31,13 @@ class ProtocolFamily:
     """The paths of one protocol, and how it answers.
 
     :ivar name: for logs and metrics.
-    :ivar methods: what its resources accept, including ``OPTIONS``.
+    :ivar methods: those of its resources, including ``OPTIONS``.
     :ivar own_options: whether its handlers answer an ``OPTIONS`` that is not a preflight.
     :ivar render_error: writes an error in the form of the protocol; the verbosity ``minimal`` leaves details
         and hint out.
     :ivar of_project: whether a project answers, which the host name selects; else handlers check the method.
     :ivar shared: whether pages of other origins may call.
-    :ivar keyed: whether all requests need the project's API key; else handlers ask for what they need.
+    :ivar keyed: whether all requests need the project's API key; else handlers check it themselves.
     :ivar max_body: bytes of a body, beyond which it is refused although the project's limit is larger; None
         where only the project's limit counts.
     """

@@ -18,7 +18,7 @@ from twisted.logger import Logger, LogLevel
 from dataapi.concurrency.tasks import next_item
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import continued_trace
-from dataapi.http.messages import Reply, Request, RequestFacts, Stream, Timing
+from dataapi.http.messages import Commit, Fact, Reply, Request, RequestContext, Stream, server_timing
 from dataapi.telemetry.logs import request_id, trace_id
 from dataapi.telemetry.requests import AnsweredRequest
 from dataapi.telemetry.version import installed_version
@@ -47,12 +47,14 @@ class RoutedRequest(NamedTuple):
     """A request with its route and its project, None when its host name has none.
 
     :ivar started: when its last byte was read, in seconds.
+    :ivar facts: those that its steps have reported so far.
     """
 
     route: Route
     request: Request
     backend: Backend | None
     started: float
+    facts: list[Fact]
 
     @property
     def max_body(self) -> int:
@@ -73,7 +75,7 @@ Observe = Callable[[AnsweredRequest], object]
 
 
 class Deadlines:
-    """Cancels what takes too long; all have equally long, so that one timer serves them.
+    """Cancels work that takes too long; all has the same limit, so that one timer serves it.
 
     The timer goes on when the last work has ended: the next one may begin at once.  ``rest`` ends it.
 
@@ -112,7 +114,7 @@ class Deadlines:
     ) -> AsyncGenerator[T, None]:
         """Give the items, each of which has the time for itself.
 
-        :param late: makes what is raised when one takes too long.
+        :param late: makes the exception to raise when one takes too long.
         """
         nothing = object()
         while True:
@@ -166,14 +168,12 @@ class Pipeline:
         self._seconds = seconds
         self._now = now
         self._ids = ids or _counted_ids()
-        self._traced = False
         self._deadlines: dict[float, Deadlines] = {}
         self._versioned = f"{SERVER}/{installed_version()}"
 
-    def configure(self, backends: Sequence[Backend], observe: Observe, *, traced: bool) -> None:
-        """Hand the next requests to these projects; ``traced`` ones note the parts of their time."""
+    def configure(self, backends: Sequence[Backend], observe: Observe) -> None:
+        """Hand the next requests to these projects."""
         self._backends = Backends(backends)
-        self._traced = traced
         self._observe = observe
 
     def expect(self, received: ServerRequest, length: int | None) -> None:
@@ -268,7 +268,7 @@ class Pipeline:
                 if received.gone:
                     raise CancelledError
                 timely = deadlines.each(stream, lambda: _timed_out(deadlines.limit))
-                size = await received.send_stream(reply, timely, self._headers(routed))
+                size = await received.send_stream(reply, timely, self._headers(routed, reply.code))
         except CancelledError:
             status = _CLIENT_CLOSED_REQUEST
         except Exception as error:
@@ -281,7 +281,7 @@ class Pipeline:
             self._report(routed, status, size, reply.code)
 
     def _route(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
-        """Route what was received; return the error too if it is malformed."""
+        """Route a request; return the error too if it is malformed."""
         started = self._seconds()
         method, target, minor, headers, _, _ = received.head
         error, host, query = None, None, ""
@@ -295,30 +295,25 @@ class Pipeline:
         sent = headers.get("x-request-id")
         identifier = sent if sent and _REQUEST_ID.fullmatch(sent) else next(self._ids)
         backend = self._backends.choose(host)
-        timing = Timing(self._seconds) if backend and backend.project.server_timing_enabled else None
         connection = received.connection
         if connection.crowded:
             connection.persistent = False
             error = too_many_connections()
-        facts = RequestFacts()
-        facts.route = route.form
-        if "traceparent" in headers:
-            facts.traceparent = continued_trace(headers["traceparent"])
-        if self._traced:
-            facts.intervals = []
-        request = Request(
-            identifier, method, route.path, query, headers, body, timing, connection.peer, facts
-        )
-        return RoutedRequest(route, request, backend, started), error
+        facts: list[Fact] = []
+        traceparent = continued_trace(headers["traceparent"]) if "traceparent" in headers else ""
+        context = RequestContext(route.form, traceparent, facts.append)
+        request = Request(identifier, method, route.path, query, headers, body, connection.peer, context)
+        return RoutedRequest(route, request, backend, started, facts), error
 
     def _with_body(self, routed: RoutedRequest, body: bytes) -> RoutedRequest:
         """Return the request with its body, whose last byte was read now."""
-        started = self._seconds()
-        timing = None if routed.request.timing is None else Timing(self._seconds)
-        return routed._replace(request=routed.request._replace(body=body, timing=timing), started=started)
+        return routed._replace(request=routed.request._replace(body=body), started=self._seconds())
 
-    def _headers(self, routed: RoutedRequest) -> tuple[tuple[str, str], ...]:
-        """Return the headers that every answer has besides its own."""
+    def _headers(self, routed: RoutedRequest, code: str) -> tuple[tuple[str, str], ...]:
+        """Return the headers that every answer has besides its own.
+
+        :param code: of the error that it reports, "" without one.
+        """
         request = routed.request
         project = None if routed.backend is None else routed.backend.project
         headers: tuple[tuple[str, str], ...] = (
@@ -332,27 +327,32 @@ class Pipeline:
             headers += cors.readable(request, origins)
         if project and project.server_trace_header:
             headers += _traced(request, project.server_trace_header)
-        if request.timing is not None:
-            headers += (("Server-Timing", request.timing.header()),)
-        if request.facts.position:
-            headers += (("Dataapi-LSN", request.facts.position),)
+        if project and project.server_timing_enabled:
+            timing = server_timing(routed.started, routed.facts, self._seconds(), failed=bool(code))
+            headers += (("Server-Timing", timing),)
+        if project and project.db_read_uri is not None:
+            positions = [fact.position for fact in routed.facts if isinstance(fact, Commit)]
+            if positions and positions[-1]:
+                headers += (("Dataapi-LSN", positions[-1]),)
         return headers
 
     def _reject(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
         """Answer a request that is still being sent."""
-        received.reject(reply, self._headers(routed))
+        received.reject(reply, self._headers(routed, reply.code))
         self._report(routed, reply.status, len(reply.body), reply.code)
 
     def _send(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
-        received.send(reply, self._headers(routed))
+        received.send(reply, self._headers(routed, reply.code))
         self._report(routed, reply.status, len(reply.body), reply.code)
         received.finish()
 
     def _report(self, routed: RoutedRequest, status: int, size: int, code: str) -> None:
-        seconds = self._seconds() - routed.started
-        project = "" if routed.backend is None else routed.backend.project.ref
+        """Pass the request with the facts that its steps reported to the observer."""
+        route, request, backend, began, facts = routed
+        project = "" if backend is None else backend.project.ref
+        seconds = self._seconds() - began
         answered = AnsweredRequest(
-            routed.route.family.name, routed.request, status, seconds, size, project, code
+            route.family.name, request, status, seconds, size, project, code, began, facts
         )
         try:
             self._observe(answered)
@@ -363,13 +363,13 @@ class Pipeline:
 async def _reply(routed: RoutedRequest) -> Reply | None:
     """Run the handler; return None if it was cancelled.
 
-    What it raises is answered in the form of the protocol: an ``ApiError`` as it stands, anything else as an
+    An exception is answered in the form of the protocol: an ``ApiError`` as it stands, anything else as an
     internal error whose cause only the log has.
     """
     route, request, backend = routed.route, routed.request, routed.backend
     request_id.set(request.id)
-    if request.facts.traceparent:
-        trace_id.set(request.facts.trace_id)
+    if request.context.traceparent:
+        trace_id.set(request.context.trace_id)
     try:
         assert route.handler is not None
         reply = await route.handler(backend, request, **route.arguments)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Privileges
 from support.catalog import load_catalog, table_named
 from support.postgres import Database, Server
 

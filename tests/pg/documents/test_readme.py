@@ -21,7 +21,7 @@ from dataapi.cli.main import run
 from dataapi.graphql import transport
 from dataapi.service.configuration import load_service
 from dataapi.service.configuration.keys import PROJECT, WEBHOOKS, ConfigurationKey
-from dataapi.service.settings_source import DemoKeys, demo_project
+from dataapi.service.demo import DemoKeys, demo_project
 from dataapi.settings import Project, Settings
 from support import documents
 from support.memory_http import KEY

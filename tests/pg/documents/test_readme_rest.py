@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.service.configuration import load
-from dataapi.service.settings_source import DemoKeys, demo_project
+from dataapi.service.demo import DemoKeys, demo_project
 from support import documents
 from support.documents import Block, Request, fits, pattern
 from support.service import Answer, Service, serving

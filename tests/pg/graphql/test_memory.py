@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.auth.caller import Caller
-from dataapi.concurrency import long_work
-from dataapi.graphql.document import Document
-from dataapi.graphql.limits import Limits
+from dataapi.concurrency import tasks
+from dataapi.graphql.document import Document, Limits
 from dataapi.graphql.literal_parameters import coerce_literals, extract_parameters
 from dataapi.graphql.plan import OperationPlan, plan_mutation, plan_query, root_fields
 from dataapi.graphql.transport import GraphQLRequest
@@ -210,7 +209,7 @@ async def test_new_documents_leave_nothing_to_the_garbage_collector(
 ) -> None:
     """It would find it late: what requests hold when it comes by is old by then."""
     if not at_once:
-        monkeypatch.setattr(long_work, "STEPS_AT_ONCE", 3)
+        monkeypatch.setattr(tasks, "STEPS_AT_ONCE", 3)
 
     async def ask(number: int) -> None:
         request = GraphQLRequest(text.replace("<N>", str(number)), None, None)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.graphql.limits import Limits
+from dataapi.graphql.document import Limits
 from dataapi.settings import Project
 from support.service import Service, serving
 

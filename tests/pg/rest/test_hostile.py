@@ -16,7 +16,7 @@ from dataapi.rest import batch, handler
 from dataapi.rest.handler import LONG_BATCH, RestHandler
 from dataapi.rest.parse.filters import MOST_CONDITIONS
 from dataapi.rest.parse.select import MOST_ITEMS, MOST_NAMES, MOST_RESOURCES, MOST_STEPS, MOST_TERMS
-from dataapi.rest.plan import role as plans
+from dataapi.rest.plan import role
 from dataapi.rest.plan.embed_tree import MOST_MEMBERS_IN_ALL
 from dataapi.settings import Project, TransactionEnd
 from support.catalog import load_catalog
@@ -378,8 +378,8 @@ async def test_the_paths_of_a_batch_are_as_short_as_others(api: Service) -> None
 
 async def test_what_is_kept_of_requests_has_a_limit(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans with aliases that differ in every request push each other out; none too long is kept."""
-    monkeypatch.setattr(plans, "PLAN_CHARACTERS", 20_000)
-    monkeypatch.setattr(plans, "LONGEST_CACHED_STATEMENTS", 2_000)
+    monkeypatch.setattr(role, "PLAN_CHARACTERS", 20_000)
+    monkeypatch.setattr(role, "LONGEST_CACHED_STATEMENTS", 2_000)
     # Plans are kept for as long as the catalog stays the same.
     await api.execute("comment on table person is 'Of another catalog'")
     view = None

@@ -204,6 +204,22 @@ async def test_answers_say_how_long_their_stages_took(api: Service) -> None:
         assert await stages(api, method, path) == ["jwt", "parse", "plan", "transaction", "response"]
 
 
+async def test_graphql_answers_say_how_long_the_same_stages_took(api: Service) -> None:
+    """Up to the planning of one that is not valid."""
+    for query, expected in (
+        ("{ __typename }", ["response"]),
+        ("{ seenCollection { edges { node { id } } } }", ["transaction", "response"]),
+        ("{ nothing }", []),
+    ):
+        header = (await api.ask(query)).headers["server-timing"]
+        assert [stage.partition(";")[0] for stage in header.split(", ")] == [
+            "jwt",
+            "parse",
+            "plan",
+            *expected,
+        ]
+
+
 async def test_an_error_is_timed_up_to_the_stage_that_it_came_from(api: Service) -> None:
     """What did not happen is not reported: a slow failure is seen where it was slow."""
     assert await stages(api, "GET", "rpc/expired") == ["jwt", "parse", "plan", "transaction"]

@@ -15,14 +15,15 @@ from dataapi.rest.statements import SCALAR, ResultRow, Total, compile_answer, co
 from dataapi.sql.algebra import (
     CallArgument,
     ColumnOf,
+    Compare,
     ComputedOf,
     Expression,
     FunctionCall,
     Join,
+    Operator,
     OrderTerm,
     Rows,
 )
-from dataapi.sql.conditions import Compare, Operator
 from dataapi.sql.outputs import Output, Text, Value
 from dataapi.sql.page_source import RowSource
 from dataapi.sql.row_output import Many, Record, Spread

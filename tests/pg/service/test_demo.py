@@ -20,7 +20,7 @@ from dataapi.auth.authenticator import Authenticator
 from dataapi.database.embedded import EmbeddedServerError
 from dataapi.database.script import run_script
 from dataapi.http.messages import Request
-from dataapi.service import settings_source as demo
+from dataapi.service import demo
 from dataapi.service.inspection import inspect
 from dataapi.settings import Settings
 from dataapi.webhooks.model import Permission

@@ -8,8 +8,20 @@ import psycopg2
 import pytest
 from dataapi.rest.media_output import Form
 from dataapi.rest.statements import compile_answer
-from dataapi.sql.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Parameter, Rows, Through
-from dataapi.sql.conditions import Compare, Condition, Operator, Quantifier, TextSearch
+from dataapi.sql.algebra import (
+    ColumnOf,
+    Compare,
+    Condition,
+    Join,
+    JsonPathOf,
+    Operator,
+    OrderTerm,
+    Parameter,
+    Quantifier,
+    Rows,
+    TextSearch,
+    Through,
+)
 from dataapi.sql.outputs import Text, Value
 from dataapi.sql.row_output import Many, One, Record
 from support.catalog import load_catalog, table_named

@@ -14,16 +14,17 @@ from dataapi.sql.algebra import (
     AggregateOf,
     CastOf,
     ColumnOf,
+    Compare,
     ComputedOf,
     Expression,
     Join,
     JsonPathOf,
+    Operator,
     OrderTerm,
     RelatedOf,
     Rows,
     Through,
 )
-from dataapi.sql.conditions import Compare, Operator
 from dataapi.sql.outputs import Output, Text, Value
 from dataapi.sql.row_output import Many, One, Record, Spread
 from support.slots import parameter

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.http.errors import DatabaseUnavailable
-from dataapi.http.messages import Request
+from dataapi.http.messages import Identity, Request, RoundTrip
 from dataapi.telemetry.readiness import WebhooksState
 from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics, request_observer
 from dataapi.telemetry.vitals import WorkersState
@@ -24,9 +24,10 @@ SCHEMA = "create table item (id int primary key);"
 def answered(service: Service, path: str, seconds: float, project: str = "") -> None:
     """Have a request observed that took so long."""
     request = Request("id", "GET", path, "apikey=secret", {}, b"")
-    request.facts.role, request.facts.database = "anon", seconds / 2
+    facts = (Identity("anon", ""), RoundTrip(0.0, seconds / 2))
     observe = request_observer(RequestMetrics(), "crit", lambda _record: None, slow=service.vitals.slow)
-    observe(AnsweredRequest("rest", request, 200, seconds, 0, project or service.project.ref))
+    project = project or service.project.ref
+    observe(AnsweredRequest("rest", request, 200, seconds, 0, project, facts=facts))
 
 
 async def test_service_role_sees_state_pool_and_slow_requests_of_its_project_alone(service: Service) -> None:

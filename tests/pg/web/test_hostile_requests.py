@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dataapi.graphql import document, engine
-from dataapi.graphql.limits import LONGEST_DOCUMENT, MOST_INPUT_OBJECTS
+from dataapi.graphql.document import LONGEST_DOCUMENT, MOST_INPUT_OBJECTS
 from support.effort import Effort
 from support.service import Service
 

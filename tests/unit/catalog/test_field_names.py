@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from dataapi.catalog.field_names import CatalogNames, FieldNames, enum_values
 from dataapi.catalog.model import Catalog
-from dataapi.catalog.names import lower_first, pascal_case
+from dataapi.catalog.names import CatalogNames, FieldNames, enum_values, lower_first, pascal_case
 from hypothesis import given
 from hypothesis import strategies as st
 from support.catalog import MadeUp

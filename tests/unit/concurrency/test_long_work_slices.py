@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.concurrency import long_work
-from dataapi.concurrency.long_work import SLICE, STEPS_AT_ONCE, Slices, in_slices, in_turn
+from dataapi.concurrency import tasks
 from dataapi.concurrency.pauses import pause, pausing
+from dataapi.concurrency.tasks import SLICE, STEPS_AT_ONCE, Slices, in_slices, in_turn
 from twisted.internet.defer import CancelledError, Deferred
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ async def test_who_goes_away_ends_the_work() -> None:
         finally:
             ended.append(threading.current_thread())
 
-    for _ in range(long_work.WORKS + 1):
+    for _ in range(tasks.WORKS + 1):
         waiting = Deferred.fromCoroutine(in_slices(forever))
         waiting.cancel()
         with pytest.raises(CancelledError):

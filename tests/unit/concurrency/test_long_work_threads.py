@@ -6,7 +6,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.concurrency.long_work import SharedWork
+from dataapi.concurrency.tasks import SharedWork
 from twisted.internet import defer
 
 if TYPE_CHECKING:

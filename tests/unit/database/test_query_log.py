@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.database.message import Bound, Statement
+from dataapi.http.messages import RoundTrip
 from dataapi.service.project import query_log
 from dataapi.settings import Project
 from twisted.logger import globalLogPublisher
@@ -26,6 +26,6 @@ def test_the_key_chooses_what_is_logged(which: str, logged: list[str]) -> None:
     globalLogPublisher.addObserver(observer)  # type: ignore[arg-type]
     for name, (seconds, code) in RUN.items():
         if log is not None:
-            log.add((Bound(Statement(name, ())),), seconds, code)
+            log.add(RoundTrip(0.0, seconds, name), code)
     globalLogPublisher.removeObserver(observer)  # type: ignore[arg-type]
     assert found == logged

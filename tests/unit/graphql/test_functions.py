@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import (
     Argument,
     Catalog,
@@ -16,6 +15,7 @@ from dataapi.catalog.model import (
     TypeKind,
     Volatility,
 )
+from dataapi.catalog.names import CatalogNames
 from dataapi.graphql.schema.catalog_view import CatalogView
 from dataapi.graphql.schema.functions import FunctionField, arguments_error, constant_default, function_fields
 from dataapi.graphql.schema.type_mapping import mapping_of

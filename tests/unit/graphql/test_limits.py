@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.graphql.limits import MOST_SELECTIONS, Cost, Limits, check_limits
+from dataapi.graphql.compiler import Cost
+from dataapi.graphql.document import MOST_SELECTIONS, Limits, check_limits
 from dataapi.graphql.sources import Bounded, InputLeaf, VariableOrigin
 from graphql import GraphQLError, parse
 from hypothesis import given

@@ -12,8 +12,7 @@ from dataapi.graphql.mutation_statements import (
     compile_mutations,
 )
 from dataapi.graphql.outputs import NodeId
-from dataapi.sql.algebra import ColumnOf, ComputedOf, Parameter
-from dataapi.sql.conditions import Compare, Condition, Operator
+from dataapi.sql.algebra import ColumnOf, Compare, ComputedOf, Condition, Operator, Parameter
 from dataapi.sql.mutations import (
     DEFAULT,
     Delete,

@@ -7,8 +7,18 @@ import re
 import pytest
 from dataapi.rest.media_output import Body, Content, Form, HandlerBody, Raw
 from dataapi.rest.statements import Total, compile_answer, compile_lines
-from dataapi.sql.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Rows, Through
-from dataapi.sql.conditions import Compare, Operator, Quantifier, TextSearch
+from dataapi.sql.algebra import (
+    ColumnOf,
+    Compare,
+    Join,
+    JsonPathOf,
+    Operator,
+    OrderTerm,
+    Quantifier,
+    Rows,
+    TextSearch,
+    Through,
+)
 from dataapi.sql.outputs import Text, Value
 from dataapi.sql.row_output import Many, One, Record, Spread
 from hypothesis import given, settings

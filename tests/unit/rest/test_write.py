@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from dataapi.rest.media_output import Form
 from dataapi.rest.statements import UPDATED, MutationQuery, Representation, compile_mutation
-from dataapi.sql.algebra import ColumnOf
-from dataapi.sql.conditions import Compare, Condition, Operator
+from dataapi.sql.algebra import ColumnOf, Compare, Condition, Operator
 from dataapi.sql.mutations import Delete, Insert, JsonColumn, JsonRows, MissingMember, OnConflict, Update
 from dataapi.sql.outputs import Text, Value
 from dataapi.sql.row_output import Record

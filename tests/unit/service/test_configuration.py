@@ -653,7 +653,7 @@ def test_secret_in_base64_is_measured_by_its_bytes(size: int, good: bool) -> Non
         (json.dumps({"keys": [GOOD_KEY, {"kty": "EC"}]}), "key 2 needs a kty of"),
         ('{"keys": [1]}', "key 1 is not a JSON object"),
         ("http://issuer.example.org/jwks.json", "anybody on the way could replace the keys"),
-        ("https://user:password@issuer.example.org/", "is not a URL with a host name alone"),
+        ("https://user:password@issuer.example.org/", "is not a URL with only a host name"),
     ],
 )
 def test_unusable_secret_is_refused_without_showing_it(secret: str, expected: str) -> None:

@@ -12,7 +12,7 @@ from dataapi.service.configuration.database import DatabaseSetting, applied, unk
 from dataapi.service.configuration.keys import PROJECT as PROJECT_KEYS
 from dataapi.service.configuration.postgrest import IN_DATABASE
 from dataapi.service.database_settings import READ_WITHIN, DatabaseSettings, Stored
-from dataapi.service.settings_source import Configured
+from dataapi.service.settings_sources import Configured
 from dataapi.settings import Project, Settings
 from support.deferreds import outcome
 from twisted.internet.defer import Deferred, execute

@@ -10,7 +10,7 @@ import pytest
 from dataapi.service import root_service as root
 from dataapi.service.configuration.mistakes import ConfigurationError, Mistake
 from dataapi.service.root_service import Notifier, RootService
-from dataapi.service.settings_source import Reconfigure
+from dataapi.service.settings_sources import Reconfigure
 from dataapi.service.sockets import Descriptor, StartFailed
 from dataapi.settings import Settings
 from dataapi.telemetry.logs import FORMATS, LineObserver, Redactor

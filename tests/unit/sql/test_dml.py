@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dataapi.sql.algebra import ColumnOf
-from dataapi.sql.conditions import Compare, Operator
+from dataapi.sql.algebra import ColumnOf, Compare, Operator
 from dataapi.sql.dml import mutation_queries
 from dataapi.sql.mutations import Delete, Insert, JsonColumn, JsonRows, MissingMember, OnConflict, Update
 from dataapi.sql.statement import Row, Writer

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from dataapi.catalog.model import UniqueKey
-from dataapi.sql.algebra import ColumnOf
-from dataapi.sql.conditions import And, Compare, Operator
+from dataapi.sql.algebra import And, ColumnOf, Compare, Operator
 from dataapi.sql.lone_changes import compile_lone_change, compile_matching_check
 from dataapi.sql.mutations import (
     Delete,

@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dataapi.catalog.model import UniqueKey
-from dataapi.sql.algebra import ColumnOf, ComputedOf, FunctionCall, Join, OrderTerm, Rows, Through
-from dataapi.sql.conditions import Compare, Operator
+from dataapi.sql.algebra import (
+    ColumnOf,
+    Compare,
+    ComputedOf,
+    FunctionCall,
+    Join,
+    Operator,
+    OrderTerm,
+    Rows,
+    Through,
+)
 from dataapi.sql.flat_rows import flat_json
 from dataapi.sql.outputs import Text, Value, compile_query
 from dataapi.sql.row_output import Many, Record

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataapi.sql.algebra import ColumnOf, Parameter, Rows
-from dataapi.sql.conditions import Compare, Operator
+from dataapi.sql.algebra import ColumnOf, Compare, Operator, Parameter, Rows
 from dataapi.sql.outputs import Object, Text, Value, compile_query
 from dataapi.sql.row_output import Many
 from dataapi.sql.statement import MOST_PAGE_SIZES, Compiled

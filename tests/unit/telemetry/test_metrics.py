@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dataapi.http.messages import Request, RequestFacts
+from dataapi.http.messages import Request, RequestContext
 from dataapi.telemetry.metrics import (
     DURATIONS,
     FAMILIES,
@@ -36,13 +36,10 @@ def of(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return name, frozenset(labels.items())
 
 
-def answered(
-    status: int, seconds: float = 0.002, code: str = "", facts: RequestFacts | None = None
-) -> AnsweredRequest:
+def answered(status: int, seconds: float = 0.002, code: str = "") -> AnsweredRequest:
     """Return a REST request that was answered so."""
-    facts = facts or RequestFacts()
-    facts.route = "/rest/v1/{resource}"
-    request = Request("1", "GET", "/rest/v1/blog", "", {}, b"", facts=facts)
+    context = RequestContext("/rest/v1/{resource}")
+    request = Request("1", "GET", "/rest/v1/blog", "", {}, b"", context=context)
     return AnsweredRequest("rest", request, status, seconds, 1, "", code)
 
 
@@ -107,9 +104,8 @@ def test_a_scrape_has_the_times_of_all_requests_since_the_start() -> None:
 
 def test_the_time_of_a_request_is_split_into_queue_database_and_daemon() -> None:
     """The three add up; a request without a statement spent all of its time in the daemon."""
-    figures, facts = RequestMetrics(), RequestFacts()
-    facts.queued, facts.database = 1.0, 2.0
-    figures.observe(answered(200, 3.5, facts=facts))
+    figures = RequestMetrics()
+    figures.observe(answered(200, 3.5), queued=1.0, database=2.0)
     figures.observe(answered(200, 0.25))
     samples = shown(figures.snapshot())
     for stage, total, count in (("queue", 1.0, 1), ("database", 2.0, 1), ("daemon", 0.75, 2)):

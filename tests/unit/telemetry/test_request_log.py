@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.http.messages import Request, RequestFacts
+from dataapi.http.messages import Fact, Identity, Operation, QueueWait, Request, RequestContext, RoundTrip
 from dataapi.telemetry.logs import LogRecord
-from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics, request_observer
+from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics, request_observer, summary_of
 from dataapi.telemetry.tracing import Tracing
 from twisted.logger import capturedLogs
 
 
-def answered(status: int, code: str = "", facts: RequestFacts | None = None) -> AnsweredRequest:
+def answered(status: int, code: str = "", facts: tuple[Fact, ...] = ()) -> AnsweredRequest:
     """Return a request that was answered so."""
     headers = {"x-forwarded-for": "192.0.2.7"} if facts else {}
-    facts = facts or RequestFacts()
-    facts.route = "/rest/v1/{resource}"
-    request = Request("r-1", "GET", "/rest/v1/blog", "", headers, b"", facts=facts)
-    return AnsweredRequest("rest", request, status, 0.0123456, 42, "p" if facts.role else "", code)
+    context = RequestContext("/rest/v1/{resource}")
+    request = Request("r-1", "GET", "/rest/v1/blog", "", headers, b"", context=context)
+    project = "p" if facts else ""
+    return AnsweredRequest("rest", request, status, 0.0123456, 42, project, code, facts=facts)
 
 
-def known() -> RequestFacts:
-    """Return the facts of a request that ran a statement."""
-    facts = RequestFacts()
-    facts.role, facts.subject, facts.operation, facts.sqlstate = "authenticated", "alice", "Blogs", "42501"
-    facts.queued, facts.database = 0.001, 0.0021234
-    return facts
+KNOWN = (
+    Identity("authenticated", "alice"), Operation("Blogs"), QueueWait(1.0, 1.001),
+    RoundTrip(2.0, 2.0021234, "select", "42501"), RoundTrip(3.0, 3.0),
+)  # fmt: skip
+"""What the steps of a request report whose statement PostgreSQL refuses, and is rolled back."""
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def test_an_error_in_a_graphql_answer_counts_as_one() -> None:
     metrics = RequestMetrics()
     observe = request_observer(metrics, "warn", lines.append)
     observe(answered(200))
-    observe(answered(200, "42501", known()))
+    observe(answered(200, "42501", KNOWN))
     [line] = lines
     assert line.level == "warn"
     assert line.fields == {
@@ -86,14 +85,14 @@ def test_an_error_in_a_graphql_answer_counts_as_one() -> None:
 def test_a_line_says_who_the_caller_is_where_that_is_asked_for() -> None:
     """The claim ``sub`` may be personal data, so that it is left out by default."""
     lines: list[LogRecord] = []
-    request_observer(RequestMetrics(), "info", lines.append, subjects=True)(answered(200, "", known()))
+    request_observer(RequestMetrics(), "info", lines.append, subjects=True)(answered(200, "", KNOWN))
     assert lines[0].fields["sub"] == "alice"
 
 
 def test_a_statement_that_was_run_again_with_success_leaves_no_error() -> None:
     """An SQLSTATE belongs to the error that was answered."""
     lines: list[LogRecord] = []
-    request_observer(RequestMetrics(), "info", lines.append)(answered(200, "", known()))
+    request_observer(RequestMetrics(), "info", lines.append)(answered(200, "", KNOWN))
     assert "sqlstate" not in lines[0].fields
 
 
@@ -114,3 +113,9 @@ def test_a_span_that_cannot_be_made_costs_no_line_and_is_reported_once() -> None
         observe(answered(404))
     assert [line.fields["status"] for line in lines] == [200, 404]
     assert [event["log_namespace"] for event in reported] == ["dataapi.tracing"]
+
+
+def test_a_repeated_statement_that_succeeds_leaves_no_sqlstate() -> None:
+    """What a replica refused and the primary answered is no error of the request; times add up."""
+    summary = summary_of((RoundTrip(1.0, 2.0, "select", "40001"), RoundTrip(3.0, 5.0, "select")))
+    assert (summary.sqlstate, summary.database) == ("", 3.0)

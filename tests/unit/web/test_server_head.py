@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dataapi.web.server.parser import RequestParser
-from dataapi.web.server.sending import response_head
+from dataapi.web.server.request import response_head
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""What one role sees of the catalog and its tables in GraphQL terms, made on demand."""
+"""What one role sees of the catalog in GraphQL terms, made on demand: tables and their fields."""
 
 from __future__ import annotations
 
@@ -6,15 +6,72 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dataapi.catalog.field_names import CatalogNames, FieldNames
-from dataapi.catalog.model import Catalog, Function, Table, TypeKind
-from dataapi.catalog.names import is_looked_up_by_key
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Catalog, Column, Function, Privileges, Table, TypeKind
+from dataapi.catalog.names import CatalogNames, FieldNames, is_looked_up_by_key
 from dataapi.catalog.relationships import KeyRelationship
-from dataapi.graphql.schema.fields import ColumnField, ComputedField, RelatedField
 from dataapi.graphql.schema.type_mapping import TypeMapping, mapping_of
-from dataapi.sql.algebra import ColumnOf, Join, OrderTerm
+from dataapi.sql.algebra import ColumnOf, Condition, FunctionCall, Join, OrderTerm, Rows
 from dataapi.sql.statement import qualified
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnField:
+    """A column as a field: ``name`` in input types and aggregates, ``field`` in the object type."""
+
+    name: str
+    field: str
+    column: Column
+    mapping: TypeMapping
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedField:
+    """A computed scalar field, with its name in the object type and the one in input types."""
+
+    name: str
+    input_name: str
+    function: Function
+    mapping: TypeMapping
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedField:
+    """A relationship as a field, by foreign key or by a function of the row.
+
+    :ivar input_name: the name in input types.
+    :ivar join: of the target's columns with the own ones; None for a computed relationship.
+    :ivar function: the one of a computed relationship.
+    :ivar outgoing: whether the foreign key is this table's own.
+    :ivar unique: whether the target's keys allow at most one related row.
+    :ivar disjoint: whether different rows have different related rows.
+    :ivar nullable: of a to-one field, whether the schema shows it as nullable.
+    """
+
+    name: str
+    input_name: str
+    target: TableView
+    to_one: bool
+    join: Join | None = None
+    function: Function | None = None
+    outgoing: bool = False
+    unique: bool = False
+    disjoint: bool = False
+    nullable: bool = True
+    description: str | None = None
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The equal columns, the target's first."""
+        return () if self.join is None else self.join.pairs
+
+    def rows(self, where: Condition | None = None) -> Rows:
+        """Return the rows that are related to the row in scope."""
+        table = self.target.table
+        if self.function is None:
+            return Rows(table, join=self.join, where=where, unique=self.unique)
+        return Rows(table, call=FunctionCall(self.function, of_row=True), where=where, unique=self.unique)
 
 
 @dataclass(eq=False)

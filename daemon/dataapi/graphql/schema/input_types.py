@@ -12,8 +12,7 @@ from typing import Any
 from graphql import GraphQLEnumType, GraphQLInputField, GraphQLInputObjectType, GraphQLList
 
 from dataapi.catalog.directives import is_enum_value
-from dataapi.graphql.schema.catalog_view import TableView
-from dataapi.graphql.schema.fields import ColumnField
+from dataapi.graphql.schema.catalog_view import ColumnField, TableView
 from dataapi.graphql.schema.shared_types import (
     COMMON_TYPES,
     FEATURE_TYPES,

@@ -11,8 +11,8 @@ from typing import Any
 import graphql as gql
 
 from dataapi.catalog import names
-from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import Catalog
+from dataapi.catalog.names import CatalogNames
 from dataapi.graphql.graphql_core import LazyObjectType, LazySchema
 from dataapi.graphql.schema.catalog_view import CatalogView, TableView
 from dataapi.graphql.schema.functions import FunctionField, constant_default, function_fields
@@ -208,7 +208,7 @@ _TABLE_FIELDS: dict[
 class RoleSchema:
     """Everything that documents of one role are compiled with.
 
-    :ivar strict: whether documents are validated by the GraphQL specification's rules alone.
+    :ivar strict: whether documents are validated only by the GraphQL specification's rules.
     """
 
     def __init__(self, view: CatalogView, *, strict: bool = False) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import graphql as gql
 
 from dataapi.graphql.schema.type_mapping import CURSOR, CUSTOM_SCALARS, JSON
-from dataapi.sql.conditions import Operator
+from dataapi.sql.algebra import Operator
 
 
 def required(type_: Any) -> Any:

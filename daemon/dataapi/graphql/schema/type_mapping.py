@@ -17,9 +17,8 @@ from typing import Any
 
 import graphql as gql
 
-from dataapi.catalog.field_names import enum_values
 from dataapi.catalog.model import Catalog, Type, TypeKind
-from dataapi.catalog.names import has_value, is_list
+from dataapi.catalog.names import enum_values, has_value, is_list
 from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier
 from dataapi.http.strict_json import EXACT_DECODER, INVALID_JSON, InvalidConstant, TooDeep, decode
 from dataapi.sql.outputs import Labels, WireForm

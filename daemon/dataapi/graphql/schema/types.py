@@ -14,11 +14,9 @@ from typing import Any
 
 import graphql as gql
 
-from dataapi.catalog.field_names import enum_values
-from dataapi.catalog.names import ENUM_SUFFIXES
+from dataapi.catalog.names import ENUM_SUFFIXES, enum_values
 from dataapi.graphql.graphql_core import LazyMap
-from dataapi.graphql.schema.catalog_view import CatalogView, TableView
-from dataapi.graphql.schema.fields import RelatedField
+from dataapi.graphql.schema.catalog_view import CatalogView, RelatedField, TableView
 from dataapi.graphql.schema.shared_types import (
     COMMON_TYPES,
     FEATURE_TYPES,

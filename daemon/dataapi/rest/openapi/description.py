@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dataapi.auth.caller import REST_PREFIX
-from dataapi.catalog.model import Catalog
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Catalog, Privileges
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import MediaType, parse_accept
 from dataapi.http.messages import Request

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from dataapi.catalog.model import Catalog
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.long_work import Naps, SharedWork
+from dataapi.concurrency.tasks import Naps, SharedWork
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER
 from dataapi.http.messages import Reply, Request

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from dataapi.catalog.directive_reader import without_directives
-from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Table, TableKind
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Privileges, Table, TableKind
 from dataapi.rest.parse.query import RESERVED
 from dataapi.rest.plan.functions import is_callable
 

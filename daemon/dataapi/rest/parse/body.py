@@ -66,7 +66,7 @@ def read_rows(body: bytes, content_type: str | None, columns: tuple[str, ...] | 
     JSON is not parsed when the columns are chosen.
 
     :param content_type: the header; None means JSON.
-    :param columns: what to take of each object, None for all there is.
+    :param columns: the members to take of each object, None for all.
     :raises ApiError: PGRST102 (400), the body or its type cannot be understood.
     """
     form = media_type(content_type or JSON)
@@ -101,7 +101,7 @@ class Objects:
     def by_key(self, columns: tuple[str, ...] | None, key: tuple[str, ...]) -> Payload:
         """Return them as rows.
 
-        :param columns: what to take of each object besides the key, None for all there is.
+        :param columns: the members to take of each object besides the key, None for all.
         :raises ApiError: PGRST102 (400), an object lacks the key or has that of another one.
         """
         objects = self.objects
@@ -128,7 +128,7 @@ def read_objects(body: bytes, content_type: str | None) -> Objects:
 
 
 def form_hint(names: Iterable[str]) -> str | None:
-    """Return what to say of names that look like JSON: curl calls any body a form by default."""
+    """Return a hint about names that look like JSON: curl calls any body a form by default."""
     if any(name.lstrip().startswith(("{", "[")) for name in names):
         return f"The body was read as a form. Send JSON with the header Content-Type: {JSON}"
     return None

@@ -24,7 +24,7 @@ class Count(Enum):
 
 
 class Return(Enum):
-    """What the answer of a change contains."""
+    """The content of the answer to a change."""
 
     MINIMAL = "minimal"
     HEADERS_ONLY = "headers-only"
@@ -63,10 +63,10 @@ class End(Enum):
 
 
 class Preferences(NamedTuple):
-    """What a client prefers; None without a preference.
+    """A client's preferences; None without one.
 
     :ivar timezone: as the client wrote it: a name that the server knows, or an offset from UTC.
-    :ivar unknown: unknown preferences, under ``handling=strict`` alone, which refuses them.
+    :ivar unknown: unknown preferences, only under ``handling=strict``, which refuses them.
     """
 
     count: Count | None = None  # type: ignore[assignment]  # hides tuple.count, which nothing needs
@@ -82,7 +82,7 @@ class Preferences(NamedTuple):
 
     @property
     def most(self) -> int | None:
-        """How many rows a change may affect; ``max-affected`` holds under ``handling=strict`` alone."""
+        """How many rows a change may affect; ``max-affected`` holds only under ``handling=strict``."""
         return self.max_affected if self.strict else None
 
     @property
@@ -97,7 +97,7 @@ class Preferences(NamedTuple):
 
 
 class Action(Enum):
-    """What a request does; the value is the set of preferences that apply to it."""
+    """The action of a request; the value is the set of preferences that apply to it."""
 
     READ = frozenset({"count", "tx", "handling", "timezone", "consistency"})
     STREAM = READ - {"count"}

@@ -67,7 +67,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class SelectionShape(NamedTuple):
-    """What of a query string decides the statement; selections of the same shape are equal.
+    """The part of a query string that decides the statement; selections of the same shape are equal.
 
     :ivar select: the value of ``select``, None without it.
     :ivar filters: names of parameters, with the operation of each.

@@ -1,4 +1,4 @@
-"""Scans a text from left to right and remembers what it expected where it failed; pure.
+"""Scans a text from left to right and remembers its expectation where it failed; pure.
 
 Errors name the farthest position that any attempt came to, as PostgREST's do.
 """
@@ -28,9 +28,9 @@ class Mismatch(Exception):
 
 
 def read_with(read: Callable[[Reader], T], text: str, what: str) -> T:
-    """Return what a function reads of a text.
+    """Return the value that a function reads of a text.
 
-    :param what: what the text is, for the error.
+    :param what: a name of the text, for the error.
     :raises ApiError: PGRST100 (400) with the column at which the text cannot be understood.
     """
     reader = Reader(text)
@@ -57,7 +57,7 @@ class Reader:
         self.failure: Failure = (-1, (), None, False)
         self._counts: dict[str, int] = {}
 
-    # ------------------------------------------------------------ what was expected
+    # ------------------------------------------------------------ expectations
 
     def missed(self, expected: str, at: int | None = None, found: int | None = None) -> None:
         """Record what was expected at a position, the current one by default.

@@ -28,7 +28,7 @@ from dataapi.rest.parse.query import Pairs, QueryParameters, parse_query
 from dataapi.settings import Project
 
 FUNCTIONS = "rpc/"
-"""What the paths of functions begin with."""
+"""The beginning of the paths of functions."""
 
 READING = ("GET", "HEAD")
 """The methods that only read."""
@@ -148,7 +148,7 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
     if not target:
         openapi = dict(querystring.lenient_pairs(request.query)).get("openapi") or None
     elif method in (_CALL_METHODS if is_call else _TABLE_METHODS):
-        # As HTTP demands, ranges are for GET alone.
+        # As HTTP demands, ranges are only for GET.
         header_range = headers.get("range") if method == "GET" else None
         query = parse_query(request.query, header_range, is_call=is_call, reads=reads)
         if is_call:

@@ -36,7 +36,7 @@ _DIRECTIONS = {"asc": False, "desc": True}
 _NULLS = {"nullsfirst": True, "nullslast": False}
 
 
-# ---------------------------------------------------------------- what is parsed
+# ---------------------------------------------------------------- parsed values
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ Item = Star | Field | Embed
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """``name.direction.nulls`` of ``order``; None for what is omitted.
+    """``name.direction.nulls`` of ``order``; None for omitted parts.
 
     :ivar relation: for ``relation(name)``, the embedded resource that is ordered by.
     """

@@ -20,8 +20,7 @@ from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.request import ApiRequest, CallArguments
 from dataapi.rest.plan.expressions import ArgumentValue, BodyText, MaxAffected
 from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultShape, choose, unknown
-from dataapi.rest.plan.plans import CallAnswer, Planned, StatementPlan, StreamPlan
-from dataapi.rest.plan.role import RestRole
+from dataapi.rest.plan.role import CallAnswer, Planned, RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import made_of_pairs
 from dataapi.rest.respond import make_reply
@@ -194,7 +193,7 @@ def _body(call: _Call) -> Body:
 
 
 def _guard(call: _Call) -> Guard | None:
-    """Return the bound that the statement itself checks, so that what the function did is undone."""
+    """Return the bound that the statement itself checks, so that the function's changes are undone."""
     if call.media.single and not call.result.is_single:
         return Guard(respond.NOT_SINGLE)
     bounded = call.request.preferences.most is not None

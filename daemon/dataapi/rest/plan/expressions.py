@@ -13,20 +13,25 @@ from dataapi.rest.parse.select import Path
 from dataapi.rest.plan.embed_tree import Resource
 from dataapi.rest.plan.similar_names import hint_for
 from dataapi.rest.plan.tables import JSON, JSONB, TEXT, TSVECTOR, Relation, RoleTables, Types
-from dataapi.sql.algebra import ColumnOf, ComputedOf, Expression, JsonPathOf, Parameter, Rows
-from dataapi.sql.conditions import (
+from dataapi.sql.algebra import (
     And,
+    ColumnOf,
     Compare,
+    ComputedOf,
     Condition,
     Converted,
     Distinct,
     Exists,
+    Expression,
     Is,
     IsNull,
+    JsonPathOf,
     Not,
     Operator,
     Or,
+    Parameter,
     Quantifier,
+    Rows,
     SearchSyntax,
     TextSearch,
     Truth,
@@ -72,7 +77,7 @@ class SearchLanguage:
 
 @dataclass(frozen=True, slots=True)
 class CappedLimit:
-    """A limit in the query string, with the most rows that may be answered."""
+    """A limit in the query string, with the maximum number of rows that may be answered."""
 
     position: int
     most: int | None

@@ -1,4 +1,4 @@
-"""The functions that a role may call, which one a request means, and what each returns; pure."""
+"""The functions that a role may call, which one a request means, and their results; pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from enum import Enum
 from functools import cached_property
 
 from dataapi.catalog.media_types import media_type_of
-from dataapi.catalog.model import Catalog, Function, Type, TypeKind
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Catalog, Function, Privileges, Type, TypeKind
 from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Content
 from dataapi.rest.parse.body import BINARY, form_hint
@@ -22,7 +21,7 @@ _CONTENTS = {"bytea": Content.BYTES, "xml": Content.XML}
 
 
 class ResultShape(Enum):
-    """What the result of a function is."""
+    """The kind of a function's result."""
 
     VOID = "void"
     VALUE = "value"
@@ -35,9 +34,9 @@ class ResultShape(Enum):
 class FunctionResult:
     """The result of a function.
 
-    :ivar relation: what its rows are of; values are rows of one column.
+    :ivar relation: of its rows; values are rows of one column.
     :ivar raw: media types that its one value is as it stands, ``*/*`` for all.
-    :ivar content: what that value is.
+    :ivar content: the kind of that value.
     """
 
     shape: ResultShape
@@ -99,7 +98,7 @@ def _raw(catalog: Catalog, declared: Type) -> tuple[str, ...]:
 
 
 def content_of(catalog: Catalog, type_: Type) -> Content:
-    """Return what the values of a type are; a domain's are those of the type under it."""
+    """Return the kind of a type's values; a domain's are those of the type under it."""
     return _CONTENTS.get(catalog.underlying(type_).sql_name, Content.TEXT)
 
 

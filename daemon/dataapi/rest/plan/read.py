@@ -9,8 +9,7 @@ from dataapi.rest.negotiation import Media, MediaKind
 from dataapi.rest.parse.preferences import Action, Count
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.expressions import FixedText
-from dataapi.rest.plan.plans import Planned, ReadAnswer, StatementPlan, StreamPlan
-from dataapi.rest.plan.role import RestRole
+from dataapi.rest.plan.role import Planned, ReadAnswer, RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import Relation
 from dataapi.rest.respond import location, make_reply

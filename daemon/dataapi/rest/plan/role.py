@@ -1,23 +1,109 @@
-"""One role's view of a catalog, with the plans and statements that were made for it."""
+"""Plans as values that can be cached, and one role's view of a catalog, with the plans made for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
-from dataapi.catalog.model import Table
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Privileges, Table
 from dataapi.concurrency.cache import BoundedCache
+from dataapi.database.message import Bound
+from dataapi.http.messages import Reply
 from dataapi.rest.negotiation import Media, Offers, RowHandler, negotiate
-from dataapi.rest.parse.query import Selection
+from dataapi.rest.parse.preferences import Action
+from dataapi.rest.parse.query import Selection, Values
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.functions import RoleFunctions, content_of
-from dataapi.rest.plan.plans import StatementPlan
 from dataapi.rest.plan.rows import RowPlanner
 from dataapi.rest.plan.tables import CatalogTables, Relation, RoleTables
 from dataapi.settings import Project
 from dataapi.sql.statement import Compiled, qualified
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    """The rows of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAnswer:
+    """The effect of a change on a table's rows.
+
+    :ivar represents: whether the body holds the rows.
+    :ivar merges: whether the inserted rows are counted apart from the updated ones.
+    """
+
+    action: Action
+    table: str
+    represents: bool
+    merges: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """The result of a function.
+
+    :ivar is_void: whether the function returns nothing.
+    :ivar is_single: whether it is one value or row.
+    :ivar is_binary: whether the body is the value of a ``bytea``.
+    :ivar unwrapped: whether the one member of an array stands without its brackets.
+    """
+
+    is_void: bool
+    is_single: bool
+    is_binary: bool
+    unwrapped: bool
+
+
+Answer = ReadAnswer | WriteAnswer | CallAnswer
+"""How the row of a statement becomes the answer."""
+
+
+class StatementPlan(NamedTuple):
+    """Statements to run in order, and how the row of the last one becomes the answer.
+
+    :ivar statements: the last one's row is a ``ResultRow``; a client asks for the plan of the one before, if
+        there are several.
+    :ivar media: the negotiated media type; with its ``explain`` the statement's plan is the answer.
+    :ivar settings: further settings of the transaction, ``(name, value)``.
+    :ivar estimated: a statement without its page, whose planned number of rows becomes the row's total
+        when that is None or beyond ``estimated_beyond``.
+    :ivar by_replica: whether a replica may run it.
+    """
+
+    statements: tuple[Compiled, ...]
+    media: Media
+    answer: Answer
+    read_only: bool
+    settings: tuple[tuple[str, str], ...] = ()
+    estimated: Compiled | None = None
+    estimated_beyond: int | None = None
+    by_replica: bool = False
+
+
+class StreamPlan(NamedTuple):
+    """A read whose rows are sent while they come.
+
+    :ivar statement: returns one text per row: the bytes to send.
+    :ivar head: the reply without its body.
+    :ivar prefix: the bytes before the first row, such as a header line.
+    :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
+    :ivar by_replica: whether a replica may run it.
+    """
+
+    statement: Bound
+    head: Reply
+    prefix: bytes = b""
+    settings: tuple[tuple[str, str], ...] = ()
+    offset: int = 0
+    by_replica: bool = False
+
+
+Planned = tuple[StatementPlan, Values] | StreamPlan | Reply
+"""A plan with the values of one request; a ``Reply`` needs nothing of the database."""
+
 
 PLANS_PER_ROLE = 500
 """Plans, and compiled statements, that are cached for one role."""
@@ -38,9 +124,9 @@ class PlanCacheFigures:
 
 
 class RestRole:
-    """What one role sees of a catalog, with the statements compiled for it.
+    """One role's view of a catalog, with the statements compiled for it.
 
-    :ivar plans: the cached plans of requests of tables, by what of a request decides them.
+    :ivar plans: the cached plans of requests of tables, by the parts of a request that decide them.
     :ivar compiled: the cached statements, by their shapes; plans for different clients share them.
     """
 
@@ -80,7 +166,7 @@ class RestRole:
     ) -> tuple[Compiled, ...]:
         """Return the statements of a shape, compiled at its first use.
 
-        What is too long to be cached is not prepared either: it would displace what comes again.
+        Statements too long to be cached are not prepared either: they would displace repeated ones.
 
         :param size: characters of the shape.
         :param compile_: makes the statements; its errors are not cached.
@@ -119,7 +205,7 @@ class RestRole:
     ) -> Media:
         """Return the media type of an answer that its client prefers of those available.
 
-        :param table: what the rows of the answer are of, None when they are of no table.
+        :param table: of the rows of the answer, None when they are of no table.
         :param raw: media types that the one value of a function is as it stands.
         :param lines: whether the rows can be sent while they come.
         :raises ApiError: PGRST107 (406), none of the accepted media types is available.

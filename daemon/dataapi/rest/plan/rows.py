@@ -33,6 +33,8 @@ from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
     CastOf,
+    Condition,
+    Exists,
     Expression,
     FunctionCall,
     FunctionOf,
@@ -42,8 +44,8 @@ from dataapi.sql.algebra import (
     RelatedOf,
     Rows,
     Through,
+    all_of,
 )
-from dataapi.sql.conditions import Condition, Exists, all_of
 from dataapi.sql.outputs import Key, Output, Text, Value
 from dataapi.sql.row_output import Many, One, Record, Spread
 
@@ -54,12 +56,12 @@ MOST_RESOURCES_AND_CONDITIONS = 2500
 class RowPlanner:
     """Plans the rows of one selection as expressions of the SQL algebra.
 
-    What it makes raises ``ApiError``: PGRST100 for what cannot be understood, PGRST108 for parameters of
+    Its methods raise ``ApiError``: PGRST100 for text that cannot be understood, PGRST108 for parameters of
     resources that are not embedded, PGRST200 and PGRST201 for resources that cannot be, PGRST118,
     PGRST120, PGRST123, 42703 and 42704.
 
-    :param relation: what the rows are of.
-    :param project: the limits and what is allowed; a table's directive takes precedence over ``db-max-rows``.
+    :param relation: that of the rows.
+    :param project: has the limits; a table's directive takes precedence over ``db-max-rows``.
     :param written: whether the rows are those that a change writes, which ``db-max-rows`` does not limit.
     """
 

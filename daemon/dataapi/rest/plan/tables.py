@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dataapi.catalog.model import Catalog, Column, Function, Table, TableKind, Type
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Catalog, Column, Function, Privileges, Table, TableKind, Type
 from dataapi.catalog.relationships import Relationships
 from dataapi.database.errors import Diagnostics, to_error
 from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier, quote_literal, with_own_schema
@@ -300,7 +299,7 @@ def made_of_pairs(type_: Type) -> str:
 
 
 def _default(catalog: Catalog, table: Table, column: Column) -> str | None:
-    """Return SQL of what a column gets when an insert does not name it, None for null."""
+    """Return SQL of a column's value when an insert does not name it, None for null."""
     if column.generated:
         return None
     if column.identity:

@@ -19,13 +19,11 @@ from dataapi.rest.parse.preferences import Action, Missing, Preferences, Resolut
 from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.expressions import BodyText, MaxAffected
-from dataapi.rest.plan.plans import Planned, StatementPlan, WriteAnswer
-from dataapi.rest.plan.role import RestRole
+from dataapi.rest.plan.role import Planned, RestRole, StatementPlan, WriteAnswer
 from dataapi.rest.plan.rows import RowPlanner, with_column_names
 from dataapi.rest.plan.tables import Relation, json_column, known_columns
 from dataapi.rest.statements import UPDATED, MutationQuery, Representation, compile_mutation
-from dataapi.sql.algebra import Parameter
-from dataapi.sql.conditions import Condition
+from dataapi.sql.algebra import Condition, Parameter
 from dataapi.sql.mutations import Delete, Insert, JsonRows, MissingMember, Mutation, OnConflict, Update
 from dataapi.sql.statement import Compiled, Guard
 
@@ -75,7 +73,7 @@ class _Mutation:
 
     @property
     def shape(self) -> Hashable:
-        """What of it decides the statement."""
+        """The part of it that decides the statement."""
         request, rows = self.request, self.request.rows
         media = self.media if self.represents else None
         target = (request.method, request.schema, request.target, request.query.selection)
@@ -107,7 +105,7 @@ def _insert(mutation: _Mutation) -> Planned:
 
 
 def _conflict(mutation: _Mutation) -> OnConflict | None:
-    """Return what an insert does with existing rows; None without a key to find them by."""
+    """Return how an insert treats existing rows; None without a key to find them by."""
     resolution = mutation.preferences.resolution
     if resolution not in (Resolution.MERGE, Resolution.IGNORE):
         return None

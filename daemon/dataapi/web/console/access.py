@@ -17,7 +17,7 @@ _DELIVERED = "webhook-id"
 def is_local(request: Request) -> bool:
     """Whether a person at this machine sent the request, to a name of this machine.
 
-    An endpoint's URL that leads back to the daemon makes nobody a person here.
+    An endpoint's URL that leads back to the daemon does not make a client a person here.
     """
     return comes_from_here(request) and _DELIVERED not in request.headers
 
@@ -40,7 +40,7 @@ def may_open(project: Project, request: Request) -> bool:
 
 
 def may_try(project: Project, request: Request) -> bool:
-    """Whether receivers for trying are there for the client: where the console is for this machine alone."""
+    """Whether receivers for trying are there for the client: where the console is only for this machine."""
     return project.console == "local" and comes_from_here(request)
 
 
@@ -52,4 +52,4 @@ def check_own(request: Request) -> None:
     headers = request.headers
     opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if (is_of_another_site(headers) and not opened) or is_of_another_origin(headers):
-        raise ApiError(403, "CROSS_ORIGIN_REQUEST", "The console answers pages of its own origin alone")
+        raise ApiError(403, "CROSS_ORIGIN_REQUEST", "The console only answers pages of its own origin")

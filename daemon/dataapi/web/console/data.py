@@ -17,7 +17,7 @@ from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import Runner, Transactions, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.long_work import Naps, SharedWork
+from dataapi.concurrency.tasks import Naps, SharedWork
 from dataapi.database.message import Bound, Statement
 from dataapi.database.pool import PoolFigures
 from dataapi.graphql.document_store import Documents

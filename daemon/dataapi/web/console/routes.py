@@ -11,7 +11,6 @@ from typing import Any
 from klein import Klein
 
 from dataapi.auth import keys
-from dataapi.auth.caller import Caller
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.settings import Project
@@ -59,21 +58,16 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
         tried = managed and receivers and access.may_try(backend.project, request)
         return json_reply({**described, "webhooks": managed, "receivers": tried})
 
-    async def identify(backend: Backend, request: Request) -> Caller:
-        caller = await backend.authenticator.authenticate(request)
-        request.facts.role, request.facts.subject = caller.role, caller.subject
-        return caller
-
     async def schema(backend: Backend, request: Request) -> Reply:
-        caller = await identify(backend, request)
+        caller = await backend.authenticator.authenticate(request)
         return _data(await _of(backend, request).schema(request, caller))
 
     async def documents(backend: Backend, request: Request) -> Reply:
-        caller = await identify(backend, request)
+        caller = await backend.authenticator.authenticate(request)
         return _data(await _of(backend, request).documents(request, caller))
 
     async def health(backend: Backend, request: Request) -> Reply:
-        caller = await identify(backend, request)
+        caller = await backend.authenticator.authenticate(request)
         return json_reply(await _of(backend, request).health(request, caller))
 
     declare_data(app, "settings", settings)
@@ -213,7 +207,7 @@ def _end(project: Project) -> str:
 def _settings(project: Project, *, local: bool) -> dict[str, Any]:
     """Return what the console's pages need to know of a project.
 
-    A key that web pages are made to carry is handed to people at this machine alone.
+    A key that web pages are made to carry is given only to clients on this machine.
     """
     secret = project.jwt_secret
     symmetric = secret is not None and not keys.is_url(secret) and not secret.lstrip().startswith("{")

@@ -1,7 +1,7 @@
 """What the page Schema shows: the tables that a role may use, and how they are named and related; pure.
 
 A role sees what the OpenAPI description shows it.  Grants of other roles, problems and whether rows are
-filtered by policies are for ``service_role`` alone (docs/console.md, Schema).
+filtered by policies are only for ``service_role`` (docs/console.md, Schema).
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from typing import Any
 from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.directives import TableDirectives
-from dataapi.catalog.field_names import CatalogNames
-from dataapi.catalog.model import Catalog, Column, ForeignKey, Problem, Table, place_of
-from dataapi.catalog.names import BY_KEY, COLLECTION, DELETE, INSERT, UPDATE, lower_first
-from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.model import Catalog, Column, ForeignKey, Privileges, Problem, Table, place_of
+from dataapi.catalog.names import BY_KEY, COLLECTION, DELETE, INSERT, UPDATE, CatalogNames, lower_first
 from dataapi.graphql.schema.catalog_view import CatalogView, TableView
 from dataapi.rest.openapi.model import VisibleSchema, VisibleTable
 from dataapi.settings import Project

@@ -13,8 +13,7 @@ from zope.interface import implementer
 
 from dataapi.http.errors import ApiError
 from dataapi.web.server.parser import RequestParser
-from dataapi.web.server.request import UNCOUNTED, ServerRequest, too_many_connections
-from dataapi.web.server.sending import Sender
+from dataapi.web.server.request import UNCOUNTED, Sender, ServerRequest, too_many_connections
 
 if TYPE_CHECKING:
     from dataapi.web.server.site import ApiSite
@@ -50,7 +49,7 @@ _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class _State(Enum):
-    """What a connection does.  It never returns to an earlier state, except between the first two.
+    """The state of a connection.  It never returns to an earlier state, except between the first two.
 
     :cvar RECEIVING: waits for a request, or for the rest of one.
     :cvar ANSWERING: a complete request is being answered.
@@ -204,13 +203,13 @@ class ClientConnection(Protocol):
                 self.site.handle(request, request.take_body())
 
     def _refuse_unreadable(self, request: ServerRequest, error: ApiError) -> None:
-        """Refuse what is not HTTP, whose end cannot be awaited."""
+        """Refuse input that is not HTTP, whose end is unknown."""
         self.site.refuse(request, error)
         if self.sender.socket is None:
             self.close()
 
     def _send_interim(self) -> None:
-        """Send an interim response, unless an answer was begun or the client may not know what that is."""
+        """Send an interim response, unless an answer was begun or the client may not understand one."""
         if self.request is not None and not self.request.answered and self.request.head.minor > 0:
             self.sender.send(_INTERIM)
             self._interim_sent = True
@@ -241,7 +240,7 @@ class ClientConnection(Protocol):
         self._progress = self.site.reactor.seconds()
 
     def _end_within(self, seconds: float) -> None:
-        """End in so many seconds, unless the client does what is awaited."""
+        """End in so many seconds, unless the client acts before."""
         self._deadline = self.site.reactor.seconds() + seconds
         _cancel(self._timer)
         self._timer = self.site.reactor.callLater(seconds, self._check_time)
@@ -271,7 +270,7 @@ class ClientConnection(Protocol):
         self.close()
 
     def abort(self) -> None:
-        """Close the connection without waiting for what is still to be written."""
+        """Close the connection without waiting for unwritten bytes."""
         self._state = _CLOSING
         self.transport.abortConnection()
 
@@ -339,7 +338,7 @@ class ClientConnection(Protocol):
         """Wait for the client to close too."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's name
-        """Forget the connection, and what was received of requests."""
+        """Forget the connection, and requests that were received in part."""
         self._state = _CLOSING
         for timer in (self._timer, self._presence, self._draining):
             _cancel(timer)

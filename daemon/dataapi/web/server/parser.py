@@ -113,7 +113,7 @@ class RequestParser:
 
     Most clients send the same headers with every request of a connection.  Those are parsed once.
 
-    :ivar buffer: what was received and not read.
+    :ivar buffer: received bytes that are not read yet.
     :ivar unread: bytes of the request that are still to be read; None if that is unknown.
     """
 
@@ -182,7 +182,7 @@ class RequestParser:
         return headers
 
     def read_body(self) -> bytes:
-        """Return what was received of the body since the last call; raises ``ApiError`` if it is invalid."""
+        """Return the part of the body that came since the last call; raises ``ApiError`` if it is invalid."""
         buffer, unread = self.buffer, self.unread
         if unread is None:
             return self._read_chunks(buffer)

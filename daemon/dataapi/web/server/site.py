@@ -1,4 +1,4 @@
-"""The site: what all connections share, their number, and an orderly end."""
+"""The site: the state that all connections share, their number, and an orderly end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = Logger(namespace="dataapi.web")
 _REFUSED = 64
 """Connections above the limit on which a request is awaited, so that it can be refused in its own form."""
 _REPORT_EVERY = 60.0
-"""Least seconds between two log lines that report it."""
+"""Minimum number of seconds between two log lines that report it."""
 
 
 def address_of(peer: Any) -> str:
@@ -49,7 +49,7 @@ class Budget:
         self.free = self._size = size
 
     def resize(self, size: int) -> None:
-        """Have another size from now on; what is taken stays so."""
+        """Have another size from now on; bytes that are taken stay taken."""
         self.free += size - self._size
         self._size = size
 
@@ -109,11 +109,9 @@ class ApiSite(Factory):
         backends: Sequence[Backend],
         observe: Observe,
         settings: Settings,
-        *,
-        traced: bool = False,
     ) -> None:
         """Serve other projects by other limits from the next request on."""
-        self._pipeline.configure(backends, observe, traced=traced)
+        self._pipeline.configure(backends, observe)
         self._limit(settings)
 
     def _limit(self, settings: Settings) -> None:
@@ -124,7 +122,7 @@ class ApiSite(Factory):
         self._trusted_proxies = tuple(map(ip_network, settings.trusted_proxies))
 
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 - twisted's name
-        """Speak HTTP/1.1 alone."""
+        """Speak only HTTP/1.1."""
         return [b"http/1.1"]
 
     def buildProtocol(self, addr: Any) -> Protocol:  # noqa: N802 - twisted's name

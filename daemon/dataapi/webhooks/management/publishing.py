@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from dataapi.concurrency.long_work import in_turn
 from dataapi.concurrency.pauses import pause
+from dataapi.concurrency.tasks import in_turn
 from dataapi.http.messages import Request
 from dataapi.webhooks.catalogue import Catalogue, CompiledSchema, pointer
 from dataapi.webhooks.event_types import completed
@@ -53,7 +53,7 @@ class EventPublishing:
             raise ManagementError(ErrorCode.PERMISSION_DENIED)
         try:
             published = await self._store.publisher.publish_as(
-                token, scope.organization, events, request.facts.traceparent
+                token, scope.organization, events, request.context.traceparent
             )
         except CannotPublish as error:
             raise _refused(error, places[error.index][0]) from None

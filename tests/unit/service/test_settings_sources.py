@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 from dataapi.database.embedded import EmbeddedServer, EmbeddedServerError
-from dataapi.service import settings_source as demo
-from dataapi.service.settings_source import EMBEDDED_URI, Configured, DemoSource, Embedded
+from dataapi.service import demo
+from dataapi.service.demo import Demo
+from dataapi.service.settings_sources import EMBEDDED_URI, Configured, Embedded
 from dataapi.service.sockets import StartFailed
 from dataapi.settings import Project, Settings
 from support.deferreds import outcome
@@ -73,7 +74,7 @@ def test_the_demo_prints_how_to_try_it_once_it_serves(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(demo, "prepare_demo", prepare)
     printed: list[str] = []
-    source = DemoSource(Settings(projects=(), listen=("tcp:9",), workers=2), None, printed.append)
+    source = Demo(Settings(projects=(), listen=("tcp:9",), workers=2), None, printed.append)
     source.announce()
     outcome(source.cleanup())
     prepared = outcome(source.prepare())
