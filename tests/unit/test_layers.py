@@ -51,9 +51,9 @@ INPUT_AND_OUTPUT = {
     ),
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "
-        "identifiers management.api management.authorization management.listing "
-        "management.operations management.publishing plugins store store.directory "
-        "store.endpoints store.enqueue store.history store.queue"
+        "identifiers management.api management.authorization management.idempotency "
+        "management.listing management.operations management.organizations management.publishing "
+        "plugins store store.directory store.endpoints store.enqueue store.history store.queue"
     ),
 }
 

@@ -59,7 +59,7 @@ def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, e
         return lines
 
     try:
-        if getattr(options, "organization", "") is None:
+        if getattr(options, "organization", "") is None and not getattr(options, "operator", False):
             # The project, if there is one, is the argument or an option.
             named = getattr(options, "ref", None) or getattr(options, "project", None)
             options.organization = _configured_organization(settings, named)
@@ -151,10 +151,15 @@ async def _list_projects(store: Store, _options: argparse.Namespace) -> Lines:
 
 
 async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
-    """Make a personal access token and print it, this once."""
-    await _organization(store, options)
+    """Make a personal access token, or an operator's, and print it, this once."""
     expires = None if options.expires is None else datetime.now(UTC) + timedelta(days=options.expires)
     secret = new_token()
+    if options.operator:
+        if options.permission:
+            raise _Failed("an operator's token has permissions of its own: leave --permission out")
+        await store.directory.create_operator_token(secret, expires)
+        return [secret]
+    await _organization(store, options)
     permissions = options.permission or _MANAGING
     if not options.permission:
         others = ", ".join(permission for permission in Permission if permission not in _MANAGING)
@@ -174,10 +179,10 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> Lines:
     """List tokens: identifier, organization, permissions, expiry, and how they stand."""
     now, lines = datetime.now(UTC), []
     for one in await store.directory.tokens():
-        permissions = ",".join(sorted(one.permissions))
+        permissions = "operator" if one.operator else ",".join(sorted(one.permissions))
         expiry = "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
         state = "revoked" if one.revoked_at else "usable" if one.usable(now) else "expired"
-        lines.append(f"{one.id}\t{one.organization}\t{permissions}\t{expiry}\t{state}")
+        lines.append(f"{one.id}\t{one.organization or '-'}\t{permissions}\t{expiry}\t{state}")
     return lines
 
 
@@ -367,7 +372,13 @@ def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.Argumen
 
 def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
     create = leaf(group, "create", _create_token)
-    _add_organization(create)
+    whose = create.add_mutually_exclusive_group()
+    _add_organization(whose)
+    whose.add_argument(
+        "--operator",
+        action="store_true",
+        help="an operator's: it manages organizations, projects and tokens, and reads of all organizations",
+    )
     create.add_argument(
         "--permission",
         action="append",
@@ -380,7 +391,7 @@ def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.Argument
     leaf(group, "list", _list_tokens)
 
 
-def _add_organization(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+def _add_organization(parser: argparse._ActionsContainer, *, required: bool = False) -> None:
     without = None if required else "without it, the one that the configuration names"
     parser.add_argument("--organization", metavar="SLUG", required=required, type=_read(slug), help=without)
 

@@ -97,7 +97,7 @@ def management_error(error: ApiError, request: Request, _verbosity: str) -> Repl
 
 
 def _issue(issue: Issue) -> dict[str, Any]:
-    places = {"pointer": issue.pointer, "parameter": issue.parameter}
+    places = {"pointer": issue.pointer, "parameter": issue.parameter, "header": issue.header}
     meta = {name: place for name, place in places.items() if place is not None}
     return {"code": issue.code, "message": issue.message, **({"meta": meta} if meta else {})}
 

@@ -62,18 +62,27 @@ class ProjectRecord:
 
     ref: str
     organization: str
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A personal access token, without its secret, which only its holder has."""
+    """A personal access token, without its secret, which only its holder has.
+
+    :ivar organization: whose it is; None for an operator's, which reaches all of them.
+    """
 
     id: UUID
-    organization: str
+    organization: str | None
     permissions: frozenset[Permission]
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+
+    @property
+    def operator(self) -> bool:
+        """Whether it is an operator's."""
+        return self.organization is None
 
     def usable(self, now: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
@@ -81,11 +90,18 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a token gives access to: the projects are those that were looked up and are its organization's."""
+    """What a token gives access to.
+
+    :ivar early_access: its organization's; an operator's token needs none.
+    :ivar known: whether there is the organization that was looked up.
+    :ivar projects: those that were looked up and are its organization's, or any of an operator's, each with
+        the organization that it belongs to.
+    """
 
     token: Token
     early_access: bool
-    projects: frozenset[str]
+    known: bool
+    projects: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ NOT_UNDERSTOOD = [
     ("project", "transfer", "short", "--organization", "acme"),
     ("token", "create", "--organization", "acme", "--permission", "webhooks:own"),
     ("token", "create", "--organization", "acme", "--expires", "0"),
+    ("token", "create", "--organization", "acme", "--operator"),
     ("token", "revoke", "1"),
     ("event", "publish", "v1.a.b", "--organization", "acme", "--payload", "[]"),
     ("event", "publish", "v1.a.b", "--organization", "acme", "--payload", "{"),
@@ -166,6 +167,23 @@ def test_projects_belong_to_an_organization(database: Database, operator: Operat
     assert "there is no organization beta" in operator.fails(
         "project", "create", REF, "--organization", "beta"
     )
+
+
+async def test_an_operators_token_is_of_no_organization(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """It is made without one, listed as an operator's, has no other permissions, and can be revoked."""
+    allow_migrations(database)
+    secret = operator.says("token", "create", "--operator").strip()
+    directory = make_store(pool, Cipher([KEY]), 14).directory
+    access = await directory.access(secret)
+    assert access is not None
+    assert access.token.operator
+    assert operator.says("token", "list") == f"{access.token.id}\t-\toperator\t-\tusable\n"
+    refused = operator.fails("token", "create", "--operator", "--permission", "webhooks:write")
+    assert "leave --permission out" in refused
+    operator.says("token", "revoke", str(access.token.id))
+    assert await directory.access(secret) is None
 
 
 async def test_the_configured_organization_is_taken_where_none_is_named(

@@ -36,7 +36,9 @@ from dataapi.webhooks.management.authorization import (
     authorize,
 )
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
+from dataapi.webhooks.management.idempotency import RepeatableRequests, keyed
 from dataapi.webhooks.management.operations import ManagementOperation
+from dataapi.webhooks.management.organizations import OrganizationOperations
 from dataapi.webhooks.management.publishing import EventPublishing
 from dataapi.webhooks.management.resources import ATTRIBUTES
 from dataapi.webhooks.model import (
@@ -126,7 +128,9 @@ class ManagementApi:
             "listEventTypes": handlers.list_event_types,
             "readStatistics": handlers.read_statistics,
             "checkUrl": handlers.check_url,
+            **OrganizationOperations(store.directory).by_name,
         }
+        self._repeatable = RepeatableRequests(store.answers)
         self._run_unscoped: Mapping[str, Callable[[Request], Awaitable[OperationResult]]] = {
             "publishEvent": self._publishing.publish,
             "readAccess": self._read_access,
@@ -153,11 +157,14 @@ class ManagementApi:
             message = "Webhooks do not work now"
             raise ManagementError(ErrorCode.UNAVAILABLE, message, headers=(("Retry-After", "5"),))
         try:
-            if not operation.scoped:
+            run = self._run.get(operation.name)
+            if run is None:
                 return _reply(operation, await self._run_unscoped[operation.name](request))
             # Everything is checked here but existence.
             requested = RequestedScope(places.get("organization_slug"), places.get("project_ref"))
-            access, scope = await authorize(self._directory, request, operation.permission, requested)
+            access, scope = await authorize(
+                self._directory, request, operation.permission, requested, operator=operation.operator
+            )
             document = _document(operation, request)
             if operation.body is not None:
                 body.check(self._schemas[operation.name], document)
@@ -165,7 +172,15 @@ class ManagementApi:
             authorized = AuthorizedRequest(
                 access.token, scope, request.path, request.query, places, values, document
             )
-            return _reply(operation, await self._run[operation.name](authorized))
+
+            async def reply() -> Reply:
+                missing = requested.missing(access)
+                if missing is not None:
+                    raise ManagementError(missing)
+                return _reply(operation, await run(authorized))
+
+            repeated = keyed(request, access.token, document) if operation.repeatable else None
+            return await (reply() if repeated is None else self._repeatable.answer(repeated, reply))
         except NoEncryptionKey as error:
             _log.error("{operation} is refused: {reason}", operation=operation.name, reason=str(error))
             message = "Webhooks are not set up completely; the service's log says what is missing"
@@ -180,14 +195,14 @@ class ManagementApi:
         body.check_length(request)
         listing.values((), request.query)
         projects = await self._directory.projects_of(scope.organization)
-        return OperationResult(resources.access(access.token, projects))
+        return OperationResult(resources.access(access.token, [project.ref for project in projects]))
 
     @cached_property
     def _schemas(self) -> Mapping[str, CompiledSchema]:
         return {
             operation.name: CompiledSchema(operation.body(self._catalogue))
             for operation in operations.OPERATIONS
-            if operation.scoped and operation.body is not None
+            if operation.name in self._run and operation.body is not None
         }
 
     @cached_property
@@ -220,7 +235,7 @@ class _Handlers:
         self._url_check = url_check
 
     async def list_endpoints(self, request: AuthorizedRequest) -> OperationResult:
-        limit, offset = request.values.get("page[limit]", listing.PAGE), request.values.get("page[offset]", 0)
+        limit, offset = listing.offsets(request.values)
         endpoints, total = await self._store.endpoints.page(request.scope, limit, offset)
         links = listing.offset_links(request.path, limit, offset, total)
         return OperationResult([resources.endpoint(one) for one in endpoints], links)

@@ -22,7 +22,9 @@ from dataapi.webhooks.model import (
     Delivery,
     Endpoint,
     Event,
+    Organization,
     Permission,
+    ProjectRecord,
     Recovery,
     Token,
 )
@@ -35,6 +37,8 @@ ATTRIBUTES = "/data/attributes"
 MAX_EVENT_TYPES = 100
 MAX_DESCRIPTION_LENGTH = 512
 MAX_KEY_LENGTH = 255
+MAX_GRACE_PERIOD = 30 * 86_400
+"""Seconds for which a token may be valid after another one took its place."""
 MAX_EVENTS = 1_000
 """Events that one request may publish."""
 
@@ -74,6 +78,8 @@ def _or_null(schema: Schema) -> Schema:
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
+_PERMISSION = {"type": "string", "enum": list(Permission)}
+SLUG = {**ORGANIZATION, "minLength": 1, "maxLength": 64}
 
 
 def _writable(catalogue: Catalogue) -> Schema:
@@ -126,6 +132,38 @@ def new_recovery(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that requests a recovery."""
     attributes = _object({"since": TIMESTAMP, "until": TIMESTAMP}, "until")
     return _object({"data": _resource("recovery", attributes)})
+
+
+def new_organization(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that creates an organization."""
+    members = {"slug": SLUG, "early_access": {"type": "boolean", "default": False}}
+    return _object({"data": _resource("organization", _object(members, "early_access"))})
+
+
+def organization_change(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that puts an organization on the allowlist or takes it off."""
+    attributes = _object({"early_access": {"type": "boolean"}}, "early_access")
+    return _object({"data": _resource("organization", attributes)})
+
+
+def new_project(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that creates a project."""
+    return _object({"data": _resource("project", _object({"ref": PROJECT}))})
+
+
+def new_token(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that creates a token."""
+    permissions = {"type": "array", "minItems": 1, "maxItems": len(Permission), "items": _PERMISSION}
+    members = {"permissions": permissions, "expires_at": _or_null(TIMESTAMP)}
+    return _object({"data": _resource("token", _object(members, "expires_at"))})
+
+
+def token_rotation(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that rotates a token, which may be ``{}``."""
+    seconds = {"type": "integer", "minimum": 0, "maximum": MAX_GRACE_PERIOD, "default": 0}
+    return _object(
+        {"data": _resource("rotation", _object({"grace_period": seconds}, "grace_period"))}, "data"
+    )
 
 
 def new_events(catalogue: Catalogue) -> Schema:
@@ -200,17 +238,27 @@ _STATISTICS_MEMBERS = {
     "slowest_ms": _or_null(_COUNT),
 }
 _ACCESS_MEMBERS = {
-    "organization_slug": _TEXT,
+    "organization_slug": _or_null(_TEXT),
+    "operator": {"type": "boolean"},
     "projects": {"type": "array", "items": _TEXT},
-    "permissions": {"type": "array", "items": {"enum": list(Permission)}},
+    "permissions": {"type": "array", "items": _PERMISSION},
     "expires_at": _or_null(TIMESTAMP),
+}
+_ORGANIZATION_MEMBERS = {"slug": _TEXT, "early_access": {"type": "boolean"}, "created_at": TIMESTAMP}
+_PROJECT_MEMBERS = {"ref": _TEXT, "organization_slug": _TEXT, "created_at": TIMESTAMP}
+_TOKEN_MEMBERS = {
+    "permissions": {"type": "array", "items": _PERMISSION},
+    "created_at": TIMESTAMP,
+    "expires_at": _or_null(TIMESTAMP),
+    "revoked_at": _or_null(TIMESTAMP),
 }
 _URL_CHECK_MEMBERS = {
     "accepted": {"type": "boolean"},
     "code": _or_null(_TEXT),
     "message": _or_null(_TEXT),
 }
-_PLACE = _object({"pointer": _TEXT, "parameter": _TEXT}, "pointer", "parameter")
+_PLACES = ("pointer", "parameter", "header")
+_PLACE = _object(dict.fromkeys(_PLACES, _TEXT), *_PLACES)
 _ISSUE = _object({"code": {"enum": list(IssueCode)}, "message": _TEXT, "meta": _PLACE}, "meta")
 _ERROR = {"code": _TEXT, "message": _TEXT, "id": _TEXT, "issues": {"type": "array", "items": _ISSUE}}
 _WITH_EVENT = {**_DELIVERY_MEMBERS, "event": _object(_EVENT_MEMBERS)}
@@ -226,6 +274,10 @@ SCHEMAS = {
     "statistics": _resource("statistics", _object(_STATISTICS_MEMBERS)),
     "access": _resource("access", _object(_ACCESS_MEMBERS), IDENTIFIER),
     "url_check": _resource("url_check", _object(_URL_CHECK_MEMBERS)),
+    "organization": _resource("organization", _object(_ORGANIZATION_MEMBERS), _TEXT),
+    "project": _resource("project", _object(_PROJECT_MEMBERS), _TEXT),
+    "token": _resource("token", _object(_TOKEN_MEMBERS), IDENTIFIER),
+    "token_with_secret": _resource("token", _object({**_TOKEN_MEMBERS, "secret": _TEXT}), IDENTIFIER),
     "links": _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "last")}),
     "error": _object({"error": _object(_ERROR, "issues")}),
 }
@@ -328,11 +380,31 @@ def access(token: Token, projects: Iterable[str]) -> Record:
     """Return the resource of what a token gives access to."""
     attributes = {
         "organization_slug": token.organization,
+        "operator": token.operator,
         "projects": list(projects),
         "permissions": sorted(token.permissions),
         "expires_at": _json(token.expires_at),
     }
     return _record("access", token.id, attributes)
+
+
+def organization(organization: Organization) -> Record:
+    return _record("organization", organization.slug, _attributes(organization, _ORGANIZATION_MEMBERS))
+
+
+def project(project: ProjectRecord) -> Record:
+    attributes = {
+        "ref": project.ref,
+        "organization_slug": project.organization,
+        "created_at": _json(project.created_at),
+    }
+    return _record("project", project.ref, attributes)
+
+
+def token(token: Token, secret: str | None = None) -> Record:
+    """Return the resource of a token, with its secret where that is shown, this once."""
+    attributes = {**_attributes(token, _TOKEN_MEMBERS), "permissions": sorted(token.permissions)}
+    return _record("token", token.id, attributes if secret is None else {**attributes, "secret": secret})
 
 
 def checked_url(refused: tuple[str, str] | None) -> Record:

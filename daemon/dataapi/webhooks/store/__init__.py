@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store.answers import Answers
 from dataapi.webhooks.store.directory import Directory
 from dataapi.webhooks.store.endpoints import Endpoints, KeyRotation
 from dataapi.webhooks.store.enqueue import ManualDeliveries, Publisher
@@ -18,6 +19,7 @@ from dataapi.webhooks.store.statements import SqlRunner
 class Store:
     """The parts of the store, over one database."""
 
+    answers: Answers
     directory: Directory
     endpoints: Endpoints
     history: History
@@ -37,6 +39,7 @@ def make_store(
     """
     upkeep = Upkeep(database, retention_days)
     return Store(
+        answers=Answers(database),
         directory=Directory(database),
         endpoints=Endpoints(database, cipher),
         history=History(database, retention_days),

@@ -158,7 +158,7 @@ class Upkeep:
         removed = await self._remove_rows()
         await self._database.fetch(_SQL["keep_events"], (self.retention_days,))
         events = await self._purge("purge_events", self.retention_days)
-        keys = await self._purge("purge_keys")
+        keys = await self._purge("purge_keys") + await self._purge("purge_answers")
         await self._database.fetch(_SQL["purge_requests"])
         return UpkeepResult(made, dropped, events, keys, removed)
 

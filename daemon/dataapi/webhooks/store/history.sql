@@ -130,3 +130,11 @@ returning 1;
 
 -- name: purge_requests
 delete from webhooks.request where at < now() - interval '60 seconds' returning 1;
+
+-- name: purge_answers
+delete from webhooks.answer
+where (token_id, key) in (
+    select token_id, key from webhooks.answer
+    where created_at <= now() - interval '24 hours' order by created_at limit $1
+)
+returning 1;
