@@ -138,6 +138,7 @@ class Webhooks:
     allow_addresses: tuple[str, ...] = ()
     require_https: bool = False
     row_change_types: tuple[str, ...] = ()
+    portal_origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

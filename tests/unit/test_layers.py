@@ -46,14 +46,15 @@ INPUT_AND_OUTPUT = {
     ),
     "telemetry": "logs process requests tracing",
     "web": (
-        "admin app console.assets console.data console.routes pipeline routing server.connection "
+        "admin app console.assets console.data console.routes pipeline portal routing server.connection "
         "server.request server.sending server.site"
     ),
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "
         "identifiers management.api management.authorization management.idempotency "
-        "management.listing management.operations management.organizations management.publishing "
-        "plugins store store.directory store.endpoints store.enqueue store.history store.queue"
+        "management.listing management.operations management.organizations "
+        "management.portal management.publishing plugins store store.directory "
+        "store.endpoints store.enqueue store.history store.queue"
     ),
 }
 

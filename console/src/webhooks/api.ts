@@ -61,10 +61,13 @@ export interface UrlCheck {
   message: string | null;
 }
 
+/** What a token gives access to; ``portal`` is null where it is no portal link's. */
 export interface Access {
-  organization_slug: string;
+  organization_slug: string | null;
   projects: string[];
+  project_ref: string | null;
   permissions: string[];
+  portal: { name: string; color: string | null; signing_secrets: boolean } | null;
 }
 
 /** What a new endpoint needs; a change may leave out what stays as it is. */

@@ -66,10 +66,26 @@ class ProjectRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Portal:
+    """How the page for customers looks, and what it lets them do (docs/reference/webhooks.md, Portal links).
+
+    :ivar name: its title, "" for the organization's slug.
+    :ivar color: as ``#rrggbb``, "" for the page's own.
+    :ivar signing_secrets: whether endpoints can be created and secrets changed, which shows them.
+    """
+
+    name: str = ""
+    color: str = ""
+    signing_secrets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """A personal access token, without its secret, which only its holder has.
 
     :ivar organization: whose it is; None for an operator's, which reaches all of them.
+    :ivar project: the only scope that a portal link reaches, None for all of the organization.
+    :ivar portal: None for what is no portal link.
     """
 
     id: UUID
@@ -78,6 +94,8 @@ class Token:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    project: str | None = None
+    portal: Portal | None = None
 
     @property
     def operator(self) -> bool:

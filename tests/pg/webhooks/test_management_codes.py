@@ -49,6 +49,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "createProject": document("project", ref="brandnewbrandnewbran"),
     "createToken": document("token", permissions=["webhooks:read"]),
     "rotateToken": {},
+    "createPortalLink": {},
 }
 URLS = {
     ErrorCode.URL_INVALID: "ftp://receiver.example/",
@@ -115,6 +116,8 @@ class Asked:
             case ErrorCode.NO_PROJECT:
                 self._token = self._api.operator
                 self._places["project_ref"] = "nosuchnosuchnosuchno"
+                if self._operation.name == "createPortalLink":
+                    self._body = document("portal_link", project_ref="nosuchnosuchnosuchno")
             case ErrorCode.ORGANIZATION_EXISTS:
                 self._attributes(slug=ACME.organization)
             case ErrorCode.PROJECT_EXISTS:

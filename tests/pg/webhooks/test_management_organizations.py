@@ -127,7 +127,7 @@ async def test_the_console_learns_whose_token_it_is(operator: Operator) -> None:
     found = (await operator.send("GET", "/v2/access")).data["attributes"]
     assert found == {
         "organization_slug": None, "operator": True, "projects": [], "permissions": ["webhooks:read"],
-        "expires_at": None,
+        "expires_at": None, "project_ref": None, "portal": None,
     }  # fmt: skip
 
 

@@ -134,6 +134,7 @@ WEBHOOKS = {
     "allow-addresses": _list(parsers.networks),
     "require-https": _SWITCH,
     "row-change-types": _list(parsers.event_types),
+    "portal-origins": _list(parsers.origins),
 }
 
 

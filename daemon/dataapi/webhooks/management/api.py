@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -39,6 +39,7 @@ from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, Mana
 from dataapi.webhooks.management.idempotency import RepeatableRequests, keyed
 from dataapi.webhooks.management.operations import ManagementOperation
 from dataapi.webhooks.management.organizations import OrganizationOperations
+from dataapi.webhooks.management.portal import PortalLinks, check_secrets
 from dataapi.webhooks.management.publishing import EventPublishing
 from dataapi.webhooks.management.resources import ATTRIBUTES
 from dataapi.webhooks.model import (
@@ -102,6 +103,7 @@ class ManagementApi:
     """Responds to every operation of the table."""
 
     on = True
+    portal_origins: Sequence[str] = ()
 
     def __init__(
         self, store: Store, catalogue: Catalogue, url_check: EndpointUrlCheck, reason: Reason
@@ -129,6 +131,7 @@ class ManagementApi:
             "readStatistics": handlers.read_statistics,
             "checkUrl": handlers.check_url,
             **OrganizationOperations(store.directory).by_name,
+            "createPortalLink": PortalLinks(store.directory).create,
         }
         self._repeatable = RepeatableRequests(store.answers)
         self._run_unscoped: Mapping[str, Callable[[Request], Awaitable[OperationResult]]] = {
@@ -163,7 +166,12 @@ class ManagementApi:
             # Everything is checked here but existence.
             requested = RequestedScope(places.get("organization_slug"), places.get("project_ref"))
             access, scope = await authorize(
-                self._directory, request, operation.permission, requested, operator=operation.operator
+                self._directory,
+                request,
+                operation.permission,
+                requested,
+                operator=operation.operator,
+                or_operator=operation.or_operator,
             )
             document = _document(operation, request)
             if operation.body is not None:
@@ -194,6 +202,8 @@ class ManagementApi:
         access, scope = await authorize(self._directory, request, Permission.READ)
         body.check_length(request)
         listing.values((), request.query)
+        if access.token.project is not None:
+            return OperationResult(resources.access(access.token, [access.token.project]))
         projects = await self._directory.projects_of(scope.organization)
         return OperationResult(resources.access(access.token, [project.ref for project in projects]))
 
@@ -241,6 +251,7 @@ class _Handlers:
         return OperationResult([resources.endpoint(one) for one in endpoints], links)
 
     async def create_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+        check_secrets(request)
         attributes = await self._validated(request.attributes)
         try:
             created = await self._store.endpoints.create(
@@ -257,6 +268,7 @@ class _Handlers:
         return OperationResult(resources.endpoint(await self._endpoint(request)))
 
     async def change_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+        check_secrets(request)
         change: Any = await self._validated(request.attributes)
         if not change:
             return await self.read_endpoint(request)

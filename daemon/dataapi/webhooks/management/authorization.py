@@ -105,9 +105,12 @@ class RequestedScope:
         organization = access.token.organization
         if organization is None:
             return Scope(self.slug or access.projects.get(self.ref or "", ""), self.ref)
+        only = access.token.project
         foreign_project = self.ref is not None and self.ref not in access.projects
         if self.slug not in (None, organization) or foreign_project:
             raise self._error(ErrorCode.PERMISSION_DENIED, "The token is for another organization")
+        if only is not None and (self.slug is not None or self.ref not in (None, only)):
+            raise self._error(ErrorCode.PERMISSION_DENIED, "The portal link is for one project alone")
         return Scope(organization, self.ref)
 
     def missing(self, access: Access) -> ErrorCode | None:
@@ -138,11 +141,13 @@ async def authorize(
     refs: Collection[str] = (),
     *,
     operator: bool = False,
+    or_operator: bool = False,
 ) -> tuple[Access, Scope]:
     """Return what the request's token may do, and the scope that the request names.
 
     :param refs: further projects that ``Access.projects`` is to list if they are the organization's.
     :param operator: whether only an operator's token will do.
+    :param or_operator: whether an operator's will do, too, which does not have the permission.
     :raises ManagementError: as docs/reference/webhooks.md, Scopes and tokens, has it.
     """
     token = bearer(request)
@@ -155,7 +160,7 @@ async def authorize(
     requested.check_syntax()
     if operator and not access.token.operator:
         raise ManagementError(ErrorCode.PERMISSION_DENIED, "The operation needs an operator's token")
-    if permission not in access.token.permissions:
+    if permission not in access.token.permissions and not (or_operator and access.token.operator):
         raise ManagementError(ErrorCode.PERMISSION_DENIED, f"The token lacks the permission {permission}")
     scope = requested.resolve(access)
     if not access.early_access:

@@ -62,7 +62,7 @@ class ErrorCode(Enum):
     PERMISSION_DENIED = (
         403,
         "forbidden.permission_denied",
-        "The token lacks the permission, belongs to another organization, or is not an operator's.",
+        "The token lacks the permission, is another organization's, or not of the kind that is needed.",
     )
     ACCESS_DISABLED = 403, "access_disabled", "The organization is not on the early access allowlist."
     NOT_FOUND = 404, "not_found", "There is no such path, or webhooks are off."

@@ -30,7 +30,7 @@ class ManagementOperation:
     :ivar name: its name, also in the OpenAPI document.
     :ivar path: below the paths of both scopes; the whole path when ``scoped`` is False.
     :ivar permission: what the token must permit; None when no token is needed.
-    :ivar operator: whether only operators' tokens will do.
+    :ivar operator: whether only operators' tokens will do; ``or_operator`` whether they do without it, too.
     :ivar located: whether the answer has ``Location``, the path of what was created.
     :ivar body: makes the schema of the body; None when it has none.
     :ivar body_optional: whether an empty body means ``{}``.
@@ -48,6 +48,7 @@ class ManagementOperation:
     response: Schema
     scoped: bool = True
     operator: bool = False
+    or_operator: bool = False
     located: bool = False
     parameters: tuple[QueryParameter, ...] = ()
     body: Callable[[Catalogue], Schema] | None = None
@@ -57,7 +58,7 @@ class ManagementOperation:
     @property
     def repeatable(self) -> bool:
         """Whether it takes an idempotency key."""
-        return self.operator and self.method != "GET"
+        return (self.operator or self.or_operator) and self.method != "GET"
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ class ManagementOperation:
                 if place in path:
                     found.add(code)
                     # Other operations are no operator's.
-                    found |= {absent} if self.permission is Permission.READ else set()
+                    found |= {absent} if self.or_operator or self.permission is Permission.READ else set()
         if self.repeatable:
             found |= {ErrorCode.KEY_USED, ErrorCode.KEY_UNANSWERED}
         return tuple(code for code in ErrorCode if code in found)
@@ -165,6 +166,12 @@ _DIRECTORY = (
         "rotateToken", "POST", f"{_TOKEN}/rotate", "Put another token in a token's place", status=201,
         response=resources.one("token_with_secret"), body=resources.token_rotation, body_optional=True,
         located=True, errors=(ErrorCode.NO_TOKEN,),
+    ),
+    ManagementOperation(
+        "createPortalLink", "POST", f"{ONE_ORGANIZATION}/portal-links",
+        "Create a link to the page for customers", _WRITE, 201, resources.one("portal_link"), scoped=False,
+        or_operator=True, body=resources.new_portal_link, body_optional=True,
+        errors=(ErrorCode.NO_PROJECT,),
     ),
 )  # fmt: skip
 
@@ -343,7 +350,8 @@ def _operation(operation: ManagementOperation, path: str) -> Schema:
     elif operation.operator:
         described["description"] = "Needs an operator's token."
     else:
-        described["description"] = f"Needs a token with the permission {operation.permission}."
+        others = ", or an operator's" if operation.or_operator else ""
+        described["description"] = f"Needs a token with the permission {operation.permission}{others}."
     if operation.body is not None:
         schema = {"$ref": f"#/components/schemas/{operation.body.__name__}"}
         content = {name: {"schema": schema} for name in ("application/json", "application/vnd.api+json")}

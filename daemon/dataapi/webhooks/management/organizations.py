@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -45,7 +44,7 @@ class OrganizationOperations:
         return OperationResult([resources.organization(one) for one in found], links)
 
     async def _create_organization(self, request: AuthorizedRequest) -> OperationResult:
-        slug = _whole(request.attributes, "slug", resources.SLUG)
+        slug = resources.whole(request.attributes, "slug", resources.SLUG["pattern"])
         allowed = request.attributes.get("early_access", False)
         created = await self._directory.create_organization(slug, early_access=allowed)
         if created is None:
@@ -72,7 +71,7 @@ class OrganizationOperations:
         return OperationResult([resources.project(one) for one in found], links)
 
     async def _create_project(self, request: AuthorizedRequest) -> OperationResult:
-        ref = _whole(request.attributes, "ref", PROJECT)
+        ref = resources.whole(request.attributes, "ref", PROJECT["pattern"])
         created = await self._directory.create_project(ref, request.scope.organization)
         if created is None:
             raise ManagementError(ErrorCode.PROJECT_EXISTS)
@@ -139,16 +138,6 @@ def _token(found: Token | None) -> OperationResult:
     if found is None:
         raise ManagementError(ErrorCode.NO_TOKEN)
     return OperationResult(resources.token(found))
-
-
-def _whole(attributes: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> str:
-    """Return a text that a schema's pattern describes as a whole: ``$`` lets a line break pass."""
-    text: str = attributes[name]
-    if re.fullmatch(schema["pattern"].removeprefix("^").removesuffix("$"), text) is None:
-        raise invalid(
-            Issue(IssueCode.FORMAT, "The text does not have the expected form", f"{ATTRIBUTES}/{name}")
-        )
-    return text
 
 
 def _expiry(attributes: Mapping[str, Any]) -> datetime | None:

@@ -14,7 +14,7 @@ from uuid import UUID
 from dataapi.webhooks.catalogue import ALL_EVENT_TYPES, Catalogue
 from dataapi.webhooks.delivery import destinations, headers
 from dataapi.webhooks.event_types import ORGANIZATION, PROJECT, EventType
-from dataapi.webhooks.management.errors import Issue, IssueCode
+from dataapi.webhooks.management.errors import Issue, IssueCode, invalid
 from dataapi.webhooks.model import (
     Accepted,
     AttemptError,
@@ -24,12 +24,16 @@ from dataapi.webhooks.model import (
     Event,
     Organization,
     Permission,
+    Portal,
     ProjectRecord,
     Recovery,
     Token,
 )
 
 Schema = dict[str, Any]
+
+PORTAL = "/portal"
+"""The path of the page for customers."""
 
 ATTRIBUTES = "/data/attributes"
 """The JSON pointer of the attributes in a body."""
@@ -39,6 +43,9 @@ MAX_DESCRIPTION_LENGTH = 512
 MAX_KEY_LENGTH = 255
 MAX_GRACE_PERIOD = 30 * 86_400
 """Seconds for which a token may be valid after another one took its place."""
+MIN_LINK_SECONDS, LINK_SECONDS, MAX_LINK_SECONDS = 60, 3_600, 86_400
+"""How long a portal link is valid: at least, by default, and at most."""
+MAX_NAME_LENGTH = 64
 MAX_EVENTS = 1_000
 """Events that one request may publish."""
 
@@ -79,7 +86,10 @@ def _or_null(schema: Schema) -> Schema:
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
 _PERMISSION = {"type": "string", "enum": list(Permission)}
-SLUG = {**ORGANIZATION, "minLength": 1, "maxLength": 64}
+COLOR: dict[str, str] = {"type": "string", "pattern": "^#[0-9a-fA-F]{6}$"}
+PLAIN = r"^[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]*$"
+"""The pattern of a text without control characters, those of line ends and directions included."""
+SLUG: Schema = {**ORGANIZATION, "minLength": 1, "maxLength": 64}
 
 
 def _writable(catalogue: Catalogue) -> Schema:
@@ -166,6 +176,20 @@ def token_rotation(_catalogue: Catalogue) -> Schema:
     )
 
 
+def new_portal_link(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that creates a portal link, which may be ``{}``."""
+    seconds = {"type": "integer", "minimum": MIN_LINK_SECONDS, "maximum": MAX_LINK_SECONDS}
+    members = {
+        "project_ref": _or_null(PROJECT),
+        "expires_in": {**seconds, "default": LINK_SECONDS},
+        "read_only": {"type": "boolean", "default": False},
+        "signing_secrets": {"type": "boolean", "default": False},
+        "name": {**_TEXT, "minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": PLAIN},
+        "color": COLOR,
+    }
+    return _object({"data": _resource("portal_link", _object(members, *members))}, "data")
+
+
 def new_events(catalogue: Catalogue) -> Schema:
     """Return the schema of the body that publishes one event or a list of them."""
     event = new_event(catalogue)
@@ -237,12 +261,27 @@ _STATISTICS_MEMBERS = {
     "median_ms": _or_null(_COUNT),
     "slowest_ms": _or_null(_COUNT),
 }
+_PORTAL_MEMBERS = {
+    "name": _TEXT,
+    "color": _or_null(_TEXT),
+    "signing_secrets": {"type": "boolean"},
+}
 _ACCESS_MEMBERS = {
     "organization_slug": _or_null(_TEXT),
     "operator": {"type": "boolean"},
     "projects": {"type": "array", "items": _TEXT},
     "permissions": {"type": "array", "items": _PERMISSION},
     "expires_at": _or_null(TIMESTAMP),
+    "project_ref": _or_null(_TEXT),
+    "portal": {"oneOf": [{"type": "null"}, _object(_PORTAL_MEMBERS)]},
+}
+_LINK_MEMBERS = {
+    "path": _TEXT,
+    "organization_slug": _TEXT,
+    "project_ref": _or_null(_TEXT),
+    "read_only": {"type": "boolean"},
+    "expires_at": TIMESTAMP,
+    **_PORTAL_MEMBERS,
 }
 _ORGANIZATION_MEMBERS = {"slug": _TEXT, "early_access": {"type": "boolean"}, "created_at": TIMESTAMP}
 _PROJECT_MEMBERS = {"ref": _TEXT, "organization_slug": _TEXT, "created_at": TIMESTAMP}
@@ -278,6 +317,7 @@ SCHEMAS = {
     "project": _resource("project", _object(_PROJECT_MEMBERS), _TEXT),
     "token": _resource("token", _object(_TOKEN_MEMBERS), IDENTIFIER),
     "token_with_secret": _resource("token", _object({**_TOKEN_MEMBERS, "secret": _TEXT}), IDENTIFIER),
+    "portal_link": _resource("portal_link", _object(_LINK_MEMBERS), IDENTIFIER),
     "links": _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "last")}),
     "error": _object({"error": _object(_ERROR, "issues")}),
 }
@@ -318,6 +358,18 @@ def parse_timestamp(text: str) -> datetime | None:
 def one_or_many(name: str) -> Schema:
     """Return the schema of a response with one resource, or with a list of them."""
     return {"oneOf": [one(name), many(name, linked=False)]}
+
+
+def whole(attributes: Mapping[str, Any], name: str, pattern: str) -> str:
+    """Return a text attribute that a pattern describes as a whole: its ``$`` lets a line break pass.
+
+    :raises ManagementError: it does not.
+    """
+    text: str = attributes[name]
+    if re.fullmatch(pattern.removeprefix("^").removesuffix("$"), text) is None:
+        message = "The text does not have the expected form"
+        raise invalid(Issue(IssueCode.FORMAT, message, f"{ATTRIBUTES}/{name}"))
+    return text
 
 
 def bad_timestamp(pointer: str) -> Issue:
@@ -384,8 +436,32 @@ def access(token: Token, projects: Iterable[str]) -> Record:
         "projects": list(projects),
         "permissions": sorted(token.permissions),
         "expires_at": _json(token.expires_at),
+        "project_ref": token.project,
+        "portal": None if token.portal is None else _portal(token),
     }
     return _record("access", token.id, attributes)
+
+
+def portal_link(token: Token, secret: str) -> Record:
+    """Return the resource of a portal link, whose path has its token, where no log and no referrer has it."""
+    attributes = {
+        "path": f"{PORTAL}#{secret}",
+        "organization_slug": token.organization,
+        "project_ref": token.project,
+        "read_only": Permission.WRITE not in token.permissions,
+        "expires_at": _json(token.expires_at),
+        **_portal(token),
+    }
+    return _record("portal_link", token.id, attributes)
+
+
+def _portal(token: Token) -> Record:
+    portal = token.portal or Portal()
+    return {
+        "name": portal.name or token.organization,
+        "color": portal.color or None,
+        "signing_secrets": portal.signing_secrets,
+    }
 
 
 def organization(organization: Organization) -> Record:

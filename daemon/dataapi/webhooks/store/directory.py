@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from dataapi.webhooks.model import Access, Organization, Permission, ProjectRecord, Token
+from dataapi.webhooks.model import Access, Organization, Permission, Portal, ProjectRecord, Scope, Token
 from dataapi.webhooks.store.endpoints import REMOVED_AT_ONCE
 from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
 
@@ -140,6 +142,30 @@ class Directory:
         """Store the hash of a token from ``new_token`` that reaches every organization."""
         await self._token("create_token", None, digest(secret), [Permission.READ.value], expires_at)
 
+    async def create_link(
+        self,
+        secret: str,
+        scope: Scope,
+        permissions: Iterable[Permission],
+        seconds: int,
+        portal: Portal,
+    ) -> Token | None:
+        """Store the hash of a portal link's token from ``new_token``; None without early access.
+
+        :param scope: all that it reaches.
+        :param seconds: for which it is valid.
+        """
+        names = sorted({permission.value for permission in permissions})
+        values = (
+            scope.organization,
+            digest(secret),
+            names,
+            seconds,
+            scope.project,
+            json.dumps(asdict(portal)),
+        )
+        return await self._token("create_link", *values)
+
     async def access(self, secret: str, slug: str | None = None, refs: Iterable[str] = ()) -> Access | None:
         """Return what a bearer's token gives access to; None if it is not valid.
 
@@ -193,5 +219,6 @@ class Directory:
 
 
 def _token(row: Sequence[Any]) -> Token:
-    identifier, organization, permissions, *times = row
-    return Token(UUID(identifier), organization, frozenset(map(Permission, permissions)), *times)
+    identifier, organization, permissions, created_at, expires_at, revoked_at, project, portal = row
+    granted, shown = frozenset(map(Permission, permissions)), portal and Portal(**json.loads(portal))
+    return Token(UUID(identifier), organization, granted, created_at, expires_at, revoked_at, project, shown)

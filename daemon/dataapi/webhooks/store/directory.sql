@@ -66,7 +66,14 @@ delete from webhooks.project where organization_slug = $1 and ref = $2 returning
 insert into webhooks.token (id, organization_slug, hash, permissions, expires_at)
 select webhooks.uuid_v7(), $1, $2, $3::text[], $4::timestamptz
 where $1::text is null or exists (select from webhooks.organization where slug = $1)
-returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at;
+returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
+
+-- name: create_link
+-- Nothing without early access.
+insert into webhooks.token (id, organization_slug, hash, permissions, expires_at, project_ref, portal)
+select webhooks.uuid_v7(), slug, $2, $3::text[], now() + $4 * interval '1 second', $5, $6::jsonb
+from webhooks.organization where slug = $1 and early_access
+returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: access
 -- An operator's token reaches every organization and project, others those of their own.
@@ -75,21 +82,24 @@ select coalesce(o.early_access, true), exists (select from webhooks.organization
              where ref = any ($3) and organization_slug = coalesce(o.slug, organization_slug) order by ref),
        array(select organization_slug from webhooks.project
              where ref = any ($3) and organization_slug = coalesce(o.slug, organization_slug) order by ref),
-       id::text, organization_slug, permissions, t.created_at, expires_at, revoked_at
+       id::text, organization_slug, permissions, t.created_at, expires_at, revoked_at, project_ref, portal::text
 from webhooks.token t left join webhooks.organization o on o.slug = t.organization_slug
-where hash = $1 and revoked_at is null and (expires_at is null or expires_at > now());
+where hash = $1 and revoked_at is null and (expires_at is null or expires_at > now())
+    and (project_ref is null or exists (
+        select from webhooks.project p where p.ref = t.project_ref and p.organization_slug = t.organization_slug));
 
 -- name: revoke
 -- $2 says whose; null: of anybody.
 update webhooks.token set revoked_at = coalesce(revoked_at, now())
 where id = $1::uuid and organization_slug is not distinct from coalesce($2, organization_slug)
-returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at;
+returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: rotate
 -- The former token is valid for $4 seconds more, at most as long as it would have been.
 with former as (
     select * from webhooks.token
-    where id = $2::uuid and organization_slug = $1 and revoked_at is null and (expires_at is null or expires_at > now())
+    where id = $2::uuid and organization_slug = $1 and portal is null and revoked_at is null
+        and (expires_at is null or expires_at > now())
     for update
 ), ended as (
     update webhooks.token t
@@ -98,19 +108,19 @@ with former as (
 )
 insert into webhooks.token (id, organization_slug, hash, permissions, expires_at)
 select webhooks.uuid_v7(), organization_slug, $3, permissions, expires_at from former
-returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at;
+returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: tokens
-select id::text, organization_slug, permissions, created_at, expires_at, revoked_at
-from webhooks.token order by id;
+select id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text
+from webhooks.token where portal is null order by id;
 
 -- name: token
-select id::text, organization_slug, permissions, created_at, expires_at, revoked_at
-from webhooks.token where organization_slug = $1 and id = $2::uuid;
+select id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text
+from webhooks.token where organization_slug = $1 and id = $2::uuid and portal is null;
 
 -- name: tokens_of
-select id::text, organization_slug, permissions, created_at, expires_at, revoked_at
-from webhooks.token where organization_slug = $1 order by id limit $2 offset $3;
+select id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text
+from webhooks.token where organization_slug = $1 and portal is null order by id limit $2 offset $3;
 
 -- name: count_tokens_of
-select count(*) from webhooks.token where organization_slug = $1;
+select count(*) from webhooks.token where organization_slug = $1 and portal is null;

@@ -159,6 +159,7 @@ class Upkeep:
         await self._database.fetch(_SQL["keep_events"], (self.retention_days,))
         events = await self._purge("purge_events", self.retention_days)
         keys = await self._purge("purge_keys") + await self._purge("purge_answers")
+        await self._purge("purge_links")
         await self._database.fetch(_SQL["purge_requests"])
         return UpkeepResult(made, dropped, events, keys, removed)
 

@@ -138,3 +138,8 @@ where (token_id, key) in (
     where created_at <= now() - interval '24 hours' order by created_at limit $1
 )
 returning 1;
+
+-- name: purge_links
+delete from webhooks.token
+where id in (select id from webhooks.token where portal is not null and expires_at <= now() order by expires_at limit $1)
+returning 1;

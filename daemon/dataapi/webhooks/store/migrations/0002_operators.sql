@@ -1,10 +1,22 @@
--- What a platform with many organizations needs: tokens of its operators, and requests that may be repeated.
+-- What a platform with many organizations needs: tokens of its operators, links for its customers, and requests that
+-- may be repeated.
 
 -- An operator's token reaches every organization.
 alter table webhooks.token
     alter column organization_slug drop not null,
     add check (organization_slug is not null or permissions = array['webhooks:read']);
 comment on column webhooks.token.organization_slug is 'Null: an operator''s.';
+
+-- A link to the page for customers is a token of limited time, which may be for one project alone.  It ends when the
+-- project goes to another organization.
+alter table webhooks.token
+    add column project_ref text references webhooks.project on delete cascade,
+    add column portal jsonb,
+    add check (portal is null or organization_slug is not null and expires_at is not null),
+    add check (portal is not null or project_ref is null);
+create index token_project on webhooks.token (project_ref) where project_ref is not null;
+create index token_portal on webhooks.token (expires_at) where portal is not null;
+comment on column webhooks.token.portal is 'How the page looks, and what it shows; null: no link.';
 
 create table webhooks.answer (
     token_id uuid not null references webhooks.token on delete cascade,
