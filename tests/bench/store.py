@@ -13,7 +13,7 @@ import sys
 from dataclasses import replace
 
 from bench.plans import Explained
-from bench.store_data import fill
+from bench.store_data import REF, fill
 from bench.store_queries import FAILING, LARGE, OTHERS, PUBLISHING, queries
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import Store, make_store
@@ -77,6 +77,7 @@ def _fill(explained: Explained, store: Store, database: Database, options: argpa
     explained.keep(migrate(explained))
     for scope in dict.fromkeys(SCOPES):
         explained.keep(store.directory.create_organization(scope.organization, early_access=True))
+    explained.keep(store.directory.create_project(REF, LARGE.organization))
     receivers = [
         explained.keep(add_endpoint(store, scope, url=f"https://{number}.example.com/")).id
         for number, scope in enumerate(SCOPES)

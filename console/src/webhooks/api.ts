@@ -17,6 +17,8 @@ export interface Delivery {
   id: string;
   event_id: string;
   endpoint_id: string;
+  /** A project's history has its events' deliveries to endpoints of the organization, too. */
+  endpoint_scope: "organization" | "project";
   event_type: string;
   status: Status;
   attempt_number: number;

@@ -202,6 +202,8 @@ class Delivery:
     :ivar error: an ``AttemptError`` when there was no complete response.
     :ivar attempt_timestamp: when the attempt was signed; None before that, and if it was skipped.
     :ivar next_attempt_at: when a pending attempt is due, or a failed one is retried.
+    :ivar endpoint_scope: ``organization`` or ``project``.  A project's history has its events' deliveries to
+        endpoints of the organization, too, without what these responded.
     """
 
     id: UUID
@@ -220,6 +222,7 @@ class Delivery:
     next_attempt_at: datetime | None
     expires_at: datetime
     created_at: datetime
+    endpoint_scope: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.event_types import ORGANIZATION as SLUG
 from dataapi.webhooks.event_types import PROJECT as REF
-from dataapi.webhooks.management import listing, resources
+from dataapi.webhooks.management import listing, received, resources
 from dataapi.webhooks.management.errors import SURROUNDING, ErrorCode
 from dataapi.webhooks.management.listing import QueryParameter
 from dataapi.webhooks.management.resources import Schema
@@ -320,12 +320,13 @@ def description(catalogue: Catalogue, version: str) -> Schema:
             "description": "Endpoints that receive events, and what was delivered to them.",
         },
         "security": [{"token": []}],
+        "webhooks": received.webhooks(catalogue),
         "paths": {
             path: {name.lower(): _operation(one, path) for name, one in methods.items()}
             for path, methods in by_path().items()
         },
         "components": {
-            "schemas": {**resources.SCHEMAS, **_bodies(catalogue)},
+            "schemas": {**resources.SCHEMAS, **_bodies(catalogue), **received.schemas(catalogue)},
             "responses": {name: _error(status, ErrorCode) for status, name in _NAMES.items()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },

@@ -230,6 +230,7 @@ _DELIVERY_MEMBERS = {
     "id": IDENTIFIER,
     "event_id": IDENTIFIER,
     "endpoint_id": IDENTIFIER,
+    "endpoint_scope": {"enum": ["organization", "project"]},
     "event_type": _TEXT,
     "status": {"enum": ["pending", "success", "failed", "skipped"]},
     "attempt_number": {"type": "integer", "minimum": 1},

@@ -54,7 +54,7 @@ from target left join queued on true;
 select 1 from webhooks.endpoint where id = (select endpoint_id from webhooks.record where id = $3::uuid)
 for no key update;
 with target as (
-    select e.id, e.enabled, e.epoch, r.event_id, r.event_type, recent.number, recent.first
+    select e.id, e.enabled, e.epoch, r.event_id, r.event_type, r.project_ref, recent.number, recent.first
     from webhooks.record r
     join webhooks.endpoint e on e.id = r.endpoint_id
     cross join lateral (
@@ -64,8 +64,10 @@ with target as (
     where r.id = $3::uuid and r.id >= webhooks.uuid_floor(now() - $4 * interval '1 day')
         and e.organization_slug = $1 and e.project_ref is not distinct from $2::text
 ), queued as (
-    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at)
-    select webhooks.uuid_v7(), event_id, id, epoch, event_type, 'manual', clock_timestamp(), clock_timestamp()
+    insert into webhooks.due (
+        delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, project_ref
+    )
+    select webhooks.uuid_v7(), event_id, id, epoch, event_type, 'manual', clock_timestamp(), clock_timestamp(), project_ref
     from target where enabled and number < $5
     returning event_id, endpoint_id, delivery_id, pg_notify('webhooks', '')
 ), counted as (
@@ -86,7 +88,7 @@ with target as (
     select * from webhooks.endpoint
     where id = $3::uuid and organization_slug = $1 and project_ref is not distinct from $2::text
 ), lost as (
-    select distinct d.event_id, d.event_type
+    select distinct d.event_id, d.event_type, d.project_ref
     from target join webhooks.delivery d on d.endpoint_id = target.id
     where target.enabled and d.endpoint_id = $3::uuid and d.status = 'failed' and d.next_attempt_at is null
         and d.id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid) and d.id < $5::uuid
@@ -95,9 +97,11 @@ with target as (
         )
         and d.event_id not in (select w.event_id from webhooks.due w where w.endpoint_id = $3::uuid)
 ), queued as (
-    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at)
+    insert into webhooks.due (
+        delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, project_ref
+    )
     select webhooks.uuid_v7(), lost.event_id, target.id, epoch, event_type, 'manual', clock_timestamp(),
-           clock_timestamp()
+           clock_timestamp(), lost.project_ref
     from target cross join lost
     returning event_id
 ), extended as (

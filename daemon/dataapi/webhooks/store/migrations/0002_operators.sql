@@ -31,3 +31,174 @@ comment on table webhooks.answer is 'The answers to requests with an idempotency
 comment on column webhooks.answer.request is 'A hash, by which another request with the same key is told.';
 comment on column webhooks.answer.answer is
     'Encrypted with a key that is made from the token, as it may hold a secret; null while the request is under way.';
+
+-- A project's history has its events' deliveries to the organization's endpoints, too.  A page of them comes from an
+-- index for each endpoint, as that of the endpoint's own deliveries does.
+alter table webhooks.due add column project_ref text;
+alter table webhooks.delivery add column project_ref text;
+comment on column webhooks.due.project_ref is
+    'The project of the event, where the endpoint is its organization''s; null for the project''s own endpoints.';
+comment on column webhooks.delivery.project_ref is 'As in webhooks.due.';
+create index due_project on webhooks.due (endpoint_id, project_ref, delivery_id) include (event_type)
+    where project_ref is not null;
+create index delivery_by_project on webhooks.delivery (endpoint_id, project_ref, id) include (status)
+    where project_ref is not null;
+create index delivery_by_project_and_type on webhooks.delivery (endpoint_id, project_ref, event_type, id) include (status)
+    where project_ref is not null;
+create index delivery_by_project_and_status on webhooks.delivery (endpoint_id, project_ref, status, id)
+    where project_ref is not null and status <> 'success';
+create index delivery_by_project_type_and_status on webhooks.delivery (endpoint_id, project_ref, event_type, status, id)
+    where project_ref is not null and status <> 'success';
+
+create or replace view webhooks.record as
+select id, event_id, endpoint_id, event_type, status, attempt_number, trigger, response_code, response_headers,
+       response_body, error, duration_ms, attempt_timestamp, next_attempt_at, project_ref
+from webhooks.delivery
+union all
+select d.delivery_id, d.event_id, d.endpoint_id, e.type, 'pending', d.attempt_number, d.trigger, 0::smallint,
+       null, null, null, null, null, d.due_at, d.project_ref
+from webhooks.due d join webhooks.event e on e.id = d.event_id;
+
+create or replace function webhooks.raise_event(
+    given_type text, slug text, ref text, given_payload jsonb, given_key text, given_time timestamptz
+) returns uuid
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    happened constant timestamptz := date_trunc('milliseconds', coalesce(given_time, clock_timestamp()));
+    ingress uuid := webhooks.uuid_v7();
+    whole jsonb;
+    raised uuid;
+    allowed boolean;
+    owner text;
+    copies bigint;
+begin
+    perform webhooks.check_type(given_type);
+    if jsonb_typeof(given_payload) not in ('object', 'null') then
+        raise exception 'the payload of an event is a JSON object' using errcode = '22023';
+    end if;
+    if not webhooks.is_short(given_payload::text) then
+        raise exception 'the payload of an event has at most 256 KiB' using errcode = '22023';
+    end if;
+    if coalesce(given_key, '') = '' or length(given_key) > 255 then
+        raise exception 'an event needs an idempotency key of 1 to 255 characters' using errcode = '22023';
+    end if;
+    select o.early_access into allowed from webhooks.organization o where o.slug = raise_event.slug;
+    if not found then
+        raise exception 'there is no organization %', slug using errcode = 'WH001';
+    end if;
+    if ref is not null then
+        select p.organization_slug into owner from webhooks.project p where p.ref = raise_event.ref;
+        if not found then
+            raise exception 'there is no project %', ref using errcode = 'WH002';
+        elsif owner <> slug then
+            raise exception 'project % does not belong to organization %', ref, slug using errcode = 'WH003';
+        end if;
+    end if;
+    if not allowed then
+        raise exception 'organization % is not on the early access allowlist', slug using errcode = 'WH004';
+    end if;
+
+    -- Who comes second waits here for the first one's transaction to end, and then finds its identifier.
+    insert into webhooks.idempotency as known (organization_slug, key, ingress_id)
+    values (slug, given_key, ingress)
+    on conflict (organization_slug, key) do update
+        set ingress_id = excluded.ingress_id, created_at = excluded.created_at
+        where known.created_at <= now() - interval '24 hours'
+    returning known.ingress_id into raised;
+    if not found then
+        select known.ingress_id into strict raised
+        from webhooks.idempotency known where known.organization_slug = slug and known.key = given_key;
+        return raised;
+    end if;
+
+    whole := jsonb_build_object('actor', null)
+        || case when jsonb_typeof(given_payload) = 'object' then given_payload else '{}' end
+        || jsonb_build_object('organization_slug', slug, 'project_ref', ref);
+    with copy as materialized (
+        select webhooks.uuid_v7() as id, r.* from webhooks.recipients(given_type, slug, ref) r
+    ), event as (
+        insert into webhooks.event (id, endpoint_id, type, rendered_from, happened_at, body, payload)
+        select copy.id, copy.endpoint_id, copy.type, nullif(given_type, copy.type), happened,
+               case when copy.type = given_type
+                   then webhooks.envelope(copy.id, copy.type, happened, whole::text) end,
+               case when copy.type <> given_type then whole end
+        from copy
+    )
+    insert into webhooks.due (
+        delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, project_ref
+    )
+    select webhooks.uuid_v7(), copy.id, copy.endpoint_id, copy.epoch, copy.type, 'automatic', clock_timestamp(),
+           clock_timestamp(), case when e.project_ref is null then ref end
+    from copy join webhooks.endpoint e on e.id = copy.endpoint_id;
+    get diagnostics copies = row_count;
+    if copies > 0 and pg_try_advisory_xact_lock(7236148250117003) then
+        perform pg_notify('webhooks', '');
+    end if;
+    return ingress;
+end
+$$;
+
+create or replace function webhooks.publish_row_changes(
+    given_type text, relation regclass, schema text, "table" text, operations text[], before jsonb[], after jsonb[],
+    organizations text[], projects text[]
+) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    happened constant timestamptz := clock_timestamp();
+begin
+    perform webhooks.check_type(given_type);
+    if pg_partition_root(relation) <> relation then
+        -- Rows of a partition belong to the partitioned table.
+        select n.nspname, c.relname into schema, "table"
+        from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = pg_partition_root(relation);
+    end if;
+    if array_remove(projects, null) <> '{}' then
+        organizations := array(
+            select case when c.project is null then c.organization else p.organization_slug end
+            from unnest(organizations, projects) with ordinality as c (organization, project, number)
+            left join webhooks.project p on p.ref = c.project
+            order by c.number
+        );
+    end if;
+    with copy as materialized (
+        select webhooks.uuid_at(c.made_at) as id, c.endpoint_id, c.epoch, c.type, c.made_at, c.project,
+               case when webhooks.is_short(c.payload) then c.payload else webhooks.truncated_row_change(
+                   relation, c.slug, c.project, lower(c.operation), schema, "table", c.old, c.new
+               ) end as payload
+        from (
+            select r.*, o.slug, c.*,
+                   (date_part('epoch', happened) * 1000000)::bigint + c.number as made_at,
+                   webhooks.row_change(
+                       o.slug, c.project, lower(c.operation), schema, "table", c.old, c.new, false) as payload
+            from unnest(operations, before, after, organizations, projects) with ordinality
+                as c (operation, old, new, organization, project, number)
+            join webhooks.organization o on o.slug = c.organization and o.early_access
+            cross join webhooks.recipients(given_type, o.slug, c.project) r
+            order by c.number
+            offset 0
+        ) c
+    ), event as (
+        insert into webhooks.event (id, endpoint_id, type, rendered_from, happened_at, body, payload)
+        select copy.id, copy.endpoint_id, copy.type, nullif(given_type, copy.type), happened,
+               case when copy.type = given_type
+                   then webhooks.envelope(copy.id, copy.type, happened, copy.payload) end,
+               case when copy.type <> given_type then copy.payload::jsonb end
+        from copy
+    )
+    insert into webhooks.due (
+        delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, project_ref
+    )
+    select webhooks.uuid_at(copy.made_at), copy.id, copy.endpoint_id, copy.epoch, copy.type, 'automatic', happened,
+           happened, case when e.project_ref is null then copy.project end
+    from copy join webhooks.endpoint e on e.id = copy.endpoint_id;
+end
+$$;
