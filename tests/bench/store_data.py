@@ -98,8 +98,8 @@ def fill(
 ) -> None:
     """Write so many events with a delivery each, and have the last ones due once more.
 
-    Of the ``receivers`` the first fifty get a third of all, a seventh of that of the project ``REF``, the next
-    one answers nothing but 503, the three after it get nothing, and the others the rest.
+    Of the ``receivers`` the first fifty get a third of all, a seventh of that of the project ``REF``, the
+    next one answers nothing but 503, the three after it get nothing, and the others the rest.
     """
     connection = psycopg2.connect(database.admin_uri)
     values = {"days": DAYS, "count": count, "due": due, "ref": REF}

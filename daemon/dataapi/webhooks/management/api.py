@@ -113,7 +113,7 @@ class ManagementApi:
         self._reason = reason
         self._by_path = operations.by_path()
         self._publishing = EventPublishing(store, catalogue)
-        handlers = _Handlers(store, catalogue, url_check)
+        self._handlers = handlers = _Handlers(store, catalogue, url_check)
         self._run: Mapping[str, Callable[[AuthorizedRequest], Awaitable[OperationResult]]] = {
             "listEndpoints": handlers.list_endpoints,
             "createEndpoint": handlers.create_endpoint,
@@ -138,6 +138,13 @@ class ManagementApi:
             "publishEvent": self._publishing.publish,
             "readAccess": self._read_access,
         }
+
+    def follow(self, catalogue: Catalogue) -> None:
+        """Go on with other event types."""
+        self._catalogue = self._handlers.catalogue = catalogue
+        self._publishing.follow(catalogue)
+        for made in ("_schemas", "_description"):
+            self.__dict__.pop(made, None)
 
     async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
         """Respond to a request.
@@ -241,7 +248,7 @@ class _Handlers:
 
     def __init__(self, store: Store, catalogue: Catalogue, url_check: EndpointUrlCheck) -> None:
         self._store = store
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._url_check = url_check
 
     async def list_endpoints(self, request: AuthorizedRequest) -> OperationResult:
@@ -289,7 +296,7 @@ class _Handlers:
         if not endpoint.enabled:
             raise ManagementError(ErrorCode.TEST_DISABLED)
         scope = request.scope
-        event_type = self._catalogue.types[self._type_to_test(endpoint, request.attributes.get("type"))]
+        event_type = self.catalogue.types[self._type_to_test(endpoint, request.attributes.get("type"))]
         payload = sample_payload(event_type, scope.organization, scope.project)
         result = await self._store.manual_deliveries.test(scope, endpoint.id, event_type.type, payload)
         accepted = _accepted(result, ErrorCode.TEST_DISABLED, ErrorCode.NO_ENDPOINT)
@@ -301,7 +308,7 @@ class _Handlers:
             if ALL_EVENT_TYPES not in endpoint.event_types and requested not in endpoint.event_types:
                 raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
             return requested
-        types = [name for name in endpoint.event_types if self._catalogue.may_subscribe(name)]
+        types = [name for name in endpoint.event_types if self.catalogue.may_subscribe(name)]
         if not types:
             raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
         return sample_type(types, project=endpoint.scope.project is not None)
@@ -360,7 +367,7 @@ class _Handlers:
         if event.rendered_from is None:
             return event
         try:
-            payload = self._catalogue.render(event.rendered_from, event.type, event.payload)
+            payload = self.catalogue.render(event.rendered_from, event.type, event.payload)
         except Exception:
             _log.failure("event {event} cannot be rendered", event=str(event.id))
             payload = {}
@@ -393,7 +400,7 @@ class _Handlers:
         return OperationResult(resources.checked_url(None))
 
     async def list_event_types(self, _request: AuthorizedRequest) -> OperationResult:
-        return OperationResult([resources.event_type(one) for one in self._catalogue.types.values()])
+        return OperationResult([resources.event_type(one) for one in self.catalogue.types.values()])
 
 
 def _existing(found: T | None, absent: ErrorCode) -> T:

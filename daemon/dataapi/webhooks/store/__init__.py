@@ -12,6 +12,7 @@ from dataapi.webhooks.store.endpoints import Endpoints, KeyRotation
 from dataapi.webhooks.store.enqueue import ManualDeliveries, Publisher
 from dataapi.webhooks.store.history import History, Upkeep
 from dataapi.webhooks.store.queue import Queue
+from dataapi.webhooks.store.row_change_types import RowChangeTypes
 from dataapi.webhooks.store.statements import SqlRunner
 
 
@@ -27,6 +28,7 @@ class Store:
     queue: Queue
     manual_deliveries: ManualDeliveries
     key_rotation: KeyRotation
+    row_change_types: RowChangeTypes
     upkeep: Upkeep
 
 
@@ -47,5 +49,6 @@ def make_store(
         queue=Queue(database, cipher, upkeep),
         manual_deliveries=ManualDeliveries(database, retention_days, on_enqueued),
         key_rotation=KeyRotation(database, cipher),
+        row_change_types=RowChangeTypes(database),
         upkeep=upkeep,
     )

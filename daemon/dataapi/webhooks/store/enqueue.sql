@@ -10,7 +10,8 @@ where hash = $3 and organization_slug = $1 and 'events:publish' = any (permissio
     and revoked_at is null and (expires_at is null or expires_at > now());
 
 -- name: replace_event_types
-delete from webhooks.event_type where type <> all ($3::text[]);
+delete from webhooks.event_type
+where type <> all ($3::text[]) and type not in (select type from webhooks.row_change_type);
 insert into webhooks.event_type select unnest($3::text[]) on conflict do nothing;
 delete from webhooks.event_type_version
 where (type, renders) not in (select * from unnest($1::text[], $2::text[]));

@@ -202,3 +202,27 @@ begin
     from copy join webhooks.endpoint e on e.id = copy.endpoint_id;
 end
 $$;
+
+-- Types of row changes that are added while daemons run, besides those of catalogues and configurations.
+create table webhooks.row_change_type (
+    type text primary key check (type ~ '^v[1-9][0-9]{0,3}([.][a-z][a-z0-9_]*){2,}$' and length(type) <= 56),
+    created_at timestamptz not null default now()
+);
+comment on table webhooks.row_change_type is 'What "dataapi webhooks types add" added; daemons look every two seconds.';
+
+create or replace function webhooks.check_watch(given_type text, slug text, ref text) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not exists (select from webhooks.event_type t where t.type = given_type) then
+        raise exception 'no event catalogue has the type %', given_type using errcode = '22023',
+            hint = 'Add it to row-change-types in [webhooks] and reload the daemon, run dataapi webhooks types add, or declare it in a catalogue plugin.';
+    elsif slug is not null and not exists (select from webhooks.organization o where o.slug = check_watch.slug) then
+        raise exception 'there is no organization %', slug using errcode = 'WH001';
+    elsif ref is not null and not exists (select from webhooks.project p where p.ref = check_watch.ref) then
+        raise exception 'there is no project %', ref using errcode = 'WH002';
+    end if;
+end
+$$;
