@@ -213,6 +213,23 @@ def test_secrets_are_hidden_unless_the_link_shows_them(platform: Platform, brows
         expect(page.get_by_role("textbox", name="Signing secret")).to_have_value(re.compile("^whsec_"))
 
 
+def test_a_projects_page_shows_what_its_organization_received(platform: Platform, browser: Browser) -> None:
+    """Without the endpoint's address, what it answered, or a way to send it again."""
+    platform.endpoint(f"organizations/{ACME.organization}")
+    publish = "select webhooks.publish('v1.project.restored', 'acme', %s, '{}', gen_random_uuid()::text)"
+    platform.database.execute(publish, (REF,))
+    with tab(browser) as (page, _):
+        page.goto(platform.link(project_ref=REF).replace("#", "?part=deliveries#"))
+        row = page.get_by_role("region", name="Deliveries").get_by_role("row").nth(1)
+        expect(row).to_contain_text("endpoint of the organization")
+        expect(row).to_contain_text("Delivered")
+        row.get_by_role("button").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_text("The organization alone sees what its receiver answered")).to_be_visible()
+        expect(dialog.get_by_role("button", name="Retry now")).to_have_count(0)
+        assert f"/hooks/{ACME.organization}" not in page.content()
+
+
 def test_a_link_for_reading_shows_no_actions(platform: Platform, browser: Browser) -> None:
     """It says so."""
     platform.endpoint(f"projects/{REF}")

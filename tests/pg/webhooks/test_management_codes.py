@@ -143,9 +143,10 @@ class Asked:
     async def _repeat(self, code: ErrorCode) -> None:
         """Have the request's key be that of one that is under way: the same one, or another."""
         self._headers["idempotency-key"] = str(uuid4())
-        found = await self._api.store.directory.access(self._api.operator)
+        token = self._token or self._api.token
+        found = await self._api.store.directory.access(token)
         assert found is not None
-        headers = {**self._headers, "authorization": f"Bearer {self._api.operator}"}
+        headers = {**self._headers, "authorization": f"Bearer {token}"}
         request = Request("", self._method, self._path.format_map(self._places), "", headers, b"")
         same = keyed(request, found.token, self._body or {})
         assert same is not None
