@@ -6,7 +6,11 @@ import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { defineConfig, type Plugin } from "vite";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const target = resolve(here, "../daemon/dataapi/web/console/assets");
+/** Where the files of the console and of the page for customers go: they share none, as they are served to others. */
+const targets = {
+  console: resolve(here, "../daemon/dataapi/web/console/assets"),
+  portal: resolve(here, "../daemon/dataapi/web/portal/assets"),
+};
 
 /** The hash of all that the assets are made from, by which a test knows whether they are current. */
 function sourcesHash(): string {
@@ -23,7 +27,7 @@ function sourcesHash(): string {
 }
 
 /** Keeps every file in two compressed forms, and the page as it is. */
-function compressed(): Plugin {
+function compressed(target: string): Plugin {
   return {
     name: "compressed",
     apply: "build",
@@ -52,25 +56,30 @@ function withoutFonts(): Plugin {
   };
 }
 
-export default defineConfig({
-  base: "/console/",
-  resolve: {
-    // Scroll locks are inline styles, which the console's Content-Security-Policy refuses.
-    alias: { "react-style-singleton": join(here, "src/kit/style-singleton.ts") },
-  },
-  build: {
-    outDir: target,
-    emptyOutDir: true,
-    assetsInlineLimit: 0,
-    target: "es2022",
-    cssTarget: ["chrome123", "firefox120", "safari17.5"],
-    chunkSizeWarningLimit: 2000,
-    rolldownOptions: {
-      onLog(level, log, handler) {
-        if (log.code !== "MODULE_LEVEL_DIRECTIVE") handler(level, log);
-      },
+export default defineConfig(({ mode }) => {
+  const page = mode === "portal" ? "portal" : "console";
+  const target = targets[page];
+  return {
+    base: `/${page}/`,
+    resolve: {
+      // Scroll locks are inline styles, which the console's Content-Security-Policy refuses.
+      alias: { "react-style-singleton": join(here, "src/kit/style-singleton.ts") },
     },
-    modulePreload: { polyfill: false },
-  },
-  plugins: [withoutFonts(), compressed()],
+    build: {
+      outDir: target,
+      emptyOutDir: true,
+      assetsInlineLimit: 0,
+      target: "es2022",
+      cssTarget: ["chrome123", "firefox120", "safari17.5"],
+      chunkSizeWarningLimit: 2000,
+      rolldownOptions: {
+        input: resolve(here, page === "portal" ? "portal.html" : "index.html"),
+        onLog(level, log, handler) {
+          if (log.code !== "MODULE_LEVEL_DIRECTIVE") handler(level, log);
+        },
+      },
+      modulePreload: { polyfill: false },
+    },
+    plugins: [withoutFonts(), compressed(target)],
+  };
 });

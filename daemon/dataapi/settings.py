@@ -145,6 +145,7 @@ class Webhooks:
     delivery_proxy: str | None = field(default=None, repr=False)
     bind_address: tuple[str, ...] = ()
     metrics_organizations: int = 0
+    portal_origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

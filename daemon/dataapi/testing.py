@@ -117,7 +117,7 @@ class RecordingPublisher(SourcePublisher):
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.events: list[NewEvent] = []
-        super().__init__(_Memory(self.events), catalogue)
+        super().__init__(_Memory(self.events), lambda: catalogue)
 
 
 __all__ = [

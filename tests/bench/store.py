@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.plans import Explained
-from bench.store_data import fill, wait
+from bench.store_data import REF, fill, wait
 from bench.store_queries import FAILING, LARGE, OTHERS, PUBLISHING, queries
 from dataapi.database.script import complete, opened
 from dataapi.webhooks.model import Scope
@@ -136,6 +136,7 @@ def _fill(explained: Explained, store: Store, database: Database, options: argpa
     explained.keep(migrate(explained))
     for scope in dict.fromkeys(SCOPES):
         explained.keep(store.directory.create_organization(scope.organization, early_access=True))
+    explained.keep(store.directory.create_project(REF, LARGE.organization))
     receivers = [
         explained.keep(add_endpoint(store, scope, url=f"https://{number}.example.com/")).id
         for number, scope in enumerate(SCOPES)

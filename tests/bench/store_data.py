@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from support.postgres import Database
 
+REF = "abcdefghijklmnopqrst"
 DAYS = 16
 """Days of history: fourteen are within retention, the others wait for upkeep."""
 
@@ -47,7 +48,7 @@ select r.id as endpoint_id, f.at, public.made_at(f.at, 'event' || n) as event_id
             else 'v1.order.lost' end as type,
        case when number = 50 or hash between 590 and 610 then 'failed'
             when number >= 54 and hash = 5 then 'skipped' else 'success' end as status,
-       n
+       case when number < 50 and n %% 7 = 0 then %(ref)s end as project_ref, n
 from generate_series(%(first)s::bigint, %(last)s::bigint) n
 cross join lateral (
     select (extract(epoch from now()) * 1000 - %(days)s * 86400000.0 * (%(count)s - n) / %(count)s)
@@ -67,25 +68,26 @@ select event_id, endpoint_id, type, to_timestamp(at / 1000.0), webhooks.envelope
 from part;
 insert into webhooks.delivery (
     id, event_id, endpoint_id, event_type, status, attempt_number, trigger, response_code, response_headers,
-    response_body, duration_ms, attempt_timestamp
+    response_body, duration_ms, attempt_timestamp, project_ref
 )
-select delivery_id, event_id, endpoint_id, type, status, 1, 'automatic', 0, null, null, null, null
+select delivery_id, event_id, endpoint_id, type, status, 1, 'automatic', 0, null, null, null, null,
+       project_ref
 from part where status = 'skipped'
 union all
 select delivery_id, event_id, endpoint_id, type, status, 1, 'automatic',
        case status when 'success' then 200 else 503 end,
        '{"content-type": "application/json", "content-length": "16", "server": "nginx"}'::jsonb,
-       '{"received": true}', 20 + n %% 400, to_timestamp(at / 1000.0)
+       '{"received": true}', 20 + n %% 400, to_timestamp(at / 1000.0), project_ref
 from part where status <> 'skipped';
 insert into webhooks.idempotency
 select 'large', 'order ' || n, event_id, to_timestamp(at / 1000.0)
 from part where at > extract(epoch from now() - interval '26 hours') * 1000;
 insert into webhooks.due (
     delivery_id, event_id, endpoint_id, epoch, event_type, trigger, attempt_number, due_at, claimable_at,
-    waiting
+    waiting, project_ref
 )
 select public.made_at(at + 80, 'due' || n), event_id, endpoint_id, 0, type, 'automatic', 2, later, later,
-       later > now()
+       later > now(), project_ref
 from part cross join lateral (select now() + (n %% 1000 - 100) * interval '1 second' as later) l
 where n > %(count)s - %(due)s;
 """
@@ -96,11 +98,11 @@ def fill(
 ) -> None:
     """Write so many events with a delivery each, and have the last ones due once more.
 
-    Of the ``receivers`` the first fifty get a third of all, the next one answers nothing but 503, the three
-    after it get nothing, and the others the rest.
+    Of the ``receivers`` the first fifty get a third of all, a seventh of that of the project ``REF``, the
+    next one answers nothing but 503, the three after it get nothing, and the others the rest.
     """
     connection = psycopg2.connect(database.admin_uri)
-    values = {"days": DAYS, "count": count, "due": due}
+    values = {"days": DAYS, "count": count, "due": due, "ref": REF}
     try:
         with connection.cursor() as cursor:
             cursor.execute(_FUNCTION)

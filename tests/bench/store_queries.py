@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from bench.store_data import REF
 from dataapi.webhooks.model import (
     AttemptOutcome,
     Claim,
@@ -129,6 +130,9 @@ def _of_lists(store: Store, database: Database) -> Iterator[Query]:
     for of, scope, one in (("50", LARGE, None), ("one", LARGE, endpoint), ("failing", FAILING, failing)):
         for name, chosen in filters.items():
             yield Query(f"list, {of}: {name}", partial(page, scope, one, chosen, Cursor()))
+    project = Scope(LARGE.organization, REF)
+    for name, chosen in filters.items():
+        yield Query(f"list, a project's at 50: {name}", partial(page, project, None, chosen, Cursor()))
     cursors = {
         "page of 100": Cursor(100),
         "later page": Cursor(after=UUID(delivery)),

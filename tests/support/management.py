@@ -105,6 +105,7 @@ class Management:
 
     :ivar store: what it works on.
     :ivar token: one of acme's that may do everything.
+    :ivar operator: an operator's.
     :ivar reason: set to make the API say that webhooks do not work.
     """
 
@@ -118,6 +119,7 @@ class Management:
         self.reason: str | None = None
         self.store: Store
         self.token = ""
+        self.operator = new_token()
 
     async def start(self, *, require_https: bool = False, keys: Sequence[str] = (KEY,)) -> None:
         """Migrate, fill the directory, listen.
@@ -133,6 +135,7 @@ class Management:
         await directory.create_organization(CLOSED)
         await directory.create_project(CLOSED_REF, CLOSED)
         self.token = await self.new_token()
+        await directory.create_operator_token(self.operator, None)
         receivers = EndpointUrlCheck(self._reactor, self.address_check, require_https=require_https)
         api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)
         self._site = make_site([], self._reactor, webhooks=api)

@@ -46,13 +46,14 @@ INPUT_AND_OUTPUT = {
     ),
     "telemetry": "logs process requests tracing",
     "web": (
-        "admin app console.assets console.data console.routes pipeline routing server.connection "
+        "admin app console.assets console.data console.routes pipeline portal routing server.connection "
         "server.request server.site"
     ),
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.proxy "
-        "delivery.resolver identifiers management.api management.authorization management.listing "
-        "management.operations management.publishing plugins store store.directory "
+        "delivery.resolver identifiers management.api management.authorization management.idempotency "
+        "management.listing management.operations management.organizations "
+        "management.portal management.publishing plugins store store.directory "
         "store.endpoints store.enqueue store.history store.queue"
     ),
 }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "console"
 ASSETS = ROOT / "daemon" / "dataapi" / "web" / "console" / "assets"
+PORTAL = ROOT / "daemon" / "dataapi" / "web" / "portal" / "assets"
 BROWSER = (("Accept", "text/html,*/*;q=0.8"),)
 
 
@@ -114,7 +115,8 @@ def test_local_is_who_comes_from_this_machine_to_its_own_name_without_a_proxy(
     assert is_local(Request("1", "GET", "/console", "", headers, b"", peer=peer)) == local
 
 
-def test_the_files_are_made_from_the_sources_as_they_are() -> None:
+@pytest.mark.parametrize("assets", [ASSETS, PORTAL], ids=["console", "portal"])
+def test_the_files_are_made_from_the_sources_as_they_are(assets: Path) -> None:
     """``make console`` was run after the last change."""
     digest = hashlib.sha256()
     names = sorted(each.relative_to(SOURCES).as_posix() for each in SOURCES.rglob("*") if each.is_file())
@@ -122,7 +124,7 @@ def test_the_files_are_made_from_the_sources_as_they_are() -> None:
         if not name.startswith("node_modules/") and name != "README.md":
             content = hashlib.sha256((SOURCES / name).read_bytes()).digest()
             digest.update(f"{name}\0".encode() + content)
-    assert (ASSETS / "sources.sha256").read_text().strip() == digest.hexdigest(), "run make console"
+    assert (assets / "sources.sha256").read_text().strip() == digest.hexdigest(), "run make console"
 
 
 def test_the_lock_file_names_no_registry() -> None:

@@ -27,6 +27,7 @@ class Management:
     """A management API that is there and is not asked."""
 
     on = True
+    portal_origins = ()
 
     async def answer(self, *_: object) -> Reply:
         """Fail: nothing here calls it."""

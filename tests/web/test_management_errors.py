@@ -24,6 +24,7 @@ class Failing:
     """Raises whatever it is told to."""
 
     on = True
+    portal_origins = ()
 
     def __init__(self, error: Exception) -> None:
         self._error = error

@@ -13,11 +13,15 @@ export function keepInTab(name: string, value: object): void {
   try {
     sessionStorage.setItem(name, JSON.stringify(value));
   } catch {
-    // There is no more room: what is too large lasts as long as the page.
-    sessionStorage.removeItem(name);
+    // There is no more room, or none at all: it lasts as long as the page.
+    forgetInTab(name);
   }
 }
 
 export function forgetInTab(name: string): void {
-  sessionStorage.removeItem(name);
+  try {
+    sessionStorage.removeItem(name);
+  } catch {
+    // A frame whose storage the browser blocks keeps nothing.
+  }
 }

@@ -7,8 +7,13 @@ const KEY = "dataapi.theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 function stored(): ThemeChoice {
-  const found = localStorage.getItem(KEY);
-  return found === "light" || found === "dark" ? found : "system";
+  try {
+    const found = localStorage.getItem(KEY);
+    return found === "light" || found === "dark" ? found : "system";
+  } catch {
+    // A frame whose storage the browser blocks follows the system.
+    return "system";
+  }
 }
 
 function resolved(choice: ThemeChoice): Theme {

@@ -17,6 +17,8 @@ export interface Delivery {
   id: string;
   event_id: string;
   endpoint_id: string;
+  /** A project's history has its events' deliveries to endpoints of the organization, too. */
+  endpoint_scope: "organization" | "project";
   event_type: string;
   status: Status;
   attempt_number: number;
@@ -61,10 +63,13 @@ export interface UrlCheck {
   message: string | null;
 }
 
+/** What a token gives access to; ``portal`` is null where it is no portal link's. */
 export interface Access {
-  organization_slug: string;
+  organization_slug: string | null;
   projects: string[];
+  project_ref: string | null;
   permissions: string[];
+  portal: { name: string; color: string | null; signing_secrets: boolean } | null;
 }
 
 /** What a new endpoint needs; a change may leave out what stays as it is. */

@@ -10,6 +10,7 @@ const TRIGGERS = { automatic: "", manual: "Retry by hand", test: "Test" };
 
 /** One attempt: what came of it in a sentence, when and how long, and what was sent and answered. */
 export function Attempt({ delivery, event, endpoint, open }: AttemptProps) {
+  const hidden = !endpoint && delivery.endpoint_scope === "organization";
   const { status, response_code, response_headers, response_body, duration_ms, attempt_timestamp } = delivery;
   return (
     <article className="attempt" data-status={status} aria-label={`Attempt ${delivery.attempt_number}`}>
@@ -37,7 +38,7 @@ export function Attempt({ delivery, event, endpoint, open }: AttemptProps) {
             {response_code === 0 ? <p className="hint">None.</p> : (
               <>
                 <Pairs pairs={[["status", String(response_code)], ...Object.entries(response_headers ?? {})]} />
-                {response_body ? <Body text={pretty(response_body)} label="Response body" /> : <p className="hint">Without a body.</p>}
+                {response_body ? <Body text={pretty(response_body)} label="Response body" /> : <p className="hint">{hidden ? "The organization alone sees what its receiver answered." : "Without a body."}</p>}
               </>
             )}
           </Side>

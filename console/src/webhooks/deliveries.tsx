@@ -4,7 +4,7 @@ import { setParameters } from "../shell/router";
 import type { Delivery } from "./api";
 import { DeliveryDialog } from "./delivery-dialog";
 import { addressOf, NO_FILTERS, parametersOf, RANGES, type Filters, type Range } from "./filters";
-import { duration, moment, nameOf, STATUS_NAMES, STATUSES } from "./outcome";
+import { duration, moment, nameOf, receiverOf, STATUS_NAMES, STATUSES } from "./outcome";
 import { StatusBadge } from "./parts";
 import { useEvery, useLoad } from "./use-load";
 import { useWorkspace } from "./workspace";
@@ -135,7 +135,7 @@ function List({ deliveries, onOpen }: { deliveries: Delivery[]; onOpen: (id: str
                 <button type="button" className="link" onClick={(event) => { event.stopPropagation(); onOpen(each.id); }}>{each.event_type}</button>
               </td>
               <td role="cell"><StatusBadge status={each.status} /></td>
-              <td role="cell">{nameOf(endpoints.find(({ id }) => id === each.endpoint_id))}</td>
+              <td role="cell">{receiverOf(each, endpoints)}</td>
               <td role="cell">{each.error ?? (each.response_code || "")}</td>
               <td role="cell" className="number">{each.duration_ms === null ? "" : duration(each.duration_ms)}</td>
               <td role="cell">{each.trigger === "automatic" ? each.attempt_number : each.trigger}</td>

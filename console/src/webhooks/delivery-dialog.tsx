@@ -3,7 +3,7 @@ import { Fact, Facts } from "../kit/facts";
 import { Notice } from "../kit/notice";
 import { Attempt } from "./attempt";
 import { Dialog } from "./dialog";
-import { moment, nameOf } from "./outcome";
+import { moment, receiverOf } from "./outcome";
 import { inWords } from "./test-dialog";
 import { useDelivery } from "./use-delivery";
 import { useEvery, useLoad } from "./use-load";
@@ -38,7 +38,7 @@ export function DeliveryDialog({ id, onClose }: { id: string; onClose: () => voi
         {delivery.value && event && listed.length > 0 && (
           <>
             <Facts className="about">
-              <Fact name="Endpoint"><code>{nameOf(endpoint)}</code></Fact>
+              <Fact name="Endpoint"><code>{receiverOf(delivery.value, endpoints)}</code></Fact>
               <Fact name="Event"><code>{event.id}</code></Fact>
               <Fact name="Raised">{moment(event.timestamp)}</Fact>
               <Fact name="Kept until">{moment(listed.at(-1)?.expires_at ?? delivery.value.expires_at)}</Fact>
@@ -53,8 +53,8 @@ export function DeliveryDialog({ id, onClose }: { id: string; onClose: () => voi
         )}
         <div className="actions">
           <button type="button" className="button" onClick={onClose}>Close</button>
-          {writable && last && (
-            <button type="button" className="button primary" disabled={last.status === "pending" || !endpoint?.enabled} onClick={retry}>Retry now</button>
+          {writable && last && endpoint && (
+            <button type="button" className="button primary" disabled={last.status === "pending" || !endpoint.enabled} onClick={retry}>Retry now</button>
           )}
         </div>
       </div>

@@ -15,7 +15,7 @@ type Opened =
 
 /** The endpoints, and what can be done with them. */
 export function Endpoints({ toReceiver }: { toReceiver: (() => void) | undefined }) {
-  const { management, endpoints, reload, writable } = useWorkspace();
+  const { management, endpoints, reload, secrets } = useWorkspace();
   const [opened, setOpened] = useState<Opened | null>(null);
   const [now] = useState(Date.now);
   const statistics = useLoad(management.base, (signal) => management.statistics(`${lastDays(now)[0]}T00:00:00Z`, signal));
@@ -29,7 +29,7 @@ export function Endpoints({ toReceiver }: { toReceiver: (() => void) | undefined
     <>
       <div className="hooks-bar">
         <p className="hint" role="status">{endpoints.length === 1 ? "1 endpoint" : `${endpoints.length} endpoints`}</p>
-        {writable && <button type="button" className="button primary" onClick={() => setOpened({ what: "create" })}>New endpoint</button>}
+        {secrets && <button type="button" className="button primary" onClick={() => setOpened({ what: "create" })}>New endpoint</button>}
       </div>
       {endpoints.length === 0 && (
         <Notice kind="info" title="There are no endpoints yet">
@@ -74,7 +74,7 @@ type CardProps = { endpoint: Endpoint; totals: EndpointTotals | undefined; open:
 const NAMED = 4;
 
 function Card({ endpoint, totals, open }: CardProps) {
-  const { management, reload, writable, listDeliveries } = useWorkspace();
+  const { management, reload, writable, secrets, listDeliveries } = useWorkspace();
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const types = endpoint.event_types.map(({ type }) => type);
@@ -116,7 +116,7 @@ function Card({ endpoint, totals, open }: CardProps) {
             <button type="button" className="button" disabled={!endpoint.enabled} onClick={() => open("test")}>Test</button>
             <button type="button" className="button" onClick={() => open("edit")}>Edit</button>
             <button type="button" className="button" disabled={busy} onClick={() => void turn()}>{endpoint.enabled ? "Pause" : "Resume"}</button>
-            <button type="button" className="button" onClick={() => open("rotate")}>New secret</button>
+            {secrets && <button type="button" className="button" onClick={() => open("rotate")}>New secret</button>}
             <button type="button" className="button" disabled={!endpoint.enabled} onClick={() => open("recover")}>Recover</button>
             <button type="button" className="button danger" onClick={() => open("delete")}>Delete</button>
           </div>

@@ -86,8 +86,15 @@ export function moment(time: string): string {
 }
 
 /** What an endpoint is called in lists: its host and path. */
-export function nameOf(endpoint: Pick<Endpoint, "url"> | undefined): string {
-  return endpoint ? endpoint.url.replace(/^https?:\/\//, "").replace(/\/$/, "") : "deleted endpoint";
+export function nameOf(endpoint: Pick<Endpoint, "url">): string {
+  return endpoint.url.replace(/^https?:\/\//, "").replace(/\/$/, "");
+}
+
+/** What the endpoint of a delivery is called, of those that the chosen scope has. */
+export function receiverOf(delivery: Pick<Delivery, "endpoint_id" | "endpoint_scope">, endpoints: Endpoint[]): string {
+  const found = endpoints.find(({ id }) => id === delivery.endpoint_id);
+  if (found) return nameOf(found);
+  return delivery.endpoint_scope === "organization" ? "endpoint of the organization" : "deleted endpoint";
 }
 
 /** The body that an event is sent as, for people: the bytes that are sent have no blanks. */

@@ -1,91 +1,24 @@
-import { useState } from "react";
-import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
-import { setParameters, useParameters } from "../shell/router";
 import { useSettings } from "../shell/settings";
-import { Management } from "./api";
-import { Deliveries } from "./deliveries";
-import { Endpoints } from "./endpoints";
-import { filtersOf, NO_FILTERS, parametersOf, type Filters } from "./filters";
-import { ReceiverPanel } from "./receiver";
-import { baseOf, keyOf, ordered, reachOf, scopesOf, type Scope } from "./scope";
-import { mayWrite, session, signOut, type Session } from "./session";
+import { Hooks } from "./hooks";
+import { session, signOut } from "./session";
 import { SignIn } from "./sign-in";
-import { Statistics } from "./statistics-tab";
-import { useLoad } from "./use-load";
-import { Workspace } from "./workspace";
-import "./webhooks.css";
 
 export default function WebhooksPage() {
   const current = useStore(session);
+  const { project, receivers } = useSettings();
   return (
     <div className="page webhooks">
-      {current ? <SignedIn key={current.token} current={current} /> : (
+      {current ? (
+        <Hooks key={current.token} title="Webhooks" current={current} preferred={project} receivers={receivers}>
+          <button type="button" className="button" onClick={signOut}>Sign out</button>
+        </Hooks>
+      ) : (
         <>
           <h1>Webhooks</h1>
           <SignIn />
         </>
       )}
     </div>
-  );
-}
-
-const TABS = { endpoints: "Endpoints", deliveries: "Deliveries", statistics: "Statistics", receiver: "Receiver" } as const;
-type Tab = keyof typeof TABS;
-
-function SignedIn({ current }: { current: Session }) {
-  const { project, receivers } = useSettings();
-  const scopes = scopesOf({ organization_slug: current.organization, projects: current.projects });
-  const own = scopes.find(({ kind, name }) => kind === "project" && name === project) ?? scopes[0]!;
-  const parameters = useParameters();
-  const scope = scopes.find((each) => keyOf(each) === parameters.scope) ?? own;
-  // Endpoints and deliveries of another scope are others.
-  const choose = (chosen: string) => setParameters({ ...parametersOf(NO_FILTERS), delivery: "", scope: chosen });
-  return (
-    <>
-      <header className="hooks-top">
-        <h1>Webhooks</h1>
-        <label className="scope">
-          <span className="visually-hidden">Organization or project</span>
-          <select value={keyOf(scope)} onChange={(event) => choose(event.target.value)}>
-            {scopes.map((each) => (
-              <option key={keyOf(each)} value={keyOf(each)}>{each.kind === "organization" ? "Organization" : "Project"} {each.name}</option>
-            ))}
-          </select>
-        </label>
-        <p className="hint reach">{reachOf(scope)}</p>
-        <button type="button" className="button" onClick={signOut}>Sign out</button>
-      </header>
-      {!mayWrite(current.permissions) && <Notice kind="info">This token may read alone: it lacks the permission webhooks:write.</Notice>}
-      <OfScope key={keyOf(scope)} current={current} scope={scope} receivers={receivers} />
-    </>
-  );
-}
-
-function OfScope({ current, scope, receivers }: { current: Session; scope: Scope; receivers: boolean }) {
-  const parameters = useParameters();
-  const [management] = useState(() => new Management(current.token, baseOf(scope)));
-  const endpoints = useLoad(management.base, (signal) => management.endpoints(signal));
-  const types = useLoad(management.base, async (signal) => ordered(await management.eventTypes(signal), scope));
-  const writable = mayWrite(current.permissions);
-  const problem = endpoints.problem || types.problem;
-  if (problem && !endpoints.value) return <Notice kind="error" title="The endpoints cannot be listed">{problem}</Notice>;
-  if (!endpoints.value || !types.value) return <div className="waiting" role="status">Loading…</div>;
-  const tabs = (Object.keys(TABS) as Tab[]).filter((each) => each !== "receiver" || (receivers && writable));
-  const tab = tabs.find((each) => each === parameters.part) ?? "endpoints";
-  const open = (part: Tab) => setParameters({ part: part === "endpoints" ? "" : part });
-  const listed = (changed: Partial<Filters>) => setParameters({ part: "deliveries", ...parametersOf({ ...NO_FILTERS, ...changed }) });
-  return (
-    <Workspace.Provider value={{ management, endpoints: endpoints.value, types: types.value, writable, reload: endpoints.reload, listDeliveries: listed }}>
-      <div className="segments hooks-tabs" role="group" aria-label="Parts of this page">
-        {tabs.map((each) => (
-          <button key={each} type="button" aria-pressed={each === tab} onClick={() => open(each)}>{TABS[each]}</button>
-        ))}
-      </div>
-      {tab === "endpoints" && <Endpoints toReceiver={tabs.includes("receiver") ? () => open("receiver") : undefined} />}
-      {tab === "deliveries" && <Deliveries filters={filtersOf(parameters)} opened={parameters.delivery ?? ""} />}
-      {tab === "statistics" && <Statistics />}
-      {tab === "receiver" && <ReceiverPanel />}
-    </Workspace.Provider>
   );
 }

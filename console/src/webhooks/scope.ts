@@ -6,9 +6,10 @@ export interface Scope {
   name: string;
 }
 
-/** The scopes that a token reaches, the organization first. */
-export function scopesOf({ organization_slug, projects }: Pick<Access, "organization_slug" | "projects">): Scope[] {
-  return [{ kind: "organization", name: organization_slug }, ...projects.map((name): Scope => ({ kind: "project", name }))];
+/** The scopes that a token reaches, the organization first; a portal link may reach one project alone. */
+export function scopesOf({ organization_slug, projects, project_ref }: Pick<Access, "organization_slug" | "projects" | "project_ref">): Scope[] {
+  const ofProjects = projects.map((name): Scope => ({ kind: "project", name }));
+  return organization_slug === null || project_ref !== null ? ofProjects : [{ kind: "organization", name: organization_slug }, ...ofProjects];
 }
 
 export function keyOf({ kind, name }: Scope): string {

@@ -1,19 +1,26 @@
 import { makeStore } from "../kit/store";
 import { forgetInTab, keepInTab, keptInTab } from "../kit/tab";
+import { readAccess, type Access } from "./api";
 
 /** Who is signed in to the webhooks' page.  It stays in this tab: session storage, never a URL. */
-export interface Session {
+export interface Session extends Access {
   token: string;
-  organization: string;
-  projects: string[];
-  permissions: string[];
 }
 
-const KEY = "dataapi.webhooks";
+/** Console and portal share an origin, and may share a tab one after the other. */
+const KEY = document.documentElement.dataset.page === "portal" ? "dataapi.portal" : "dataapi.webhooks";
 
 export const session = makeStore(keptInTab<Session>(KEY));
 
-export function signIn(next: Session): void {
+/** Learn what a token gives access to, and sign in with it unless ``refuse`` says why not. */
+export async function signInWith(token: string, refuse: (found: Access) => string): Promise<void> {
+  const found = await readAccess(token);
+  const problem = refuse(found);
+  if (problem) throw new Error(problem);
+  signIn({ ...found, token });
+}
+
+function signIn(next: Session): void {
   keepInTab(KEY, next);
   session.set(next);
 }
@@ -23,6 +30,11 @@ export function signOut(): void {
   session.set(null);
 }
 
-export function mayWrite(permissions: string[]): boolean {
+export function mayWrite({ permissions }: Access): boolean {
   return permissions.includes("webhooks:write");
+}
+
+/** Whether endpoints may be created and secrets changed, both of which show the secret. */
+export function maySetSecrets(access: Access): boolean {
+  return mayWrite(access) && (access.portal?.signing_secrets ?? true);
 }

@@ -1,8 +1,8 @@
 import { useState, type FormEvent } from "react";
 import { Notice } from "../kit/notice";
 import { useSettings } from "../shell/settings";
-import { readAccess, Refusal } from "./api";
-import { signIn } from "./session";
+import { Refusal } from "./api";
+import { signInWith } from "./session";
 
 /** Asks for a personal access token, and learns what it gives access to. */
 export function SignIn() {
@@ -15,8 +15,9 @@ export function SignIn() {
     setBusy(true);
     setProblem("");
     try {
-      const found = await readAccess(token.trim());
-      signIn({ token: token.trim(), organization: found.organization_slug, projects: found.projects, permissions: found.permissions });
+      await signInWith(token.trim(), ({ organization_slug }) =>
+        organization_slug === null ? "This is an operator's token, which is for programs. Take a token of the organization." : "",
+      );
     } catch (error) {
       setProblem(inWords(error as Error));
       setBusy(false);

@@ -9,6 +9,8 @@ export interface WorkspaceValue {
   types: EventType[];
   /** Whether the token may change anything. */
   writable: boolean;
+  /** Whether it may set signing secrets, and so create endpoints. */
+  secrets: boolean;
   /** Read the endpoints again. */
   reload: () => void;
   /** Show the deliveries that pass these filters. */

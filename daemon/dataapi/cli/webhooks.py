@@ -20,9 +20,9 @@ from dataapi.http.errors import ApiError
 from dataapi.service.configuration.parsers import listed, ref, slug, whole
 from dataapi.settings import Settings
 from dataapi.webhooks.catalogue import BadPayload, Catalogue
-from dataapi.webhooks.event_types import completed
+from dataapi.webhooks.event_types import MAX_WATCHED_LENGTH, TYPE, completed
 from dataapi.webhooks.model import NewEvent, Permission, Scope
-from dataapi.webhooks.plugins import installed_catalogue
+from dataapi.webhooks.plugins import installed_catalogue, with_row_changes
 from dataapi.webhooks.secrets import Cipher, NoEncryptionKey
 from dataapi.webhooks.store import Store, make_store
 from dataapi.webhooks.store.directory import new_token
@@ -59,7 +59,7 @@ def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, e
         return lines
 
     try:
-        if getattr(options, "organization", "") is None:
+        if getattr(options, "organization", "") is None and not getattr(options, "operator", False):
             # The project, if there is one, is the argument or an option.
             named = getattr(options, "ref", None) or getattr(options, "project", None)
             options.organization = _configured_organization(settings, named)
@@ -151,10 +151,15 @@ async def _list_projects(store: Store, _options: argparse.Namespace) -> Lines:
 
 
 async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
-    """Make a personal access token and print it, this once."""
-    await _organization(store, options)
+    """Make a personal access token, or an operator's, and print it, this once."""
     expires = None if options.expires is None else datetime.now(UTC) + timedelta(days=options.expires)
     secret = new_token()
+    if options.operator:
+        if options.permission:
+            raise _Failed("an operator's token has permissions of its own: leave --permission out")
+        await store.directory.create_operator_token(secret, expires)
+        return [secret]
+    await _organization(store, options)
     permissions = options.permission or _MANAGING
     if not options.permission:
         others = ", ".join(permission for permission in Permission if permission not in _MANAGING)
@@ -174,10 +179,10 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> Lines:
     """List tokens: identifier, organization, permissions, expiry, and how they stand."""
     now, lines = datetime.now(UTC), []
     for one in await store.directory.tokens():
-        permissions = ",".join(sorted(one.permissions))
+        permissions = "operator" if one.operator else ",".join(sorted(one.permissions))
         expiry = "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
         state = "revoked" if one.revoked_at else "usable" if one.usable(now) else "expired"
-        lines.append(f"{one.id}\t{one.organization}\t{permissions}\t{expiry}\t{state}")
+        lines.append(f"{one.id}\t{one.organization or '-'}\t{permissions}\t{expiry}\t{state}")
     return lines
 
 
@@ -200,7 +205,7 @@ async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
 async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     """Publish an event and print its identifier."""
     scope = Scope(options.organization, options.project)
-    catalogue = _catalogue(options)
+    catalogue = with_row_changes(_catalogue(options), await store.row_change_types.list())
     published = catalogue.types.get(options.type)
     if published is not None and published.example.get("project_ref") and options.project is None:
         raise _Failed(f"{options.type} is about a project: name it with --project")
@@ -223,12 +228,38 @@ async def _unwatch(_store: Store, options: argparse.Namespace) -> Lines:
     return _as_owner(options, _unwatch_call(options))
 
 
-async def _list_watches(_store: Store, options: argparse.Namespace) -> Lines:
+async def _list_watches(store: Store, options: argparse.Namespace) -> Lines:
     """List watches: table, type, operations, columns, condition, whose the events are, and how it stands."""
-    known = _catalogue(options).types
+    known = {*_catalogue(options).types, *await store.row_change_types.list()}
     with opened(options.uri) as database:
         found = watches(complete(database.fetch(WATCHES)))
     return [_watch_line(one, known=one.type in known) for one in found]
+
+
+async def _add_type(store: Store, options: argparse.Namespace) -> Lines:
+    """Add a type of row changes; daemons know it within seconds."""
+    if options.type in _catalogue(options).types:
+        raise _Failed(f"the event catalogues or the configuration have the type {options.type}")
+    if not await store.row_change_types.add(options.type):
+        raise _Failed(f"there is a type {options.type} already")
+    return []
+
+
+async def _remove_type(store: Store, options: argparse.Namespace) -> Lines:
+    """Remove a type that was added, unless a watch uses it."""
+    with opened(options.uri) as database:
+        found = watches(complete(database.fetch(WATCHES)))
+    tables = ", ".join(one.table for one in found if one.type == options.type)
+    if tables:
+        raise _Failed(f"{options.type} is what {tables} publishes: run dataapi webhooks unwatch first")
+    if not await store.row_change_types.remove(options.type):
+        raise _Failed(f"no type {options.type} was added")
+    return []
+
+
+async def _list_types(store: Store, _options: argparse.Namespace) -> Lines:
+    """List the types of row changes that were added."""
+    return list(await store.row_change_types.list())
 
 
 def _watch_line(watch: Watch, *, known: bool) -> str:
@@ -339,6 +370,14 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
 def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
     watch, unwatch = leaf(group, "watch", _watch), leaf(group, "unwatch", _unwatch)
     leaf(group, "watches", _list_watches)
+    summary = "Manage the types of events that row changes publish."
+    types = group.add_parser("types", help=summary, description=summary)
+    types = types.add_subparsers(required=True, metavar="ACTION")
+    for name, action in (("add", _add_type), ("remove", _remove_type)):
+        leaf(types, name, action).add_argument(
+            "type", metavar="TYPE", type=_read(_row_change_type), help="such as v1.shop.order"
+        )
+    leaf(types, "list", _list_types)
     for parser, call in ((watch, _watch_call), (unwatch, _unwatch_call)):
         parser.add_argument("table", metavar="TABLE", help="as in SQL, with its schema: shop.orders")
         parser.add_argument(
@@ -367,7 +406,13 @@ def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.Argumen
 
 def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
     create = leaf(group, "create", _create_token)
-    _add_organization(create)
+    whose = create.add_mutually_exclusive_group()
+    _add_organization(whose)
+    whose.add_argument(
+        "--operator",
+        action="store_true",
+        help="an operator's: it manages organizations, projects and tokens, and reads of all organizations",
+    )
     create.add_argument(
         "--permission",
         action="append",
@@ -380,7 +425,7 @@ def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.Argument
     leaf(group, "list", _list_tokens)
 
 
-def _add_organization(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+def _add_organization(parser: argparse._ActionsContainer, *, required: bool = False) -> None:
     without = None if required else "without it, the one that the configuration names"
     parser.add_argument("--organization", metavar="SLUG", required=required, type=_read(slug), help=without)
 
@@ -402,6 +447,14 @@ def _token_id(text: str) -> UUID:
         return UUID(text)
     except ValueError:
         raise ValueError("expected the ID of a token, as dataapi token list prints it") from None
+
+
+def _row_change_type(text: str) -> str:
+    if TYPE.fullmatch(text) is None or len(text) > MAX_WATCHED_LENGTH:
+        raise ValueError(
+            f"expected an event type such as v1.shop.order, of {MAX_WATCHED_LENGTH} characters at most"
+        )
+    return text
 
 
 def _json_object(text: str) -> dict[str, Any]:

@@ -56,6 +56,11 @@ class LazyWebhooks:
         """Whether the configuration turns them on."""
         return self._settings.webhooks is not None
 
+    @property
+    def portal_origins(self) -> tuple[str, ...]:
+        """The origins whose pages may frame the page for customers."""
+        return self._settings.webhooks.portal_origins if self._settings.webhooks is not None else ()
+
     async def start(self) -> None:
         """Begin, or find that the database is unavailable."""
         if not self.on:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 
 from twisted.internet import defer
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background, wait_at_most
@@ -35,7 +37,13 @@ from dataapi.webhooks.delivery.proxy import parse_proxy
 from dataapi.webhooks.delivery.resolver import AddressCheck, SystemResolver
 from dataapi.webhooks.management.api import EndpointUrlCheck, ManagementApi
 from dataapi.webhooks.model import QueueStatistics
-from dataapi.webhooks.plugins import SourcePublisher, Sources, installed_catalogue, installed_sources
+from dataapi.webhooks.plugins import (
+    SourcePublisher,
+    Sources,
+    installed_catalogue,
+    installed_sources,
+    with_row_changes,
+)
 from dataapi.webhooks.secrets import Cipher, NoEncryptionKey
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.migrations import (
@@ -64,6 +72,9 @@ READY_WITHIN = 5.0
 
 UPKEEP_EVERY = 3600.0
 """Seconds between runs of upkeep, with a jitter of a tenth."""
+
+TYPES_EVERY = 2.0
+"""Seconds between looks for types of row changes that were added or removed."""
 
 WATCH_EVERY = 1.0
 """Seconds between looks at whether other dispatchers still live."""
@@ -143,7 +154,8 @@ class WebhooksPart:
             disable_after=section.disable_after,
         )
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
-        self.catalogue = installed_catalogue(section.row_change_types)
+        self.catalogue = self._installed = installed_catalogue(section.row_change_types)
+        self._added: tuple[str, ...] = ()
         self._sender = Sender(
             reactor,
             self.address_check,
@@ -182,7 +194,7 @@ class WebhooksPart:
         endpoint_addresses = AddressCheck(self._endpoint_resolver, self.address_check.allowed)
         url_check = EndpointUrlCheck(reactor, endpoint_addresses, require_https=section.require_https)
         self.api = ManagementApi(self.store, self.catalogue, url_check, lambda: self.reason)
-        publisher = SourcePublisher(self.store.publisher, self.catalogue)
+        publisher = SourcePublisher(self.store.publisher, lambda: self.catalogue)
         self._sources = Sources(reactor, installed_sources(), publisher)
 
     @property
@@ -268,6 +280,7 @@ class WebhooksPart:
         try:
             may_migrate = self._retries or self._refused.failures == 0
             applied = await migrate(self._pool) if may_migrate else await check_migrated(self._pool)
+            await self._learn_types()
             await self.store.publisher.sync_event_types(self.catalogue.versions(), self.catalogue.types)
         except (ApiError, CannotMigrate) as error:
             self._not_yet(error)
@@ -287,6 +300,7 @@ class WebhooksPart:
         self._dispatcher.start()
         self._sources.start()
         self._background.spawn(self._keep_up())
+        self._background.spawn(self._follow_types())
         self._watch_from = self._reactor.seconds() + WATCH_AFTER
         self._background.spawn(self._watch())
 
@@ -337,6 +351,21 @@ class WebhooksPart:
             if taken:
                 _log.warn("{taken} deliveries of a process that died are made again", taken=taken)
                 self._dispatcher.wake()
+
+    async def _follow_types(self) -> None:
+        """Learn of the types of row changes that commands add and remove."""
+        while True:
+            await deferLater(self._reactor, TYPES_EVERY * (0.75 + 0.5 * random.random()))
+            with suppress(ApiError):
+                await self._learn_types()
+
+    async def _learn_types(self) -> None:
+        added = await self.store.row_change_types.list()
+        if added != self._added:
+            # Its schemas are compiled, which would hold up requests.
+            self.catalogue = await deferToThread(with_row_changes, self._installed, added)
+            self._added = added
+            self.api.follow(self.catalogue)
 
     async def _keep_up(self) -> None:
         """Run upkeep now and every hour; several daemons may do so at once."""

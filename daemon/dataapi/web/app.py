@@ -21,6 +21,7 @@ from dataapi.graphql.engine import Engine
 from dataapi.http.messages import Reply, Request, StageEnd
 from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project, Settings
+from dataapi.web import portal
 from dataapi.web.console import routes as console
 from dataapi.web.console.access import may_open
 from dataapi.web.console.data import ProjectData
@@ -65,6 +66,7 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
 
     console.declare(app, webhooks, receivers=receivers)
     if webhooks is not None:
+        portal.declare(app, webhooks)
         for path in by_path():
             _declare_operations(app, path, webhooks)
     return app

@@ -11,7 +11,7 @@ from typing import Any
 from dataapi.graphql.transport import media_type_of
 from dataapi.http.errors import ApiError, GatewayError
 from dataapi.http.messages import Reply, Request
-from dataapi.webhooks.management import body, errors
+from dataapi.webhooks.management import body, errors, resources
 from dataapi.webhooks.management.errors import Issue, ManagementError
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -97,7 +97,7 @@ def management_error(error: ApiError, request: Request, _verbosity: str) -> Repl
 
 
 def _issue(issue: Issue) -> dict[str, Any]:
-    places = {"pointer": issue.pointer, "parameter": issue.parameter}
+    places = {"pointer": issue.pointer, "parameter": issue.parameter, "header": issue.header}
     meta = {name: place for name, place in places.items() if place is not None}
     return {"code": issue.code, "message": issue.message, **({"meta": meta} if meta else {})}
 
@@ -158,9 +158,20 @@ CONSOLE = ProtocolFamily(
     shared=False,
     keyed=False,
 )
+PORTAL = ProtocolFamily(
+    "portal",
+    resources.PORTAL,
+    ("GET", "HEAD", "OPTIONS"),
+    False,
+    rest_error,
+    of_project=False,
+    max_body=_MOST_DELIVERED,
+    shared=False,
+    keyed=False,
+)
 ELSEWHERE = ProtocolFamily("other", "/", ("GET", "HEAD", "OPTIONS"), False, rest_error)
 
-_FAMILIES = (GRAPHQL, REST, MANAGEMENT, PUBLISHING, CONSOLE)
+_FAMILIES = (GRAPHQL, REST, MANAGEMENT, PUBLISHING, CONSOLE, PORTAL)
 
 
 def family_of(path: str) -> ProtocolFamily:

@@ -48,6 +48,10 @@ class WebhooksApi(Protocol):
     def on(self) -> bool:
         """Whether webhooks are configured."""
 
+    @property
+    def portal_origins(self) -> Sequence[str]:
+        """The origins whose pages may frame the page for customers."""
+
     async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
         """Answer a request; raises ``ApiError`` for errors that the client may read.
 

@@ -15,6 +15,9 @@ Payload: TypeAlias = Mapping[str, Any]
 
 TYPE = re.compile(r"v([1-9][0-9]{0,3})(?:\.[a-z][a-z0-9_]*){2,}")
 
+MAX_WATCHED_LENGTH = 56
+"""Characters of a type that a watch publishes: its triggers are named by it."""
+
 ORGANIZATION = {"type": "string", "pattern": r"^[A-Za-z0-9_-]+$"}
 PROJECT = {"type": "string", "pattern": "^[a-z]{20}$"}
 

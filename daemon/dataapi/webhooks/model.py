@@ -62,18 +62,45 @@ class ProjectRecord:
 
     ref: str
     organization: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Portal:
+    """How the page for customers looks, and what it lets them do (docs/reference/webhooks.md, Portal links).
+
+    :ivar name: its title, "" for the organization's slug.
+    :ivar color: as ``#rrggbb``, "" for the page's own.
+    :ivar signing_secrets: whether endpoints can be created and secrets changed, which shows them.
+    """
+
+    name: str = ""
+    color: str = ""
+    signing_secrets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A personal access token, without its secret, which only its holder has."""
+    """A personal access token, without its secret, which only its holder has.
+
+    :ivar organization: whose it is; None for an operator's, which reaches all of them.
+    :ivar project: the only scope that a portal link reaches, None for all of the organization.
+    :ivar portal: None for what is no portal link.
+    """
 
     id: UUID
-    organization: str
+    organization: str | None
     permissions: frozenset[Permission]
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    project: str | None = None
+    portal: Portal | None = None
+
+    @property
+    def operator(self) -> bool:
+        """Whether it is an operator's."""
+        return self.organization is None
 
     def usable(self, now: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
@@ -81,11 +108,18 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a token gives access to: the projects are those that were looked up and are its organization's."""
+    """What a token gives access to.
+
+    :ivar early_access: its organization's; an operator's token needs none.
+    :ivar known: whether there is the organization that was looked up.
+    :ivar projects: those that were looked up and are its organization's, or any of an operator's, each with
+        the organization that it belongs to.
+    """
 
     token: Token
     early_access: bool
-    projects: frozenset[str]
+    known: bool
+    projects: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +224,8 @@ class Delivery:
     :ivar error: an ``AttemptError`` without a complete response, or the ``SkipReason`` of a skipped one.
     :ivar attempt_timestamp: when the attempt was signed; None before that, and if it was skipped.
     :ivar next_attempt_at: when a pending attempt is due, or a failed one is retried.
+    :ivar endpoint_scope: ``organization`` or ``project``.  A project's history has its events' deliveries to
+        endpoints of the organization, too, without what these responded.
     """
 
     id: UUID
@@ -208,6 +244,7 @@ class Delivery:
     next_attempt_at: datetime | None
     expires_at: datetime
     created_at: datetime
+    endpoint_scope: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 from uuid import UUID
@@ -31,7 +31,12 @@ def installed_catalogue(row_change_types: Iterable[str] = ()) -> Catalogue:
     catalogue, problems = combined(found)
     for problem in problems:
         _log.error("an event catalogue is skipped: {problem}", problem=problem)
-    added = [name for name in row_change_types if name not in catalogue.types]
+    return with_row_changes(catalogue, row_change_types)
+
+
+def with_row_changes(catalogue: Catalogue, names: Iterable[str]) -> Catalogue:
+    """Return a catalogue with further types of row changes; those that it has stay as they are."""
+    added = [name for name in names if name not in catalogue.types]
     changes = [row_change(name, "A row of a watched table changed.") for name in dict.fromkeys(added)]
     return Catalogue((*catalogue.types.values(), *changes)) if changes else catalogue
 
@@ -93,9 +98,12 @@ class Publishes(Protocol):
 
 @implementer(IEventPublisher)
 class SourcePublisher:
-    """Validates and publishes the events of event sources."""
+    """Validates and publishes the events of event sources.
 
-    def __init__(self, publishes: Publishes, catalogue: Catalogue) -> None:
+    :param catalogue: returns the event types of the moment.
+    """
+
+    def __init__(self, publishes: Publishes, catalogue: Callable[[], Catalogue]) -> None:
         self._publishes = publishes
         self._catalogue = catalogue
 
@@ -113,7 +121,7 @@ class SourcePublisher:
 
     async def _publish(self, event: NewEvent) -> UUID:
         scope = event.scope
-        self._catalogue.check(event.type, completed(event.payload, scope.organization, scope.project))
+        self._catalogue().check(event.type, completed(event.payload, scope.organization, scope.project))
         return await self._publishes.publish(event)
 
 

@@ -48,7 +48,11 @@ NOT_UNDERSTOOD = [
     ("project", "transfer", "short", "--organization", "acme"),
     ("token", "create", "--organization", "acme", "--permission", "webhooks:own"),
     ("token", "create", "--organization", "acme", "--expires", "0"),
+    ("token", "create", "--organization", "acme", "--operator"),
     ("token", "revoke", "1"),
+    ("webhooks", "types", "add", "orders"),
+    ("webhooks", "types", "add", f"v1.shop.{'o' * 50}"),
+    ("webhooks", "types", "remove"),
     ("event", "publish", "v1.a.b", "--organization", "acme", "--payload", "[]"),
     ("event", "publish", "v1.a.b", "--organization", "acme", "--payload", "{"),
 ]
@@ -166,6 +170,23 @@ def test_projects_belong_to_an_organization(database: Database, operator: Operat
     assert "there is no organization beta" in operator.fails(
         "project", "create", REF, "--organization", "beta"
     )
+
+
+async def test_an_operators_token_is_of_no_organization(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """It is made without one, listed as an operator's, has no other permissions, and can be revoked."""
+    allow_migrations(database)
+    secret = operator.says("token", "create", "--operator").strip()
+    directory = make_store(pool, Cipher([KEY]), 14).directory
+    access = await directory.access(secret)
+    assert access is not None
+    assert access.token.operator
+    assert operator.says("token", "list") == f"{access.token.id}\t-\toperator\t-\tusable\n"
+    refused = operator.fails("token", "create", "--operator", "--permission", "webhooks:write")
+    assert "leave --permission out" in refused
+    operator.says("token", "revoke", str(access.token.id))
+    assert await directory.access(secret) is None
 
 
 async def test_the_configured_organization_is_taken_where_none_is_named(
@@ -486,6 +507,38 @@ async def test_types_that_are_not_declared_are_not_watched(
     database.execute("create table item (id int); alter table item owner to authenticator")
     error = operator.fails("webhooks", "watch", "item", ORDER, "--organization", "acme")
     assert "no event catalogue has the type v1.shop.order; Add it to row-change-types in [webhooks]" in error
+
+
+async def test_types_of_row_changes_are_added_and_removed(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """A table can be watched for one at once; it stays while a watch uses it, and across other commands."""
+    await migrated(database, pool)
+    database.execute("create table item (id int)")
+    as_owner = ("--owner-uri", database.admin_uri)
+    watching = ("webhooks", "watch", "item", ORDER, "--organization", "acme", *as_owner)
+    assert operator.says("webhooks", "types", "add", ORDER) == ""
+    assert f"there is a type {ORDER} already" in operator.fails("webhooks", "types", "add", ORDER)
+    assert "have the type v1.project.paused" in operator.fails(
+        "webhooks", "types", "add", "v1.project.paused"
+    )
+    operator.says(*watching)
+    assert operator.says("webhooks", "watches").endswith("\tok\n")
+    store = make_store(pool, Cipher([KEY]), 14)
+    await add_endpoint(store, event_types=(ORDER,))
+    database.execute("insert into item values (1)")
+    assert [work.event_type for work in await claim(store)] == [ORDER]
+    # Another daemon with its own catalogue starts.
+    await store.publisher.sync_event_types({}, ["v1.project.paused"])
+    operator.says(*watching)
+    assert operator.says("webhooks", "types", "list") == f"{ORDER}\n"
+    refused = operator.fails("webhooks", "types", "remove", ORDER)
+    assert f"{ORDER} is what public.item publishes: run dataapi webhooks unwatch first" in refused
+    operator.says("webhooks", "unwatch", "item", *as_owner)
+    operator.says("webhooks", "types", "remove", ORDER)
+    assert operator.says("webhooks", "types", "list") == ""
+    assert f"no type {ORDER} was added" in operator.fails("webhooks", "types", "remove", ORDER)
+    assert "no event catalogue has the type" in operator.fails(*watching)
 
 
 async def test_watches_are_listed_with_their_state(

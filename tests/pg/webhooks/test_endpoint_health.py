@@ -79,7 +79,7 @@ async def listed(store: Store, **chosen: Any) -> list[Delivery]:
     pages = [
         await store.history.page(one, None, DeliveryFilter(**chosen), Cursor()) for one in (ACME, PROJECT)
     ]
-    return [delivery for page in pages for delivery in page.deliveries]
+    return list({one.id: one for page in pages for one in page.deliveries}.values())
 
 
 # ---------------------------------------------------------------- endpoints that died

@@ -5,12 +5,15 @@ That it has no others is seen to by the client of these tests, which looks every
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from dataapi.http.messages import Request
 from dataapi.webhooks.management.body import MAX_BYTES
 from dataapi.webhooks.management.errors import SURROUNDING, ErrorCode
+from dataapi.webhooks.management.idempotency import keyed
 from dataapi.webhooks.management.operations import OPERATIONS, ManagementOperation
 from dataapi.webhooks.model import Permission
 from dataapi.webhooks.store.endpoints import MAX_ENDPOINTS
@@ -41,6 +44,12 @@ BODIES: dict[str, dict[str, Any]] = {
     "testEndpoint": {},
     "recoverEndpoint": document("recovery", since="2026-01-01T00:00:00Z"),
     "publishEvent": event("key"),
+    "createOrganization": document("organization", slug="brand-new"),
+    "changeOrganization": document("organization", early_access=True),
+    "createProject": document("project", ref="brandnewbrandnewbran"),
+    "createToken": document("token", permissions=["webhooks:read"]),
+    "rotateToken": {},
+    "createPortalLink": {},
 }
 URLS = {
     ErrorCode.URL_INVALID: "ftp://receiver.example/",
@@ -71,12 +80,16 @@ class Asked:
         self._places = {"organization_slug": ACME.organization, "project_ref": REF}
         self._body: Any = BODIES.get(operation.name)
         self._query = ""
-        self._token: str | None = ""
+        self._token: str | None = api.operator if operation.operator else ""
         self._headers: dict[str, str] = {}
 
     async def prepare(self) -> None:
         """Make what the path names."""
-        if "_id}" in self._path:
+        if "{token_id}" in self._path:
+            found = await self._api.store.directory.access(await self._api.new_token())
+            assert found is not None
+            self._places["token_id"] = str(found.token.id)
+        elif "_id}" in self._path:
             scope = self._path.format_map(self._places | dict.fromkeys(NAMED, ""))
             scope = scope.partition("/webhooks/")[0] + "/webhooks"
             made = await self._api.create(scope)
@@ -98,8 +111,22 @@ class Asked:
                 self._places["organization_slug"] = "a.b"
             case ErrorCode.INVALID_REF:
                 self._places["project_ref"] = "short"
-            case ErrorCode.NO_ENDPOINT | ErrorCode.NO_DELIVERY | ErrorCode.NO_EVENT:
-                self._places |= dict.fromkeys(NAMED, NO_SUCH)
+            case ErrorCode.NO_ENDPOINT | ErrorCode.NO_DELIVERY | ErrorCode.NO_EVENT | ErrorCode.NO_TOKEN:
+                self._places |= dict.fromkeys((*NAMED, "token_id"), NO_SUCH)
+            case ErrorCode.NO_ORGANIZATION:
+                self._token = self._api.operator
+                self._places["organization_slug"] = "nobody"
+            case ErrorCode.NO_PROJECT:
+                self._token = self._api.operator
+                self._places["project_ref"] = "nosuchnosuchnosuchno"
+                if self._operation.name == "createPortalLink":
+                    self._body = document("portal_link", project_ref="nosuchnosuchnosuchno")
+            case ErrorCode.ORGANIZATION_EXISTS:
+                self._attributes(slug=ACME.organization)
+            case ErrorCode.PROJECT_EXISTS:
+                self._attributes(ref=REF)
+            case ErrorCode.KEY_USED | ErrorCode.KEY_UNANSWERED:
+                await self._repeat(code)
             case ErrorCode.VALIDATION:
                 self._query = "?no=such"
             case ErrorCode.WRONG_METHOD:
@@ -115,6 +142,19 @@ class Asked:
                 self._attributes(url=URLS[code])
             case _:
                 await self._change_endpoints(code)
+
+    async def _repeat(self, code: ErrorCode) -> None:
+        """Have the request's key be that of one that is under way: the same one, or another."""
+        self._headers["idempotency-key"] = str(uuid4())
+        token = self._token or self._api.token
+        found = await self._api.store.directory.access(token)
+        assert found is not None
+        headers = {**self._headers, "authorization": f"Bearer {token}"}
+        request = Request("", self._method, self._path.format_map(self._places), "", headers, b"")
+        same = keyed(request, found.token, self._body or {})
+        assert same is not None
+        other = replace(same, digest=b"another") if code is ErrorCode.KEY_USED else same
+        assert await self._api.store.answers.begin(other) is None
 
     async def _change_endpoints(self, code: ErrorCode) -> None:
         match code:
@@ -148,7 +188,7 @@ class Asked:
 
     async def send(self) -> Answer:
         """Send it; what the path of publishing does not name, its body does."""
-        if not self._operation.scoped and isinstance(self._body, dict):
+        if self._operation.name == "publishEvent" and isinstance(self._body, dict):
             self._attributes(**self._places)
             self._body["meta"] = {"idempotency_key": str(uuid4())}
         target = self._path.format_map(self._places) + self._query

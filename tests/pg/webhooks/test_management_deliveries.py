@@ -27,7 +27,8 @@ NO_DELIVERY = 404, "not_found.delivery"
 MANY = 429, "too_many_requests"
 TEST = operations.ORGANIZATION + "/endpoints/{endpoint_id}/test"
 NAMES = {
-    "id", "event_id", "endpoint_id", "event_type", "status", "attempt_number", "trigger", "response_code",
+    "id", "event_id", "endpoint_id", "endpoint_scope", "event_type", "status", "attempt_number", "trigger",
+    "response_code",
     "response_headers", "response_body", "error", "duration_ms", "attempt_timestamp", "next_attempt_at",
     "expires_at", "created_at",
 }  # fmt: skip

@@ -117,6 +117,9 @@ async def test_a_token_learns_its_organization_its_projects_and_its_permissions(
     assert found["id"] == str(known.token.id)
     assert found["attributes"] == {
         "organization_slug": ACME.organization,
+        "operator": False,
+        "project_ref": None,
+        "portal": None,
         "projects": [REF],
         "permissions": ["events:publish", "webhooks:read"],
         "expires_at": expires.strftime("%Y-%m-%dT%H:%M:%S.000Z"),

@@ -367,7 +367,7 @@ async def test_what_marks_test_events_is_the_services_to_write(
     with pytest.raises(CannotPublish) as caught:
         await publish(store, **json.loads(payload))
     assert caught.value.problem is PublishProblem.RESERVED_NAME
-    source = SourcePublisher(store.publisher, installed_catalogue())
+    source = SourcePublisher(store.publisher, installed_catalogue)
     with pytest.raises((CannotPublish, BadPayload), match="is_test"):
         await source.publish(JOINED, "acme", None, json.loads(payload), "k")
     assert counts(database) == (0, 0, 0)

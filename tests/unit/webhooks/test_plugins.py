@@ -66,7 +66,7 @@ def test_a_source_that_fails_keeps_no_other_from_working() -> None:
     """It is logged; those that started are stopped, the last one first."""
     log: list[str] = []
     found = [Source(log, "a"), Source(log, "b", "start"), Source(log, "c", "stop"), Source(log, "d")]
-    sources = Sources(Clock(), found, SourcePublisher(Publisher(), Catalogue()))
+    sources = Sources(Clock(), found, SourcePublisher(Publisher(), Catalogue))
     sources.start()
     stopped = Deferred.fromCoroutine(sources.stop())
     assert stopped.called
@@ -76,7 +76,7 @@ def test_a_source_that_fails_keeps_no_other_from_working() -> None:
 def test_a_source_that_does_not_end_is_left_behind() -> None:
     """The daemon stops after some seconds all the same."""
     clock, waiting = Clock(), Deferred[None]()
-    sources = Sources(clock, [Source([], "a", stopping=waiting)], SourcePublisher(Publisher(), Catalogue()))
+    sources = Sources(clock, [Source([], "a", stopping=waiting)], SourcePublisher(Publisher(), Catalogue))
     sources.start()
     stopped = Deferred.fromCoroutine(sources.stop())
     assert not stopped.called
@@ -87,7 +87,7 @@ def test_a_source_that_does_not_end_is_left_behind() -> None:
 def test_a_source_publishes_events_of_the_catalogue() -> None:
     """What the publisher gets is what the source said."""
     kept = Publisher()
-    publisher = SourcePublisher(kept, CATALOGUE)
+    publisher = SourcePublisher(kept, lambda: CATALOGUE)
     assert verifyObject(IEventPublisher, publisher)
     answers: list[Any] = []
     publisher.publish(PAUSED, "acme", REF, PAYLOAD, "key").addBoth(answers.append)
@@ -102,7 +102,7 @@ def test_a_source_publishes_events_of_the_catalogue() -> None:
 def test_what_the_catalogue_does_not_have_is_not_published(event_type: str, payload: Any, told: str) -> None:
     """Receivers get payloads that their schemas accept, whoever raised them."""
     kept = Publisher()
-    publisher = SourcePublisher(kept, CATALOGUE)
+    publisher = SourcePublisher(kept, lambda: CATALOGUE)
     failures: list[Any] = []
     publisher.publish(event_type, "acme", REF, payload, "key").addErrback(failures.append)
     assert failures[0].check(BadPayload)

@@ -138,6 +138,7 @@ WEBHOOKS = {
     "delivery-proxy": ConfigurationKey(parsers.proxy, secret=True),
     "bind-address": _list(parsers.bind_addresses),
     "metrics-organizations": ConfigurationKey(parsers.whole(0)),
+    "portal-origins": _list(parsers.origins),
 }
 
 

@@ -36,7 +36,7 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
     :param webhooks: the management API of webhooks, None if the daemon has none.
     :param receivers: whether it has receivers for trying them, which only one process can.
     """
-    assets = Assets()
+    assets = Assets("dataapi.web.console")
 
     @route(app, PATH)
     @route(app, f"{PATH}/<_page>")

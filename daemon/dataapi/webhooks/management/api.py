@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -36,7 +36,10 @@ from dataapi.webhooks.management.authorization import (
     authorize,
 )
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
+from dataapi.webhooks.management.idempotency import RepeatableRequests, keyed
 from dataapi.webhooks.management.operations import ManagementOperation
+from dataapi.webhooks.management.organizations import OrganizationOperations
+from dataapi.webhooks.management.portal import PortalLinks, check_secrets
 from dataapi.webhooks.management.publishing import EventPublishing
 from dataapi.webhooks.management.resources import ATTRIBUTES
 from dataapi.webhooks.model import (
@@ -100,6 +103,7 @@ class ManagementApi:
     """Responds to every operation of the table."""
 
     on = True
+    portal_origins: Sequence[str] = ()
 
     def __init__(
         self, store: Store, catalogue: Catalogue, url_check: EndpointUrlCheck, reason: Reason
@@ -109,7 +113,7 @@ class ManagementApi:
         self._reason = reason
         self._by_path = operations.by_path()
         self._publishing = EventPublishing(store, catalogue)
-        handlers = _Handlers(store, catalogue, url_check)
+        self._handlers = handlers = _Handlers(store, catalogue, url_check)
         self._run: Mapping[str, Callable[[AuthorizedRequest], Awaitable[OperationResult]]] = {
             "listEndpoints": handlers.list_endpoints,
             "createEndpoint": handlers.create_endpoint,
@@ -127,11 +131,21 @@ class ManagementApi:
             "listEventTypes": handlers.list_event_types,
             "readStatistics": handlers.read_statistics,
             "checkUrl": handlers.check_url,
+            **OrganizationOperations(store.directory).by_name,
+            "createPortalLink": PortalLinks(store.directory).create,
         }
+        self._repeatable = RepeatableRequests(store.answers)
         self._run_unscoped: Mapping[str, Callable[[Request], Awaitable[OperationResult]]] = {
             "publishEvent": self._publishing.publish,
             "readAccess": self._read_access,
         }
+
+    def follow(self, catalogue: Catalogue) -> None:
+        """Go on with other event types."""
+        self._catalogue = self._handlers.catalogue = catalogue
+        self._publishing.follow(catalogue)
+        for made in ("_schemas", "_description"):
+            self.__dict__.pop(made, None)
 
     async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
         """Respond to a request.
@@ -154,11 +168,19 @@ class ManagementApi:
             message = "Webhooks do not work now"
             raise ManagementError(ErrorCode.UNAVAILABLE, message, headers=(("Retry-After", "5"),))
         try:
-            if not operation.scoped:
+            run = self._run.get(operation.name)
+            if run is None:
                 return _reply(operation, await self._run_unscoped[operation.name](request))
             # Everything is checked here but existence.
             requested = RequestedScope(places.get("organization_slug"), places.get("project_ref"))
-            access, scope = await authorize(self._directory, request, operation.permission, requested)
+            access, scope = await authorize(
+                self._directory,
+                request,
+                operation.permission,
+                requested,
+                operator=operation.operator,
+                or_operator=operation.or_operator,
+            )
             document = _document(operation, request)
             if operation.body is not None:
                 body.check(self._schemas[operation.name], document)
@@ -166,7 +188,15 @@ class ManagementApi:
             authorized = AuthorizedRequest(
                 access.token, scope, request.path, request.query, places, values, document
             )
-            return _reply(operation, await self._run[operation.name](authorized))
+
+            async def reply() -> Reply:
+                missing = requested.missing(access)
+                if missing is not None:
+                    raise ManagementError(missing)
+                return _reply(operation, await run(authorized))
+
+            repeated = keyed(request, access.token, document) if operation.repeatable else None
+            return await (reply() if repeated is None else self._repeatable.answer(repeated, reply))
         except NoEncryptionKey as error:
             _log.error("{operation} is refused: {reason}", operation=operation.name, reason=str(error))
             message = "Webhooks are not set up completely; the service's log says what is missing"
@@ -180,15 +210,17 @@ class ManagementApi:
         access, scope = await authorize(self._directory, request, Permission.READ)
         body.check_length(request)
         listing.values((), request.query)
+        if access.token.project is not None:
+            return OperationResult(resources.access(access.token, [access.token.project]))
         projects = await self._directory.projects_of(scope.organization)
-        return OperationResult(resources.access(access.token, projects))
+        return OperationResult(resources.access(access.token, [project.ref for project in projects]))
 
     @cached_property
     def _schemas(self) -> Mapping[str, CompiledSchema]:
         return {
             operation.name: CompiledSchema(operation.body(self._catalogue))
             for operation in operations.OPERATIONS
-            if operation.scoped and operation.body is not None
+            if operation.name in self._run and operation.body is not None
         }
 
     @cached_property
@@ -217,16 +249,17 @@ class _Handlers:
 
     def __init__(self, store: Store, catalogue: Catalogue, url_check: EndpointUrlCheck) -> None:
         self._store = store
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._url_check = url_check
 
     async def list_endpoints(self, request: AuthorizedRequest) -> OperationResult:
-        limit, offset = request.values.get("page[limit]", listing.PAGE), request.values.get("page[offset]", 0)
+        limit, offset = listing.offsets(request.values)
         endpoints, total = await self._store.endpoints.page(request.scope, limit, offset)
         links = listing.offset_links(request.path, limit, offset, total)
         return OperationResult([resources.endpoint(one) for one in endpoints], links)
 
     async def create_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+        check_secrets(request)
         attributes = await self._validated(request.attributes)
         try:
             created = await self._store.endpoints.create(
@@ -243,6 +276,7 @@ class _Handlers:
         return OperationResult(resources.endpoint(await self._endpoint(request)))
 
     async def change_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+        check_secrets(request)
         change: Any = await self._validated(request.attributes)
         if not change:
             return await self.read_endpoint(request)
@@ -263,7 +297,7 @@ class _Handlers:
         if not endpoint.enabled:
             raise ManagementError(ErrorCode.TEST_DISABLED)
         scope = request.scope
-        event_type = self._catalogue.types[self._type_to_test(endpoint, request.attributes.get("type"))]
+        event_type = self.catalogue.types[self._type_to_test(endpoint, request.attributes.get("type"))]
         payload = sample_payload(event_type, scope.organization, scope.project)
         result = await self._store.manual_deliveries.test(scope, endpoint.id, event_type.type, payload)
         accepted = _accepted(result, ErrorCode.TEST_DISABLED, ErrorCode.NO_ENDPOINT)
@@ -275,7 +309,7 @@ class _Handlers:
             if ALL_EVENT_TYPES not in endpoint.event_types and requested not in endpoint.event_types:
                 raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
             return requested
-        types = [name for name in endpoint.event_types if self._catalogue.may_subscribe(name)]
+        types = [name for name in endpoint.event_types if self.catalogue.may_subscribe(name)]
         if not types:
             raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
         return sample_type(types, project=endpoint.scope.project is not None)
@@ -334,7 +368,7 @@ class _Handlers:
         if event.rendered_from is None or event.payload is None:
             return event
         try:
-            payload = self._catalogue.render(event.rendered_from, event.type, event.payload)
+            payload = self.catalogue.render(event.rendered_from, event.type, event.payload)
         except Exception:
             _log.failure("event {event} cannot be rendered", event=str(event.id))
             payload = {}
@@ -373,7 +407,7 @@ class _Handlers:
         return OperationResult(resources.checked_url(None))
 
     async def list_event_types(self, _request: AuthorizedRequest) -> OperationResult:
-        return OperationResult([resources.event_type(one) for one in self._catalogue.types.values()])
+        return OperationResult([resources.event_type(one) for one in self.catalogue.types.values()])
 
 
 def _existing(found: T | None, absent: ErrorCode) -> T:

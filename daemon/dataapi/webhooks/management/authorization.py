@@ -23,6 +23,7 @@ _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
 class AuthorizedRequest:
     """A request that passed every check but that of existence.
 
+    :ivar scope: without an organization, "", for an operator's operation on none.
     :ivar path: decoded.
     :ivar query: raw; ``values`` has its parsed parameters.
     :ivar places: the variable parts of the path.
@@ -58,6 +59,11 @@ class AuthorizedRequest:
         """The event that the path names."""
         return self._identifier("event_id", ErrorCode.NO_EVENT)
 
+    @property
+    def token_id(self) -> UUID:
+        """The token that the path names."""
+        return self._identifier("token_id", ErrorCode.NO_TOKEN)
+
     def _identifier(self, place: str, absent: ErrorCode) -> UUID:
         found = identifiers.parse(self.places[place])
         if found is None:
@@ -83,6 +89,11 @@ class RequestedScope:
     pointer: str | None = None
 
     @property
+    def valid_slug(self) -> str | None:
+        """The slug, if there is one and it may be looked up."""
+        return self.slug if self.slug is not None and _SLUG.fullmatch(self.slug) else None
+
+    @property
     def valid_refs(self) -> tuple[str, ...]:
         """The reference, if there is one and it may be looked up."""
         return (self.ref,) if self.ref is not None and _REF.fullmatch(self.ref) else ()
@@ -95,12 +106,26 @@ class RequestedScope:
             raise self._error(ErrorCode.INVALID_REF)
 
     def resolve(self, access: Access) -> Scope:
-        """Return the scope, which must be of the token's organization."""
+        """Return the scope, which must be of the token's organization; see also ``missing``."""
         organization = access.token.organization
+        if organization is None:
+            return Scope(self.slug or access.projects.get(self.ref or "", ""), self.ref)
+        only = access.token.project
         foreign_project = self.ref is not None and self.ref not in access.projects
         if self.slug not in (None, organization) or foreign_project:
             raise self._error(ErrorCode.PERMISSION_DENIED, "The token is for another organization")
+        if only is not None and (self.slug is not None or self.ref not in (None, only)):
+            raise self._error(ErrorCode.PERMISSION_DENIED, "The portal link is for one project alone")
         return Scope(organization, self.ref)
+
+    def missing(self, access: Access) -> ErrorCode | None:
+        """Return which part of the scope does not exist, which only an operator's token is told."""
+        if self.slug is not None and not access.known:
+            return ErrorCode.NO_ORGANIZATION
+        owner = access.projects.get(self.ref or "")
+        if self.ref is not None and (owner is None or self.slug not in (None, owner)):
+            return ErrorCode.NO_PROJECT
+        return None
 
     def _error(self, code: ErrorCode, message: str | None = None) -> ManagementError:
         issue = () if self.pointer is None else (Issue(IssueCode.INVALID, code.meaning, self.pointer),)
@@ -119,21 +144,28 @@ async def authorize(
     permission: Permission,
     requested: RequestedScope = RequestedScope(),
     refs: Collection[str] = (),
+    *,
+    operator: bool = False,
+    or_operator: bool = False,
 ) -> tuple[Access, Scope]:
     """Return what the request's token may do, and the scope that the request names.
 
     :param refs: further projects that ``Access.projects`` is to list if they are the organization's.
+    :param operator: whether only an operator's token will do.
+    :param or_operator: whether an operator's will do, too, which does not have the permission.
     :raises ManagementError: as docs/reference/webhooks.md, Scopes and tokens, has it.
     """
     token = bearer(request)
-    access = token and await directory.access(token, (*requested.valid_refs, *refs))
+    access = token and await directory.access(token, requested.valid_slug, (*requested.valid_refs, *refs))
     if not access:
         missing = "A personal access token is needed: Authorization: Bearer dapat_..."
         unknown = "The personal access token is not known, has expired or was revoked"
         challenge = (("WWW-Authenticate", "Bearer"),)
         raise ManagementError(ErrorCode.UNAUTHORIZED, unknown if token else missing, headers=challenge)
     requested.check_syntax()
-    if permission not in access.token.permissions:
+    if operator and not access.token.operator:
+        raise ManagementError(ErrorCode.PERMISSION_DENIED, "The operation needs an operator's token")
+    if permission not in access.token.permissions and not (or_operator and access.token.operator):
         raise ManagementError(ErrorCode.PERMISSION_DENIED, f"The token lacks the permission {permission}")
     scope = requested.resolve(access)
     if not access.early_access:

@@ -152,12 +152,15 @@ def _describe(rule: str, expected: Any) -> tuple[IssueCode, str]:
         return IssueCode.TYPE, "Expected " + " or ".join(_TYPES.get(name, f"a {name}") for name in names)
     if rule == "const":
         return IssueCode.VALUE, f"Expected {json.dumps(expected)}"
+    if rule in _BOUNDS:
+        return IssueCode.VALUE, _BOUNDS[rule].format(expected)
     if rule in _LENGTHS:
         return IssueCode.LENGTH, _LENGTHS[rule].format(expected)
     return _OTHERS.get(rule, (IssueCode.INVALID, "The value is not valid"))
 
 
 _TYPES = {"array": "an array", "object": "an object", "null": "null", "integer": "an integer"}
+_BOUNDS = {"minimum": "Expected at least {}", "maximum": "Expected at most {}"}
 _LENGTHS = {
     "minLength": "Expected at least {} characters",
     "maxLength": "Expected at most {} characters",

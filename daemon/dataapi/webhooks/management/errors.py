@@ -62,10 +62,13 @@ class ErrorCode(Enum):
     PERMISSION_DENIED = (
         403,
         "forbidden.permission_denied",
-        "The token lacks the permission, or belongs to another organization.",
+        "The token lacks the permission, is another organization's, or not of the kind that is needed.",
     )
     ACCESS_DISABLED = 403, "access_disabled", "The organization is not on the early access allowlist."
     NOT_FOUND = 404, "not_found", "There is no such path, or webhooks are off."
+    NO_ORGANIZATION = 404, "not_found.organization", "There is no such organization."
+    NO_PROJECT = 404, "not_found.project", "There is no such project, or another organization has it."
+    NO_TOKEN = 404, "not_found.token", "The organization has no such token, or none that is still valid."
     NO_ENDPOINT = 404, "not_found.endpoint", "The scope has no such endpoint."
     NO_EVENT = 404, "not_found.event", "The scope has no such event, or does not have it any more."
     NO_DELIVERY = 404, "not_found.delivery", "The scope has no such delivery, or does not have it any more."
@@ -75,6 +78,18 @@ class ErrorCode(Enum):
         "The path does not take the method; `Allow` has those that it takes.",
     )
     TOO_MANY_ENDPOINTS = 409, "conflict.endpoint.limit", "The scope has as many endpoints as it may have."
+    ORGANIZATION_EXISTS = 409, "conflict.organization.exists", "There is an organization with that slug."
+    PROJECT_EXISTS = 409, "conflict.project.exists", "There is a project with that reference."
+    KEY_USED = (
+        409,
+        "conflict.idempotency_key.used",
+        "The idempotency key came with another request within the last 24 hours.",
+    )
+    KEY_UNANSWERED = (
+        409,
+        "conflict.idempotency_key.unanswered",
+        "The first request with the idempotency key is under way, or was interrupted: see what it did.",
+    )
     TOO_LARGE = 413, "content_too_large", "The body is longer than 64 KiB; a list of events, than 1 MiB."
     TARGET_TOO_LONG = 414, "uri_too_long", "The path and query string are too long."
     WRONG_MEDIA_TYPE = 415, "unsupported_media_type", "The body is not JSON, by its `Content-Type`."
@@ -146,12 +161,13 @@ class IssueCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """What is wrong with a member of the body, by its JSON pointer, or with a query parameter."""
+    """What is wrong with a member of the body, by its JSON pointer, a query parameter or a header."""
 
     code: IssueCode
     message: str
     pointer: str | None = None
     parameter: str | None = None
+    header: str | None = None
 
 
 class ManagementError(ApiError):

@@ -115,6 +115,11 @@ def values(parameters: tuple[QueryParameter, ...], query: str) -> dict[str, Any]
     return found
 
 
+def offsets(found: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many records the requested page has at most, and how many it passes over."""
+    return found.get("page[limit]", PAGE), found.get("page[offset]", 0)
+
+
 def cursor(found: Mapping[str, Any]) -> Cursor:
     """Return the position of the requested page of deliveries."""
     return Cursor(found.get("page[size]", PAGE), found.get("page[after]"), found.get("page[before]"))

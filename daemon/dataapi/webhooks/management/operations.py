@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
 
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.event_types import ORGANIZATION as SLUG
 from dataapi.webhooks.event_types import PROJECT as REF
-from dataapi.webhooks.management import listing, resources
+from dataapi.webhooks.management import listing, received, resources
 from dataapi.webhooks.management.errors import SURROUNDING, ErrorCode
 from dataapi.webhooks.management.listing import QueryParameter
 from dataapi.webhooks.management.resources import Schema
 from dataapi.webhooks.model import Permission
 
-ORGANIZATION = "/v2/organizations/{organization_slug}/webhooks"
+ORGANIZATIONS = "/v2/organizations"
+ONE_ORGANIZATION = f"{ORGANIZATIONS}/{{organization_slug}}"
+ORGANIZATION = f"{ONE_ORGANIZATION}/webhooks"
 PROJECT = "/v2/projects/{project_ref}/webhooks"
 
 
@@ -27,6 +30,8 @@ class ManagementOperation:
     :ivar name: its name, also in the OpenAPI document.
     :ivar path: below the paths of both scopes; the whole path when ``scoped`` is False.
     :ivar permission: what the token must permit; None when no token is needed.
+    :ivar operator: whether only operators' tokens will do; ``or_operator`` whether they do without it, too.
+    :ivar located: whether the answer has ``Location``, the path of what was created.
     :ivar body: makes the schema of the body; None when it has none.
     :ivar body_optional: whether an empty body means ``{}``.
     :ivar status: of a success.
@@ -42,10 +47,18 @@ class ManagementOperation:
     status: int
     response: Schema
     scoped: bool = True
+    operator: bool = False
+    or_operator: bool = False
+    located: bool = False
     parameters: tuple[QueryParameter, ...] = ()
     body: Callable[[Catalogue], Schema] | None = None
     body_optional: bool = False
     errors: tuple[ErrorCode, ...] = ()
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it takes an idempotency key."""
+        return (self.operator or self.or_operator) and self.method != "GET"
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -57,15 +70,24 @@ class ManagementOperation:
         if self.body is None:
             found.remove(ErrorCode.WRONG_MEDIA_TYPE)
         if self.permission is not None:
-            found |= {ErrorCode.UNAUTHORIZED, ErrorCode.PERMISSION_DENIED}
-            found |= {ErrorCode.ACCESS_DISABLED, ErrorCode.VALIDATION}
-            names_scope = self.scoped or self.body is not None
-            if names_scope and not path.startswith(PROJECT):
-                found.add(ErrorCode.INVALID_SLUG)
-            if names_scope and not path.startswith(ORGANIZATION):
-                found.add(ErrorCode.INVALID_REF)
+            found |= {ErrorCode.UNAUTHORIZED, ErrorCode.PERMISSION_DENIED, ErrorCode.VALIDATION}
+            if not self.operator:
+                found.add(ErrorCode.ACCESS_DISABLED)
+            for place, code, absent in _SCOPE_CODES:
+                if place in path:
+                    found.add(code)
+                    # Other operations are no operator's.
+                    found |= {absent} if self.or_operator or self.permission is Permission.READ else set()
+        if self.repeatable:
+            found |= {ErrorCode.KEY_USED, ErrorCode.KEY_UNANSWERED}
         return tuple(code for code in ErrorCode if code in found)
 
+
+_SCOPE_CODES = (
+    ("{organization_slug}", ErrorCode.INVALID_SLUG, ErrorCode.NO_ORGANIZATION),
+    ("{project_ref}", ErrorCode.INVALID_REF, ErrorCode.NO_PROJECT),
+)
+"""The errors of a path's variable parts."""
 
 _READ, _WRITE, _PUBLISH = Permission.READ, Permission.WRITE, Permission.PUBLISH
 _ENDPOINTS = "/endpoints"
@@ -75,6 +97,84 @@ _DELIVERY = "/deliveries/{delivery_id}"
 _URL = (ErrorCode.URL_INVALID, ErrorCode.URL_RESERVED, ErrorCode.URL_UNRESOLVABLE)
 _ABSENT = ErrorCode.NO_ENDPOINT
 
+_PROJECTS = f"{ONE_ORGANIZATION}/projects"
+_ONE_PROJECT = f"{_PROJECTS}/{{project_ref}}"
+_TOKENS = f"{ONE_ORGANIZATION}/tokens"
+_TOKEN = f"{_TOKENS}/{{token_id}}"
+
+
+_operators = partial(ManagementOperation, permission=_READ, scoped=False, operator=True)
+
+_DIRECTORY = (
+    _operators(
+        "listOrganizations", "GET", ORGANIZATIONS, "List organizations, by slug", status=200,
+        response=resources.many("organization", linked=True), parameters=listing.OFFSETS,
+    ),
+    _operators(
+        "createOrganization", "POST", ORGANIZATIONS, "Create an organization", status=201,
+        response=resources.one("organization"), body=resources.new_organization, located=True,
+        errors=(ErrorCode.ORGANIZATION_EXISTS,),
+    ),
+    _operators(
+        "readOrganization", "GET", ONE_ORGANIZATION, "Read an organization", status=200,
+        response=resources.one("organization"),
+    ),
+    _operators(
+        "changeOrganization", "PATCH", ONE_ORGANIZATION,
+        "Put an organization on the early access allowlist, or take it off", status=200,
+        response=resources.one("organization"), body=resources.organization_change,
+    ),
+    _operators(
+        "deleteOrganization", "DELETE", ONE_ORGANIZATION,
+        "Delete an organization, with its projects, tokens, endpoints, events and deliveries", status=200,
+        response=resources.one("organization"),
+    ),
+    _operators(
+        "listProjects", "GET", _PROJECTS, "List an organization's projects, by reference", status=200,
+        response=resources.many("project", linked=True), parameters=listing.OFFSETS,
+    ),
+    _operators(
+        "createProject", "POST", _PROJECTS, "Create a project", status=201,
+        response=resources.one("project"), body=resources.new_project, located=True,
+        errors=(ErrorCode.PROJECT_EXISTS,),
+    ),
+    _operators(
+        "readProject", "GET", _ONE_PROJECT, "Read a project", status=200, response=resources.one("project"),
+    ),
+    _operators(
+        "deleteProject", "DELETE", _ONE_PROJECT,
+        "Delete a project, with its endpoints, events and deliveries", status=200,
+        response=resources.one("project"),
+    ),
+    _operators(
+        "listTokens", "GET", _TOKENS, "List an organization's tokens, oldest first", status=200,
+        response=resources.many("token", linked=True), parameters=listing.OFFSETS,
+    ),
+    _operators(
+        "createToken", "POST", _TOKENS, "Create a token, whose secret the answer has, this once", status=201,
+        response=resources.one("token_with_secret"), body=resources.new_token, located=True,
+    ),
+    _operators(
+        "readToken", "GET", _TOKEN, "Read a token", status=200, response=resources.one("token"),
+        errors=(ErrorCode.NO_TOKEN,),
+    ),
+    _operators(
+        "deleteToken", "DELETE", _TOKEN, "Revoke a token", status=200, response=resources.one("token"),
+        errors=(ErrorCode.NO_TOKEN,),
+    ),
+    _operators(
+        "rotateToken", "POST", f"{_TOKEN}/rotate", "Put another token in a token's place", status=201,
+        response=resources.one("token_with_secret"), body=resources.token_rotation, body_optional=True,
+        located=True, errors=(ErrorCode.NO_TOKEN,),
+    ),
+    ManagementOperation(
+        "createPortalLink", "POST", f"{ONE_ORGANIZATION}/portal-links",
+        "Create a link to the page for customers", _WRITE, 201, resources.one("portal_link"), scoped=False,
+        or_operator=True, body=resources.new_portal_link, body_optional=True,
+        errors=(ErrorCode.NO_PROJECT,),
+    ),
+)  # fmt: skip
+
 OPERATIONS = (
     ManagementOperation(
         "listEndpoints", "GET", _ENDPOINTS, "List endpoints, oldest first", _READ, 200,
@@ -82,7 +182,7 @@ OPERATIONS = (
     ),
     ManagementOperation(
         "createEndpoint", "POST", _ENDPOINTS, "Create an endpoint", _WRITE, 201, resources.one("endpoint"),
-        body=resources.new_endpoint, errors=(*_URL, ErrorCode.TOO_MANY_ENDPOINTS),
+        body=resources.new_endpoint, located=True, errors=(*_URL, ErrorCode.TOO_MANY_ENDPOINTS),
     ),
     ManagementOperation(
         "deleteEndpoints", "DELETE", _ENDPOINTS, "Delete all endpoints, with their events and deliveries",
@@ -147,6 +247,7 @@ OPERATIONS = (
         "checkUrl", "POST", "/url-check", "Find out whether an endpoint may have a URL", _WRITE, 200,
         resources.one("url_check"), body=resources.new_url_check,
     ),
+    *_DIRECTORY,
     ManagementOperation(
         "readAccess", "GET", "/v2/access", "Read what the token gives access to", _READ, 200,
         resources.one("access"), scoped=False,
@@ -154,6 +255,7 @@ OPERATIONS = (
     ManagementOperation(
         "publishEvent", "POST", "/v1/webhooks/events", "Publish an event, or a list of them, all or none",
         _PUBLISH, 201, resources.one_or_many("ingress"), scoped=False, body=resources.new_events,
+        errors=(ErrorCode.INVALID_SLUG, ErrorCode.INVALID_REF),
     ),
     ManagementOperation(
         "describe", "GET", "/v2/openapi.json", "Describe this interface", None, 200, {"type": "object"},
@@ -195,7 +297,7 @@ _NAMES = {
     504: "GatewayTimeout",
 }
 """The names of responses that are the same for every operation."""
-_CREATED: Headers = {"Location": ("The endpoint's path.", {"type": "string"})}
+_CREATED: Headers = {"Location": ("The path of what was created.", {"type": "string"})}
 _HEADERS: Mapping[int, Headers] = {
     401: {"WWW-Authenticate": ("How to authenticate.", {"type": "string"})},
     405: {"Allow": ("The methods that are taken.", {"type": "string"})},
@@ -210,7 +312,10 @@ _PLACES: Mapping[str, tuple[str, Schema]] = {
         "The event, by the identifier that publishing returned, or by that of one endpoint's copy.",
         resources.IDENTIFIER,
     ),
+    "token_id": ("The token.", resources.IDENTIFIER),
 }
+KEY: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}
+"""The schema of an idempotency key in a header."""
 _SCOPES = {ORGANIZATION: "OfOrganization", PROJECT: "OfProject"}
 
 
@@ -224,12 +329,13 @@ def description(catalogue: Catalogue, version: str) -> Schema:
             "description": "Endpoints that receive events, and what was delivered to them.",
         },
         "security": [{"token": []}],
+        "webhooks": received.webhooks(catalogue),
         "paths": {
             path: {name.lower(): _operation(one, path) for name, one in methods.items()}
             for path, methods in by_path().items()
         },
         "components": {
-            "schemas": {**resources.SCHEMAS, **_bodies(catalogue)},
+            "schemas": {**resources.SCHEMAS, **_bodies(catalogue), **received.schemas(catalogue)},
             "responses": {name: _error(status, ErrorCode) for status, name in _NAMES.items()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
@@ -251,8 +357,11 @@ def _operation(operation: ManagementOperation, path: str) -> Schema:
     }
     if operation.permission is None:
         described["security"] = []
+    elif operation.operator:
+        described["description"] = "Needs an operator's token."
     else:
-        described["description"] = f"Needs a token with the permission {operation.permission}."
+        others = ", or an operator's" if operation.or_operator else ""
+        described["description"] = f"Needs a token with the permission {operation.permission}{others}."
     if operation.body is not None:
         schema = {"$ref": f"#/components/schemas/{operation.body.__name__}"}
         content = {name: {"schema": schema} for name in ("application/json", "application/vnd.api+json")}
@@ -267,10 +376,13 @@ def _parameters(operation: ManagementOperation, path: str) -> Iterator[Schema]:
     for parameter in operation.parameters:
         text, schema = parameter.description, dict(parameter.schema)
         yield {"name": parameter.name, "in": "query", "description": text, "schema": schema}
+    if operation.repeatable:
+        text = "Has the same request change nothing again within 24 hours: it gets the first one's answer."
+        yield {"name": "Idempotency-Key", "in": "header", "description": text, "schema": KEY}
 
 
 def _success(operation: ManagementOperation) -> Schema:
-    headers = _CREATED if operation.name == "createEndpoint" else {}
+    headers = _CREATED if operation.located else {}
     return _response(operation.summary, operation.response, headers)
 
 

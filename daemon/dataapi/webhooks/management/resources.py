@@ -14,7 +14,7 @@ from uuid import UUID
 from dataapi.webhooks.catalogue import ALL_EVENT_TYPES, Catalogue
 from dataapi.webhooks.delivery import destinations, headers
 from dataapi.webhooks.event_types import ORGANIZATION, PROJECT, EventType, is_operational
-from dataapi.webhooks.management.errors import Issue, IssueCode
+from dataapi.webhooks.management.errors import Issue, IssueCode, invalid
 from dataapi.webhooks.model import (
     Accepted,
     AttemptError,
@@ -22,13 +22,19 @@ from dataapi.webhooks.model import (
     Delivery,
     Endpoint,
     Event,
+    Organization,
     Permission,
+    Portal,
+    ProjectRecord,
     Recovery,
     SkipReason,
     Token,
 )
 
 Schema = dict[str, Any]
+
+PORTAL = "/portal"
+"""The path of the page for customers."""
 
 ATTRIBUTES = "/data/attributes"
 """The JSON pointer of the attributes in a body."""
@@ -39,6 +45,11 @@ MAX_PER_SECOND = 1_000
 MAX_GRACE = 7 * 24 * 3600
 """Seconds for which an old signing secret may stay in use."""
 MAX_KEY_LENGTH = 255
+MAX_GRACE_PERIOD = 30 * 86_400
+"""Seconds for which a token may be valid after another one took its place."""
+MIN_LINK_SECONDS, LINK_SECONDS, MAX_LINK_SECONDS = 60, 3_600, 86_400
+"""How long a portal link is valid: at least, by default, and at most."""
+MAX_NAME_LENGTH = 64
 MAX_EVENTS = 1_000
 """Events that one request may publish."""
 
@@ -78,6 +89,11 @@ def _or_null(schema: Schema) -> Schema:
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
+_PERMISSION = {"type": "string", "enum": list(Permission)}
+COLOR: dict[str, str] = {"type": "string", "pattern": "^#[0-9a-fA-F]{6}$"}
+PLAIN = r"^[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]*$"
+"""The pattern of a text without control characters, those of line ends and directions included."""
+SLUG: Schema = {**ORGANIZATION, "minLength": 1, "maxLength": 64}
 
 
 def _writable(catalogue: Catalogue) -> Schema:
@@ -135,6 +151,52 @@ def new_recovery(_catalogue: Catalogue) -> Schema:
     return _object({"data": _resource("recovery", attributes)})
 
 
+def new_organization(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that creates an organization."""
+    members = {"slug": SLUG, "early_access": {"type": "boolean", "default": False}}
+    return _object({"data": _resource("organization", _object(members, "early_access"))})
+
+
+def organization_change(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that puts an organization on the allowlist or takes it off."""
+    attributes = _object({"early_access": {"type": "boolean"}}, "early_access")
+    return _object({"data": _resource("organization", attributes)})
+
+
+def new_project(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that creates a project."""
+    return _object({"data": _resource("project", _object({"ref": PROJECT}))})
+
+
+def new_token(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that creates a token."""
+    permissions = {"type": "array", "minItems": 1, "maxItems": len(Permission), "items": _PERMISSION}
+    members = {"permissions": permissions, "expires_at": _or_null(TIMESTAMP)}
+    return _object({"data": _resource("token", _object(members, "expires_at"))})
+
+
+def token_rotation(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that rotates a token, which may be ``{}``."""
+    seconds = {"type": "integer", "minimum": 0, "maximum": MAX_GRACE_PERIOD, "default": 0}
+    return _object(
+        {"data": _resource("rotation", _object({"grace_period": seconds}, "grace_period"))}, "data"
+    )
+
+
+def new_portal_link(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that creates a portal link, which may be ``{}``."""
+    seconds = {"type": "integer", "minimum": MIN_LINK_SECONDS, "maximum": MAX_LINK_SECONDS}
+    members = {
+        "project_ref": _or_null(PROJECT),
+        "expires_in": {**seconds, "default": LINK_SECONDS},
+        "read_only": {"type": "boolean", "default": False},
+        "signing_secrets": {"type": "boolean", "default": False},
+        "name": {**_TEXT, "minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": PLAIN},
+        "color": COLOR,
+    }
+    return _object({"data": _resource("portal_link", _object(members, *members))}, "data")
+
+
 def new_events(catalogue: Catalogue) -> Schema:
     """Return the schema of the body that publishes one event or a list of them."""
     event = new_event(catalogue)
@@ -183,6 +245,7 @@ _DELIVERY_MEMBERS = {
     "id": IDENTIFIER,
     "event_id": IDENTIFIER,
     "endpoint_id": IDENTIFIER,
+    "endpoint_scope": {"enum": ["organization", "project"]},
     "event_type": _TEXT,
     "status": {"enum": ["pending", "success", "failed", "skipped"]},
     "attempt_number": {"type": "integer", "minimum": 1},
@@ -219,18 +282,43 @@ _STATISTICS_MEMBERS = {
     "median_ms": _or_null(_COUNT),
     "slowest_ms": _or_null(_COUNT),
 }
+_PORTAL_MEMBERS = {
+    "name": _TEXT,
+    "color": _or_null(_TEXT),
+    "signing_secrets": {"type": "boolean"},
+}
 _ACCESS_MEMBERS = {
-    "organization_slug": _TEXT,
+    "organization_slug": _or_null(_TEXT),
+    "operator": {"type": "boolean"},
     "projects": {"type": "array", "items": _TEXT},
-    "permissions": {"type": "array", "items": {"enum": list(Permission)}},
+    "permissions": {"type": "array", "items": _PERMISSION},
     "expires_at": _or_null(TIMESTAMP),
+    "project_ref": _or_null(_TEXT),
+    "portal": {"oneOf": [{"type": "null"}, _object(_PORTAL_MEMBERS)]},
+}
+_LINK_MEMBERS = {
+    "path": _TEXT,
+    "organization_slug": _TEXT,
+    "project_ref": _or_null(_TEXT),
+    "read_only": {"type": "boolean"},
+    "expires_at": TIMESTAMP,
+    **_PORTAL_MEMBERS,
+}
+_ORGANIZATION_MEMBERS = {"slug": _TEXT, "early_access": {"type": "boolean"}, "created_at": TIMESTAMP}
+_PROJECT_MEMBERS = {"ref": _TEXT, "organization_slug": _TEXT, "created_at": TIMESTAMP}
+_TOKEN_MEMBERS = {
+    "permissions": {"type": "array", "items": _PERMISSION},
+    "created_at": TIMESTAMP,
+    "expires_at": _or_null(TIMESTAMP),
+    "revoked_at": _or_null(TIMESTAMP),
 }
 _URL_CHECK_MEMBERS = {
     "accepted": {"type": "boolean"},
     "code": _or_null(_TEXT),
     "message": _or_null(_TEXT),
 }
-_PLACE = _object({"pointer": _TEXT, "parameter": _TEXT}, "pointer", "parameter")
+_PLACES = ("pointer", "parameter", "header")
+_PLACE = _object(dict.fromkeys(_PLACES, _TEXT), *_PLACES)
 _ISSUE = _object({"code": {"enum": list(IssueCode)}, "message": _TEXT, "meta": _PLACE}, "meta")
 _ERROR = {"code": _TEXT, "message": _TEXT, "id": _TEXT, "issues": {"type": "array", "items": _ISSUE}}
 _WITH_EVENT = {**_DELIVERY_MEMBERS, "event": _object(_EVENT_MEMBERS)}
@@ -247,6 +335,11 @@ SCHEMAS = {
     "statistics": _resource("statistics", _object(_STATISTICS_MEMBERS)),
     "access": _resource("access", _object(_ACCESS_MEMBERS), IDENTIFIER),
     "url_check": _resource("url_check", _object(_URL_CHECK_MEMBERS)),
+    "organization": _resource("organization", _object(_ORGANIZATION_MEMBERS), _TEXT),
+    "project": _resource("project", _object(_PROJECT_MEMBERS), _TEXT),
+    "token": _resource("token", _object(_TOKEN_MEMBERS), IDENTIFIER),
+    "token_with_secret": _resource("token", _object({**_TOKEN_MEMBERS, "secret": _TEXT}), IDENTIFIER),
+    "portal_link": _resource("portal_link", _object(_LINK_MEMBERS), IDENTIFIER),
     "links": _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "last")}),
     "error": _object({"error": _object(_ERROR, "issues")}),
 }
@@ -287,6 +380,18 @@ def parse_timestamp(text: str) -> datetime | None:
 def one_or_many(name: str) -> Schema:
     """Return the schema of a response with one resource, or with a list of them."""
     return {"oneOf": [one(name), many(name, linked=False)]}
+
+
+def whole(attributes: Mapping[str, Any], name: str, pattern: str) -> str:
+    """Return a text attribute that a pattern describes as a whole: its ``$`` lets a line break pass.
+
+    :raises ManagementError: it does not.
+    """
+    text: str = attributes[name]
+    if re.fullmatch(pattern.removeprefix("^").removesuffix("$"), text) is None:
+        message = "The text does not have the expected form"
+        raise invalid(Issue(IssueCode.FORMAT, message, f"{ATTRIBUTES}/{name}"))
+    return text
 
 
 def bad_timestamp(pointer: str) -> Issue:
@@ -353,11 +458,55 @@ def access(token: Token, projects: Iterable[str]) -> Record:
     """Return the resource of what a token gives access to."""
     attributes = {
         "organization_slug": token.organization,
+        "operator": token.operator,
         "projects": list(projects),
         "permissions": sorted(token.permissions),
         "expires_at": _json(token.expires_at),
+        "project_ref": token.project,
+        "portal": None if token.portal is None else _portal(token),
     }
     return _record("access", token.id, attributes)
+
+
+def portal_link(token: Token, secret: str) -> Record:
+    """Return the resource of a portal link, whose path has its token, where no log and no referrer has it."""
+    attributes = {
+        "path": f"{PORTAL}#{secret}",
+        "organization_slug": token.organization,
+        "project_ref": token.project,
+        "read_only": Permission.WRITE not in token.permissions,
+        "expires_at": _json(token.expires_at),
+        **_portal(token),
+    }
+    return _record("portal_link", token.id, attributes)
+
+
+def _portal(token: Token) -> Record:
+    portal = token.portal or Portal()
+    return {
+        "name": portal.name or token.organization,
+        "color": portal.color or None,
+        "signing_secrets": portal.signing_secrets,
+    }
+
+
+def organization(organization: Organization) -> Record:
+    return _record("organization", organization.slug, _attributes(organization, _ORGANIZATION_MEMBERS))
+
+
+def project(project: ProjectRecord) -> Record:
+    attributes = {
+        "ref": project.ref,
+        "organization_slug": project.organization,
+        "created_at": _json(project.created_at),
+    }
+    return _record("project", project.ref, attributes)
+
+
+def token(token: Token, secret: str | None = None) -> Record:
+    """Return the resource of a token, with its secret where that is shown, this once."""
+    attributes = {**_attributes(token, _TOKEN_MEMBERS), "permissions": sorted(token.permissions)}
+    return _record("token", token.id, attributes if secret is None else {**attributes, "secret": secret})
 
 
 def checked_url(refused: tuple[str, str] | None) -> Record:

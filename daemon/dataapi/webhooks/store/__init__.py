@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store.answers import Answers
 from dataapi.webhooks.store.directory import Directory
 from dataapi.webhooks.store.endpoints import Endpoints, KeyRotation
 from dataapi.webhooks.store.enqueue import ManualDeliveries, Publisher
 from dataapi.webhooks.store.history import History, Upkeep
 from dataapi.webhooks.store.queue import Queue
+from dataapi.webhooks.store.row_change_types import RowChangeTypes
 from dataapi.webhooks.store.statements import SqlRunner
 
 
@@ -18,6 +20,7 @@ from dataapi.webhooks.store.statements import SqlRunner
 class Store:
     """The parts of the store, over one database."""
 
+    answers: Answers
     directory: Directory
     endpoints: Endpoints
     history: History
@@ -25,6 +28,7 @@ class Store:
     queue: Queue
     manual_deliveries: ManualDeliveries
     key_rotation: KeyRotation
+    row_change_types: RowChangeTypes
     upkeep: Upkeep
 
 
@@ -42,6 +46,7 @@ def make_store(
     """
     upkeep = Upkeep(database, retention_days)
     return Store(
+        answers=Answers(database),
         directory=Directory(database),
         endpoints=Endpoints(database, cipher),
         history=History(database, retention_days),
@@ -49,5 +54,6 @@ def make_store(
         queue=Queue(database, cipher, upkeep, disable_after),
         manual_deliveries=ManualDeliveries(database, retention_days, on_enqueued),
         key_rotation=KeyRotation(database, cipher),
+        row_change_types=RowChangeTypes(database),
         upkeep=upkeep,
     )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from dataapi.webhooks.model import Access, Organization, Permission, ProjectRecord, Token
-from dataapi.webhooks.store.statements import SqlRunner, statements
+from dataapi.webhooks.model import Access, Organization, Permission, Portal, ProjectRecord, Scope, Token
+from dataapi.webhooks.store.endpoints import REMOVED_AT_ONCE
+from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
 
 PREFIX = "dapat_"
 """The prefix of every token, by which people and secret scanners recognize one."""
@@ -27,6 +30,8 @@ def digest(token: str) -> bytes:
 
 
 _SQL = statements("directory.sql")
+_PIECE = 5_000
+"""Idempotency keys that one statement deletes."""
 
 
 class Directory:
@@ -35,27 +40,46 @@ class Directory:
     def __init__(self, database: SqlRunner) -> None:
         self._database = database
 
-    async def create_organization(self, slug: str, *, early_access: bool = False) -> bool:
-        """Add an organization; False when there is one with that slug."""
-        return bool(await self._database.fetch(_SQL["create_organization"], (slug, early_access)))
+    async def create_organization(self, slug: str, *, early_access: bool = False) -> Organization | None:
+        """Add an organization and return it, None when there is one with that slug."""
+        return await self._organization("create_organization", slug, early_access)
 
-    async def allow(self, slug: str, allowed: bool) -> bool:
-        """Add an organization to the early access allowlist or remove it; False when it is unknown."""
-        return bool(await self._database.fetch(_SQL["allow"], (slug, allowed)))
+    async def allow(self, slug: str, allowed: bool) -> Organization | None:
+        """Put an organization on the early access allowlist, or take it off; None when it is unknown."""
+        return await self._organization("allow", slug, allowed)
 
     async def organization(self, slug: str) -> Organization | None:
         """Return the organization with a slug, None when it is unknown."""
-        rows = await self._database.fetch(_SQL["organization"], (slug,))
-        return Organization(*rows[0]) if rows else None
+        return await self._organization("organization", slug)
 
-    async def organizations(self) -> tuple[Organization, ...]:
-        """Return every organization, by slug."""
-        rows = await self._database.fetch(_SQL["organizations"])
+    async def organizations(self, limit: int | None = None, offset: int = 0) -> tuple[Organization, ...]:
+        """Return a page of the organizations, or all of them, by slug."""
+        rows = await self._database.fetch(_SQL["organizations"], (limit, offset))
         return tuple(Organization(*row) for row in rows)
 
-    async def create_project(self, ref: str, organization: str) -> bool:
-        """Add a project; False when the reference is taken or the organization unknown."""
-        return bool(await self._database.fetch(_SQL["create_project"], (ref, organization)))
+    async def count_organizations(self) -> int:
+        """Return how many organizations there are."""
+        return await self._count("count_organizations")
+
+    async def delete_organization(self, slug: str) -> Organization | None:
+        """Delete an organization with all that is its own, and return it; None when it is unknown.
+
+        Upkeep deletes the rest of many deliveries.
+        """
+        # One of the same slug, later, is not answered for what this one published.
+        while len(await self._database.fetch(_SQL["forget_keys"], (slug, _PIECE))) == _PIECE:
+            pass
+        values = (slug, REMOVED_AT_ONCE)
+        rows = await persistently(self._database, _SQL["delete_organization"], values)
+        return Organization(*rows[0]) if rows else None
+
+    async def _organization(self, statement: str, *values: object) -> Organization | None:
+        rows = await self._database.fetch(_SQL[statement], values)
+        return Organization(*rows[0]) if rows else None
+
+    async def create_project(self, ref: str, organization: str) -> ProjectRecord | None:
+        """Add a project and return it; None when the reference is taken or the organization unknown."""
+        return await self._project("create_project", ref, organization)
 
     async def transfer_project(self, ref: str, organization: str, idempotency_key: str) -> str | None:
         """Transfer a project to an existing organization; return its former one, None if it is unknown.
@@ -75,36 +99,126 @@ class Directory:
         rows = await self._database.fetch(_SQL["projects"])
         return tuple(ProjectRecord(*row) for row in rows)
 
-    async def projects_of(self, organization: str) -> tuple[str, ...]:
-        """Return the references of an organization's projects, in order."""
-        return tuple(ref for (ref,) in await self._database.fetch(_SQL["projects_of"], (organization,)))
+    async def projects_of(
+        self, organization: str, limit: int | None = None, offset: int = 0
+    ) -> tuple[ProjectRecord, ...]:
+        """Return a page of an organization's projects, or all of them, by reference."""
+        rows = await self._database.fetch(_SQL["projects_of"], (organization, limit, offset))
+        return tuple(ProjectRecord(*row) for row in rows)
+
+    async def count_projects_of(self, organization: str) -> int:
+        """Return how many projects an organization has."""
+        return await self._count("count_projects_of", organization)
+
+    async def project(self, organization: str, ref: str) -> ProjectRecord | None:
+        """Return a project, None when the organization does not have it."""
+        return await self._project("project", organization, ref)
+
+    async def delete_project(self, organization: str, ref: str) -> ProjectRecord | None:
+        """Delete a project with all that is its own, and return it; None when the organization lacks it.
+
+        Upkeep deletes the rest of many deliveries.
+        """
+        values = (organization, ref, REMOVED_AT_ONCE)
+        rows = await persistently(self._database, _SQL["delete_project"], values)
+        return ProjectRecord(*rows[0]) if rows else None
+
+    async def _project(self, statement: str, *values: object) -> ProjectRecord | None:
+        rows = await self._database.fetch(_SQL[statement], values)
+        return ProjectRecord(*rows[0]) if rows else None
 
     async def create_token(
-        self, secret: str, organization: str, permissions: Iterable[Permission], expires_at: datetime | None
+        self,
+        secret: str,
+        organization: str,
+        permissions: Iterable[Permission],
+        expires_at: datetime | None,
     ) -> Token | None:
         """Store the hash of a token from ``new_token``; None when the organization is unknown."""
         names = sorted({permission.value for permission in permissions})
-        values = (organization, digest(secret), names, expires_at)
-        rows = await self._database.fetch(_SQL["create_token"], values)
-        return _token(rows[0]) if rows else None
+        return await self._token("create_token", organization, digest(secret), names, expires_at)
 
-    async def access(self, secret: str, refs: Iterable[str] = ()) -> Access | None:
-        """Return what a bearer's token gives access to, of these projects; None if it is not valid."""
-        rows = await self._database.fetch(_SQL["access"], (digest(secret), list(refs)))
+    async def create_operator_token(self, secret: str, expires_at: datetime | None) -> None:
+        """Store the hash of a token from ``new_token`` that reaches every organization."""
+        await self._token("create_token", None, digest(secret), [Permission.READ.value], expires_at)
+
+    async def create_link(
+        self,
+        secret: str,
+        scope: Scope,
+        permissions: Iterable[Permission],
+        seconds: int,
+        portal: Portal,
+    ) -> Token | None:
+        """Store the hash of a portal link's token from ``new_token``; None without early access.
+
+        :param scope: all that it reaches.
+        :param seconds: for which it is valid.
+        """
+        names = sorted({permission.value for permission in permissions})
+        values = (
+            scope.organization,
+            digest(secret),
+            names,
+            seconds,
+            scope.project,
+            json.dumps(asdict(portal)),
+        )
+        return await self._token("create_link", *values)
+
+    async def access(self, secret: str, slug: str | None = None, refs: Iterable[str] = ()) -> Access | None:
+        """Return what a bearer's token gives access to; None if it is not valid.
+
+        :param slug: of an organization to look up.
+        :param refs: of projects to look up.
+        """
+        rows = await self._database.fetch(_SQL["access"], (digest(secret), slug, list(refs)))
         if not rows:
             return None
-        early_access, projects, *token = rows[0]
-        return Access(_token(token), early_access, frozenset(projects))
+        early_access, known, found, owners, *token = rows[0]
+        return Access(_token(token), early_access, known, dict(zip(found, owners, strict=True)))
 
-    async def revoke(self, identifier: UUID) -> bool:
-        """Revoke a token; False when it is unknown."""
-        return bool(await self._database.fetch(_SQL["revoke"], (str(identifier),)))
+    async def revoke(self, identifier: UUID, organization: str | None = None) -> Token | None:
+        """Revoke a token and return it; None when it is unknown, or of another organization than this."""
+        return await self._token("revoke", str(identifier), organization)
+
+    async def rotate(
+        self, organization: str, identifier: UUID, secret: str, grace_period: int
+    ) -> Token | None:
+        """Store the hash of a token in whose place another one of the same permissions and expiry stood.
+
+        :param grace_period: seconds for which the former one is still valid.
+        :return: None when the organization has no such valid token.
+        """
+        return await self._token("rotate", organization, str(identifier), digest(secret), grace_period)
+
+    async def token(self, organization: str, identifier: UUID) -> Token | None:
+        """Return a token, None when the organization does not have it."""
+        return await self._token("token", organization, str(identifier))
 
     async def tokens(self) -> tuple[Token, ...]:
         """Return every token, oldest first."""
         return tuple(_token(row) for row in await self._database.fetch(_SQL["tokens"]))
 
+    async def tokens_of(self, organization: str, limit: int, offset: int) -> tuple[Token, ...]:
+        """Return a page of an organization's tokens, oldest first."""
+        rows = await self._database.fetch(_SQL["tokens_of"], (organization, limit, offset))
+        return tuple(_token(row) for row in rows)
+
+    async def count_tokens_of(self, organization: str) -> int:
+        """Return how many tokens an organization has."""
+        return await self._count("count_tokens_of", organization)
+
+    async def _token(self, statement: str, *values: object) -> Token | None:
+        rows = await self._database.fetch(_SQL[statement], values)
+        return _token(rows[0]) if rows else None
+
+    async def _count(self, statement: str, *values: object) -> int:
+        [(number,)] = await self._database.fetch(_SQL[statement], values)
+        return int(number)
+
 
 def _token(row: Sequence[Any]) -> Token:
-    identifier, organization, permissions, *times = row
-    return Token(UUID(identifier), organization, frozenset(map(Permission, permissions)), *times)
+    identifier, organization, permissions, created_at, expires_at, revoked_at, project, portal = row
+    granted, shown = frozenset(map(Permission, permissions)), portal and Portal(**json.loads(portal))
+    return Token(UUID(identifier), organization, granted, created_at, expires_at, revoked_at, project, shown)

@@ -1,44 +1,126 @@
 -- name: create_organization
-insert into webhooks.organization (slug, early_access) values ($1, $2) on conflict do nothing returning slug;
+insert into webhooks.organization (slug, early_access) values ($1, $2) on conflict do nothing
+returning slug, early_access, created_at;
 
 -- name: allow
-update webhooks.organization set early_access = $2 where slug = $1 returning slug;
+update webhooks.organization set early_access = $2 where slug = $1 returning slug, early_access, created_at;
 
 -- name: organization
 select slug, early_access, created_at from webhooks.organization where slug = $1;
 
 -- name: organizations
-select slug, early_access, created_at from webhooks.organization order by slug;
+-- $1 of them after the first $2; null: all.
+select slug, early_access, created_at from webhooks.organization order by slug limit $1::bigint offset $2;
+
+-- name: count_organizations
+select count(*) from webhooks.organization;
+
+-- name: forget_keys
+-- $2 idempotency keys of an organization's events at most.
+delete from webhooks.idempotency
+where organization_slug = $1 and key in (select key from webhooks.idempotency where organization_slug = $1 limit $2)
+returning 1;
+
+-- name: delete_organization
+-- With about $2 rows of its endpoints: upkeep removes the rest.  Daemons release what they have claimed and not begun.
+select 1 from webhooks.organization where slug = $1 for update;
+select pg_notify('webhooks_changed', '') from webhooks.endpoint where organization_slug = $1 for update;
+select webhooks.remove_rows(id, ceil($2::float8 / count(*) over ())::integer) from webhooks.endpoint
+where organization_slug = $1;
+delete from webhooks.idempotency where organization_slug = $1;
+delete from webhooks.organization where slug = $1 returning slug, early_access, created_at;
 
 -- name: create_project
 insert into webhooks.project (ref, organization_slug)
 select $1, slug from webhooks.organization where slug = $2
 on conflict do nothing
-returning ref;
+returning ref, organization_slug, created_at;
 
 -- name: transfer_project
 select webhooks.transfer_project($1, $2, $3);
 
 -- name: projects
-select ref, organization_slug from webhooks.project order by ref;
+select ref, organization_slug, created_at from webhooks.project order by ref;
 
 -- name: projects_of
-select ref from webhooks.project where organization_slug = $1 order by ref;
+-- $2 of them after the first $3; null: all.
+select ref, organization_slug, created_at from webhooks.project
+where organization_slug = $1 order by ref limit $2::bigint offset $3;
+
+-- name: count_projects_of
+select count(*) from webhooks.project where organization_slug = $1;
+
+-- name: project
+select ref, organization_slug, created_at from webhooks.project where organization_slug = $1 and ref = $2;
+
+-- name: delete_project
+-- As delete_organization does; $3 is how many rows.
+select 1 from webhooks.project where organization_slug = $1 and ref = $2 for update;
+select pg_notify('webhooks_changed', '') from webhooks.endpoint where organization_slug = $1 and project_ref = $2 for update;
+select webhooks.remove_rows(id, ceil($3::float8 / count(*) over ())::integer) from webhooks.endpoint
+where organization_slug = $1 and project_ref = $2;
+delete from webhooks.project where organization_slug = $1 and ref = $2 returning ref, organization_slug, created_at;
 
 -- name: create_token
+-- Without an organization it is an operator's.
 insert into webhooks.token (id, organization_slug, hash, permissions, expires_at)
-select webhooks.uuid_v7(), slug, $2, $3::text[], $4::timestamptz from webhooks.organization where slug = $1
-returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at;
+select webhooks.uuid_v7(), $1, $2, $3::text[], $4::timestamptz
+where $1::text is null or exists (select from webhooks.organization where slug = $1)
+returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
+
+-- name: create_link
+-- Nothing without early access.
+insert into webhooks.token (id, organization_slug, hash, permissions, expires_at, project_ref, portal)
+select webhooks.uuid_v7(), slug, $2, $3::text[], now() + $4 * interval '1 second', $5, $6::jsonb
+from webhooks.organization where slug = $1 and early_access
+returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: access
-select o.early_access, array(select ref from webhooks.project where ref = any ($2) and organization_slug = o.slug),
-       id::text, organization_slug, permissions, t.created_at, expires_at, revoked_at
-from webhooks.token t join webhooks.organization o on o.slug = t.organization_slug
-where hash = $1 and revoked_at is null and (expires_at is null or expires_at > now());
+-- An operator's token reaches every organization and project, others those of their own.
+select coalesce(o.early_access, true), exists (select from webhooks.organization where slug = $2),
+       array(select ref from webhooks.project
+             where ref = any ($3) and organization_slug = coalesce(o.slug, organization_slug) order by ref),
+       array(select organization_slug from webhooks.project
+             where ref = any ($3) and organization_slug = coalesce(o.slug, organization_slug) order by ref),
+       id::text, organization_slug, permissions, t.created_at, expires_at, revoked_at, project_ref, portal::text
+from webhooks.token t left join webhooks.organization o on o.slug = t.organization_slug
+where hash = $1 and revoked_at is null and (expires_at is null or expires_at > now())
+    and (project_ref is null or exists (
+        select from webhooks.project p where p.ref = t.project_ref and p.organization_slug = t.organization_slug));
 
 -- name: revoke
-update webhooks.token set revoked_at = coalesce(revoked_at, now()) where id = $1::uuid returning id;
+-- $2 says whose; null: of anybody.
+update webhooks.token set revoked_at = coalesce(revoked_at, now())
+where id = $1::uuid and organization_slug is not distinct from coalesce($2, organization_slug)
+returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
+
+-- name: rotate
+-- The former token is valid for $4 seconds more, at most as long as it would have been.
+with former as (
+    select * from webhooks.token
+    where id = $2::uuid and organization_slug = $1 and portal is null and revoked_at is null
+        and (expires_at is null or expires_at > now())
+    for update
+), ended as (
+    update webhooks.token t
+    set expires_at = least(t.expires_at, now() + $4 * interval '1 second'), revoked_at = case when $4 = 0 then now() end
+    from former where t.id = former.id
+)
+insert into webhooks.token (id, organization_slug, hash, permissions, expires_at)
+select webhooks.uuid_v7(), organization_slug, $3, permissions, expires_at from former
+returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: tokens
-select id::text, organization_slug, permissions, created_at, expires_at, revoked_at
-from webhooks.token order by id;
+select id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text
+from webhooks.token where portal is null order by id;
+
+-- name: token
+select id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text
+from webhooks.token where organization_slug = $1 and id = $2::uuid and portal is null;
+
+-- name: tokens_of
+select id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text
+from webhooks.token where organization_slug = $1 and portal is null order by id limit $2 offset $3;
+
+-- name: count_tokens_of
+select count(*) from webhooks.token where organization_slug = $1 and portal is null;

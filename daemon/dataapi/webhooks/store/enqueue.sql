@@ -10,7 +10,8 @@ where hash = $3 and organization_slug = $1 and 'events:publish' = any (permissio
     and revoked_at is null and (expires_at is null or expires_at > now());
 
 -- name: replace_event_types
-delete from webhooks.event_type where type <> all ($3::text[]);
+delete from webhooks.event_type
+where type <> all ($3::text[]) and type not in (select type from webhooks.row_change_type);
 insert into webhooks.event_type select unnest($3::text[]) on conflict do nothing;
 delete from webhooks.event_type_version
 where (type, renders) not in (select * from unnest($1::text[], $2::text[]));
@@ -54,7 +55,7 @@ from target left join queued on true;
 select 1 from webhooks.endpoint where id = (select endpoint_id from webhooks.record where id = $3::uuid)
 for no key update;
 with target as (
-    select e.id, e.enabled, e.epoch, r.event_id, r.event_type, recent.number, recent.first
+    select e.id, e.enabled, e.epoch, r.event_id, r.event_type, r.project_ref, recent.number, recent.first
     from webhooks.record r
     join webhooks.event v on v.id = r.event_id and not v.payload_deleted
     join webhooks.endpoint e on e.id = r.endpoint_id
@@ -65,8 +66,10 @@ with target as (
     where r.id = $3::uuid and r.id >= webhooks.uuid_floor(now() - $4 * interval '1 day')
         and e.organization_slug = $1 and e.project_ref is not distinct from $2::text
 ), queued as (
-    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at)
-    select webhooks.uuid_v7(), event_id, id, epoch, event_type, 'manual', clock_timestamp(), clock_timestamp()
+    insert into webhooks.due (
+        delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, project_ref
+    )
+    select webhooks.uuid_v7(), event_id, id, epoch, event_type, 'manual', clock_timestamp(), clock_timestamp(), project_ref
     from target where enabled and number < $5
     returning event_id, endpoint_id, delivery_id, pg_notify('webhooks', '')
 ), counted as (
@@ -87,7 +90,7 @@ with target as (
     select * from webhooks.endpoint
     where id = $3::uuid and organization_slug = $1 and project_ref is not distinct from $2::text
 ), lost as (
-    select distinct d.event_id, d.event_type
+    select distinct d.event_id, d.event_type, d.project_ref
     from target join webhooks.delivery d on d.endpoint_id = target.id
     join webhooks.event v on v.id = d.event_id and not v.payload_deleted
     where target.enabled and d.endpoint_id = $3::uuid
@@ -98,9 +101,11 @@ with target as (
         )
         and d.event_id not in (select w.event_id from webhooks.due w where w.endpoint_id = $3::uuid)
 ), queued as (
-    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at)
+    insert into webhooks.due (
+        delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, project_ref
+    )
     select webhooks.uuid_v7(), lost.event_id, target.id, epoch, event_type, 'manual', clock_timestamp(),
-           clock_timestamp()
+           clock_timestamp(), lost.project_ref
     from target cross join lost
     returning event_id
 ), extended as (

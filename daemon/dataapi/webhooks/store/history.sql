@@ -1,7 +1,8 @@
 -- name: list
 -- $1, $2 and $3 say whose; identifiers from $4 on and before $5, none past retention ($6 days).  Each endpoint
 -- gives as many identifiers as the page takes, from its own index, but an event is one endpoint's; only the records
--- of the page are read.  Read towards the newer end, "desc" is "asc".
+-- of the page are read.  A project's events go to its organization's endpoints, too, whose answers are not shown.
+-- Read towards the newer end, "desc" is "asc".
 with page as (
     select one.id
     from webhooks.endpoint e
@@ -29,26 +30,61 @@ with page as (
     ) one
     where e.organization_slug = $1 and e.project_ref is not distinct from $2::text and e.id = coalesce($3::uuid, e.id)
         and ($8::uuid is null or e.id = (select v.endpoint_id from webhooks.event v where v.id = $8::uuid))
-    order by one.id desc
+    union all
+    select one.id
+    from webhooks.endpoint e
+    cross join lateral (
+        (
+            select d.id from webhooks.delivery d
+            where d.endpoint_id = e.id and d.project_ref = $2
+                and d.id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid) and d.id < $5::uuid
+                and ($7::text is null or d.status = $7)
+                and ($8::uuid is null or d.event_id = $8::uuid)
+                and ($9::text is null or d.event_type = $9)
+            order by d.id desc limit $10
+        )
+        union all
+        (
+            select w.delivery_id from webhooks.due w
+            where w.endpoint_id = e.id and w.project_ref = $2
+                and w.delivery_id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid)
+                and w.delivery_id < $5::uuid
+                and ($7::text is null or $7 = 'pending')
+                and ($8::uuid is null or w.event_id = $8::uuid)
+                and ($9::text is null or w.event_type = $9)
+            order by w.delivery_id desc limit $10
+        )
+    ) one
+    where e.organization_slug = $1 and e.project_ref is null and $2::text is not null and $3::uuid is null
+        and ($8::uuid is null or e.id = (select v.endpoint_id from webhooks.event v where v.id = $8::uuid))
+    order by 1 desc
     limit $10
 )
 select r.id::text, r.event_id::text, r.endpoint_id::text, r.event_type, r.status, r.attempt_number, r.trigger,
-       r.response_code, r.response_headers::text, r.response_body, r.error, r.duration_ms, r.attempt_timestamp,
-       r.next_attempt_at, webhooks.uuid_time(r.id) + $6 * interval '1 day', webhooks.uuid_time(r.id)
+       r.response_code, case when e.project_ref is not distinct from $2 then r.response_headers::text end,
+       case when e.project_ref is not distinct from $2 then r.response_body end,
+       r.error, r.duration_ms, r.attempt_timestamp, r.next_attempt_at,
+       webhooks.uuid_time(r.id) + $6 * interval '1 day', webhooks.uuid_time(r.id),
+       case when e.project_ref is null then 'organization' else 'project' end
 from page
 cross join lateral (select * from webhooks.record where id = page.id limit 1) r
+join webhooks.endpoint e on e.id = r.endpoint_id
 order by r.id desc;
 
 -- name: read
 select r.id::text, r.event_id::text, r.endpoint_id::text, r.event_type, r.status, r.attempt_number, r.trigger,
-       r.response_code, r.response_headers::text, r.response_body, r.error, r.duration_ms, r.attempt_timestamp,
-       r.next_attempt_at, webhooks.uuid_time(r.id) + $4 * interval '1 day', webhooks.uuid_time(r.id),
+       r.response_code, case when e.project_ref is not distinct from $2::text then r.response_headers::text end,
+       case when e.project_ref is not distinct from $2 then r.response_body end,
+       r.error, r.duration_ms, r.attempt_timestamp, r.next_attempt_at,
+       webhooks.uuid_time(r.id) + $4 * interval '1 day', webhooks.uuid_time(r.id),
+       case when e.project_ref is null then 'organization' else 'project' end,
        v.type, v.happened_at, coalesce(v.payload, v.body::jsonb -> 'payload')::text,
        case when v.body is null then v.rendered_from end
 from webhooks.record r
 join webhooks.endpoint e on e.id = r.endpoint_id
 join webhooks.event v on v.id = r.event_id
-where r.id = $3::uuid and e.organization_slug = $1 and e.project_ref is not distinct from $2::text
+where r.id = $3::uuid and e.organization_slug = $1
+    and (e.project_ref is not distinct from $2 or e.project_ref is null and r.project_ref = $2)
     and r.id >= webhooks.uuid_floor(now() - $4 * interval '1 day');
 
 -- name: statistics
@@ -136,3 +172,16 @@ update webhooks.endpoint set previous_secret = null, previous_secret_until = nul
 
 -- name: purge_requests
 delete from webhooks.request where at < now() - interval '60 seconds' returning 1;
+
+-- name: purge_answers
+delete from webhooks.answer
+where (token_id, key) in (
+    select token_id, key from webhooks.answer
+    where created_at <= now() - interval '24 hours' order by created_at limit $1
+)
+returning 1;
+
+-- name: purge_links
+delete from webhooks.token
+where id in (select id from webhooks.token where portal is not null and expires_at <= now() order by expires_at limit $1)
+returning 1;

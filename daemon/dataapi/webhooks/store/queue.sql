@@ -72,8 +72,10 @@ with recursive walk (endpoint_id, stop, turn) as (
 ), dropped as (
     delete from webhooks.event where id = any (array(select event_id from settled where endpoint is null))
 ), skipped as (
-    insert into webhooks.delivery (id, event_id, endpoint_id, event_type, status, attempt_number, trigger, error)
-    select delivery_id, event_id, endpoint_id, type, 'skipped', attempt_number, trigger, why_not
+    insert into webhooks.delivery (
+        id, event_id, endpoint_id, event_type, status, attempt_number, trigger, error, project_ref
+    )
+    select delivery_id, event_id, endpoint_id, type, 'skipped', attempt_number, trigger, why_not, project_ref
     from settled where endpoint is not null and event is not null
 ), claimed as (
     update webhooks.due d
@@ -118,7 +120,7 @@ with outcome as materialized (
     delete from webhooks.due d using outcome o
     where d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased and o.retry_in is null
     returning o.delivery_id, o.fence, d.event_id, d.endpoint_id, d.attempt_number, d.trigger,
-              null::timestamptz as next_attempt_at, o.status = 'success' as delivered
+              null::timestamptz as next_attempt_at, d.project_ref, o.status = 'success' as delivered
 ), delivered as (
     update webhooks.event v set delivered = true
     where v.id = any (array(select event_id from ended where trigger = 'manual' and delivered))
@@ -136,8 +138,8 @@ with outcome as materialized (
     ))
     returning d.*
 ), skipped as (
-    insert into webhooks.delivery (id, event_id, endpoint_id, event_type, status, attempt_number, trigger)
-    select s.delivery_id, s.event_id, s.endpoint_id, v.type, 'skipped', s.attempt_number, s.trigger
+    insert into webhooks.delivery (id, event_id, endpoint_id, event_type, status, attempt_number, trigger, project_ref)
+    select s.delivery_id, s.event_id, s.endpoint_id, v.type, 'skipped', s.attempt_number, s.trigger, s.project_ref
     from superseded s join webhooks.event v on v.id = s.event_id
 ), again as (
     update webhooks.due d
@@ -148,19 +150,19 @@ with outcome as materialized (
     where d.delivery_id = any (array(select delivery_id from outcome where retry_in is not null))
         and d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased and o.retry_in is not null
     returning o.delivery_id, o.fence, d.event_id, d.endpoint_id, (d.attempt_number - 1)::smallint, d.trigger,
-              d.due_at
+              d.due_at, d.project_ref
 ), accepted as (
-    select delivery_id, fence, event_id, endpoint_id, attempt_number, trigger, next_attempt_at from ended
+    select delivery_id, fence, event_id, endpoint_id, attempt_number, trigger, next_attempt_at, project_ref from ended
     union all
     select * from again
 ), recorded as (
     insert into webhooks.delivery (
         id, event_id, endpoint_id, event_type, status, attempt_number, trigger, response_code, response_headers,
-        response_body, error, duration_ms, attempt_timestamp, next_attempt_at
+        response_body, error, duration_ms, attempt_timestamp, next_attempt_at, project_ref
     )
     select t.delivery_id, t.event_id, t.endpoint_id, v.type, o.status, t.attempt_number, t.trigger,
            o.response_code, o.response_headers, o.response_body, o.error, o.duration_ms, o.signed_at,
-           t.next_attempt_at
+           t.next_attempt_at, t.project_ref
     from accepted t
     join outcome o on o.delivery_id = t.delivery_id and o.fence = t.fence
     join webhooks.event v on v.id = t.event_id

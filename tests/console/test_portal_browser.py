@@ -1,0 +1,344 @@
+"""The page for customers, in a browser, with a real daemon whose console is closed."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.database.script import complete, opened
+from dataapi.webhooks.model import Permission
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import make_store
+from dataapi.webhooks.store.directory import new_token
+from playwright.sync_api import expect
+from support.console import obstacles, show_in
+from support.daemon import PATIENCE, Daemon, wait_for
+from support.webhooks import ACME, KEY, REF, SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+    from support.postgres import Database, Server
+
+GLOBEX, GLOBEX_REF = "globex", "globexglobexglobexgl"
+SCHEMA = "create schema webhooks authorization authenticator"
+
+
+class Host:
+    """A server of somebody else: its pages can frame others, and it takes deliveries."""
+
+    def __init__(self) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            """Answers whatever is asked."""
+
+            def do_GET(self) -> None:
+                """Show an empty page."""
+                self._answer(b"<!doctype html><title>Host</title><h1>The platform</h1>")
+
+            def do_POST(self) -> None:
+                """Take a delivery."""
+                self.rfile.read(int(self.headers["content-length"]))
+                self._answer(b"taken")
+
+            def _answer(self, body: bytes) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@dataclass
+class Platform:
+    """A platform with two customers.
+
+    :ivar tokens: one of each organization's that may do everything.
+    :ivar allowed: whose pages may frame the portal; ``foreign`` may not.
+    """
+
+    daemon: Daemon
+    database: Database
+    allowed: Host
+    foreign: Host
+    operator: str = field(default_factory=new_token)
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, method: str, path: str, token: str, kind: str = "endpoint", **attributes: Any) -> Any:
+        """Send a request to the management API and return ``data``."""
+        body = json.dumps({"data": {"type": kind, "attributes": attributes}}) if attributes else None
+        answer = self.daemon.request(method, path, body, {"Authorization": f"Bearer {token}"})
+        assert answer.status < 300, answer.body
+        return answer.json["data"]
+
+    def link(self, organization: str = ACME.organization, **attributes: Any) -> str:
+        """Return the address of a new link."""
+        given = {"name": "Acme's webhooks", **attributes}
+        path = f"/v2/organizations/{organization}/portal-links"
+        made = self.ask("POST", path, self.operator, "portal_link", **given)
+        return f"{self.url}{made['attributes']['path']}"
+
+    def endpoint(self, scope: str, organization: str = ACME.organization) -> str:
+        """Create an endpoint, and return its id."""
+        made = self.ask(
+            "POST", f"/v2/{scope}/webhooks/endpoints", self.tokens[organization], signing_secret=SECRET,
+            url=f"{self.foreign.origin}/hooks/{organization}", event_types=[{"type": "*"}],
+        )  # fmt: skip
+        return str(made["id"])
+
+    @property
+    def url(self) -> str:
+        """The daemon's."""
+        return f"http://127.0.0.1:{self.daemon.port}"
+
+
+@pytest.fixture(scope="module")
+def running(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """Start a daemon whose console nobody may open, in two processes."""
+    allowed, foreign = Host(), Host()
+    environ = {
+        "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY,
+        "DATAAPI_WEBHOOKS_ALLOW_ADDRESSES": "127.0.0.1",
+        "DATAAPI_WEBHOOKS_PORTAL_ORIGINS": allowed.origin,
+    }
+    database = server.create_database(SCHEMA)
+    folder = tmp_path_factory.mktemp("portal")
+    settings = {"workers": "2", "log-level": "info"}
+    with Daemon(
+        folder, database.uri, settings=settings, project={"console": "no"}, environ=environ
+    ) as daemon:
+        daemon.wait_ready()
+        wait_for(lambda: daemon.admin("GET", "/ready").json["webhooks"]["ready"], "webhooks")
+        platform = Platform(daemon, database, allowed, foreign)
+
+        async def made(runner: Any) -> None:
+            directory = make_store(runner, Cipher([KEY]), 14).directory
+            await directory.create_operator_token(platform.operator, None)
+            for organization, ref in ((ACME.organization, REF), (GLOBEX, GLOBEX_REF)):
+                await directory.create_organization(organization, early_access=True)
+                await directory.create_project(ref, organization)
+                platform.tokens[organization] = new_token()
+                await directory.create_token(platform.tokens[organization], organization, Permission, None)
+
+        with opened(database.uri) as runner:
+            complete(made(runner))
+        yield platform
+        daemon.stop()
+    allowed.end()
+    foreign.end()
+
+
+@pytest.fixture
+def platform(running: Platform) -> Iterator[Platform]:
+    """Give a platform without endpoints."""
+    yield running
+    for organization, ref in ((ACME.organization, REF), (GLOBEX, GLOBEX_REF)):
+        for scope in (f"organizations/{organization}", f"projects/{ref}"):
+            running.ask("DELETE", f"/v2/{scope}/webhooks/endpoints", running.tokens[organization])
+
+
+@contextmanager
+def tab(browser: Browser) -> Iterator[tuple[Page, list[str]]]:
+    """Give a tab of its own, and what it logs."""
+    context = browser.new_context(color_scheme="light")
+    context.set_default_timeout(PATIENCE * 1000)
+    opened_tab = context.new_page()
+    logged: list[str] = []
+    opened_tab.on("console", lambda message: logged.append(message.text))
+    opened_tab.on("pageerror", lambda error: logged.append(str(error)))
+    yield opened_tab, logged
+    context.close()
+
+
+def test_a_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform, browser: Browser) -> None:
+    """With no token to type, under the platform's name and colour; the address keeps no secret."""
+    platform.endpoint(f"projects/{REF}")
+    link = platform.link(project_ref=REF, color="#7c3aed")
+    secret = link.partition("#")[2]
+    with tab(browser) as (page, logged):
+        requests: list[str] = []
+        page.on("request", lambda sent: requests.append(f"{sent.url} {sent.headers.get('referer', '')}"))
+        page.goto(link)
+        expect(page.get_by_role("heading", name="Acme's webhooks")).to_be_visible()
+        assert page.url == f"{platform.url}/portal"
+        assert page.title() == "Acme's webhooks · Webhooks"
+        page.get_by_role("button", name="Test").click()
+        page.get_by_role("dialog").get_by_role("button", name="Send").click()
+        page.get_by_role("dialog").get_by_text("The receiver answered 200").wait_for()
+        again = page.get_by_role("dialog").get_by_role("button", name="Send another")
+        assert again.evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(124, 58, 237)"
+        page.get_by_role("button", name="Close").last.click()
+        page.reload()
+        page.get_by_role("group", name="Parts of this page").get_by_role("button", name="Deliveries").click()
+        page.get_by_role("region", name="Deliveries").get_by_role("button").first.click()
+        page.get_by_role("button", name="Retry now").click()
+        attempts = page.get_by_role("list", name="Attempts").get_by_role("article")
+        attempts.nth(1).get_by_text("The receiver answered 200").wait_for()
+        assert not any(secret in sent for sent in requests)
+        assert logged == []
+    assert secret not in platform.daemon.text
+
+
+def test_secrets_are_hidden_unless_the_link_shows_them(platform: Platform, browser: Browser) -> None:
+    """Without leave, no endpoint is created and no secret changed; with it, both are shown once."""
+    platform.endpoint(f"organizations/{ACME.organization}")
+    with tab(browser) as (page, _):
+        page.goto(platform.link())
+        page.get_by_role("button", name="Pause").wait_for()
+        for name in ("New endpoint", "New secret", "Sign out", "Receiver"):
+            expect(page.get_by_role("button", name=name)).to_have_count(0)
+        page.goto(platform.link(signing_secrets=True))
+        page.get_by_role("button", name="New endpoint").click()
+        page.get_by_label("URL").fill(f"{platform.foreign.origin}/mine")
+        page.get_by_role("button", name="Create").click()
+        expect(page.get_by_role("textbox", name="Signing secret")).to_have_value(re.compile("^whsec_"))
+
+
+def test_a_projects_page_shows_what_its_organization_received(platform: Platform, browser: Browser) -> None:
+    """Without the endpoint's address, what it answered, or a way to send it again."""
+    platform.endpoint(f"organizations/{ACME.organization}")
+    publish = "select webhooks.publish('v1.project.restored', 'acme', %s, '{}', gen_random_uuid()::text)"
+    platform.database.execute(publish, (REF,))
+    with tab(browser) as (page, _):
+        page.goto(platform.link(project_ref=REF).replace("#", "?part=deliveries#"))
+        row = page.get_by_role("region", name="Deliveries").get_by_role("row").nth(1)
+        expect(row).to_contain_text("endpoint of the organization")
+        expect(row).to_contain_text("Delivered")
+        row.get_by_role("button").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_text("The organization alone sees what its receiver answered")).to_be_visible()
+        expect(dialog.get_by_role("button", name="Retry now")).to_have_count(0)
+        assert f"/hooks/{ACME.organization}" not in page.content()
+
+
+def test_a_link_for_reading_shows_no_actions(platform: Platform, browser: Browser) -> None:
+    """It says so."""
+    platform.endpoint(f"projects/{REF}")
+    with tab(browser) as (page, _):
+        page.goto(platform.link(project_ref=REF, read_only=True))
+        expect(page.get_by_text("changes nothing")).to_be_visible()
+        for name in ("Test", "Pause", "Delete", "New endpoint"):
+            expect(page.get_by_role("button", name=name)).to_have_count(0)
+
+
+def test_another_organization_cannot_be_reached_from_within(platform: Platform, browser: Browser) -> None:
+    """Not by its paths, nor by its ids under the link's own; the page offers the link's project alone."""
+    theirs = platform.endpoint(f"projects/{GLOBEX_REF}", GLOBEX)
+    platform.endpoint(f"projects/{REF}")
+    with tab(browser) as (page, _):
+        page.goto(platform.link(project_ref=REF))
+        page.get_by_role("article").wait_for()
+        expect(page.get_by_role("combobox", name="Organization or project")).to_have_count(0)
+        token = json.loads(page.evaluate("sessionStorage.getItem('dataapi.portal')"))["token"]
+        ask = """async ([token, path]) =>
+            (await fetch(path, { headers: { Authorization: `Bearer ${token}` } })).status"""
+        for path, status in (
+            (f"/v2/projects/{GLOBEX_REF}/webhooks/endpoints", 403),
+            (f"/v2/projects/{GLOBEX_REF}/webhooks/endpoints/{theirs}", 403),
+            (f"/v2/organizations/{GLOBEX}/webhooks/deliveries", 403),
+            (f"/v2/organizations/{ACME.organization}/webhooks/endpoints", 403),
+            (f"/v2/organizations/{ACME.organization}/tokens", 403),
+            (f"/v2/projects/{REF}/webhooks/endpoints/{theirs}", 404),
+            (f"/v2/projects/{REF}/webhooks/endpoints", 200),
+        ):
+            assert page.evaluate(ask, [token, path]) == status, path
+        page.goto(f"{platform.url}/portal?scope=project/{GLOBEX_REF}")
+        expect(page.get_by_role("article")).to_have_count(1)
+
+
+def test_a_link_ends_with_its_time(platform: Platform, browser: Browser) -> None:
+    """Also while the page is open; and a token of another kind opens nothing."""
+    platform.endpoint(f"projects/{REF}")
+    link = platform.link(project_ref=REF)
+    with tab(browser) as (page, _):
+        page.goto(link)
+        page.get_by_role("article").wait_for()
+        platform.database.execute("update webhooks.token set expires_at = now() where portal is not null")
+        page.get_by_role("group", name="Parts of this page").get_by_role("button", name="Statistics").click()
+        expect(page.get_by_text("The link has ended")).to_be_visible()
+        for address, told in (
+            (link, "The link has ended"),
+            (f"{platform.url}/portal", "there was none"),
+            (f"{platform.url}/portal#dapat_of_nobody", "The link has ended"),
+            (f"{platform.url}/portal#{platform.tokens[GLOBEX]}", "no link to this page"),
+        ):
+            page.goto("about:blank")
+            page.goto(address)
+            expect(page.get_by_text(told)).to_be_visible()
+            expect(page.get_by_role("article")).to_have_count(0)
+
+
+FRAME = """src => {
+    const made = () => document.body.appendChild(document.createElement('iframe'));
+    const frame = document.querySelector('iframe') ?? made();
+    frame.src = src;
+}"""
+
+
+def test_a_page_of_an_allowed_origin_frames_it(platform: Platform, browser: Browser) -> None:
+    """And may give the frame another link, which takes the place of the first."""
+    platform.endpoint(f"projects/{REF}")
+    with tab(browser) as (page, logged):
+        page.goto(platform.allowed.origin)
+        page.evaluate(FRAME, platform.link(project_ref=REF, name="In a frame"))
+        frame = page.frame_locator("iframe")
+        expect(frame.get_by_role("heading", name="In a frame")).to_be_visible()
+        frame.get_by_role("article").wait_for()
+        page.evaluate(FRAME, platform.link(GLOBEX, name="Another one"))
+        expect(frame.get_by_role("heading", name="Another one")).to_be_visible()
+        expect(frame.get_by_text("There are no endpoints yet")).to_be_visible()
+        assert logged == []
+
+
+def test_a_page_of_another_origin_cannot_frame_it(platform: Platform, browser: Browser) -> None:
+    """The browser refuses to show it, however good the link."""
+    with tab(browser) as (page, logged):
+        page.goto(platform.foreign.origin)
+        with page.expect_event("console", lambda message: "frame-ancestors" in message.text):
+            page.evaluate(FRAME, platform.link(project_ref=REF))
+        assert any(platform.allowed.origin in text for text in logged)
+        assert page.frame_locator("iframe").get_by_role("heading", name="Acme's webhooks").count() == 0
+
+
+def test_nothing_else_may_be_framed_nor_opened(platform: Platform) -> None:
+    """The console stays closed, and the API has no page."""
+    for path in ("/console", "/console/webhooks", "/console/data/settings"):
+        assert platform.daemon.request("GET", path).status == 404
+    page = platform.daemon.request("GET", "/portal")
+    assert page.headers["Content-Security-Policy"].endswith(f"frame-ancestors {platform.allowed.origin}")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("color", ["#ffee00", "#101060"])
+def test_no_colour_makes_the_page_a_serious_obstacle(
+    platform: Platform, browser: Browser, theme: str, color: str
+) -> None:
+    """Text can be read whatever colour the platform has."""
+    platform.endpoint(f"projects/{REF}")
+    with tab(browser) as (page, _):
+        show_in(page, theme)
+        page.goto(platform.link(signing_secrets=True, color=color))
+        page.get_by_role("button", name="New endpoint").wait_for()
+        for part in ("Endpoints", "Deliveries", "Statistics"):
+            page.get_by_role("group", name="Parts of this page").get_by_role("button", name=part).click()
+            page.wait_for_load_state("networkidle")
+            assert obstacles(page) == []

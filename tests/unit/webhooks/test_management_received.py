@@ -1,0 +1,68 @@
+"""The section ``webhooks`` of the OpenAPI document: what receivers generate their types from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dataapi.webhooks.catalogue import Catalogue
+from dataapi.webhooks.event_types import EventType, project_schema, row_change
+from dataapi.webhooks.management.operations import description
+from dataapi.webhooks.plugins import installed_catalogue
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
+
+IDENTIFIER = "0190d6a2-7c1e-7000-8000-000000000000"
+
+
+def _delivery(example: Any, event_type: str) -> dict[str, Any]:
+    return {
+        "id": IDENTIFIER,
+        "type": event_type,
+        "timestamp": "2026-03-01T12:00:00.000Z",
+        "payload": dict(example),
+    }
+
+
+def _validator(document: Any, event_type: str) -> Draft202012Validator:
+    """Return a validator of a type's deliveries, which finds references in the document."""
+    [content] = document["webhooks"][event_type]["post"]["requestBody"]["content"].values()
+    registry = Registry().with_resource("urn:api", DRAFT202012.create_resource(document))
+    return Draft202012Validator({"$ref": f"urn:api{content['schema']['$ref']}"}, registry=registry)
+
+
+def test_every_type_has_its_delivery() -> None:
+    """Its example is one; a delivery of another type is none, nor one without its payload's members."""
+    catalogue = installed_catalogue(["v1.shop.order"])
+    document = description(catalogue, "1.0")
+    assert list(document["webhooks"]) == list(catalogue.types)
+    for name, event_type in catalogue.types.items():
+        validator = _validator(document, name)
+        delivery = _delivery(event_type.example, name)
+        assert validator.is_valid(delivery)
+        assert validator.is_valid({**delivery, "added": "later"})
+        assert not validator.is_valid({**delivery, "type": "v9.some.other"})
+        assert not validator.is_valid({**delivery, "payload": {}})
+        headers = [each["name"] for each in document["webhooks"][name]["post"]["parameters"]]
+        assert headers == ["webhook-id", "webhook-timestamp", "webhook-signature"]
+
+
+def test_references_within_a_schema_lead_to_where_it_stands() -> None:
+    """Those of schemas, not members and values that look like one."""
+    node = {"type": "object", "properties": {"of": {"$ref": "#/$defs/node"}, "$ref": {"type": "string"}}}
+    schema = {
+        **project_schema({"tree": {"$ref": "#/$defs/node"}, "kind": {"const": {"$ref": "#/$defs/node"}}}),
+        "$defs": {"node": node},
+    }
+    example = {
+        "organization_slug": "acme", "project_ref": "abcdefghijklmnopqrst", "actor": None,
+        "tree": {"of": {"of": {"$ref": "a text"}}}, "kind": {"$ref": "#/$defs/node"},
+    }  # fmt: skip
+    tree = EventType("v1.shop.tree", "A tree grew.", schema, example)
+    document = description(Catalogue([tree, row_change("v1.shop.row", "A row changed.")]), "1.0")
+    validate(document)
+    validator = _validator(document, "v1.shop.tree")
+    assert validator.is_valid(_delivery(example, "v1.shop.tree"))
+    wrong = {**example, "tree": {"of": {"$ref": 1}}}
+    assert not validator.is_valid(_delivery(wrong, "v1.shop.tree"))
