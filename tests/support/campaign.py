@@ -16,6 +16,7 @@ from support.known import Published, Target
 from support.management import document, endpoint
 from support.outages import crashed, frozen, stopped
 from support.recorder import Behaviour
+from support.webhooks import REF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ AWAY = (503,)
 class Campaign:
     """What is done to an installation, and what has to come of it.
 
+    :ivar answers: to requests for tokens, by their idempotency keys.
     :ivar faults: when something was broken, as spans of the monotonic clock.
     :ivar log: what was done, for whoever has to understand a failure.
     """
@@ -44,6 +46,7 @@ class Campaign:
         self.published: list[Published] = []
         self.by_command: list[Published] = []
         self.rolled_back: list[int] = []
+        self.answers: dict[str, set[bytes]] = {}
         self.faults: list[tuple[float, float]] = []
         self.log: list[str] = []
         self._server = server
@@ -58,6 +61,7 @@ class Campaign:
             self.change_behaviour: 7, self.change_url: 1, self.change_secret: 1, self.change_rate: 0.7,
             self.toggle: 1.5,
             self.add: 0.7, self.delete: 0.4, self.retry: 1, self.test: 0.7, self.wait: 4,
+            self.create_token: 2, self.open_portal: 1,
             self.kill: 1, self.stop: 0.4, self.kill_worker: 0.4, self.pause: 0.7, self.lose_connections: 0.7,
             self.lose_postgresql: 0.7, self.step_over_leases: 0.7,
         }  # fmt: skip
@@ -238,6 +242,41 @@ class Campaign:
         target = self._some()
         self._note(f"test {target.paths[-1]}")
         self._manage("POST", f"{ENDPOINTS}/{target.identifier}/test", {}, 201, 400, 404, 429)
+
+    # Operators -------------------------------------------------------------------------------------------
+
+    def create_token(self) -> None:
+        """Create a token of the organization with an idempotency key that may have come before."""
+        key = f"token {self._random.randrange(8)}"
+        self._note(f"create {key}")
+        body = json.dumps(document("token", permissions=["webhooks:read"]))
+        path = "/v2/organizations/acme/tokens"
+        answers = self.answers.setdefault(key, set())
+        answer = self.installation.manage(
+            self._random.choice(self._running), "POST", path, body, token=self.installation.operator, key=key
+        )
+        # A first request that was interrupted leaves its key unanswered.
+        if answer is not None and answer.status not in (*AWAY, 409):
+            assert answer.status == 201, answer
+            answers.add(answer.body)
+
+    def open_portal(self) -> None:
+        """Make a portal link to the project, which shows that project and nothing else."""
+        self._note("open the portal")
+        body = json.dumps(document("portal_link", project_ref=REF))
+        links = "/v2/organizations/acme/portal-links"
+        ask, daemon = self.installation.manage, self._random.choice(self._running)
+        made = ask(daemon, "POST", links, body, token=self.installation.operator)
+        if made is None or made.status in AWAY:
+            return
+        token = made.json["data"]["attributes"]["path"].partition("#")[2]
+        for path, expected in (
+            (f"/v2/projects/{REF}/webhooks/deliveries", 200),
+            ("/v2/organizations/acme/webhooks/deliveries", 403),
+            ("/v2/organizations", 403),
+        ):
+            answer = ask(self._random.choice(self._running), "GET", path, token=token)
+            assert answer is None or answer.status in (expected, *AWAY), answer
 
     def wait(self) -> None:
         """Let things happen."""

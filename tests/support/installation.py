@@ -48,6 +48,7 @@ class Installation:
 
     :ivar settings: of the section ``[webhooks]``, for what is started from now on.
     :ivar token: may do everything.
+    :ivar operator: an operator's token.
     :ivar uri: what daemons and commands reach the database by, "" for its own.
     :ivar past_pooler: whether webhooks have connections of their own to PostgreSQL itself, where a pooler
         stands before it, as docs/guides/poolers.md advises.
@@ -58,6 +59,7 @@ class Installation:
     recorder: Recorder
     settings: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
+    operator: str = ""
     uri: str = ""
     past_pooler: bool = False
     daemons: list[Daemon] = field(default_factory=list)
@@ -72,6 +74,7 @@ class Installation:
         permissions = ("webhooks:read", "webhooks:write", "events:publish")
         granted = [word for one in permissions for word in ("--permission", one)]
         self.token = self.command("token", "create", "--organization", ACME.organization, *granted).strip()
+        self.operator = self.command("token", "create", "--operator").strip()
 
     @property
     def environ(self) -> dict[str, str]:
@@ -162,9 +165,25 @@ class Installation:
             identifiers: list[str] = complete(add(database))
             return identifiers
 
-    def manage(self, daemon: Daemon, method: str, path: str, body: str | None = None) -> Answer | None:
-        """Ask the management API; None when the daemon breaks off."""
-        headers = {"Authorization": f"Bearer {self.token}"}
+    def manage(
+        self,
+        daemon: Daemon,
+        method: str,
+        path: str,
+        body: str | None = None,
+        *,
+        token: str = "",
+        key: str = "",
+    ) -> Answer | None:
+        """Ask the management API; None when the daemon breaks off.
+
+        :param token: instead of the one that may do everything.
+        :param key: of idempotency.
+        """
+        headers = {
+            "Authorization": f"Bearer {token or self.token}",
+            **({"Idempotency-Key": key} if key else {}),
+        }
         try:
             return daemon.request(method, path, body, headers)
         except (OSError, HTTPException):

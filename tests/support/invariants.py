@@ -62,6 +62,7 @@ class Verdict:
         complaints = self._campaign.installation.complaints()
         assert not complaints, complaints
         self._nothing_is_lost_or_made_up()
+        self._each_key_made_one_token()
         for event, (endpoint, _) in self._events.items():
             self._ended(event, self._by_endpoint[endpoint], is_test=event in self._tests)
             self._as_often_as_recorded(event, self._requests.get(event, []))
@@ -82,6 +83,16 @@ class Verdict:
         assert received.isdisjoint(self._campaign.rolled_back)
         for event in (*self._campaign.published, *self._campaign.by_command):
             self._there(event, copies)
+
+    def _each_key_made_one_token(self) -> None:
+        """However often a request came, to whichever daemon, whatever happened to it."""
+        campaign = self._campaign
+        assert all(len(answers) <= 1 for answers in campaign.answers.values()), campaign.answers
+        [(tokens,)] = campaign.installation.database.execute(
+            "select count(*) from webhooks.token where organization_slug = 'acme' and portal is null"
+        )
+        answered = sum(map(len, campaign.answers.values()))
+        assert answered <= tokens - 1 <= len(campaign.answers)
 
     def _there(self, event: Published, copies: Counter[tuple[str, int | None]]) -> None:
         if event in self._campaign.published:
