@@ -306,11 +306,16 @@ def test_a_type_that_the_catalogue_has_lost_can_be_taken_off(
     assert hooks.endpoints()[0]["event_types"] == [{"type": PAUSED}]
 
 
-def test_a_new_secret_is_copied_and_signs_from_then_on(page: Page, hooks: Hooks, receiver: Receiver) -> None:
+@pytest.mark.parametrize(("grace", "stays"), [("a day", True), ("no time: it ends at once", False)])
+def test_a_new_secret_is_copied_and_signs_from_then_on(
+    page: Page, hooks: Hooks, receiver: Receiver, grace: str, stays: bool
+) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     hooks.add(receiver.url)
     sign_in(page, hooks.token)
     card(page, receiver.url).get_by_role("button", name="New secret").click()
+    assert page.get_by_label("The old secret stays in use for").input_value() == "86400"
+    page.get_by_label("The old secret stays in use for").select_option(grace)
     page.get_by_role("button", name="Change the secret").click()
     page.get_by_text("The secret is changed").wait_for()
     page.get_by_role("button", name="Copy: Signing secret").click()
@@ -322,7 +327,25 @@ def test_a_new_secret_is_copied_and_signs_from_then_on(page: Page, hooks: Hooks,
     hooks.publish()
     wait_for(lambda: receiver.received, "the delivery")
     assert receiver.is_signed(secret)
-    assert not receiver.is_signed(SECRET)
+    assert receiver.is_signed(SECRET) is stays
+
+
+def test_an_endpoint_that_the_service_disabled_says_so_and_is_resumed(
+    page: Page, hooks: Hooks, receiver: Receiver
+) -> None:
+    hooks.add(receiver.url, max_per_second=7)
+    hooks.database.execute(
+        "insert into webhooks.failing select id, now() - interval '6 days', true from webhooks.endpoint;"
+        "update webhooks.endpoint set enabled = false, disabled_since = now()"
+    )
+    sign_in(page, hooks.token)
+    found = card(page, receiver.url)
+    found.get_by_text("Disabled", exact=True).wait_for()
+    found.get_by_text("Every attempt failed since").wait_for()
+    found.get_by_role("button", name="Resume").click()
+    found.get_by_text("Enabled", exact=True).wait_for()
+    found.get_by_role("button", name="Edit").click()
+    assert page.get_by_label("Attempts a second at most (optional)").input_value() == "7"
 
 
 def test_a_test_event_shows_at_once_what_came_of_it(page: Page, hooks: Hooks, receiver: Receiver) -> None:

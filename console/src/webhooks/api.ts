@@ -9,6 +9,11 @@ export interface Endpoint {
   custom_headers: Record<string, string>;
   created_at: string;
   updated_at: string;
+  max_per_second: number | null;
+  failing_since: string | null;
+  disabled_reason: "failing" | null;
+  disabled_since: string | null;
+  previous_secret_until: string | null;
 }
 
 export type Status = "pending" | "success" | "failed" | "skipped";
@@ -38,7 +43,7 @@ export interface DeliveredEvent {
   id: string;
   type: string;
   timestamp: string;
-  payload: Record<string, unknown>;
+  payload: Record<string, unknown> | null;
 }
 
 export interface EventType {
@@ -77,6 +82,8 @@ export interface EndpointAttributes {
   url: string;
   event_types: { type: string }[];
   signing_secret: string;
+  grace_seconds: number;
+  max_per_second: number | null;
   description: string | null;
   custom_headers: Record<string, string>;
   enabled: boolean;

@@ -22,20 +22,29 @@ export function SecretDialog({ title, secret, onClose }: { title: string; secret
   );
 }
 
+const GRACES = [[0, "no time: it ends at once"], [3600, "an hour"], [86_400, "a day"], [604_800, "a week"]] as const;
+
 /** Gives an endpoint a new secret. */
 export function RotateDialog({ endpoint, onClose }: { endpoint: Endpoint } & Closing) {
   const { management } = useWorkspace();
   const [secret] = useState(newSecret);
+  const [grace, setGrace] = useState(86_400);
   const [changed, setChanged] = useState(false);
   const [problem, setProblem] = useState("");
   const rotate = () =>
-    management.change(endpoint.id, { signing_secret: secret }).then(() => setChanged(true), (error: Error) => setProblem(error.message));
+    management.change(endpoint.id, { signing_secret: secret, grace_seconds: grace }).then(() => setChanged(true), (error: Error) => setProblem(error.message));
   if (changed) return <SecretDialog title="The secret is changed" secret={secret} onClose={onClose} />;
   return (
     <Dialog title="New signing secret" onClose={onClose}>
       <div className="dialog-body">
-        <p>To lose no delivery, let the receiver accept this secret beside the old one first. Then change it: every attempt after that is signed with it.</p>
+        <p>While the old secret stays in use, every attempt is signed with both, so that the receiver may change over at any time and no delivery is lost.</p>
         <Copyable label="New signing secret" text={secret} />
+        <label className="field">
+          <span>The old secret stays in use for</span>
+          <select value={grace} onChange={(event) => setGrace(Number(event.target.value))}>
+            {GRACES.map(([seconds, name]) => <option key={seconds} value={seconds}>{name}</option>)}
+          </select>
+        </label>
         {problem && <Notice kind="error">{problem}</Notice>}
         <div className="actions">
           <button type="button" className="button" onClick={onClose}>Cancel</button>
@@ -86,7 +95,7 @@ export function RecoverDialog({ endpoint, onClose }: { endpoint: Endpoint } & Cl
   return (
     <Dialog title="Recover failed deliveries" onClose={onClose}>
       <form onSubmit={submit}>
-        <p>Each event that failed for good in this time, and was not delivered since, is sent once more.</p>
+        <p>Each event that failed for good or was skipped in this time, and was not delivered since, is sent once more.</p>
         <div className="field-row wrap">
           <label className="field"><span>From</span><input type="datetime-local" value={since} onChange={(event) => setSince(event.target.value)} required /></label>
           <label className="field"><span>To (now if empty)</span><input type="datetime-local" value={until} onChange={(event) => setUntil(event.target.value)} /></label>
@@ -94,7 +103,7 @@ export function RecoverDialog({ endpoint, onClose }: { endpoint: Endpoint } & Cl
         {problem && <Notice kind="error">{problem}</Notice>}
         {matched !== null && (
           <Notice kind="info" title={matched === 1 ? "1 delivery is sent again" : `${matched} deliveries are sent again`}>
-            {matched === 0 ? "Nothing failed for good in this time." : (
+            {matched === 0 ? "Nothing failed for good or was skipped in this time." : (
               <button type="button" className="link" onClick={() => listDeliveries({ endpoint: endpoint.id })}>Watch them</button>
             )}
           </Notice>

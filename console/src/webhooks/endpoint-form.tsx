@@ -17,6 +17,7 @@ export function EndpointForm({ endpoint, onClose, onSaved }: EndpointFormProps) 
   const [description, setDescription] = useState(endpoint?.description ?? "");
   const [chosen, setChosen] = useState(endpoint?.event_types.map(({ type }) => type) ?? ["*"]);
   const [headers, setHeaders] = useState(Object.entries(endpoint?.custom_headers ?? {}));
+  const [rate, setRate] = useState(endpoint?.max_per_second?.toString() ?? "");
   const [secret, setSecret] = useState(newSecret);
   const [problem, setProblem] = useState<string[]>([]);
   const [busy, setBusy] = useState(false);
@@ -33,6 +34,7 @@ export function EndpointForm({ endpoint, onClose, onSaved }: EndpointFormProps) 
       description: description || null,
       event_types: chosen.map((type) => ({ type })),
       custom_headers: Object.fromEntries(headers),
+      ...(rate || endpoint ? { max_per_second: rate ? Number(rate) : null } : {}),
     };
     try {
       if (endpoint) onSaved(await management.change(endpoint.id, attributes), "");
@@ -64,6 +66,10 @@ export function EndpointForm({ endpoint, onClose, onSaved }: EndpointFormProps) 
           </div>
         )}
         <HeadersField headers={headers} onChange={setHeaders} />
+        <label className="field">
+          <span>Attempts a second at most (optional)</span>
+          <input type="number" min={1} max={1000} step={1} value={rate} onChange={(event) => setRate(event.target.value)} />
+        </label>
         {problem.length > 0 && <Notice kind="error">{problem.map((each) => <p key={each}>{each}</p>)}</Notice>}
         <div className="actions">
           <button type="button" className="button" onClick={onClose}>Cancel</button>

@@ -94,8 +94,13 @@ function Card({ endpoint, totals, open }: CardProps) {
     <article aria-label={endpoint.url}>
       <div className="endpoint-head">
         <h2><code>{endpoint.url}</code></h2>
-        <span className="badge" data-kind={endpoint.enabled ? "good" : "warning"}>{endpoint.enabled ? "Enabled" : "Paused"}</span>
+        <span className="badge" data-kind={state(endpoint)[0]}>{state(endpoint)[1]}</span>
       </div>
+      {endpoint.disabled_since && (
+        <Notice kind="warning" title="The service disabled it">
+          Every attempt failed since {day(endpoint.failing_since ?? endpoint.disabled_since)}. When its receiver works again, resume it, and recover what was skipped.
+        </Notice>
+      )}
       {endpoint.description && <p>{endpoint.description}</p>}
       <p className="types">
         <span className="visually-hidden">Event types: </span>
@@ -125,6 +130,17 @@ function Card({ endpoint, totals, open }: CardProps) {
       {problem && <Notice kind="error">{problem}</Notice>}
     </article>
   );
+}
+
+/** The kind and the name of an endpoint's badge. */
+function state(endpoint: Endpoint): [string, string] {
+  if (endpoint.disabled_reason) return ["error", "Disabled"];
+  if (!endpoint.enabled) return ["warning", "Paused"];
+  return endpoint.failing_since ? ["warning", `Failing since ${day(endpoint.failing_since)}`] : ["good", "Enabled"];
+}
+
+function day(time: string): string {
+  return new Date(time).toLocaleDateString(undefined, { dateStyle: "medium" });
 }
 
 function sentence(totals: EndpointTotals): string {

@@ -22,6 +22,11 @@ const ERRORS: Record<string, string> = {
   internal: "The service itself failed; its log says more.",
 };
 
+const SKIPPED: Record<string, string> = {
+  endpoint_failing: "Nothing was sent: the service had disabled the endpoint, as every attempt had failed for days.",
+  payload_deleted: "Nothing was sent: the event's payload was deleted.",
+};
+
 const REFUSALS: Record<number, string> = {
   400: "It may verify the signature with another secret than the endpoint's, or over a body that a framework has parsed and written anew, or with a clock that is minutes off.",
   401: "It may expect a header such as Authorization, which the endpoint can send as a custom header, or verify the signature with another secret.",
@@ -37,7 +42,7 @@ const REFUSALS: Record<number, string> = {
 /** What came of one attempt, and what to do about it, in plain sentences. */
 export function explain(delivery: Delivery, now = Date.now()): string {
   const { status, response_code, error } = delivery;
-  if (status === "skipped") return "Nothing was sent: the endpoint had been disabled, or a manual retry had delivered the event.";
+  if (status === "skipped") return SKIPPED[error ?? ""] ?? "Nothing was sent: the endpoint had been disabled, or a manual retry had delivered the event.";
   if (status === "pending") return pending(delivery, now);
   const took = delivery.duration_ms === null ? "" : ` after ${duration(delivery.duration_ms)}`;
   if (status === "success") return `The receiver answered ${response_code}${took}.`;
