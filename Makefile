@@ -56,6 +56,7 @@ reference: develop
 # The files of the console, from the versions of its lock file; needs node and npm.
 console: develop
 	cd console && npm ci && npm run build
+	node packaging/notices.mjs
 	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
 
 # The pictures of the console in docs/images, of the demo; needs Debian's chromium.

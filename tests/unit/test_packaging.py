@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SETUP_FILES = {"setup.cfg", "pyproject.toml", "README.md"}
+SETUP_FILES = {"setup.cfg", "pyproject.toml", "README.md", "LICENSE"}
 BUILD = "import setuptools.build_meta as b, sys; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
 SOURCES = {"dataapi": ROOT / "daemon" / "dataapi", "dataapi.plugins": ROOT / "plugins"}
 
