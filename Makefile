@@ -8,7 +8,7 @@ SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name d
 unexport PYTHONDONTWRITEBYTECODE
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: console screenshots demo test test-lowest quick develop docs reference wheel lock clean
+.PHONY: console screenshots demo test test-lowest quick develop docs reference sdist wheel deb lock clean
 
 # Checks types with what the tests leave of the processor.
 define with_types
@@ -63,16 +63,19 @@ console: develop
 screenshots: develop
 	$(BIN)/python docs/screenshots.py
 
-# A wheel that is the same, byte for byte, wherever it is built from a commit.
-wheel: develop
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
-		$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+# Both of the last commit, the same, byte for byte, wherever they are built with one version of setuptools.
+sdist wheel: develop
+	$(BIN)/python packaging/distributions.py dist
 
-# The exact versions that the service is installed with.
+# A Debian package of the last commit, for the Debian that it is built on; needs dpkg-dev, debhelper and python3-venv.
+deb: develop
+	$(BIN)/python packaging/deb.py dist
+
+# The exact versions that the service is installed with, tracing included.
 lock: develop
 	$(PIP) install pip-tools
 	$(BIN)/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras --no-annotate \
-		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --extra=otel \
 		--output-file=requirements.lock setup.cfg
 
 clean:
