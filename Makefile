@@ -8,7 +8,7 @@ SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name d
 unexport PYTHONDONTWRITEBYTECODE
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: console screenshots demo test test-lowest quick develop docs reference sdist wheel deb lock clean
+.PHONY: console screenshots demo test test-lowest test-versions quick develop docs reference sdist wheel deb lock clean
 
 # Checks types with what the tests leave of the processor.
 define with_types
@@ -40,6 +40,10 @@ quick: develop
 # The same tests with the lowest versions of the libraries that setup.cfg allows, and few random examples each.
 test-lowest: .venv/.lowest
 	.venv/lowest/bin/python -m pytest --numprocesses=2 --dist=worksteal --hypothesis-profile=few tests/unit tests/web
+
+# The tests with a real PostgreSQL, with each major version that is supported; needs npm.
+test-versions: develop
+	$(BIN)/python tests/fresh/versions.py
 
 # Makes added and removed files known to the environment; quick, and safe to run from several shells at once.
 develop: .venv/.develop
