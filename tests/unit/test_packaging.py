@@ -82,6 +82,18 @@ def test_what_a_service_is_installed_with_is_what_setup_cfg_allows() -> None:
     assert lines.count("==") == len(re.findall(r"==\S+ \\\n    --hash=sha256:", lines))
 
 
+def test_each_dependency_is_accounted_for() -> None:
+    """docs/reference/dependencies.md says of each what it is for, and its licence."""
+    setup = _setup()
+    extras = setup["options.extras_require"]
+    required = "\n".join([setup["options"]["install_requires"], extras["otel"], extras["embedded"]])
+    page = (ROOT / "docs" / "reference" / "dependencies.md").read_text("utf-8")
+    listed = re.findall(r"^\| ([\w-]+) \|", page, re.MULTILINE)
+    assert {name for name in listed if name != "Library"} == set(
+        re.findall(r"^[\w-]+", required, re.MULTILINE)
+    )
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall("[0-9]+", version)))
 
