@@ -6,11 +6,18 @@ FROM python:3.11-slim-bookworm AS build
 WORKDIR /source
 COPY requirements.lock ./
 RUN python -m venv /opt/dataapi \
-    && /opt/dataapi/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+    && /opt/dataapi/bin/pip install --no-cache-dir --no-compile --require-hashes -r requirements.lock
 COPY . .
-RUN /opt/dataapi/bin/pip install --no-cache-dir --no-deps .
+# Without what no service needs: setuptools, pip, and the libraries' own tests. Compiled, as a container may be read-only.
+RUN /opt/dataapi/bin/pip install --no-cache-dir --no-compile --no-deps . \
+    && /opt/dataapi/bin/pip uninstall --yes setuptools pip \
+    && find /opt/dataapi/lib -depth -type d '(' -name test -o -name tests ')' -exec rm -r {} + \
+    && python -m compileall -q --invalidation-mode unchecked-hash /opt/dataapi/lib
 
 FROM python:3.11-slim-bookworm
+LABEL org.opencontainers.image.title=dataapi \
+    org.opencontainers.image.description="GraphQL and REST APIs and signed webhooks for PostgreSQL" \
+    org.opencontainers.image.licenses=MIT
 COPY --from=build /opt/dataapi /opt/dataapi
 ENV PATH=/opt/dataapi/bin:$PATH \
     PYTHONUNBUFFERED=1 \

@@ -8,7 +8,7 @@ SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name d
 unexport PYTHONDONTWRITEBYTECODE
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: console screenshots demo test test-lowest quick develop docs reference wheel lock clean
+.PHONY: console screenshots demo test test-lowest test-versions quick develop docs reference sdist wheel deb release lock clean
 
 # Checks types with what the tests leave of the processor.
 define with_types
@@ -41,6 +41,10 @@ quick: develop
 test-lowest: .venv/.lowest
 	.venv/lowest/bin/python -m pytest --numprocesses=2 --dist=worksteal --hypothesis-profile=few tests/unit tests/web
 
+# The tests with a real PostgreSQL, with each major version that is supported; needs npm.
+test-versions: develop
+	$(BIN)/python tests/fresh/versions.py
+
 # Makes added and removed files known to the environment; quick, and safe to run from several shells at once.
 develop: .venv/.develop
 	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
@@ -56,22 +60,30 @@ reference: develop
 # The files of the console, from the versions of its lock file; needs node and npm.
 console: develop
 	cd console && npm ci && npm run build
+	node packaging/notices.mjs
 	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
 
 # The pictures of the console in docs/images, of the demo; needs Debian's chromium.
 screenshots: develop
 	$(BIN)/python docs/screenshots.py
 
-# A wheel that is the same, byte for byte, wherever it is built from a commit.
-wheel: develop
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
-		$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+# Both of the last commit, the same, byte for byte, wherever they are built with one version of setuptools.
+sdist wheel: develop
+	$(BIN)/python packaging/distributions.py dist
 
-# The exact versions that the service is installed with.
+# A Debian package of the last commit, for the Debian that it is built on; needs dpkg-dev, debhelper and python3-venv.
+deb: develop
+	$(BIN)/python packaging/deb.py dist
+
+# All of these and the image, with checksums, in dist/; says in a sentence each what was built, and what was not.
+release: develop
+	$(BIN)/python packaging/release.py dist
+
+# The exact versions that the service is installed with, tracing included.
 lock: develop
 	$(PIP) install pip-tools
 	$(BIN)/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras --no-annotate \
-		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --extra=otel \
 		--output-file=requirements.lock setup.cfg
 
 clean:

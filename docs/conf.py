@@ -19,7 +19,7 @@ _SETUP = configparser.ConfigParser(interpolation=None)
 _SETUP.read(Path(__file__).parents[1] / "setup.cfg", "utf-8")
 
 project = "dataapi"
-author = "the authors of dataapi"
+author = _SETUP["metadata"]["author"]
 version = release = _SETUP["metadata"]["version"]
 
 extensions = ["myst_parser"]

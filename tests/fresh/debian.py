@@ -56,7 +56,8 @@ def see_that_a_mistake_fails_the_reload(container: Container) -> None:
 def main() -> int:
     """Return the exit status."""
     guide = read("docs/guides/debian.md")
-    before, heading, after = guide.partition("## Upgrade\n")
+    typed, _, _ = guide.partition("## As a package\n")
+    before, heading, after = typed.partition("## Upgrade\n")
     with booted("Type the guide to a service on Debian 12.", PORTS) as container:
         follow(container, before)
         wait_for(lambda: newest_key_is_allowed(container), "the reload")

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from dataapi.telemetry.journal import IDENTIFIER
 from support import documents
 from support.daemon import PATIENCE, ROOT, Daemon, wait_for
+from support.outages import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.postgres import Database
+    from support.postgres import Database, Server
 
 
 @pytest.fixture
@@ -72,6 +74,25 @@ def test_readiness_is_reported_while_the_database_is_away(tmp_path: Path, manage
     with Daemon(tmp_path, "postgresql://nobody@127.0.0.1:1/none", environ=environ) as daemon:
         heard(manager, "READY=1")
         assert daemon.admin("GET", "/ready").status == 503
+        assert "the database cannot be reached" in heard(manager, "STATUS=not ready")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_status_is_that_of_the_database(
+    own_server: Server, tmp_path: Path, manager: socket.socket, workers: str
+) -> None:
+    """``systemctl status`` shows that it is away, and that it is back."""
+    database = own_server.create_database("create table note (id int primary key)")
+    environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+    uri = f"{database.uri}?connect_timeout=2"
+    with Daemon(tmp_path, uri, "--workers", workers, environ=environ) as daemon:
+        daemon.wait_ready()
+        comes_back = frozen(own_server)
+        try:
+            assert "the database cannot be reached" in heard(manager, "STATUS=not ready")
+        finally:
+            comes_back()
+        heard(manager, "STATUS=serving")
 
 
 def test_the_guide_installs_what_the_unit_starts() -> None:
@@ -91,13 +112,19 @@ def test_the_guide_installs_what_the_unit_starts() -> None:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_the_unit_is_understood() -> None:
     """``systemd-analyze verify`` finds nothing to say about the unit's settings."""
+    units = [str(ROOT / "etc" / f"dataapi.{kind}") for kind in ("service", "socket")]
     finished = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(ROOT / "etc" / "dataapi.service")],
+        ["systemd-analyze", "verify", *units],
         capture_output=True, text=True, check=False, timeout=PATIENCE,
     )  # fmt: skip
     complaints = [
         line for line in finished.stderr.splitlines()
         # The program may not be installed where the unit expects it.
-        if "dataapi.service" in line and "is not executable" not in line
+        if "dataapi." in line and "is not executable" not in line
     ]  # fmt: skip
     assert complaints == []
+
+
+def test_the_journal_calls_the_service_by_its_name() -> None:
+    """``journalctl --identifier dataapi`` finds what the daemon says, and what its interpreter does."""
+    assert f"SyslogIdentifier={IDENTIFIER}\n" in documents.read("etc/dataapi.service")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SETUP_FILES = {"setup.cfg", "pyproject.toml", "README.md"}
+SETUP_FILES = {"setup.cfg", "pyproject.toml", "README.md", "LICENSE"}
 BUILD = "import setuptools.build_meta as b, sys; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
 SOURCES = {"dataapi": ROOT / "daemon" / "dataapi", "dataapi.plugins": ROOT / "plugins"}
 
@@ -63,7 +63,7 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_allowed() -> Non
     setup = _setup()
     extras = setup["options.extras_require"]
     required = "\n".join([setup["options"]["install_requires"], extras["embedded"], extras["unit"]])
-    bounds = re.findall(r"^([\w-]+)(?:\[.*\])?>=(.*)$", required, re.MULTILINE)
+    bounds = re.findall(r"^([\w-]+)(?:\[.*\])?>=([\w.]+)", required, re.MULTILINE)
     lines = (ROOT / "tests" / "lowest.txt").read_text().splitlines()
     assert lines[1:] == [f"{name}=={version}" for name, version in bounds]
     assert all(">=" in line for line in setup["options"]["install_requires"].split())
@@ -73,13 +73,25 @@ def test_what_a_service_is_installed_with_is_what_setup_cfg_allows() -> None:
     """``requirements.lock`` has every requirement, in a version that its bound takes, with hashes."""
     lines = (ROOT / "requirements.lock").read_text()
     locked = dict(re.findall(r"^([\w-]+)==(\S+) \\$", lines, re.MULTILINE))
-    required = re.findall(
-        r"^([\w-]+)(?:\[.*\])?>=(.*)$", _setup()["options"]["install_requires"], re.MULTILINE
-    )
+    setup = _setup()
+    wanted = setup["options"]["install_requires"] + "\n" + setup["options.extras_require"]["otel"]
+    required = re.findall(r"^([\w-]+)(?:\[.*\])?>=([\w.]+)", wanted, re.MULTILINE)
     assert len(required) > 10
     for name, bound in required:
         assert _numbers(locked[name.lower()]) >= _numbers(bound), name
     assert lines.count("==") == len(re.findall(r"==\S+ \\\n    --hash=sha256:", lines))
+
+
+def test_each_dependency_is_accounted_for() -> None:
+    """docs/reference/dependencies.md says of each what it is for, and its licence."""
+    setup = _setup()
+    extras = setup["options.extras_require"]
+    required = "\n".join([setup["options"]["install_requires"], extras["otel"], extras["embedded"]])
+    page = (ROOT / "docs" / "reference" / "dependencies.md").read_text("utf-8")
+    listed = re.findall(r"^\| ([\w-]+) \|", page, re.MULTILINE)
+    assert {name for name in listed if name != "Library"} == set(
+        re.findall(r"^[\w-]+", required, re.MULTILINE)
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -113,22 +125,35 @@ def test_compose_runs_the_service_behind_a_database_that_is_ready() -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_wheels_of_one_commit_are_equal(tmp_path: Path) -> None:
-    """Byte for byte, whatever the time of the build and of the files."""
+def test_what_is_built_from_one_commit_is_equal(tmp_path: Path) -> None:
+    """Byte for byte, whatever the time, the modes and the folder, and from the source distribution, too."""
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         pytest.skip("needs git and a clone made by it")
-    wheels = []
-    for number in range(2):
-        tree = tmp_path / str(number)
+    pytest.importorskip("setuptools", reason="setuptools is not installed, nothing can be built")
+    clone, other = tmp_path / "clone", tmp_path / "another" / "clone"
+    for tree in (clone, other):
         subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
-        time = subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=tree, text=True).strip()
-        subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", BUILD, "wheel", "dist"],
-            cwd=tree, env={**os.environ, "SOURCE_DATE_EPOCH": time}, check=True, capture_output=True,
-        )  # fmt: skip
-        wheels += [wheel.read_bytes() for wheel in (tree / "dist").glob("*.whl")]
-    assert len(wheels) == 2
-    assert wheels[0] == wheels[1]
+    for file in other.rglob("*"):
+        if file.is_file() and ".git" not in file.parts:
+            file.chmod(0o700 if file.stat().st_mode & 0o100 else 0o600)
+            os.utime(file, (0, 0))
+    first = _built(clone)
+    assert _built(other) == first
+    [source] = (clone / "dist").glob("*.tar.gz")
+    subprocess.run(["tar", "-xzf", str(source), "-C", str(tmp_path)], check=True)
+    again = _built(tmp_path / source.name.removesuffix(".tar.gz"))
+    [wheel] = [name for name in first if name.endswith(".whl")]
+    assert again[wheel] == first[wheel]
+
+
+def _built(tree: Path) -> dict[str, bytes]:
+    """Return the files that the tree's own ``packaging/distributions.py`` makes."""
+    environ = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    words = [sys.executable, "-W", "ignore", "packaging/distributions.py", "dist"]
+    subprocess.run(words, cwd=tree, env=environ, check=True, capture_output=True)
+    files = {file.name: file.read_bytes() for file in (tree / "dist").iterdir()}
+    assert len(files) == 2
+    return files
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +202,13 @@ def test_source_distribution_has_what_an_operator_and_a_packager_need(
     with tarfile.open(distributions[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"etc/dataapi.ini", "Makefile", "README.md", "tests/unit/test_packaging.py", ".ci/run"} <= names
+    assert {
+        "LICENSE",
+        "SECURITY.md",
+        "requirements.lock",
+        "packaging/deb.py",
+        "packaging/debian/rules",
+    } <= names
 
 
 def test_installed_wheel_gives_twistd_its_command(distributions: tuple[Path, Path], tmp_path: Path) -> None:

@@ -59,6 +59,9 @@ class RequestServer(Operated, Protocol):
 Build = Callable[[Settings, Sequence[Descriptor], Reconfigure], RequestServer]
 """Makes what serves from complete settings, bound sockets, and a callback that asks for other settings."""
 
+FOLLOW = 0.5
+"""Seconds between two looks at whether the databases answer, for ``systemctl status``."""
+
 _FIXED = ("listen", "admin_listen", "server_reuseport", "workers", "log_format")
 """The settings that a restart alone changes."""
 
@@ -95,6 +98,10 @@ class RootService(Service):
         self._stopping = False
         self._watchdog = LoopingCall(notifier.alive)
         self._watchdog.clock = reactor
+        self._following = LoopingCall(lambda: Deferred.fromCoroutine(self._follow()))
+        self._following.clock = reactor
+        self._status = "serving"
+        self._reload_failed = False
 
     def setServiceParent(self, parent: Any) -> None:  # noqa: N802 - IService
         """Join the application, and make our log observer the one that twistd starts."""
@@ -146,8 +153,20 @@ class RootService(Service):
         self._serving = True
         _log.info("listening on {listen}", listen=", ".join(settings.listen))
         self._source.announce()
-        self._notifier.ready("serving")
+        self._notifier.ready(self._status)
+        if self._notifier.address is not None:
+            following = self._following.start(FOLLOW)
+            following.addErrback(lambda failure: _log.failure("systemd's status is not kept", failure))
         await self._do_as_asked()
+
+    async def _follow(self) -> None:
+        """Keep the status that systemd shows: whether the databases answer, and how the last reload ended."""
+        assert self._server is not None, "it serves"
+        summary = (await self._server.state()).summary
+        status = f"{summary}; the last reload failed" if self._reload_failed else summary
+        if status != self._status and not self._stopping:
+            self._status = status
+            self._notifier.status(status)
 
     def _start_failed(self, failure: Failure) -> None:
         if self._stopping and failure.check(CancelledError):
@@ -172,6 +191,8 @@ class RootService(Service):
         if self._working is not None:
             self._working.cancel()
         self._reloading.cancel()
+        if self._following.running:
+            self._following.stop()
         if self._serving and self._settings.shutdown_delay:
             await _logged("the delay", self._delay)
         for bound in self._sockets:
@@ -244,8 +265,9 @@ class RootService(Service):
             except Exception:
                 _log.failure("the reload failed")
                 outcome = None
-            good = outcome is not None and not outcome.failures
-            self._notifier.ready("serving" if good else "serving; the last reload failed")
+            self._reload_failed = outcome is None or bool(outcome.failures)
+            self._status = "serving; the last reload failed" if self._reload_failed else "serving"
+            self._notifier.ready(self._status)
 
     async def _reload_on(self, cause: str) -> Reloaded:
         """Reload, and log the outcome."""
@@ -363,6 +385,10 @@ class Notifier:
     def ready(self, status: str) -> None:
         """Notify that requests are answered; ``systemctl status`` shows the ``status``."""
         self._notify(f"READY=1\nSTATUS={status}")
+
+    def status(self, text: str) -> None:
+        """Notify what ``systemctl status`` shows from now on."""
+        self._notify(f"STATUS={text}")
 
     def reloading(self) -> None:
         """Notify that the catalogs are being reloaded; ``ready`` follows."""

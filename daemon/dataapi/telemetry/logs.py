@@ -23,7 +23,7 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
 from zope.interface import implementer
 
 from dataapi.settings import Settings
-from dataapi.telemetry.journal import with_priority
+from dataapi.telemetry.journal import to_journal, with_priority
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that the running code works for; routing sets it."""
@@ -172,7 +172,10 @@ FORMATS: Mapping[str, Callable[[LogRecord], str]] = {"json": as_json, "text": as
 
 @implementer(ILogObserver)
 class LineObserver:
-    """The one observer of the process: formats what is to be logged and calls ``write`` with each line."""
+    """The one observer of the process: formats what is to be logged and calls ``write`` with each line.
+
+    :param send: takes records before they are formatted, and returns False for those that shall be lines.
+    """
 
     def __init__(
         self,
@@ -182,8 +185,10 @@ class LineObserver:
         *,
         debug: bool = False,
         fields: Mapping[str, Any] | None = None,
+        send: Callable[[LogRecord], bool] | None = None,
     ) -> None:
         self.write = write
+        self._send = send
         self._line = line
         self._redact = redact
         self._debug = debug
@@ -208,7 +213,8 @@ class LineObserver:
         """Write a record that was made elsewhere, such as a request's line; it must hold no secret."""
         if self._fields:
             record = replace(record, fields={**record.fields, **self._fields})
-        self.write(self._line(record))
+        if self._send is None or not self._send(record):
+            self.write(self._line(record))
 
 
 def line_observer(
@@ -226,6 +232,7 @@ def line_observer(
         Redactor.knowing(_secrets(settings)),
         debug=settings.log_level == "debug",
         fields=fields,
+        send=to_journal() if journal else None,
     )
 
 

@@ -117,6 +117,18 @@ class State:
         """Whether the projects that serve answer changes as well as reads."""
         return self.ready and all(project.writes for project in self.projects if project.ready)
 
+    @property
+    def summary(self) -> str:
+        """The state in a line, for ``systemctl status``: what serves, and the reason for what does not."""
+        problems = [f"{project.ref}: {project.reason}" for project in self.projects if not project.ready]
+        if self.webhooks is not None and not self.webhooks.ready:
+            problems.append(f"webhooks: {self.webhooks.reason}")
+        problems += [f"worker {number} does not answer" for number in self.stuck]
+        serves = "serving" if self.ready else "not ready"
+        if self.ready and not self.writes:
+            serves = "serving reads"
+        return "; ".join([serves, *problems])
+
     def of(self, refs: Collection[str]) -> State:
         """Return whether these projects can answer, all of them.
 

@@ -474,6 +474,14 @@ def joined(database: Database, number: int) -> Any:
     return session
 
 
+def end(database: Database, session: Any) -> None:
+    """Have the server end a session, and wait until it has; PostgreSQL 13 does not wait by itself."""
+    process = (session.info.backend_pid,)
+    database.execute("select pg_terminate_backend(%s)", process)
+    while database.execute("select from pg_stat_activity where pid = %s", process):
+        pass
+
+
 async def pass_missing(pool: Pool) -> None:
     """Let as much time pass as a dispatcher has to come back."""
     await pool.fetch(
@@ -517,7 +525,7 @@ async def test_a_dispatcher_that_gets_another_session_keeps_its_claims(
     old = joined(database, 1)
     if early:
         new = joined(database, 1)
-    database.execute("select pg_terminate_backend(%s, 60000)", (old.info.backend_pid,))
+    end(database, old)
     await store.queue.take_over(2)
     if not early:
         new = joined(database, 1)
@@ -537,7 +545,7 @@ async def test_a_dispatcher_without_a_session_keeps_its_leases(database: Databas
     await publish(store)
     await claim(store, holder=1)
     session = joined(database, 1)
-    database.execute("select pg_terminate_backend(%s, 60000)", (session.info.backend_pid,))
+    end(database, session)
     await store.queue.leave(1)
     await store.queue.take_over(2)
     await pass_missing(pool)

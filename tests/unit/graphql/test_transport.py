@@ -119,7 +119,7 @@ def test_get_reads_the_query_string_and_may_only_query() -> None:
     [
         (b"", "The request body is empty; expected a JSON object with the member query"),
         (b'{ "not', "The request body is not valid JSON: Unterminated string starting at at line 1 column 3"),
-        (b'{"query":\n "{a}",}', "at line 2 column 8"),
+        (b'{"query":\n "{a}" 1}', "at line 2 column 8"),
         (b'{"query": "{a}"} x', "The request body is not valid JSON: Extra data at line 1 column 18"),
         (b'{"query": "\xff"}', "The request body is not UTF-8: byte 12 cannot be decoded"),
         (

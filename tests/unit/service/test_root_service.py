@@ -15,7 +15,7 @@ from dataapi.service.sockets import Descriptor, StartFailed
 from dataapi.settings import Settings
 from dataapi.telemetry.logs import FORMATS, LineObserver, Redactor
 from dataapi.telemetry.metrics import Snapshot
-from dataapi.telemetry.readiness import Reloaded, State
+from dataapi.telemetry.readiness import ProjectState, Reloaded, State
 from support.deferreds import outcome
 from twisted.application.service import Application, IServiceCollection
 from twisted.internet.defer import Deferred, succeed
@@ -89,6 +89,7 @@ class Server:
         self.stopped: Deferred[None] = Deferred()
         self.reloaded: Deferred[None] = succeed(None)
         self.settings: Settings | None = None
+        self.served = State(())
 
     async def start(self) -> None:
         """Start when told to."""
@@ -105,8 +106,8 @@ class Server:
         await self.stopped
 
     async def state(self) -> State:
-        """Have nothing to serve."""
-        return State(())
+        """Return what it was given."""
+        return self.served
 
     async def catalogs(self) -> dict[str, Any]:
         """Have no catalog."""
@@ -360,6 +361,30 @@ def test_the_watchdog_is_patted_by_the_running_reactor() -> None:
     daemon.server.stopped.callback(None)
     stopping: Any = daemon.root.stopService()
     assert stopping.called
+    assert daemon.machine.getDelayedCalls() == []
+
+
+def test_the_status_follows_the_database_within_two_seconds() -> None:
+    """It is sent when it changes, also after a reload that failed."""
+    daemon = Daemon()
+    daemon.root = RootService(
+        daemon.machine, daemon.source, daemon.build,
+        Notifier("/x", None, lambda _to, text: daemon.events.append(text.decode().split("\n")[-1])), None,
+    )  # fmt: skip
+    serving(daemon, Settings(projects=()))
+    daemon.server.served = State((ProjectState("a" * 20, False, 1, reason="the database cannot be reached"),))
+    daemon.machine.pump([0.5] * 4)
+    assert daemon.events == ["STATUS=not ready; aaaaaaaaaaaaaaaaaaaa: the database cannot be reached"]
+    daemon.server.served = State((ProjectState("a" * 20, True, 1),))
+    daemon.machine.pump([0.5] * 4)
+    assert daemon.events[1:] == ["STATUS=serving"]
+    daemon.source.reread_as = ConfigurationError([Mistake("dataapi.ini", "it is wrong")])
+    signal.raise_signal(signal.SIGHUP)
+    daemon.server.served = State((ProjectState("a" * 20, True, 1, standby=True),))
+    daemon.machine.pump([0.5] * 4)
+    assert daemon.events[-1] == "STATUS=serving reads; the last reload failed"
+    daemon.server.stopped.callback(None)
+    daemon.root.stopService()
     assert daemon.machine.getDelayedCalls() == []
 
 

