@@ -14,7 +14,7 @@ alter table webhooks.token
     add column portal jsonb,
     add check (portal is null or organization_slug is not null and expires_at is not null),
     add check (portal is not null or project_ref is null);
-create index token_project on webhooks.token (project_ref) where project_ref is not null;
+create index token_project on webhooks.token (project_ref);
 create index token_portal on webhooks.token (expires_at) where portal is not null;
 comment on column webhooks.token.portal is 'How the page looks, and what it shows; null: no link.';
 
