@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -71,17 +70,3 @@ def _field(name: str, value: str) -> bytes:
     if b"\n" not in data:
         return b"%b=%b\n" % (name.encode(), data)
     return b"%b\n%b%b\n" % (name.encode(), len(data).to_bytes(8, "little"), data)
-
-
-def to_journal(address: str = SOCKET) -> Callable[[LogRecord], bool]:
-    """Return a function that sends a record to the journal, and returns whether it was taken."""
-
-    def send(record: LogRecord) -> bool:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-            try:
-                sender.sendto(as_entry(record), address)
-            except OSError:
-                return False
-        return True
-
-    return send

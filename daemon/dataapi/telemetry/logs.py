@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import select
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
 from zope.interface import implementer
 
 from dataapi.settings import Settings
-from dataapi.telemetry.journal import to_journal, with_priority
+from dataapi.telemetry.journal import SOCKET, as_entry, with_priority
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that the running code works for; routing sets it."""
@@ -266,6 +267,20 @@ def to_descriptor(descriptor: int) -> Callable[[str], None]:
                 select.select([], [descriptor], [])
 
     return write
+
+
+def to_journal(address: str = SOCKET) -> Callable[[LogRecord], bool]:
+    """Return a function that sends a record to the journal, and returns whether it was taken."""
+
+    def send(record: LogRecord) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            try:
+                sender.sendto(as_entry(record), address)
+            except OSError:
+                return False
+        return True
+
+    return send
 
 
 _LEVELS = ((logging.CRITICAL, LogLevel.critical), (logging.ERROR, LogLevel.error), (0, LogLevel.warn))

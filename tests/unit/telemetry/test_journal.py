@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from dataapi.telemetry.journal import as_entry, is_journal, to_journal, with_priority
-from dataapi.telemetry.logs import LineObserver, LogRecord, Redactor, as_text
+from dataapi.telemetry.journal import as_entry, is_journal, with_priority
+from dataapi.telemetry.logs import LineObserver, LogRecord, Redactor, as_text, to_journal
 
 
 @pytest.mark.parametrize(
