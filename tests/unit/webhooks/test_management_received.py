@@ -9,7 +9,7 @@ from dataapi.webhooks.event_types import EventType, project_schema, row_change
 from dataapi.webhooks.management.operations import description
 from dataapi.webhooks.plugins import installed_catalogue
 from jsonschema import Draft202012Validator
-from openapi_spec_validator import validate
+from openapi_spec_validator import OpenAPIV31SpecValidator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
@@ -61,7 +61,7 @@ def test_references_within_a_schema_lead_to_where_it_stands() -> None:
     }  # fmt: skip
     tree = EventType("v1.shop.tree", "A tree grew.", schema, example)
     document = description(Catalogue([tree, row_change("v1.shop.row", "A row changed.")]), "1.0")
-    validate(document)
+    OpenAPIV31SpecValidator(document).validate()
     validator = _validator(document, "v1.shop.tree")
     assert validator.is_valid(_delivery(example, "v1.shop.tree"))
     wrong = {**example, "tree": {"of": {"$ref": 1}}}
