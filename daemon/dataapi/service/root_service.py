@@ -162,11 +162,13 @@ class RootService(Service):
     async def _follow(self) -> None:
         """Keep the status that systemd shows: whether the databases answer, and how the last reload ended."""
         assert self._server is not None, "it serves"
-        summary = (await self._server.state()).summary
-        status = f"{summary}; the last reload failed" if self._reload_failed else summary
+        status = self._with_reload((await self._server.state()).summary)
         if status != self._status and not self._stopping:
             self._status = status
             self._notifier.status(status)
+
+    def _with_reload(self, summary: str) -> str:
+        return f"{summary}; the last reload failed" if self._reload_failed else summary
 
     def _start_failed(self, failure: Failure) -> None:
         if self._stopping and failure.check(CancelledError):
@@ -266,7 +268,7 @@ class RootService(Service):
                 _log.failure("the reload failed")
                 outcome = None
             self._reload_failed = outcome is None or bool(outcome.failures)
-            self._status = "serving; the last reload failed" if self._reload_failed else "serving"
+            self._status = self._with_reload("serving")
             self._notifier.ready(self._status)
 
     async def _reload_on(self, cause: str) -> Reloaded:

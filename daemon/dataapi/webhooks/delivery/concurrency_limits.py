@@ -111,18 +111,13 @@ class _Organization:
     """
 
     name: str
-    new: _Share = field(default_factory=_Share)
-    quick: _Share = field(default_factory=_Share)
-    slow: _Share = field(default_factory=_Share)
+    shares: dict[_Pace, _Share] = field(default_factory=lambda: {pace: _Share() for pace in _Pace})
     endpoints: dict[_Key, _Endpoint] = field(default_factory=dict)
 
     @property
     def others(self) -> int:
         """Attempts in flight to endpoints that are not quick."""
-        return self.new.running + self.slow.running
-
-    def share(self, pace: _Pace) -> _Share:
-        return self.quick if pace is _Pace.QUICK else self.slow if pace is _Pace.SLOW else self.new
+        return self.shares[_Pace.NEW].running + self.shares[_Pace.SLOW].running
 
 
 @dataclass(slots=True, eq=False)
@@ -157,7 +152,7 @@ class _Endpoint:
     @property
     def share(self) -> _Share:
         """The share of the organization that the endpoint's attempts belong to."""
-        return self.organization.share(self.pace)
+        return self.organization.shares[self.pace]
 
     @property
     def running(self) -> int:
@@ -226,18 +221,21 @@ class ConcurrencyLimits:
         """Return how many attempts to claim of busy endpoints, and of others whose organization is busy."""
         limits = {endpoint.identifier: self._room(endpoint) for endpoint in self._busy.values()}
         for organization in self._busy_organizations():
-            full, slow_full = (self._waits_long(one, 2) for one in (organization.new, organization.slow))
-            for endpoint in organization.endpoints.values() if full or slow_full else ():
-                if endpoint.pace is _Pace.SLOW and slow_full:
+            new_wait = self._waits_long(organization.shares[_Pace.NEW], 2)
+            slow_wait = self._waits_long(organization.shares[_Pace.SLOW], 2)
+            if not new_wait and not slow_wait:
+                continue
+            for endpoint in organization.endpoints.values():
+                if endpoint.pace is _Pace.SLOW and slow_wait:
                     limits.setdefault(endpoint.identifier, 0)
-                elif endpoint.pace is not _Pace.NEW and full:
+                elif endpoint.pace is not _Pace.NEW and new_wait:
                     limits.setdefault(endpoint.identifier, self.usual_limit)
         return limits
 
     def full(self) -> frozenset[str]:
         """Return the organizations whose new endpoints are excluded from a claim."""
         organizations = self._busy_organizations()
-        return frozenset(one.name for one in organizations if self._waits_long(one.new, 2))
+        return frozenset(one.name for one in organizations if self._waits_long(one.shares[_Pace.NEW], 2))
 
     def _busy_organizations(self) -> set[_Organization]:
         return {endpoint.organization for endpoint in self._busy.values()}
@@ -381,7 +379,7 @@ class ConcurrencyLimits:
         for _ in range(len(self._turns)):
             slug, organization = self._turns.popitem(last=False)
             endpoint = self._next_endpoint(organization, now)
-            if organization.new.ready or organization.slow.ready or organization.quick.ready:
+            if any(share.ready for share in organization.shares.values()):
                 self._turns[slug] = organization
             if endpoint is not None:
                 attempt = endpoint.waiting.popleft()
@@ -396,7 +394,7 @@ class ConcurrencyLimits:
     def _next_endpoint(self, organization: _Organization, now: float) -> _Endpoint | None:
         """Return the organization's endpoint whose turn it is, None when its share is used up."""
         free = self._most - self.running
-        new, slow, quick = organization.new, organization.slow, organization.quick
+        new, quick, slow = (organization.shares[pace] for pace in (_Pace.NEW, _Pace.QUICK, _Pace.SLOW))
         others = organization.others
         endpoint = None
         if new.running <= free and (others <= free or self._others <= _OTHER_SHARE * free):
@@ -536,7 +534,7 @@ class ConcurrencyLimits:
 
     def _may_claim_again(self, organization: _Organization) -> bool:
         """Whether an organization that a claim excluded has worked off half of what it had waiting."""
-        return organization.name in self._left_out and not self._waits_long(organization.new, 4)
+        return organization.name in self._left_out and not self._waits_long(organization.shares[_Pace.NEW], 4)
 
     def drop(self, is_obsolete: Callable[[ClaimedAttempt], bool]) -> list[Claim]:
         """Remove waiting attempts that are obsolete, and return their claims."""

@@ -253,8 +253,7 @@ class Dispatcher:
         self._outdated += self._limits.update(now)
         if self._looking:
             self._outdated += self._limits.drop(lambda claimed: now - claimed.since > RELEASE_AFTER)
-        if self._outdated:
-            await self._release_outdated()
+        await self._release_outdated()
         self._begin_all()
         room = self._limits.room()
         if room == 0:

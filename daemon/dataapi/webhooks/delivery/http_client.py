@@ -214,12 +214,12 @@ class ReceiverConnections:
     """
 
     def __init__(
-        self, reactor: Any, tls: IPolicyForHTTPS, max_idle: int = 256, route: Route | None = None
+        self, reactor: Any, tls: IPolicyForHTTPS, max_idle: int = 256, route: Route = DIRECT
     ) -> None:
         self.reactor = reactor
         self._tls = tls
         self._max_idle = max_idle
-        self._route = route or DIRECT
+        self._route = route
         self._open: set[ReceiverConnection] = set()
         # In the order in which they became idle.
         self._idle: dict[ReceiverConnection, None] = {}
