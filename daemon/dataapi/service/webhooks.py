@@ -192,8 +192,8 @@ class WebhooksPart:
         self._watch_from = 0.0
         self._listens = section.db_uri is not None or project.db_channel_enabled is not False
         endpoint_addresses = AddressCheck(self._endpoint_resolver, self.address_check.allowed)
-        url_check = EndpointUrlCheck(reactor, endpoint_addresses, require_https=section.require_https)
-        self.api = ManagementApi(self.store, self.catalogue, url_check, lambda: self.reason)
+        self._url_check = EndpointUrlCheck(reactor, endpoint_addresses, require_https=section.require_https)
+        self.api = self._api()
         publisher = SourcePublisher(self.store.publisher, lambda: self.catalogue)
         self._sources = Sources(reactor, installed_sources(), publisher)
 
@@ -203,6 +203,10 @@ class WebhooksPart:
         if not self._migrated:
             return self._why
         return None if self._pool.available else "the database cannot be reached"
+
+    def _api(self) -> ManagementApi:
+        """Return the management API of the event types of the moment."""
+        return ManagementApi(self.store, self.catalogue, self._url_check, lambda: self.reason)
 
     def _enqueued(self) -> None:
         """Deliver what this process publishes without waiting to hear of it, or to look."""
@@ -365,7 +369,7 @@ class WebhooksPart:
             # Its schemas are compiled, which would hold up requests.
             self.catalogue = await deferToThread(with_row_changes, self._installed, added)
             self._added = added
-            self.api.follow(self.catalogue)
+            self.api = self._api()
 
     async def _keep_up(self) -> None:
         """Run upkeep now and every hour; several daemons may do so at once."""

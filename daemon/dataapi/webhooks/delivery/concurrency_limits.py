@@ -394,7 +394,8 @@ class ConcurrencyLimits:
     def _next_endpoint(self, organization: _Organization, now: float) -> _Endpoint | None:
         """Return the organization's endpoint whose turn it is, None when its share is used up."""
         free = self._most - self.running
-        new, quick, slow = (organization.shares[pace] for pace in (_Pace.NEW, _Pace.QUICK, _Pace.SLOW))
+        shares = organization.shares
+        new, quick, slow = shares[_Pace.NEW], shares[_Pace.QUICK], shares[_Pace.SLOW]
         others = organization.others
         endpoint = None
         if new.running <= free and (others <= free or self._others <= _OTHER_SHARE * free):

@@ -35,7 +35,14 @@ from dataapi.webhooks.management.authorization import (
     RequestedScope,
     authorize,
 )
-from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
+from dataapi.webhooks.management.errors import (
+    ErrorCode,
+    Issue,
+    IssueCode,
+    ManagementError,
+    existing,
+    invalid,
+)
 from dataapi.webhooks.management.idempotency import RepeatableRequests, keyed
 from dataapi.webhooks.management.operations import ManagementOperation
 from dataapi.webhooks.management.organizations import OrganizationOperations
@@ -113,7 +120,7 @@ class ManagementApi:
         self._reason = reason
         self._by_path = operations.by_path()
         self._publishing = EventPublishing(store, catalogue)
-        self._handlers = handlers = _Handlers(store, catalogue, url_check)
+        handlers = _Handlers(store, catalogue, url_check)
         self._run: Mapping[str, Callable[[AuthorizedRequest], Awaitable[OperationResult]]] = {
             "listEndpoints": handlers.list_endpoints,
             "createEndpoint": handlers.create_endpoint,
@@ -139,13 +146,6 @@ class ManagementApi:
             "publishEvent": self._publishing.publish,
             "readAccess": self._read_access,
         }
-
-    def follow(self, catalogue: Catalogue) -> None:
-        """Go on with other event types."""
-        self._catalogue = self._handlers.catalogue = catalogue
-        self._publishing.follow(catalogue)
-        for made in ("_schemas", "_description"):
-            self.__dict__.pop(made, None)
 
     async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
         """Respond to a request.
@@ -249,7 +249,7 @@ class _Handlers:
 
     def __init__(self, store: Store, catalogue: Catalogue, url_check: EndpointUrlCheck) -> None:
         self._store = store
-        self.catalogue = catalogue
+        self._catalogue = catalogue
         self._url_check = url_check
 
     async def list_endpoints(self, request: AuthorizedRequest) -> OperationResult:
@@ -281,11 +281,11 @@ class _Handlers:
         if not change:
             return await self.read_endpoint(request)
         changed = await self._store.endpoints.change(request.scope, request.endpoint_id, change)
-        return OperationResult(resources.endpoint(_existing(changed, ErrorCode.NO_ENDPOINT)))
+        return OperationResult(resources.endpoint(existing(changed, ErrorCode.NO_ENDPOINT)))
 
     async def delete_endpoint(self, request: AuthorizedRequest) -> OperationResult:
         deleted = await self._store.endpoints.delete(request.scope, request.endpoint_id)
-        return OperationResult(resources.endpoint(_existing(deleted, ErrorCode.NO_ENDPOINT)))
+        return OperationResult(resources.endpoint(existing(deleted, ErrorCode.NO_ENDPOINT)))
 
     async def delete_endpoints(self, request: AuthorizedRequest) -> OperationResult:
         """Delete all endpoints of the scope and return them."""
@@ -297,7 +297,7 @@ class _Handlers:
         if not endpoint.enabled:
             raise ManagementError(ErrorCode.TEST_DISABLED)
         scope = request.scope
-        event_type = self.catalogue.types[self._type_to_test(endpoint, request.attributes.get("type"))]
+        event_type = self._catalogue.types[self._type_to_test(endpoint, request.attributes.get("type"))]
         payload = sample_payload(event_type, scope.organization, scope.project)
         result = await self._store.manual_deliveries.test(scope, endpoint.id, event_type.type, payload)
         accepted = _accepted(result, ErrorCode.TEST_DISABLED, ErrorCode.NO_ENDPOINT)
@@ -309,14 +309,14 @@ class _Handlers:
             if ALL_EVENT_TYPES not in endpoint.event_types and requested not in endpoint.event_types:
                 raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
             return requested
-        types = [name for name in endpoint.event_types if self.catalogue.may_subscribe(name)]
+        types = [name for name in endpoint.event_types if self._catalogue.may_subscribe(name)]
         if not types:
             raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
         return sample_type(types, project=endpoint.scope.project is not None)
 
     async def _endpoint(self, request: AuthorizedRequest) -> Endpoint:
         found = await self._store.endpoints.read(request.scope, request.endpoint_id)
-        return _existing(found, ErrorCode.NO_ENDPOINT)
+        return existing(found, ErrorCode.NO_ENDPOINT)
 
     async def _validated(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the attributes as the store expects them, checked by the rules beyond the schema."""
@@ -360,7 +360,7 @@ class _Handlers:
 
     async def read_delivery(self, request: AuthorizedRequest) -> OperationResult:
         found = await self._store.history.read(request.scope, request.delivery_id)
-        delivery, event = _existing(found, ErrorCode.NO_DELIVERY)
+        delivery, event = existing(found, ErrorCode.NO_DELIVERY)
         return OperationResult(resources.delivery(delivery, self._rendered(event)))
 
     def _rendered(self, event: Event) -> Event:
@@ -368,7 +368,7 @@ class _Handlers:
         if event.rendered_from is None or event.payload is None:
             return event
         try:
-            payload = self.catalogue.render(event.rendered_from, event.type, event.payload)
+            payload = self._catalogue.render(event.rendered_from, event.type, event.payload)
         except Exception:
             _log.failure("event {event} cannot be rendered", event=str(event.id))
             payload = {}
@@ -407,13 +407,7 @@ class _Handlers:
         return OperationResult(resources.checked_url(None))
 
     async def list_event_types(self, _request: AuthorizedRequest) -> OperationResult:
-        return OperationResult([resources.event_type(one) for one in self.catalogue.types.values()])
-
-
-def _existing(found: T | None, absent: ErrorCode) -> T:
-    if found is None:
-        raise ManagementError(absent)
-    return found
+        return OperationResult([resources.event_type(one) for one in self._catalogue.types.values()])
 
 
 def _accepted(result: T | Refused, disabled: ErrorCode, absent: ErrorCode) -> T:

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from typing import TypeVar
 
 from dataapi.http.errors import ApiError
+
+T = TypeVar("T")
 
 
 class ErrorCode(Enum):
@@ -192,3 +195,10 @@ class ManagementError(ApiError):
 def invalid(*issues: Issue) -> ManagementError:
     """Return the error for an invalid body or query string."""
     return ManagementError(ErrorCode.VALIDATION, "The request is not valid", issues=issues)
+
+
+def existing(found: T | None, absent: ErrorCode) -> T:
+    """Return what was found; raise ``ManagementError`` with a code if there is nothing."""
+    if found is None:
+        raise ManagementError(absent)
+    return found

@@ -16,11 +16,10 @@ from dataapi.http.errors import ApiError, DatabaseUnavailable
 from dataapi.http.messages import Reply, Request
 from dataapi.webhooks.management.authorization import bearer
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
+from dataapi.webhooks.management.operations import IDEMPOTENCY_KEY
 from dataapi.webhooks.management.resources import MAX_KEY_LENGTH
 from dataapi.webhooks.model import Token
 from dataapi.webhooks.store.answers import Answers, KeyedRequest, NoAnswer, OtherRequest
-
-HEADER = "Idempotency-Key"
 
 _KEY = re.compile(rf"[ -~]{{1,{MAX_KEY_LENGTH}}}")
 _log = Logger(namespace="dataapi.webhooks")
@@ -34,12 +33,12 @@ def keyed(request: Request, token: Token, document: Any) -> KeyedRequest | None:
     :param document: its parsed body.
     :raises ManagementError: the key is malformed.
     """
-    key = request.headers.get(HEADER.lower())
+    key = request.headers.get(IDEMPOTENCY_KEY.lower())
     if key is None:
         return None
     if not _KEY.fullmatch(key):
         message = f"Expected 1 to {MAX_KEY_LENGTH} printable ASCII characters"
-        raise invalid(Issue(IssueCode.FORMAT, message, header=HEADER))
+        raise invalid(Issue(IssueCode.FORMAT, message, header=IDEMPOTENCY_KEY))
     whole = json.dumps([request.method, request.path, request.query, document], sort_keys=True)
     return KeyedRequest(token.id, bearer(request) or "", key, hashlib.sha256(whole.encode()).digest())
 

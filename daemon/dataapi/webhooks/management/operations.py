@@ -314,8 +314,14 @@ _PLACES: Mapping[str, tuple[str, Schema]] = {
     ),
     "token_id": ("The token.", resources.IDENTIFIER),
 }
-KEY: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}
-"""The schema of an idempotency key in a header."""
+IDEMPOTENCY_KEY = "Idempotency-Key"
+"""The header that has a request's idempotency key."""
+_KEY: Schema = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": resources.MAX_KEY_LENGTH,
+    "pattern": "^[ -~]+$",
+}
 _SCOPES = {ORGANIZATION: "OfOrganization", PROJECT: "OfProject"}
 
 
@@ -378,7 +384,7 @@ def _parameters(operation: ManagementOperation, path: str) -> Iterator[Schema]:
         yield {"name": parameter.name, "in": "query", "description": text, "schema": schema}
     if operation.repeatable:
         text = "Has the same request change nothing again within 24 hours: it gets the first one's answer."
-        yield {"name": "Idempotency-Key", "in": "header", "description": text, "schema": KEY}
+        yield {"name": IDEMPOTENCY_KEY, "in": "header", "description": text, "schema": _KEY}
 
 
 def _success(operation: ManagementOperation) -> Schema:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from dataapi.webhooks.event_types import PROJECT
 from dataapi.webhooks.management import listing, resources
 from dataapi.webhooks.management.authorization import AuthorizedRequest, OperationResult
-from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
+from dataapi.webhooks.management.errors import (
+    ErrorCode,
+    Issue,
+    IssueCode,
+    ManagementError,
+    existing,
+    invalid,
+)
 from dataapi.webhooks.management.resources import ATTRIBUTES
 from dataapi.webhooks.model import Organization, Permission, ProjectRecord, Token
 from dataapi.webhooks.store.directory import Directory, new_token
+
+T = TypeVar("T")
 
 
 class OrganizationOperations:
@@ -38,10 +48,10 @@ class OrganizationOperations:
         }
 
     async def _list_organizations(self, request: AuthorizedRequest) -> OperationResult:
-        limit, offset = listing.offsets(request.values)
-        found = await self._directory.organizations(limit, offset)
-        links = listing.offset_links(request.path, limit, offset, await self._directory.count_organizations())
-        return OperationResult([resources.organization(one) for one in found], links)
+        directory = self._directory
+        return await _page(
+            request, directory.organizations, directory.count_organizations, resources.organization
+        )
 
     async def _create_organization(self, request: AuthorizedRequest) -> OperationResult:
         slug = resources.whole(request.attributes, "slug", resources.SLUG["pattern"])
@@ -64,11 +74,9 @@ class OrganizationOperations:
         return _organization(await self._directory.delete_organization(request.scope.organization))
 
     async def _list_projects(self, request: AuthorizedRequest) -> OperationResult:
-        slug, (limit, offset) = request.scope.organization, listing.offsets(request.values)
-        found = await self._directory.projects_of(slug, limit, offset)
-        total = await self._directory.count_projects_of(slug)
-        links = listing.offset_links(request.path, limit, offset, total)
-        return OperationResult([resources.project(one) for one in found], links)
+        slug, directory = request.scope.organization, self._directory
+        page, count = partial(directory.projects_of, slug), partial(directory.count_projects_of, slug)
+        return await _page(request, page, count, resources.project)
 
     async def _create_project(self, request: AuthorizedRequest) -> OperationResult:
         ref = resources.whole(request.attributes, "ref", PROJECT["pattern"])
@@ -86,11 +94,9 @@ class OrganizationOperations:
         return _project(await self._directory.delete_project(scope.organization, scope.project or ""))
 
     async def _list_tokens(self, request: AuthorizedRequest) -> OperationResult:
-        slug, (limit, offset) = request.scope.organization, listing.offsets(request.values)
-        found = await self._directory.tokens_of(slug, limit, offset)
-        total = await self._directory.count_tokens_of(slug)
-        links = listing.offset_links(request.path, limit, offset, total)
-        return OperationResult([resources.token(one) for one in found], links)
+        slug, directory = request.scope.organization, self._directory
+        page, count = partial(directory.tokens_of, slug), partial(directory.count_tokens_of, slug)
+        return await _page(request, page, count, resources.token)
 
     async def _create_token(self, request: AuthorizedRequest) -> OperationResult:
         permissions = map(Permission, request.attributes["permissions"])
@@ -98,9 +104,8 @@ class OrganizationOperations:
         created = await self._directory.create_token(
             secret, request.scope.organization, permissions, expires_at
         )
-        if created is None:
-            raise ManagementError(ErrorCode.NO_ORGANIZATION)
-        return OperationResult(resources.token(created, secret), location=_below(request, str(created.id)))
+        token = existing(created, ErrorCode.NO_ORGANIZATION)
+        return OperationResult(resources.token(token, secret), location=_below(request, str(token.id)))
 
     async def _read_token(self, request: AuthorizedRequest) -> OperationResult:
         return _token(await self._directory.token(request.scope.organization, request.token_id))
@@ -112,10 +117,9 @@ class OrganizationOperations:
         slug, secret = request.scope.organization, new_token()
         grace_period = int(request.attributes.get("grace_period", 0))
         created = await self._directory.rotate(slug, request.token_id, secret, grace_period)
-        if created is None:
-            raise ManagementError(ErrorCode.NO_TOKEN)
+        token = existing(created, ErrorCode.NO_TOKEN)
         tokens = request.path.rstrip("/").rsplit("/", 2)[0]
-        return OperationResult(resources.token(created, secret), location=f"{tokens}/{created.id}")
+        return OperationResult(resources.token(token, secret), location=f"{tokens}/{token.id}")
 
 
 def _below(request: AuthorizedRequest, name: str) -> str:
@@ -123,21 +127,28 @@ def _below(request: AuthorizedRequest, name: str) -> str:
 
 
 def _organization(found: Organization | None) -> OperationResult:
-    if found is None:
-        raise ManagementError(ErrorCode.NO_ORGANIZATION)
-    return OperationResult(resources.organization(found))
+    return OperationResult(resources.organization(existing(found, ErrorCode.NO_ORGANIZATION)))
 
 
 def _project(found: ProjectRecord | None) -> OperationResult:
-    if found is None:
-        raise ManagementError(ErrorCode.NO_PROJECT)
-    return OperationResult(resources.project(found))
+    return OperationResult(resources.project(existing(found, ErrorCode.NO_PROJECT)))
 
 
 def _token(found: Token | None) -> OperationResult:
-    if found is None:
-        raise ManagementError(ErrorCode.NO_TOKEN)
-    return OperationResult(resources.token(found))
+    return OperationResult(resources.token(existing(found, ErrorCode.NO_TOKEN)))
+
+
+async def _page(
+    request: AuthorizedRequest,
+    page: Callable[[int, int], Awaitable[Iterable[T]]],
+    count: Callable[[], Awaitable[int]],
+    record: Callable[[T], resources.Record],
+) -> OperationResult:
+    """Return the requested page of a list, with links to others."""
+    limit, offset = listing.offsets(request.values)
+    found = await page(limit, offset)
+    links = listing.offset_links(request.path, limit, offset, await count())
+    return OperationResult([record(one) for one in found], links)
 
 
 def _expiry(attributes: Mapping[str, Any]) -> datetime | None:

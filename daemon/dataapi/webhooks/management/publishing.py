@@ -30,11 +30,6 @@ class EventPublishing:
         self._store = store
         self._catalogue = catalogue
 
-    def follow(self, catalogue: Catalogue) -> None:
-        """Go on with other event types."""
-        self._catalogue = catalogue
-        self.__dict__.pop("_schema", None)
-
     @cached_property
     def _schema(self) -> CompiledSchema:
         return CompiledSchema(resources.new_event(self._catalogue))

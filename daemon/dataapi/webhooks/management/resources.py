@@ -42,10 +42,10 @@ ATTRIBUTES = "/data/attributes"
 MAX_EVENT_TYPES = 100
 MAX_DESCRIPTION_LENGTH = 512
 MAX_PER_SECOND = 1_000
-MAX_GRACE = 7 * 24 * 3600
+MAX_SECRET_GRACE = 7 * 24 * 3600
 """Seconds for which an old signing secret may stay in use."""
 MAX_KEY_LENGTH = 255
-MAX_GRACE_PERIOD = 30 * 86_400
+MAX_TOKEN_GRACE = 30 * 86_400
 """Seconds for which a token may be valid after another one took its place."""
 MIN_LINK_SECONDS, LINK_SECONDS, MAX_LINK_SECONDS = 60, 3_600, 86_400
 """How long a portal link is valid: at least, by default, and at most."""
@@ -128,7 +128,12 @@ def new_endpoint(catalogue: Catalogue) -> Schema:
 def endpoint_change(catalogue: Catalogue) -> Schema:
     """Return the schema of the document that changes an endpoint; absent members are left alone."""
     members = _writable(catalogue)
-    members["grace_seconds"] = {"type": "integer", "minimum": 0, "maximum": MAX_GRACE, "writeOnly": True}
+    members["grace_seconds"] = {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": MAX_SECRET_GRACE,
+        "writeOnly": True,
+    }
     attributes = {**_object(members, *members), "dependentRequired": {"grace_seconds": ["signing_secret"]}}
     return _object({"data": _resource("endpoint", attributes)})
 
@@ -177,7 +182,7 @@ def new_token(_catalogue: Catalogue) -> Schema:
 
 def token_rotation(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that rotates a token, which may be ``{}``."""
-    seconds = {"type": "integer", "minimum": 0, "maximum": MAX_GRACE_PERIOD, "default": 0}
+    seconds = {"type": "integer", "minimum": 0, "maximum": MAX_TOKEN_GRACE, "default": 0}
     return _object(
         {"data": _resource("rotation", _object({"grace_period": seconds}, "grace_period"))}, "data"
     )
