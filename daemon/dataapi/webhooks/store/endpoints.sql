@@ -56,7 +56,7 @@ select id from webhooks.endpoint
 where organization_slug = $1 and project_ref is not distinct from $2::text and id = $3::uuid
     and $11 and $12::integer is not null
 on conflict do nothing;
-select webhooks.tell_of_endpoint(id, 'secret_rotated') from webhooks.endpoint
+select webhooks.raise_endpoint_event(id, 'secret_rotated') from webhooks.endpoint
 where organization_slug = $1 and project_ref is not distinct from $2::text and id = $3::uuid and $6::bytea is not null;
 update webhooks.endpoint set
     url = coalesce($4, url),

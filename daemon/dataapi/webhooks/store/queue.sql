@@ -24,7 +24,8 @@ with recursive walk (endpoint_id, stop, turn) as (
         order by d.endpoint_id limit 1
     ) next
 ), paced as materialized (
-    -- Who comes second leaves out the endpoints that are being claimed.  A tenth of a second's attempts may be made up for.
+    -- A concurrent claim passes over the endpoints that are locked here.  Attempts of the last tenth of a second that were
+    -- not made may be made up for.
     select p.endpoint_id, case when p.next_at <= now() then 1 + floor(e.max_per_second * extract(
             epoch from now() - greatest(p.next_at, now() - interval '100 milliseconds')))::integer else 0 end as room
     from webhooks.pace p join webhooks.endpoint e on e.id = p.endpoint_id
@@ -58,7 +59,7 @@ with recursive walk (endpoint_id, stop, turn) as (
            e.enabled and e.epoch = p.epoch and not (v.delivered and p.trigger = 'automatic') and not v.payload_deleted
                as live,
            case when v.payload_deleted then 'payload_deleted'
-               when not e.enabled and e.disabled_since is not null then 'endpoint_failing' end as why_not,
+               when not e.enabled and e.disabled_since is not null then 'endpoint_failing' end as skip_reason,
            e.organization_slug, e.url, e.signing_secret,
            case when e.previous_secret_until > now() then e.previous_secret end as previous_secret,
            e.custom_headers, e.max_per_second, v.type, v.body, v.rendered_from, v.payload, v.traceparent
@@ -68,14 +69,14 @@ with recursive walk (endpoint_id, stop, turn) as (
 ), settled as (
     delete from webhooks.due d using joined j
     where d.delivery_id = j.delivery_id and (j.endpoint is null or j.event is null or not j.live)
-    returning d.*, j.endpoint, j.event, j.type, j.why_not
+    returning d.*, j.endpoint, j.event, j.type, j.skip_reason
 ), dropped as (
     delete from webhooks.event where id = any (array(select event_id from settled where endpoint is null))
 ), skipped as (
     insert into webhooks.delivery (
         id, event_id, endpoint_id, event_type, status, attempt_number, trigger, error, project_ref
     )
-    select delivery_id, event_id, endpoint_id, type, 'skipped', attempt_number, trigger, why_not, project_ref
+    select delivery_id, event_id, endpoint_id, type, 'skipped', attempt_number, trigger, skip_reason, project_ref
     from settled where endpoint is not null and event is not null
 ), claimed as (
     update webhooks.due d
@@ -96,7 +97,8 @@ with recursive walk (endpoint_id, stop, turn) as (
 )
 select (select count(*) from settled), c.delivery_id::text, c.fence, c.event_id::text, c.endpoint_id::text,
        j.organization_slug, c.attempt_number, c.trigger, extract(epoch from now() - webhooks.uuid_time(c.delivery_id))::float8,
-       j.url, j.signing_secret, j.previous_secret, j.custom_headers, j.type, j.body, j.rendered_from, j.payload::text, j.traceparent
+       j.url, j.signing_secret, j.previous_secret, j.custom_headers, j.type, j.body, j.rendered_from, j.payload::text,
+       j.traceparent
 from (select 1) as always
 left join (claimed c join joined j on j.delivery_id = c.delivery_id) on true
 order by c.due_at;
@@ -171,8 +173,8 @@ with outcome as materialized (
     update webhooks.event v set kept_until = now() + ($2 + 1) * interval '1 day'
     where v.id = any (array(select event_id from again))
         and v.id < webhooks.uuid_floor(now() - interval '12 hours')
-), judged as materialized (
-    -- What the service itself raises about endpoints never causes more of it.
+), ended_by_endpoint as materialized (
+    -- Attempts of events about endpoints cause no such events.
     select a.endpoint_id, min(o.signed_at) as since, bool_or(o.status = 'success') as answered,
            bool_or(a.next_attempt_at is null) as reported
     from accepted a
@@ -182,30 +184,30 @@ with outcome as materialized (
     group by a.endpoint_id
 ), recovered as (
     delete from webhooks.failing f
-    where f.endpoint_id = any (array(select endpoint_id from judged where answered))
+    where f.endpoint_id = any (array(select endpoint_id from ended_by_endpoint where answered))
     returning f.endpoint_id, f.since, f.reported
 ), failing as (
     insert into webhooks.failing as f (endpoint_id, since, reported)
-    select endpoint_id, since, reported from judged where not answered
+    select endpoint_id, since, reported from ended_by_endpoint where not answered
     on conflict (endpoint_id) do update set reported = true where not f.reported and excluded.reported
     returning f.endpoint_id, f.since, f.reported
-), died as (
+), disabled as (
     update webhooks.endpoint e set enabled = false, epoch = e.epoch + 1, disabled_since = now(), updated_at = now()
     from webhooks.failing f
-    where f.endpoint_id = any (array(select endpoint_id from judged where not answered)) and e.id = f.endpoint_id
+    where f.endpoint_id = any (array(select endpoint_id from ended_by_endpoint where not answered)) and e.id = f.endpoint_id
         and e.enabled and f.since <= now() - $3::float8 * interval '1 day' and $3::float8 > 0
     returning e.id, f.since, pg_notify('webhooks_changed', '')
-), told as materialized (
-    select webhooks.tell_of_endpoint(t.id, t.what, t.since)
+), raised as materialized (
+    select webhooks.raise_endpoint_event(t.id, t.name, t.since)
     from (
-        select id, 'disabled' as what, since from died
+        select id, 'disabled' as name, since from disabled
         union all
         select endpoint_id, 'failing', since from failing where reported
         union all
         select endpoint_id, 'recovered', since from recovered where reported
     ) t
 )
-select delivery_id::text from accepted where (select count(*) from told) >= 0;
+select delivery_id::text from accepted where (select count(*) from raised) >= 0;
 
 -- name: release
 update webhooks.due d
@@ -216,7 +218,7 @@ where d.delivery_id = held.delivery_id and d.fence = held.fence and d.leased
 returning d.delivery_id::text;
 
 -- name: next_due
--- A process asks several times a second.  What waits for a later time counts whosever it is.
+-- A process asks several times a second.  Rows whose time is to come count for all endpoints, excluded ones too.
 set local enable_seqscan = off;
 with recursive walk (endpoint_id) as (
     select '00000000-0000-0000-0000-000000000000'::uuid

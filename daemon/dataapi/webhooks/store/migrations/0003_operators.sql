@@ -28,7 +28,7 @@ create table webhooks.answer (
 );
 create index answer_created on webhooks.answer (created_at);
 comment on table webhooks.answer is 'The answers to requests with an idempotency key, for 24 hours.';
-comment on column webhooks.answer.request is 'A hash, by which another request with the same key is told.';
+comment on column webhooks.answer.request is 'A hash, by which another request with the same key is detected.';
 comment on column webhooks.answer.answer is
     'Encrypted with a key that is made from the token, as it may hold a secret; null while the request is under way.';
 
@@ -59,6 +59,24 @@ select d.delivery_id, d.event_id, d.endpoint_id, e.type, 'pending', d.attempt_nu
        null, null, null, null, null, d.due_at, d.project_ref
 from webhooks.due d join webhooks.event e on e.id = d.event_id;
 
+-- The endpoints that get an event of an organization, or of its project, the type as which each one gets it: that of the
+-- event, and the older ones that go out beside it; and whether it is the organization's own.  Becomes part of the query
+-- that calls it.
+drop function webhooks.recipients(text, text, text);
+create function webhooks.recipients(given_type text, slug text, ref text)
+returns table (endpoint_id uuid, epoch integer, type text, of_organization boolean)
+language sql stable
+as $$
+    select e.id, e.epoch, version.type, e.project_ref is null
+    from webhooks.endpoint e
+    join pg_catalog.unnest(given_type || array(
+        select v.renders from webhooks.event_type_version v where v.type = given_type
+    )) as version (type) on e.event_types && array[version.type, '*']
+    -- A project's endpoints are its own, even if it goes to another organization just now.
+    where e.enabled and (e.organization_slug = slug and e.project_ref is null or e.project_ref = ref)
+$$;
+revoke all on function webhooks.recipients from public;
+
 create or replace function webhooks.publish_row_changes(
     given_type text, relation regclass, schema text, "table" text, operations text[], before jsonb[], after jsonb[],
     organizations text[], projects text[]
@@ -87,7 +105,7 @@ begin
         );
     end if;
     with copy as materialized (
-        select webhooks.uuid_at(c.made_at) as id, c.endpoint_id, c.epoch, c.type, c.made_at, c.project,
+        select webhooks.uuid_at(c.made_at) as id, c.endpoint_id, c.epoch, c.type, c.of_organization, c.made_at, c.project,
                case when webhooks.is_short(c.payload) then c.payload else webhooks.truncated_row_change(
                    relation, c.slug, c.project, lower(c.operation), schema, "table", c.old, c.new
                ) end as payload
@@ -115,8 +133,8 @@ begin
         delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, project_ref
     )
     select webhooks.uuid_at(copy.made_at), copy.id, copy.endpoint_id, copy.epoch, copy.type, 'automatic', happened,
-           happened, case when e.project_ref is null then copy.project end
-    from copy join webhooks.endpoint e on e.id = copy.endpoint_id;
+           happened, case when copy.of_organization then copy.project end
+    from copy;
 end
 $$;
 

@@ -18,7 +18,7 @@ create table webhooks.failing (
     reported boolean not null default false
 );
 comment on table webhooks.failing is 'Endpoints whose automatic attempts have all failed since a time.';
-comment on column webhooks.failing.reported is 'Whether a delivery failed for good since then, of which an event told.';
+comment on column webhooks.failing.reported is 'Whether a delivery failed for good since then, for which an event was raised.';
 
 -- Since when all automatic attempts of an endpoint have failed; null: they have not.
 create function webhooks.failing_since(endpoint uuid) returns timestamptz
@@ -131,8 +131,8 @@ begin
         delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, project_ref
     )
     select webhooks.uuid_v7(), copy.id, copy.endpoint_id, copy.epoch, copy.type, 'automatic', clock_timestamp(),
-           clock_timestamp(), case when e.project_ref is null then ref end
-    from copy join webhooks.endpoint e on e.id = copy.endpoint_id;
+           clock_timestamp(), case when copy.of_organization then ref end
+    from copy;
     get diagnostics copies = row_count;
     if copies > 0 and pg_try_advisory_xact_lock(7236148250117003) then
         perform pg_notify('webhooks', '');
@@ -141,9 +141,9 @@ begin
 end
 $$;
 
--- Tells an organization's endpoints, other than the one concerned, what happened to it: disabled, failing, recovered or
--- secret_rotated.  Whatever keeps that from being told must not keep the outcome of an attempt from being recorded.
-create function webhooks.tell_of_endpoint(endpoint uuid, what text, since timestamptz default null) returns void
+-- Raises an event about an endpoint for the organization's other endpoints: disabled, failing, recovered or
+-- secret_rotated.  An error here must not keep the outcome of an attempt from being recorded.
+create function webhooks.raise_endpoint_event(endpoint uuid, name text, since timestamptz default null) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -155,15 +155,15 @@ begin
     where e.id = endpoint;
     if found then
         perform webhooks.raise_event(
-            'v1.webhook.endpoint.' || what, concerned.organization_slug, null,
+            'v1.webhook.endpoint.' || name, concerned.organization_slug, null,
             jsonb_build_object(
                 'endpoint', jsonb_build_object(
                     'id', concerned.id, 'project_ref', concerned.project_ref, 'description', concerned.description),
                 'failing_since', to_char(since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')),
-            concat('endpoint ', what, ' ', webhooks.uuid_v7()), null, concerned.id);
+            concat('endpoint ', name, ' ', webhooks.uuid_v7()), null, concerned.id);
     end if;
 exception when others then
-    raise warning 'no event tells that endpoint % is %: %', endpoint, what, sqlerrm;
+    raise warning 'the event % of endpoint % is not raised: %', name, endpoint, sqlerrm;
 end
 $$;
 
@@ -206,7 +206,7 @@ exception
 end
 $$;
 
--- Whoever could publish still can.
+-- Grants of the function stay.
 do $$
 declare
     grants text[];
@@ -298,5 +298,5 @@ begin
 end
 $$;
 
-revoke all on function webhooks.failing_since, webhooks.is_operational, webhooks.raise_event, webhooks.tell_of_endpoint,
+revoke all on function webhooks.failing_since, webhooks.is_operational, webhooks.raise_event, webhooks.raise_endpoint_event,
     webhooks.publish_if_accepted, webhooks.delete_payload from public;
