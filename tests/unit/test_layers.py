@@ -46,7 +46,7 @@ INPUT_AND_OUTPUT = {
     ),
     "telemetry": "logs process requests tracing",
     "web": (
-        "admin app console.assets console.data console.routes pipeline portal routing server.connection "
+        "admin app assets console.data console.routes pipeline portal routing server.connection "
         "server.request server.site"
     ),
     "webhooks": (

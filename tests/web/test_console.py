@@ -34,7 +34,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         done.callback(function(*arguments))
         return done
 
-    monkeypatch.setattr("dataapi.web.console.assets.deferToThread", read)
+    monkeypatch.setattr("dataapi.web.assets.deferToThread", read)
 
 
 def _get(target: str, *headers: tuple[str, str], console: str = "yes") -> Response:

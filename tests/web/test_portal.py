@@ -42,7 +42,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         done.callback(function(*arguments))
         return done
 
-    monkeypatch.setattr("dataapi.web.console.assets.deferToThread", read)
+    monkeypatch.setattr("dataapi.web.assets.deferToThread", read)
 
 
 def ask(target: str, webhooks: Webhooks | None = None, method: str = "GET", **headers: str) -> Response:

@@ -34,7 +34,7 @@ export function EndpointForm({ endpoint, onClose, onSaved }: EndpointFormProps) 
       description: description || null,
       event_types: chosen.map((type) => ({ type })),
       custom_headers: Object.fromEntries(headers),
-      ...(rate || endpoint ? { max_per_second: rate ? Number(rate) : null } : {}),
+      max_per_second: rate ? Number(rate) : null,
     };
     try {
       if (endpoint) onSaved(await management.change(endpoint.id, attributes), "");

@@ -79,6 +79,7 @@ function Card({ endpoint, totals, open }: CardProps) {
   const [busy, setBusy] = useState(false);
   const types = endpoint.event_types.map(({ type }) => type);
   const headers = Object.keys(endpoint.custom_headers).length;
+  const [kind, state] = stateOf(endpoint);
   const turn = async () => {
     setBusy(true);
     setProblem("");
@@ -94,7 +95,7 @@ function Card({ endpoint, totals, open }: CardProps) {
     <article aria-label={endpoint.url}>
       <div className="endpoint-head">
         <h2><code>{endpoint.url}</code></h2>
-        <span className="badge" data-kind={state(endpoint)[0]}>{state(endpoint)[1]}</span>
+        <span className="badge" data-kind={kind}>{state}</span>
       </div>
       {endpoint.disabled_since && (
         <Notice kind="warning" title="The service disabled it">
@@ -133,7 +134,7 @@ function Card({ endpoint, totals, open }: CardProps) {
 }
 
 /** The kind and the name of an endpoint's badge. */
-function state(endpoint: Endpoint): [string, string] {
+function stateOf(endpoint: Endpoint): [string, string] {
   if (endpoint.disabled_reason) return ["error", "Disabled"];
   if (!endpoint.enabled) return ["warning", "Paused"];
   return endpoint.failing_since ? ["warning", `Failing since ${day(endpoint.failing_since)}`] : ["good", "Enabled"];

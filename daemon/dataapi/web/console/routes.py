@@ -15,8 +15,8 @@ from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.settings import Project
 from dataapi.telemetry.version import installed_version
+from dataapi.web.assets import Assets
 from dataapi.web.console import access
-from dataapi.web.console.assets import Assets
 from dataapi.web.console.receivers import ANSWERS, Receivers, address
 from dataapi.web.families import CONSOLE, JSON
 from dataapi.web.routing import Backend, ConsoleData, Handler, Route, WebhooksApi, no_route, route

@@ -10,7 +10,7 @@ from klein import Klein
 
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
-from dataapi.web.console.assets import Assets
+from dataapi.web.assets import Assets
 from dataapi.web.families import PORTAL
 from dataapi.web.routing import Backend, Route, WebhooksApi, no_route, route
 
