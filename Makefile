@@ -99,7 +99,7 @@ $(BIN)/python:
 
 # Only the wheel is made under the lock, so that other tests may begin meanwhile.
 .venv/.lowest: $(BIN)/python setup.cfg pyproject.toml tests/lowest.txt $(SOURCES)
-	$(PYTHON) -m venv .venv/lowest
+	$(PYTHON) -m venv --clear .venv/lowest
 	$(LOCK) sh -c 'rm -rf build/lib build/bdist.* build/lowest-wheel; $(PIP) wheel --no-deps --wheel-dir build/lowest-wheel .'
 	.venv/lowest/bin/python -m pip --disable-pip-version-check --quiet install --no-compile \
 		--constraint tests/lowest.txt "$$(echo build/lowest-wheel/*.whl)[embedded,unit]"
