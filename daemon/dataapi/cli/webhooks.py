@@ -171,7 +171,7 @@ async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
 async def _revoke_token(store: Store, options: argparse.Namespace) -> Lines:
     """Make a token unusable."""
     if not await store.directory.revoke(options.id):
-        raise _Failed(f"there is no token {options.id}")
+        raise _Failed(f"there is no token {options.id}, or it was revoked already")
     return []
 
 

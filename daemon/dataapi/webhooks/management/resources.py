@@ -315,7 +315,6 @@ _TOKEN_MEMBERS = {
     "permissions": {"type": "array", "items": _PERMISSION},
     "created_at": TIMESTAMP,
     "expires_at": _or_null(TIMESTAMP),
-    "revoked_at": _or_null(TIMESTAMP),
 }
 _URL_CHECK_MEMBERS = {
     "accepted": {"type": "boolean"},

@@ -179,7 +179,7 @@ class Directory:
         return Access(_token(token), early_access, known, dict(zip(found, owners, strict=True)))
 
     async def revoke(self, identifier: UUID, organization: str | None = None) -> Token | None:
-        """Revoke a token and return it; None when it is unknown, or of another organization than this."""
+        """Revoke a token and return it; None when there is no such token that is not revoked yet."""
         return await self._token("revoke", str(identifier), organization)
 
     async def rotate(
@@ -193,7 +193,7 @@ class Directory:
         return await self._token("rotate", organization, str(identifier), digest(secret), grace_period)
 
     async def token(self, organization: str, identifier: UUID) -> Token | None:
-        """Return a token, None when the organization does not have it."""
+        """Return a token, None when the organization does not have it or it was revoked."""
         return await self._token("token", organization, str(identifier))
 
     async def tokens(self) -> tuple[Token, ...]:
@@ -201,12 +201,12 @@ class Directory:
         return tuple(_token(row) for row in await self._database.fetch(_SQL["tokens"]))
 
     async def tokens_of(self, organization: str, limit: int, offset: int) -> tuple[Token, ...]:
-        """Return a page of an organization's tokens, oldest first."""
+        """Return a page of an organization's tokens that were not revoked, oldest first."""
         rows = await self._database.fetch(_SQL["tokens_of"], (organization, limit, offset))
         return tuple(_token(row) for row in rows)
 
     async def count_tokens_of(self, organization: str) -> int:
-        """Return how many tokens an organization has."""
+        """Return how many tokens an organization has that were not revoked."""
         return await self._count("count_tokens_of", organization)
 
     async def _token(self, statement: str, *values: object) -> Token | None:

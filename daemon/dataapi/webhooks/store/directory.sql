@@ -90,8 +90,8 @@ where hash = $1 and revoked_at is null and (expires_at is null or expires_at > n
 
 -- name: revoke
 -- $2 says whose; null: of anybody.
-update webhooks.token set revoked_at = coalesce(revoked_at, now())
-where id = $1::uuid and organization_slug is not distinct from coalesce($2, organization_slug)
+update webhooks.token set revoked_at = now()
+where id = $1::uuid and revoked_at is null and organization_slug is not distinct from coalesce($2, organization_slug)
 returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: rotate
@@ -116,11 +116,11 @@ from webhooks.token where portal is null order by id;
 
 -- name: token
 select id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text
-from webhooks.token where organization_slug = $1 and id = $2::uuid and portal is null;
+from webhooks.token where organization_slug = $1 and id = $2::uuid and revoked_at is null and portal is null;
 
 -- name: tokens_of
 select id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text
-from webhooks.token where organization_slug = $1 and portal is null order by id limit $2 offset $3;
+from webhooks.token where organization_slug = $1 and revoked_at is null and portal is null order by id limit $2 offset $3;
 
 -- name: count_tokens_of
-select count(*) from webhooks.token where organization_slug = $1 and portal is null;
+select count(*) from webhooks.token where organization_slug = $1 and revoked_at is null and portal is null;
