@@ -422,6 +422,7 @@ RESPONSES = {
     "Warning": "what in the request is deprecated ([Embedding](rest.md#embedding))",
     "X-Content-Type-Options": "of the console",
     "X-Frame-Options": "of the console: no page may frame it",
+    "X-Accel-Buffering": "of live queries: nginx passes events on as they come",
     "X-Request-Id": "the request's id, as in the log: its own if it sent a valid one",
 }
 

@@ -111,6 +111,14 @@ class Project:
     max_answer: int = 104_857_600
     app_settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     console: str = "local"
+    live_interval: float | None = 1.0
+    live_connections: int = 2
+    live_subscriptions_per_caller: int = 100
+    live_ignored_headers: tuple[str, ...] = (
+        *("accept-encoding", "accept-language", "baggage", "cache-control", "connection", "dnt"),
+        *("keep-alive", "last-event-id", "pragma", "priority", "sec-*", "te", "traceparent"),
+        *("tracestate", "user-agent", "x-request-id"),
+    )
     settings_error: str | None = None
 
     @property
@@ -169,6 +177,7 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1")
     header_timeout: float = 10.0
     max_bodies: int = 268_435_456
+    max_subscriptions: int = 10_000
     log_format: str = "json"
     log_level: str = "error"
     log_subject: bool = False

@@ -21,6 +21,8 @@ CLIENTS = (
     "relay-runtime@21.0.1",
     "@supabase/postgrest-js@2.119.1",
     "@supabase/supabase-js@2.119.1",
+    "graphql-sse@2.6.1",
+    "eventsource@4.1.0",
 )
 """The clients of the APIs that people use, which tests share, as do workers."""
 

@@ -21,6 +21,7 @@ LAYERS = """
     sql
     auth
     graphql  rest  webhooks
+    live
     web
     service
     cli  tap  testing
@@ -37,6 +38,7 @@ INPUT_AND_OUTPUT = {
         "open_transaction polling pool pooler query_log replicas script server_watch session steps"
     ),
     "graphql": "document_store engine introspection separate_execution",
+    "live": "changes cohort dialects queries subscribers",
     "rest": "handler openapi.descriptions run_batch stream",
     "service": (
         "__main__ assembly configuration configuration.database configuration.endpoints configuration.keys "

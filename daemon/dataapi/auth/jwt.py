@@ -123,6 +123,15 @@ class Verifier:
             _refuse("PGRST303", "JWT not in audience")
 
 
+def expiry(claims: str) -> float:
+    """Return until when a token with these claims is usable, in Unix seconds; infinity without an end.
+
+    :param claims: verified ones, as JSON text.
+    """
+    when = json.loads(claims).get("exp")
+    return float("inf") if when is None else float(min(when, 2**62)) + SKEW
+
+
 def anonymous_disabled() -> TokenError:
     """Return the error of a caller without a role where ``db-anon-role`` is empty."""
     headers = (("WWW-Authenticate", "Bearer"),)

@@ -17,6 +17,7 @@ FEATURES = (
     "groupBy",
     "jsonFilters",
     "fullText",
+    "subscriptions",
 )
 """Table keys beyond pg_graphql's, each ``{"enabled": true}``."""
 

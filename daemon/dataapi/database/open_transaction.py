@@ -162,22 +162,23 @@ def next_fetch(fetched: int, size: int, batch: int) -> int:
     return max(1, min(fitting, fetched * 4, _MOST_ROWS))
 
 
-# The position of its end is unknown until the transaction has ended, so this is a message of its own.  The
-# record may not be flushed yet, as with synchronous_commit = off.
-_POSITION = f"""
+# The record of a commit may not be flushed yet, as with synchronous_commit = off.
+POSITION = f"""
 select case when not pg_catalog.pg_is_in_recovery() then ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
     {CONCATENATE} ':' {CONCATENATE} pg_catalog.pg_current_wal_insert_lsn() end
 """
+"""The query for the position of the write-ahead log behind all that was committed, null on a standby."""
 
 
 async def written_position(connection: Connection) -> str:
     """Return the WAL position behind all that was committed, "" where it is unknown.
 
-    The transaction is committed: no error may hide that.
+    It is unknown until the transaction has ended, so this is a message of its own.  The transaction is
+    committed: no error may hide that.
     """
     try:
-        [(position,)] = await connection.query(_POSITION)
+        [(position,)] = await connection.query(POSITION)
     except (psycopg.Error, ConnectionDied):
         return ""
     return position or ""

@@ -154,6 +154,13 @@ class Pool:
             self._discard(session)
         self._canceller.close()
 
+    def resize(self, size: int) -> None:
+        """Have so many connections at most; what is beyond is closed as soon as it is free."""
+        self._size = size
+        while self._idle and len(self._sessions) > size:
+            self._discard(self._idle[-1])
+        self._grow()
+
     def renew(self) -> None:
         """Replace every connection, those in use as soon as they are free.
 
@@ -326,7 +333,8 @@ class Pool:
         if session.connection.lost:
             return
         clean = session.clean
-        if self._stopped or (clean and session in self._outdated):
+        unwanted = session in self._outdated or len(self._sessions) > self._size
+        if self._stopped or (clean and unwanted):
             self._discard(session)
         elif clean:
             self._idle.append(session)

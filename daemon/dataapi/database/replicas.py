@@ -202,6 +202,11 @@ class Replicas:
     def _watches(self) -> list[ServerWatch]:
         return [self._primary_watch, *[replica.watch for replica in self._replicas]]
 
+    def resize(self, size: int) -> None:
+        """Have so many connections to each replica at most."""
+        for replica in self._replicas:
+            replica.pool.resize(size)
+
     def renew(self) -> None:
         """Replace every connection to the replicas."""
         for replica in self._replicas:

@@ -35,7 +35,7 @@ from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import AdaptedDocument, DeclaredVariable, adapt, client_name
 from dataapi.graphql.graphql_core import parse_document
 from dataapi.graphql.literal_parameters import ExtractedParameters, coerce_literals, extract_parameters
-from dataapi.graphql.schema.role_schema import RoleSchema
+from dataapi.graphql.schema.role_schema import MUTATION, QUERY, SUBSCRIPTION, RoleSchema
 from dataapi.graphql.schema.type_mapping import abbreviated
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.graphql.validation import (
@@ -86,13 +86,22 @@ DOCUMENT, TOKEN, LITERAL = 3_000, 330, 650
 """About how many bytes a document takes, and each of its tokens and extracted literals adds."""
 
 
+_ROOTS = {
+    OperationType.QUERY: QUERY,
+    OperationType.MUTATION: MUTATION,
+    OperationType.SUBSCRIPTION: SUBSCRIPTION,
+}
+
+
 class GraphQLOperation:
     """One operation of a validated document.
 
     :param adapted: the document.
     :param declared: its variables as the client declared them.
     :ivar key: equal for operations of one role that compile to the same plans; it holds no document.
+    :ivar root: the name of the type of its root fields.
     :ivar is_mutation: whether the operation changes data.
+    :ivar is_subscription: whether the operation is answered again when its answer changes.
     """
 
     def __init__(
@@ -110,7 +119,9 @@ class GraphQLOperation:
         self._declared = partial(adapted.variables, _name(node), declared)
         self._variables: list[Variable] | None = None
         self.node = node
+        self.root = _ROOTS[node.operation]
         self.is_mutation = node.operation is OperationType.MUTATION
+        self.is_subscription = node.operation is OperationType.SUBSCRIPTION
         self.fragments = fragments
         self.key = key
 

@@ -69,9 +69,9 @@ LONGEST_PLAN = 100_000
 class _Execution(NamedTuple):
     """The statements of a request, with its coerced variables and the parameters of its document."""
 
+    operation: GraphQLOperation
     plan: OperationPlan
     statements: list[Bound]
-    read_only: bool
     variables: Mapping[str, Any]
 
     @property
@@ -215,10 +215,11 @@ class Engine:
                 fields, variables = execution.plan.fields, execution.variables
                 data = await run_separately(self._transactions, catalog, http, caller, fields, variables)
             elif execution.statements:
+                read_only = not execution.operation.is_mutation
                 [[data]] = await self._transactions.run(
                     catalog, http, caller, execution.statements,
-                    read_only=execution.read_only,
-                    by_replica=execution.read_only and extensions.get("consistency") != "primary",
+                    read_only=read_only,
+                    by_replica=read_only and extensions.get("consistency") != "primary",
                 )  # fmt: skip
         except DatabaseError as error:
             if execution is not None and error.code.startswith(INTERNAL) and not error.at_value:
@@ -228,8 +229,9 @@ class Engine:
             return GraphQLResponse(Stage.EXECUTION, "null", (_database_error(error, keys),), reported)
         except (RequestRejected, GraphQLError, RecursionError) as error:
             return _rejected(error, reported)
-        errors = execution.plan.errors
-        return GraphQLResponse(Stage.EXECUTION, data, _formatted(errors) if errors else (), reported)
+        errors, operation = execution.plan.errors, execution.operation
+        formatted = _formatted(errors) if errors else ()
+        return GraphQLResponse(Stage.EXECUTION, data, formatted, reported, operation.is_subscription)
 
     async def _refuses_value(
         self, error: DatabaseError, catalog: Catalog, caller: Caller, http: Request, execution: _Execution
@@ -255,9 +257,8 @@ class Engine:
             plan = role.plans.get((operation.key, shape))
             if plan is None or plan.most > self._limits.cost:
                 return None
-            execution = _Execution(
-                plan, [each.bind(variables) for each in plan.statements], not operation.is_mutation, variables
-            )
+            statements = [each.bind(variables) for each in plan.statements]
+            execution = _Execution(operation, plan, statements, variables)
         except (GraphQLError, RequestRejected):
             return None
         self.hits += 1
@@ -329,6 +330,9 @@ class Engine:
         operation = prepared.document.operation(request.operation_name)
         if request.read_only and operation.is_mutation:
             raise RequestRejected(Stage.METHOD, "A mutation must be sent by POST, not by GET.")
+        if operation.is_subscription and not request.by_events:
+            message = "A subscription is answered as text/event-stream, which Accept must name first."
+            raise RequestRejected(Stage.VALIDATION, message)
         return operation, *operation.coerce(request.variables or {}, prepared.parameters)
 
     def _bind(
@@ -351,9 +355,8 @@ class Engine:
             if reported is not None:
                 reported["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
             check_cost(plan, variables, self._limits.cost)
-            return _Execution(
-                plan, [each.bind(variables) for each in plan.statements], not operation.is_mutation, variables
-            )
+            statements = [each.bind(variables) for each in plan.statements]
+            return _Execution(operation, plan, statements, variables)
         except GraphQLError:
             if operation.is_mutation or failed is not None:
                 raise

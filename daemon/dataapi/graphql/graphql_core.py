@@ -274,7 +274,7 @@ class LazySchema(gql.GraphQLSchema):
 
     def __init__(self, query: gql.GraphQLObjectType, types: LazyMap[gql.GraphQLNamedType]) -> None:
         super().__init__(assume_valid=True)
-        del self.mutation_type  # so that the property below is looked up
+        del self.mutation_type, self.subscription_type  # so that the properties below are looked up
         self.query_type = query
         self.type_map = types  # type: ignore[assignment]  # graphql-core changes it only when it builds it
 
@@ -282,6 +282,11 @@ class LazySchema(gql.GraphQLSchema):
     def mutation_type(self) -> Any:  # type: ignore[override]  # graphql-core assigns it
         """The type ``Mutation``, if the role has it; finding that out may look at every table."""
         return self.type_map.get("Mutation")
+
+    @cached_property
+    def subscription_type(self) -> Any:  # type: ignore[override]  # as above
+        """The type ``Subscription``, if the role has it."""
+        return self.type_map.get("Subscription")
 
     def get_implementations(self, interface_type: gql.GraphQLInterfaceType) -> InterfaceImplementations:
         """Return the object types with node ids; making them all is needed for introspection only."""

@@ -99,9 +99,8 @@ def _weight(compiled: Compiled) -> int:
 
 def root_fields(operation: GraphQLOperation, variables: Variables) -> SelectedFields:
     """Return the operation's root fields by response key."""
-    root = MUTATION if operation.is_mutation else QUERY
     selector = Selector(operation.fragments, variables)
-    return selector.fields((operation.node.selection_set,), frozenset({root}))
+    return selector.fields((operation.node.selection_set,), frozenset({operation.root}))
 
 
 def introspection_fields(fields: SelectedFields) -> SelectedFields:
@@ -142,8 +141,8 @@ def plan_query(
                 constants[key] = introspected[key]
                 output: Output = JsonText(Parameter(Fixed(introspected[key]), "json"))
             elif name == "__typename":
-                constants[key] = f'"{QUERY}"'
-                output = Text(QUERY)
+                constants[key] = f'"{operation.root}"'
+                output = Text(operation.root)
             else:
                 output = compiler.at(key, nodes, partial(_field_output, compiler))
         except GraphQLError as error:

@@ -30,6 +30,7 @@ class GraphQLRequest(NamedTuple):
     :ivar read_only: the request came by GET, so that only queries may run.
     :ivar document_id: the id of a persisted document.
     :ivar persisted_hash: the hash of one, as Apollo sends it in ``extensions.persistedQuery``.
+    :ivar by_events: the answer can be followed by others, so that subscriptions may run.
     """
 
     query: str | None
@@ -39,6 +40,7 @@ class GraphQLRequest(NamedTuple):
     read_only: bool = False
     document_id: str | None = None
     persisted_hash: str | None = None
+    by_events: bool = False
 
 
 class Stage(Enum):
@@ -68,12 +70,14 @@ class GraphQLResponse(NamedTuple):
         None when the operation was never executed and the member is absent.
     :ivar errors: formatted errors: ``message``, ``locations``, ``path``, ``extensions``.
     :ivar extensions: the response's ``extensions`` member, left out when empty.
+    :ivar may_change: whether the operation is a subscription, which has other answers later.
     """
 
     stage: Stage
     data: str | None
     errors: tuple[Mapping[str, Any], ...] = ()
     extensions: Mapping[str, Any] = MappingProxyType({})
+    may_change: bool = False
 
 
 GRAPHQL_RESPONSE = "application/graphql-response+json; charset=utf-8"

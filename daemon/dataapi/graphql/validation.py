@@ -174,6 +174,8 @@ def is_surely_valid(document: gql.DocumentNode, schema: gql.GraphQLSchema) -> bo
             return False
         if isinstance(node, gql.FragmentDefinitionNode):
             fragments[node.name.value] = node
+        elif node.operation is gql.OperationType.SUBSCRIPTION:
+            return False  # which may have one root field
         else:
             operations[node.name.value if node.name else None] = node
     if len(operations) + len(fragments) < len(document.definitions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 Stream = AsyncGenerator[bytes, None]
 """The pieces of a body that is sent while it is made; none is asked for while the client does not read."""
@@ -153,11 +153,36 @@ class Request(NamedTuple):
         return named if named and not _is_public(self.peer) else self.peer
 
 
+class Outlet(Protocol):
+    """Where a feed writes the rest of a body."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the client has not taken all of it yet."""
+
+    def write(self, piece: bytes) -> None:
+        """Send a piece, or the rest of it when the client takes more."""
+
+    def abort(self) -> None:
+        """Cut the body off."""
+
+
+class Feed(Protocol):
+    """The rest of a body, which is written whenever there is more of it."""
+
+    async def write_to(self, outlet: Outlet) -> None:
+        """Write until there is no more; cancelled when the client is gone."""
+
+    def leave(self) -> None:
+        """Write nothing more.  It is called for each feed, be it written or not."""
+
+
 class Reply(NamedTuple):
     """One HTTP answer.
 
     :ivar stream: the rest of the body after ``body``, sent while it is made.  An error before its first
         piece is answered like any other; a later one cuts the answer off.  ``HEAD`` does not run it.
+    :ivar feed: the rest of a body that goes on for as long as the client likes.
     :ivar reason: the reason phrase of the status line, None for the standard one.
     :ivar code: that of the error that it reports, for the log; "" without an error.
     """
@@ -166,5 +191,6 @@ class Reply(NamedTuple):
     headers: tuple[tuple[str, str], ...]
     body: bytes
     stream: Stream | None = None
+    feed: Feed | None = None
     reason: str | None = None
     code: str = ""

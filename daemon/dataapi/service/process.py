@@ -57,6 +57,9 @@ class ServedProject(Served, Protocol):
     def snapshot(self) -> Snapshot:
         """Take its metrics."""
 
+    async def drain(self) -> None:
+        """Have those connect again elsewhere whose answers go on for as long as they like."""
+
     async def catalog(self) -> Mapping[str, Any] | None:
         """Return its catalog as values that JSON has, None before the first load."""
 
@@ -164,6 +167,7 @@ class Process:
         self._draining = True
         for accepting in self._accepting:
             accepting.stop()
+        await concurrently(project.drain() for project in self._projects)
         ending: list[Awaitable[None]] = [self._site.drain(GRACE)] if self._site else []
         if self._webhooks:
             ending.append(self._webhooks.drain(GRACE))
@@ -264,6 +268,7 @@ class Process:
     async def _end(self, project: ServedProject) -> None:
         """Stop a project that was replaced, once its requests are answered."""
         try:
+            await project.drain()
             if project.settings.settings_error is None:
                 await deferLater(self._reactor, GRACE)
         finally:

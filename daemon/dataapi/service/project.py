@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -33,16 +34,21 @@ from dataapi.service.inspection import role_faults
 from dataapi.service.settings_sources import Reconfigure
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
-from dataapi.telemetry.readiness import Changes, NotReloaded, ProjectState, ReplicaState
+from dataapi.telemetry.readiness import Changes, LiveState, NotReloaded, ProjectState, ReplicaState
 from dataapi.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
     from dataapi.auth.published_keys import PublishedKeys
+    from dataapi.live.cohort import Dialect
+    from dataapi.live.queries import LiveFigures, LiveQueries
     from dataapi.web.app import ProjectApis
 
 _log = Logger(namespace="dataapi.service")
 ASKING = Backoff(first=1.0)
 """For settings in a database that could not be read."""
+
+LIVE_CHANNEL = "dataapi-live"
+"""The channel of notifications that rows of a table have changed, which their payload names."""
 
 FIRST_CATALOG_WITHIN = 5.0
 """Seconds that the start waits for the first catalog; requests without one are answered with 503."""
@@ -162,6 +168,7 @@ class ProjectPart:
         from dataapi.web.console.data import ProjectData  # noqa: PLC0415
 
         runner = self._pool if self._replicas is None else self._replicas
+        live = None if self.settings.live_interval is None else self._make_live
         data = ProjectData(
             self.settings,
             runner,
@@ -171,15 +178,42 @@ class ProjectPart:
             self._pool.figures,
             self._vitals,
         )
-        return ProjectApis(self.settings, runner, self._watcher, self._authenticator, data)
+        return ProjectApis(self.settings, runner, self._watcher, self._authenticator, data, live)
+
+    def _make_live(self, rest: Dialect, graphql: Dialect) -> LiveQueries:
+        from dataapi.live.changes import Changes  # noqa: PLC0415 - imported with the APIs
+        from dataapi.live.queries import LiveQueries  # noqa: PLC0415
+
+        changes = Changes(
+            self._pool.fetch, lambda: self._watcher.current, replicated=self._replicas is not None
+        )
+        return LiveQueries(
+            self._reactor, self.settings, self._authenticator, changes, self._resize, time.time, rest, graphql
+        )
+
+    def _resize(self, more: int) -> None:
+        """Have so many connections besides those of ``db-pool``."""
+        size = self.settings.db_pool + more
+        self._pool.resize(size)
+        if self._replicas is not None:
+            self._replicas.resize(size)
 
     def _listen(self, channels: Sequence[str], **callbacks: Any) -> Listener:
-        """Make the listener of the catalog's watcher."""
+        """Make the listener of the catalog's watcher, which live queries share."""
         # A standby does not listen.
         uri = primary_uri(self.settings.db_uri)
+        if self.settings.live_interval is not None:
+            channels = (*channels, LIVE_CHANNEL)
+            callbacks["on_notification"] = partial(self._notified, callbacks["on_notification"])
         self._listener = listener = Listener(self._reactor, uri, channels, **callbacks)
         listener.follow(self.succession)
         return listener
+
+    def _notified(self, of_catalog: Callable[[str, str], None], channel: str, payload: str) -> None:
+        if channel != LIVE_CHANNEL:
+            of_catalog(channel, payload)
+        elif self.apis is not None and self.apis.live is not None:
+            self.apis.live.notified(payload)
 
     async def _connect(self) -> None:
         await self._failover.begin()
@@ -218,8 +252,15 @@ class ProjectPart:
             listening=project.db_channel_enabled and listener is not None and listener.swallowed,
         )
 
+    async def drain(self) -> None:
+        """Have the subscribers of live queries connect again elsewhere, or after the restart."""
+        if self.apis is not None and self.apis.live is not None:
+            await self.apis.live.drain()
+
     async def stop(self) -> None:
         """Let statements end and close every connection."""
+        if self.apis is not None and self.apis.live is not None:
+            self.apis.live.stop()
         if self._keys is not None:
             self._keys.stop()
         if self._connecting is not None:
@@ -282,7 +323,14 @@ class ProjectPart:
             changes=self._changes(),
             standby=self._watcher.is_standby,
             replicas=() if self._replicas is None else tuple(map(_replica_state, self._replicas.figures())),
+            live=self._live_state(),
         )
+
+    def _live_state(self) -> LiveState | None:
+        if self.apis is None or self.apis.live is None:
+            return None
+        figures = self.apis.live.figures()
+        return LiveState(figures.subscribers, round(figures.interval, 3), round(figures.lag, 3))
 
     def _changes(self) -> Changes:
         if self._listener is None:
@@ -294,9 +342,11 @@ class ProjectPart:
         watcher, tokens, ref = self._watcher, self._authenticator.tokens, self.ref
         catalog = watcher.current
         hits, misses = self.apis.plan_lookups if self.apis else (0, 0)
+        live = self.apis.live if self.apis else None
         return {
             **pool_snapshot(ref, self._pool),
             **(replicas_snapshot(ref, self._replicas) if self._replicas is not None else {}),
+            **(live_snapshot(ref, live.figures()) if live is not None else {}),
             "dataapi_catalog_generation": {(ref,): float(catalog.generation if catalog else 0)},
             "dataapi_catalog_loads_total": {
                 (ref, "loaded"): float(watcher.loads),
@@ -370,6 +420,24 @@ def replicas_snapshot(ref: str, replicas: Replicas) -> Snapshot:
             for outcome, count in (("answered", one.reads), ("repeated", one.repeated))
         },
         "dataapi_replica_fallbacks_total": {(ref,): float(replicas.fallbacks)},
+    }
+
+
+def live_snapshot(ref: str, figures: LiveFigures) -> Snapshot:
+    """Take the metrics of a project's live queries."""
+    return {
+        "dataapi_live_subscribers": {(ref,): float(figures.subscribers)},
+        "dataapi_live_cohorts": {(ref,): float(figures.cohorts)},
+        "dataapi_live_looks_total": {(ref,): float(figures.looks)},
+        "dataapi_live_polls_total": {
+            (ref, "changed"): float(figures.changed),
+            (ref, "unchanged"): float(figures.unchanged),
+            (ref, "failed"): float(figures.failed),
+        },
+        "dataapi_live_sent_bytes_total": {(ref,): float(figures.sent)},
+        "dataapi_live_held_bytes": {(ref,): float(figures.held)},
+        "dataapi_live_interval_seconds": {(ref,): figures.interval},
+        "dataapi_live_lag_seconds": {(ref,): figures.lag},
     }
 
 

@@ -99,6 +99,20 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_replica_fallbacks_total": Metric(
         "Reads that the primary answered because no replica could.", ("project",)
     ),
+    "dataapi_live_subscribers": Metric("Live queries that clients keep open.", ("project",)),
+    "dataapi_live_cohorts": Metric("Different answers that live queries have.", ("project",)),
+    "dataapi_live_looks_total": Metric("Looks for changes of the database.", ("project",)),
+    "dataapi_live_polls_total": Metric(
+        "Live queries run again, by what came of it: changed, unchanged or failed.", ("project", "outcome")
+    ),
+    "dataapi_live_sent_bytes_total": Metric("Bytes of events sent to live queries.", ("project",)),
+    "dataapi_live_held_bytes": Metric("Bytes of events that clients have not taken yet.", ("project",)),
+    "dataapi_live_interval_seconds": Metric(
+        "Time between two looks for changes: live-interval, or longer under load.", ("project",), max
+    ),
+    "dataapi_live_lag_seconds": Metric(
+        "For how long the first live query waits that has to be run again.", ("project",), max
+    ),
     "dataapi_catalog_generation": Metric("Number of the catalog that serves.", ("project",), min),
     "dataapi_catalog_loads_total": Metric("Catalog loads by outcome.", ("project", "outcome")),
     "dataapi_catalog_load_seconds": Metric("How long the last load of the catalog took.", ("project",), max),

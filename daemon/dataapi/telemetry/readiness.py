@@ -28,6 +28,19 @@ class ReplicaState:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveState:
+    """How live queries are served.
+
+    :ivar interval: seconds between two looks for changes.
+    :ivar lag: seconds for which the first query waits that has to be run again.
+    """
+
+    subscribers: int
+    interval: float
+    lag: float
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectState:
     """Whether a project can answer.
 
@@ -40,6 +53,7 @@ class ProjectState:
         can arrive, as on a standby, or by requests to reload.
     :ivar standby: whether the database is a standby, which answers only reads.
     :ivar replicas: those of ``db-read-uri``; without any of them the primary answers.
+    :ivar live: how live queries are served, None where they are off.
     """
 
     ref: str
@@ -51,6 +65,7 @@ class ProjectState:
     changes: Changes = "on request"
     standby: bool = False
     replicas: tuple[ReplicaState, ...] = ()
+    live: LiveState | None = None
 
     @property
     def ready(self) -> bool:
@@ -152,6 +167,7 @@ class State:
                     **asdict(project),
                     "problems": list(project.problems),
                     "replicas": [asdict(replica) for replica in project.replicas],
+                    "live": project.live and asdict(project.live),
                     "ready": project.ready,
                     "writes": project.writes,
                 }
@@ -163,15 +179,18 @@ class State:
 
 def state_from_json(document: Mapping[str, Any]) -> State:
     """Read what ``State.as_json`` wrote."""
-    projects = tuple(_read(ProjectState, {**project, **_tuples(project)}) for project in document["projects"])
+    projects = tuple(
+        _read(ProjectState, {**project, **_members(project)}) for project in document["projects"]
+    )
     webhooks = document["webhooks"] and _read(WebhooksState, document["webhooks"])
     return State(projects, document["starting"], document["draining"], document["workers"], webhooks)
 
 
-def _tuples(project: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a project that are lists in JSON."""
+def _members(project: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a project that are lists or objects in JSON."""
     replicas = tuple(ReplicaState(**replica) for replica in project["replicas"])
-    return {"problems": tuple(project["problems"]), "replicas": replicas}
+    live = project["live"] and LiveState(**project["live"])
+    return {"problems": tuple(project["problems"]), "replicas": replicas, "live": live}
 
 
 def _read(kind: type[T], members: Mapping[str, Any]) -> T:
@@ -182,12 +201,12 @@ def _read(kind: type[T], members: Mapping[str, Any]) -> T:
 def combined(states: Iterable[State]) -> State:
     """Return what holds for all of several workers: a project is as ready as its least ready worker."""
     known = tuple(states)
-    projects: dict[str, ProjectState] = {}
+    by_ref: dict[str, list[ProjectState]] = {}
     for state in known:
         for project in state.projects:
-            projects[project.ref] = min(projects.get(project.ref, project), project, key=_rank)
+            by_ref.setdefault(project.ref, []).append(project)
     return State(
-        projects=tuple(projects.values()),
+        projects=tuple(replace(min(found, key=_rank), live=_live(found)) for found in by_ref.values()),
         starting=any(state.starting for state in known),
         draining=any(state.draining for state in known),
         workers=len(known),
@@ -196,6 +215,17 @@ def combined(states: Iterable[State]) -> State:
             key=lambda one: (one.ready, one.migrated, one.database_available),
             default=None,
         ),
+    )
+
+
+def _live(projects: Iterable[ProjectState]) -> LiveState | None:
+    found = [project.live for project in projects if project.live is not None]
+    if not found:
+        return None
+    return LiveState(
+        sum(one.subscribers for one in found),
+        max(one.interval for one in found),
+        max(one.lag for one in found),
     )
 
 

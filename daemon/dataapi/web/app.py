@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from klein import Klein
@@ -18,14 +19,18 @@ from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.graphql import transport
 from dataapi.graphql.document_store import DocumentFolder
 from dataapi.graphql.engine import Engine
+from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, StageEnd
+from dataapi.live.dialects import graphql_dialect, rest_dialect
+from dataapi.live.events import wants_events
+from dataapi.live.queries import LiveQueries
 from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project, Settings
 from dataapi.web import portal
 from dataapi.web.console import routes as console
 from dataapi.web.console.access import may_open
 from dataapi.web.console.data import ProjectData
-from dataapi.web.families import family_of
+from dataapi.web.families import GRAPHQL, REST, ProtocolFamily, family_of
 from dataapi.web.pipeline import Observe, Pipeline
 from dataapi.web.routing import Backend, Backends, Route, Routes, WebhooksApi, no_route, route
 from dataapi.web.server.site import ApiSite
@@ -49,6 +54,8 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
     async def graphql(backend: Backend, request: Request) -> Reply:
         if request.method != "POST" and _wants_console(backend, request):
             return console.redirect("/graphql")
+        if backend.live is not None and wants_events(request):
+            return await backend.live.subscribe(request, backend.live.graphql)
         caller = await backend.authenticator.authenticate(request)
         request.context.report(StageEnd("jwt", time.perf_counter()))
         return await backend.graphql.handle(request, caller)
@@ -58,6 +65,8 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
     @route(app, "/rest/v1/<path:_resource>")
     @route(app, "/rest/v1/rpc/<_function>")
     async def rest(backend: Backend, request: Request, _resource: str = "", _function: str = "") -> Reply:
+        if backend.live is not None and request.method == "GET" and wants_events(request):
+            return await backend.live.subscribe(request, backend.live.rest)
         caller = await backend.authenticator.authenticate(request)
         request.context.report(StageEnd("jwt", time.perf_counter()))
         if "apikey=" in request.query:  # which the handler would read as a filter
@@ -87,8 +96,15 @@ def _declare_operations(app: Klein, path: str, webhooks: WebhooksApi) -> None:
     route(app, path.replace("{", "<").replace("}", ">"))(operate)
 
 
+def _error_body(family: ProtocolFamily, project: Project, error: ApiError, request: Request) -> bytes:
+    return family.render_error(error, request, project.client_error_verbosity).body
+
+
 class ProjectApis:
-    """Both APIs of a project, its persisted documents, and the backend that the routes need of it."""
+    """Both APIs of a project, its persisted documents, and the backend that the routes need of it.
+
+    :param live: makes the live queries of REST and GraphQL; None where they are off.
+    """
 
     def __init__(
         self,
@@ -97,13 +113,19 @@ class ProjectApis:
         watcher: CatalogWatcher,
         authenticator: Authenticator,
         data: ProjectData,
+        live: Callable[..., LiveQueries] | None = None,
     ) -> None:
         self.documents = folder = DocumentFolder(project.graphql_documents)
         self._engine = Engine(
             project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh
         )
         self._rest = RestHandler(project, runner, lambda: watcher.current, watcher.refresh, watcher.regrant)
-        self.backend = Backend(project, authenticator, self._engine, self._rest, data)
+        self.live: LiveQueries | None = None
+        if live is not None:
+            rest = rest_dialect(authenticator, self._rest.handle, partial(_error_body, REST, project))
+            graphql = graphql_dialect(authenticator, self._engine, partial(_error_body, GRAPHQL, project))
+            self.live = live(rest, graphql)
+        self.backend = Backend(project, authenticator, self._engine, self._rest, data, self.live)
 
     @property
     def plan_lookups(self) -> tuple[int, int]:

@@ -18,7 +18,16 @@ from twisted.logger import Logger, LogLevel
 from dataapi.concurrency.tasks import next_item
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import continued_trace
-from dataapi.http.messages import Commit, Fact, Reply, Request, RequestContext, Stream, server_timing
+from dataapi.http.messages import (
+    Commit,
+    Fact,
+    Feed,
+    Reply,
+    Request,
+    RequestContext,
+    Stream,
+    server_timing,
+)
 from dataapi.telemetry.logs import request_id, trace_id
 from dataapi.telemetry.requests import AnsweredRequest
 from dataapi.telemetry.version import installed_version
@@ -26,7 +35,12 @@ from dataapi.web import cors
 from dataapi.web.families import family_of, internal_error
 from dataapi.web.routing import Backend, Backends, Route, Routes, no_route
 from dataapi.web.server.parser import parse_target
-from dataapi.web.server.request import ServerRequest, body_too_large, too_many_connections
+from dataapi.web.server.request import (
+    ServerRequest,
+    body_too_large,
+    too_many_connections,
+    too_many_subscriptions,
+)
 
 T = TypeVar("T")
 
@@ -232,6 +246,8 @@ class Pipeline:
                 reply = routed.refuse(_timed_out(deadlines.limit) if late else _cancelled())
             if reply.stream is not None:
                 await self._stream(received, routed, reply, reply.stream, deadlines)
+            elif reply.feed is not None:
+                await self._feed(received, routed, reply, reply.feed)
             elif received.gone:
                 self._report(routed, _CLIENT_CLOSED_REQUEST, 0, "")
             else:
@@ -279,6 +295,30 @@ class Pipeline:
             received.finish()
         finally:
             self._report(routed, status, size, reply.code)
+
+    async def _feed(self, received: ServerRequest, routed: RoutedRequest, reply: Reply, feed: Feed) -> None:
+        """Answer with what a feed writes until it ends; the log has the request when that begins.
+
+        Meanwhile it is no request in flight: nobody waits for its end.
+        """
+        try:
+            if received.gone:
+                self._report(routed, _CLIENT_CLOSED_REQUEST, 0, "")
+                return
+            if not received.site.feed(received.connection):
+                self._send(received, routed, routed.refuse(too_many_subscriptions()))
+                return
+            self._report(routed, reply.status, len(reply.body), "")
+            received.site.in_flight -= 1
+            try:
+                await received.send_feed(reply, feed, self._headers(routed, ""))
+            finally:
+                received.site.in_flight += 1
+            received.finish()
+        except CancelledError:
+            pass  # the client is gone
+        finally:
+            feed.leave()
 
     def _route(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
         """Route a request; return the error too if it is malformed."""

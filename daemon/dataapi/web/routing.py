@@ -21,6 +21,7 @@ from dataapi.auth.caller import Caller
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
+from dataapi.live.queries import LiveQueries
 from dataapi.settings import Project
 from dataapi.web.families import ProtocolFamily, family_of
 
@@ -75,13 +76,14 @@ class ConsoleData(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One project, ready to answer."""
+    """One project, ready to answer; ``live`` is None where live queries are off."""
 
     project: Project
     authenticator: Authenticator
     graphql: ProjectApi
     rest: ProjectApi
     console: ConsoleData | None = None
+    live: LiveQueries | None = None
 
 
 class Backends:

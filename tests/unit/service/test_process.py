@@ -58,6 +58,9 @@ class Part:
     async def catalog(self) -> None:
         """Have no catalog."""
 
+    async def drain(self) -> None:
+        """Have nobody to send elsewhere."""
+
     def snapshot(self) -> Snapshot:
         """Have a pool."""
         return {"dataapi_pool_size": {(self.ref,): 10.0}}

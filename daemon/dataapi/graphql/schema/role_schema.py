@@ -22,7 +22,7 @@ from dataapi.graphql.schema.type_mapping import DATETIME, OPAQUE
 from dataapi.graphql.schema.types import OBJECT_TYPES, TableType, TableTypes, collection_field
 from dataapi.settings import Project
 
-QUERY, MUTATION = "Query", "Mutation"
+QUERY, MUTATION, SUBSCRIPTION = "Query", "Mutation", "Subscription"
 """The names of the root types."""
 
 
@@ -103,6 +103,27 @@ class RootFields:
             case None:
                 return None if self._volatile else COMMON_FIELDS.get(name)
 
+
+class SubscriptionFields(RootFields):
+    """The fields of ``Subscription``: those of ``Query`` where the feature is on."""
+
+    def __init__(self, types: TableTypes) -> None:
+        super().__init__(types, volatile=False)
+        self._everywhere = _FEATURE in types.view.features
+
+    def find(self, name: str) -> TableField | FunctionField | None:
+        found = super().find(name)
+        view = None if found is None else found.view
+        return found if self._everywhere or (view is not None and _FEATURE in view.features) else None
+
+    def field(self, name: str) -> gql.GraphQLField | None:
+        """Make the field of that name, None when the role has none."""
+        if name in COMMON_FIELDS and (name in UNLISTED or not self._everywhere):
+            return None
+        return super().field(name)
+
+
+_FEATURE = "subscriptions"
 
 _QUERIES = (TableFieldKind.COLLECTION, TableFieldKind.BY_KEY)
 _MUTATIONS = (TableFieldKind.INSERT, TableFieldKind.UPDATE, TableFieldKind.DELETE)
@@ -214,10 +235,11 @@ class RoleSchema:
     def __init__(self, view: CatalogView, *, strict: bool = False) -> None:
         self.view = view
         self.strict = strict
-        roots = {QUERY: self._query, MUTATION: self._mutation}
+        roots = {QUERY: self._query, MUTATION: self._mutation, SUBSCRIPTION: self._subscription}
         self.types = TableTypes(view, {**OBJECT_TYPES, **INPUT_TYPES}, roots)
         self.query_fields = RootFields(self.types, volatile=False)
         self.mutation_fields = RootFields(self.types, volatile=True)
+        self.subscription_fields = SubscriptionFields(self.types)
         self.schema = LazySchema(self.types.by_name[QUERY], self.types.by_name)
 
     def _query(self) -> gql.GraphQLObjectType:
@@ -230,13 +252,20 @@ class RoleSchema:
             return None
         return LazyObjectType(MUTATION, fields.field, fields.names, "The entry points that write.")
 
+    def _subscription(self) -> gql.GraphQLObjectType | None:
+        fields = self.subscription_fields
+        if _FEATURE not in self.view.used_features or not fields.any:
+            return None
+        description = "The entry points that read, and are answered again when the answer changes."
+        return LazyObjectType(SUBSCRIPTION, fields.field, fields.names, description)
+
     def dismantle(self) -> None:
         """Take apart what refers to itself, so that it is freed without waiting for a garbage collection.
 
         Types refer to each other in circles.  The schema cannot be used afterwards.
         """
         made = (*self.types.made(), *self.view.made(), self.types.by_name, self.types)
-        for part in (*made, self.query_fields, self.mutation_fields, self.schema):
+        for part in (*made, self.query_fields, self.mutation_fields, self.subscription_fields, self.schema):
             vars(part).clear()
 
     def object_type(self, name: str) -> Any:
@@ -276,7 +305,7 @@ def schema_text(schema: RoleSchema) -> str:
     """
     lazy = schema.schema
     types = [type_ for name, type_ in lazy.type_map.items() if not name.startswith("__")]
-    whole = gql.GraphQLSchema(query=lazy.query_type, mutation=lazy.mutation_type, types=types)
+    whole = gql.GraphQLSchema(lazy.query_type, lazy.mutation_type, lazy.subscription_type, types)
     # graphql-core copies no schema with a Float that is not its own; in print they are the same.
     whole.type_map.update(
         {name: scalar for name, scalar in gql.specified_scalar_types.items() if name in whole.type_map}

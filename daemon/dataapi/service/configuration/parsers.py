@@ -128,6 +128,13 @@ def waits(value: str) -> tuple[float, ...]:
     return tuple(map(float, items))
 
 
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'+.^_`|~-]+\*?")
+header_names = each(
+    _HEADER_NAME.fullmatch,
+    "expected names of headers separated by commas, such as user-agent, sec-*",
+    str.lower,
+)
+
 event_types = each(TYPE.fullmatch, "expected event types separated by commas, such as v1.shop.order")
 
 

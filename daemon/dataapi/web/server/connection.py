@@ -76,13 +76,14 @@ class ClientConnection(Protocol):
 
     :ivar request: the one that is being received or answered.
     :ivar crowded: there are too many connections, so its request is refused.
+    :ivar fed: its answer is a feed, which does not end before its client does.
     :ivar peer: the client's address, "" where there is none.
     :ivar persistent: whether the connection stays open beyond the current answer.
     """
 
     transport: Any
     sender: Sender
-    crowded = False
+    crowded = fed = False
     persistent = True
     _state = _RECEIVING
     _timer: Any = None
@@ -312,7 +313,7 @@ class ClientConnection(Protocol):
 
     def readConnectionLost(self) -> None:  # noqa: N802 - twisted's name
         """Answer the requests of a client that ended its input, then close."""
-        if self._input_ended or not self.answers:
+        if self._input_ended or self.fed or not self.answers:
             self.close()
             return
         self._input_ended, self._interim_sent = True, False

@@ -17,7 +17,7 @@ from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
 from dataapi.http.errors import ApiError
-from dataapi.http.messages import Reply, Stream
+from dataapi.http.messages import Feed, Reply, Stream
 
 if TYPE_CHECKING:
     from dataapi.web.pipeline import RoutedRequest
@@ -110,26 +110,61 @@ class ServerRequest:
         The caller closes the stream, and finishes the request.  After an error the body has no end, by which
         the client sees that something is missing.
         """
-        sender, chunked = self.connection.sender, self.head.minor > 0
-        if chunked:
-            headers = (*headers, ("Transfer-Encoding", "chunked"))
-        else:
-            self.connection.persistent = False
-        head = self._head(reply, headers, None)
+        sender = self.connection.sender
+        self._begin_body(reply, headers)
         if self.head.method == "HEAD":
-            sender.send(head)
             return 0
         size = len(reply.body)
-        sender.send(head + (chunk(reply.body) if chunked and reply.body else reply.body))
         await sender.room()
         async for piece in stream:
             if piece:
                 size += len(piece)
-                sender.send(chunk(piece) if chunked else piece)
+                self.write(piece)
                 await sender.room()
-        if chunked:
-            sender.send(_LAST_CHUNK)
+        self._end_body()
         return size
+
+    async def send_feed(self, reply: Reply, feed: Feed, headers: tuple[tuple[str, str], ...]) -> None:
+        """Write an answer whose body goes on until its feed ends, the last one on its connection.
+
+        The caller finishes the request.
+        """
+        self.connection.persistent = False
+        self._begin_body(reply, headers)
+        await feed.write_to(self)
+        self._end_body()
+
+    def _begin_body(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
+        """Write the head and the beginning of a body whose length is not known."""
+        if self._chunked:
+            headers = (*headers, ("Transfer-Encoding", "chunked"))
+        else:
+            self.connection.persistent = False
+        head, body = self._head(reply, headers, None), reply.body
+        if self.head.method != "HEAD" and body:
+            head += chunk(body) if self._chunked else body
+        self.connection.sender.send(head)
+
+    def _end_body(self) -> None:
+        if self._chunked:
+            self.connection.sender.send(_LAST_CHUNK)
+
+    @property
+    def _chunked(self) -> bool:
+        return self.head.minor > 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether the client has not taken all of the body yet."""
+        return self.connection.sender.waits
+
+    def write(self, piece: bytes) -> None:
+        """Send a piece of the body, or the rest of it when the client takes more."""
+        self.connection.sender.send(chunk(piece) if self._chunked else piece)
+
+    def abort(self) -> None:
+        """Cut the body off."""
+        self.connection.abort()
 
     def _head(self, reply: Reply, headers: tuple[tuple[str, str], ...], length: int | None) -> bytes:
         if self.site.draining:
@@ -165,6 +200,11 @@ def too_many_connections() -> ApiError:
     hint = "Send the request again later, over a connection that stays open for further ones."
     headers = (("Retry-After", "1"),)
     return ApiError(503, "TOO_MANY_CONNECTIONS", "There are too many connections", hint=hint, headers=headers)
+
+
+def too_many_subscriptions() -> ApiError:
+    headers = (("Retry-After", "10"),)
+    return ApiError(503, "TOO_MANY_SUBSCRIPTIONS", "There are too many subscriptions", headers=headers)
 
 
 def chunk(piece: bytes) -> bytes:

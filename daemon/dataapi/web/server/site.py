@@ -97,6 +97,7 @@ class ApiSite(Factory):
         self._limit(settings)
         self.connections: dict[ClientConnection, None] = {}
         self._crowded = 0
+        self._feeds = 0
         self._by_address: Counter[str] = Counter()
         self._reported_full = -_REPORT_EVERY
         self.in_flight = 0
@@ -118,6 +119,7 @@ class ApiSite(Factory):
         self.bodies.resize(settings.max_bodies)
         self.header_timeout = settings.header_timeout
         self._max_connections = settings.max_connections
+        self._max_subscriptions = settings.max_subscriptions
         self._max_connections_per_address = settings.connections_per_address
         self._trusted_proxies = tuple(map(ip_network, settings.trusted_proxies))
 
@@ -145,6 +147,16 @@ class ApiSite(Factory):
             self._by_address[connection.peer] += 1
         self.report(len(self.connections))
 
+    def feed(self, connection: ClientConnection) -> bool:
+        """Count a connection as one that is fed, and no more among the others; False without room for it."""
+        if self._feeds >= self._max_subscriptions:
+            return False
+        self._forget(connection)
+        connection.fed = True
+        self._feeds += 1
+        self.connections[connection] = None
+        return True
+
     def closed(self, connection: ClientConnection) -> None:
         """Forget a connection that was lost."""
         if connection in self.connections:
@@ -154,6 +166,9 @@ class ApiSite(Factory):
 
     def _forget(self, connection: ClientConnection) -> None:
         del self.connections[connection]
+        if connection.fed:
+            self._feeds -= 1
+            return
         if connection.crowded:
             self._crowded -= 1
             return
@@ -168,7 +183,7 @@ class ApiSite(Factory):
         """
         if self._by_address[address] >= self._max_connections_per_address and not self._trusts(address):
             return self._make_room(lambda each: each.peer == address and not each.crowded)
-        if len(self.connections) - self._crowded < self._max_connections:
+        if len(self.connections) - self._crowded - self._feeds < self._max_connections:
             return True
         if not self._make_room(lambda each: not each.crowded):
             self._report_full()

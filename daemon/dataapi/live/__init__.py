@@ -1,0 +1,1 @@
+"""Live queries: an answer is sent again whenever it has changed, as server-sent events."""

@@ -1,0 +1,163 @@
+"""The subscribers to one and the same answer, and that answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from twisted.internet.task import deferLater
+
+from dataapi.http.errors import ApiError
+from dataapi.http.headers import Headers
+from dataapi.http.messages import Fact, Request, RoundTrip
+from dataapi.live.changes import UNKNOWN, State
+from dataapi.live.events import Snapshot
+from dataapi.live.subscribers import Subscriber, Writer
+
+AT_ONCE = 50
+"""Subscribers that are written to before requests are answered again, about a millisecond."""
+
+
+class Answer(NamedTuple):
+    """What a request is answered.
+
+    :ivar body: the body that the request has without events.
+    :ivar is_last: whether nothing can follow: it is an error, or of an operation that cannot be kept open.
+    :ivar code: that of the error.
+    """
+
+    body: bytes
+    is_last: bool = False
+    code: str = ""
+
+
+class Dialect(NamedTuple):
+    """A protocol whose answers can be kept open.
+
+    :ivar answer: answers a request.
+    :ivar snapshot: makes the event of a body.
+    :ivar end: makes what ends a subscription, of the body of an error's answer and the error; without one of
+        an operation that is complete.
+    :ivar reconnect: makes what ends a subscription that the client should begin again after some seconds.
+    """
+
+    answer: Callable[[Request], Awaitable[Answer]]
+    snapshot: Callable[[bytes], Snapshot]
+    end: Callable[[Request, ApiError | None], bytes]
+    reconnect: Callable[[float], bytes]
+
+
+class Cohort:
+    """The subscribers to one and the same answer.
+
+    :param key: equal for equal requests.
+    :param request: gives the answer, and tells by itself whose it is.
+    :param first: the first one that was given.
+    :ivar seen: the state of the database that the last answer is of, ``UNKNOWN`` where another is needed.
+    :ivar asked: when that was asked for, by the reactor's clock.
+    :ivar expires: when the token does, in Unix seconds.
+    :ivar authenticated: when the request was last found to be the caller's.
+    :ivar polling: whether the next answer is being made.
+    :ivar outdated: since when its answer is that a name is unknown, which a newer catalog may know.
+    """
+
+    def __init__(
+        self,
+        clock: Any,
+        writer: Writer,
+        key: object,
+        request: Request,
+        dialect: Dialect,
+        first: Snapshot,
+        expires: float,
+    ) -> None:
+        self.key = key
+        self._clock = clock
+        self._writer = writer
+        self.request = request
+        self.dialect = dialect
+        self.expires = expires
+        self.subscribers: dict[Subscriber, None] = {}
+        self.seen: State = UNKNOWN
+        self.asked = self.authenticated = clock.seconds()
+        self.polling = False
+        self.outdated: float | None = None
+        self._text = ""
+        self._snapshot = first
+        self._asked_of_snapshot = self.asked
+        self._writing = False
+
+    def join(self, subscriber: Subscriber) -> None:
+        """Add a subscriber, which has got an answer of its own."""
+        self.subscribers[subscriber] = None
+        if subscriber.identifier != self._snapshot.identifier:
+            self.seen = UNKNOWN
+
+    def begin(self, subscriber: Subscriber) -> None:
+        """Begin to write to a subscriber."""
+        self._writer.begin(subscriber)
+        self.write(subscriber)
+
+    def names(self, names: Iterable[str]) -> bool:
+        """Return whether the statement of the last answer may name one of these, or is not known."""
+        return not self._text or any(name in self._text for name in names)
+
+    async def ask(self, state: State) -> Answer:
+        """Run the request again; raises like the request."""
+        texts: list[str] = []
+
+        def report(fact: Fact) -> None:
+            if isinstance(fact, RoundTrip):
+                texts.append(fact.text)
+
+        self.asked, self.seen = self._clock.seconds(), state
+        request = self.request._replace(context=self.request.context._replace(report=report))
+        if state.position:  # as no replica may answer that is behind it
+            headers = Headers(request.headers)
+            headers["dataapi-lsn"] = ", ".join(filter(None, (headers.get("dataapi-lsn"), state.position)))
+            request = request._replace(headers=headers)
+        answer = await self.dialect.answer(request)
+        self.authenticated, self._text = self.asked, "".join(texts)
+        return answer
+
+    def take(self, body: bytes) -> bool:
+        """Have an answer for the newest one, and return whether it is another one than before."""
+        snapshot = self.dialect.snapshot(body)
+        self._asked_of_snapshot = self.asked
+        if snapshot.identifier == self._snapshot.identifier:
+            return False
+        self._snapshot = snapshot
+        return True
+
+    async def publish(self) -> None:
+        """Send the newest answer to all who have another one."""
+        if self._writing:
+            return  # which goes on with the newest snapshot
+        self._writing = True
+        try:
+            while True:
+                snapshot = self._snapshot
+                others = [one for one in self.subscribers if one.identifier != snapshot.identifier]
+                await self._in_turn(others, self.write)
+                if snapshot is self._snapshot:
+                    return
+        finally:
+            self._writing = False
+
+    def write(self, subscriber: Subscriber) -> None:
+        """Send a subscriber the newest snapshot that is newer than its own."""
+        is_newer = self._asked_of_snapshot > subscriber.since
+        if is_newer and subscriber.outlet is not None and subscriber.identifier != self._snapshot.identifier:
+            self._writer.send(subscriber, self._snapshot, partial(self.write, subscriber))
+
+    async def end(self, last: Callable[[], bytes]) -> None:
+        """End every subscription by a last event."""
+        await self._in_turn(list(self.subscribers), lambda one: one.end(last()))
+
+    async def _in_turn(self, subscribers: list[Subscriber], act: Callable[[Subscriber], None]) -> None:
+        """Do something for each subscriber, while requests are answered between them."""
+        for number, subscriber in enumerate(subscribers, 1):
+            act(subscriber)
+            if number % AT_ONCE == 0:
+                await deferLater(self._clock, 0)

@@ -1,0 +1,84 @@
+"""The protocols whose answers can be kept open: REST, and GraphQL over server-sent events.
+
+Names of events, and what ends a stream: docs/reference/rest.md and docs/reference/graphql.md, Live queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from dataapi.auth.authenticator import Authenticator, split_query
+from dataapi.auth.caller import REST_PREFIX, Caller
+from dataapi.graphql import transport
+from dataapi.graphql.engine import Engine
+from dataapi.http.errors import ApiError, TokenError
+from dataapi.http.messages import Reply, Request
+from dataapi.live.cohort import Answer, Dialect
+from dataapi.live.events import EVENT_STREAM, event, retry, snapshot
+from dataapi.rest.negotiation import unavailable
+from dataapi.rest.parse.request import FUNCTIONS
+
+Handle = Callable[[Request, Caller], Awaitable[Reply]]
+RenderError = Callable[[ApiError, Request], bytes]
+
+_JSON = ("application/json", "application/vnd.pgrst.object+json", "application/vnd.pgrst.array+json")
+_COMPLETE = event("complete")
+
+
+def rest_dialect(authenticator: Authenticator, handle: Handle, render_error: RenderError) -> Dialect:
+    """Return REST: events ``snapshot``, and at the end ``expired``, ``failed`` or ``reconnect``."""
+
+    async def answer(request: Request) -> Answer:
+        caller = await authenticator.authenticate(request)
+        if "apikey=" in request.query:
+            request = request._replace(query=split_query(request.query)[1])
+        if request.path.startswith(f"{REST_PREFIX}/{FUNCTIONS}"):
+            await _check_stable(handle, request, caller)
+        reply = await handle(request, caller)
+        kind = next((value for name, value in reply.headers if name == "Content-Type"), "")
+        if reply.stream is not None or not kind.startswith(_JSON):
+            raise _not_available("Only JSON can be sent so.")
+        return Answer(reply.body)
+
+    def end(request: Request, error: ApiError | None) -> bytes:
+        assert error is not None, "reads are never complete"
+        name = "expired" if isinstance(error, TokenError) else "failed"
+        return event(name, render_error(error, request))
+
+    return Dialect(
+        answer, partial(snapshot, "snapshot"), end, lambda seconds: retry(seconds) + event("reconnect")
+    )
+
+
+async def _check_stable(handle: Handle, request: Request, caller: Caller) -> None:
+    """Refuse a function that is VOLATILE, whose value may be another one each time.
+
+    OPTIONS says that such a function is not called by GET.
+    """
+    options = await handle(request._replace(method="OPTIONS"), caller)
+    if not any(name == "Allow" and "GET" in value for name, value in options.headers):
+        raise _not_available("A function that is VOLATILE may have another value each time.")
+
+
+def _not_available(details: str) -> ApiError:
+    return unavailable([EVENT_STREAM]).replaced(details=details)
+
+
+def graphql_dialect(authenticator: Authenticator, engine: Engine, render_error: RenderError) -> Dialect:
+    """Return GraphQL over server-sent events, in the mode of distinct connections."""
+
+    async def answer(request: Request) -> Answer:
+        caller = await authenticator.authenticate(request)
+        operation = transport.read(request)._replace(by_events=True)
+        response = await engine.answer(operation, caller, request)
+        failed = bool(response.errors) and response.data in (None, "null")
+        reply = transport.respond(response, request)
+        return Answer(reply.body, failed or not response.may_change, reply.code)
+
+    def end(request: Request, error: ApiError | None) -> bytes:
+        last = b"" if error is None else event("next", render_error(error, request))
+        return last + _COMPLETE
+
+    # Without the event "complete" a client connects again; it knows no others.
+    return Dialect(answer, partial(snapshot, "next"), end, lambda seconds: retry(seconds) + b"\n")

@@ -1,0 +1,101 @@
+// Subscribes with a client that people use, changes a row after the first result, and prints the first two.
+// Usage: node clients.mjs DIRECTORY TASK URL HEADERS INPUT, where DIRECTORY holds node_modules, URL has no path,
+// HEADERS is a JSON object that every request is given, and INPUT has `query` and `change`, a PATCH of REST.
+import { createRequire } from "node:module";
+import { join } from "node:path";
+
+const [directory, task, url, headersText, inputText] = process.argv.slice(2);
+const require = createRequire(join(directory, "package.json"));
+const headers = JSON.parse(headersText);
+const input = JSON.parse(inputText);
+
+const results = [];
+
+async function take(result) {
+  results.push(result);
+  if (results.length === 1) {
+    const response = await fetch(`${url}/rest/v1/${input.change.target}`, {
+      method: "PATCH",
+      headers: { ...headers, "content-type": "application/json" },
+      body: JSON.stringify(input.change.body),
+    });
+    if (!response.ok) throw new Error(await response.text());
+  } else if (results.length === 2) {
+    process.stdout.write(JSON.stringify(results), () => process.exit(0));
+  }
+}
+
+function fail(error) {
+  console.error(error);
+  process.exit(1);
+}
+
+const sse = () => require("graphql-sse").createClient({ url: `${url}/graphql/v1`, headers, retryAttempts: 0 });
+const sink = (next) => ({ next, error: fail, complete: () => fail("complete") });
+
+const tasks = {
+  graphqlSse() {
+    sse().subscribe({ query: input.query }, sink((result) => take(result.data)));
+  },
+
+  apollo() {
+    const { ApolloClient, ApolloLink, InMemoryCache, gql } = require("@apollo/client");
+    const { Observable } = require("rxjs");
+    const { print } = require("graphql");
+    const client = sse();
+    const link = new ApolloLink(
+      (operation) =>
+        new Observable((observer) =>
+          client.subscribe({ ...operation, query: print(operation.query) }, {
+            next: (value) => observer.next(value),
+            error: (error) => observer.error(error),
+            complete: () => observer.complete(),
+          }),
+        ),
+    );
+    new ApolloClient({ link, cache: new InMemoryCache() })
+      .subscribe({ query: gql(input.query) })
+      .subscribe({ next: (result) => take(result.data), error: fail });
+  },
+
+  urql() {
+    const { Client, fetchExchange, subscriptionExchange } = require("@urql/core");
+    const client = sse();
+    const forwardSubscription = (operation) => ({
+      subscribe: (observer) => ({
+        unsubscribe: client.subscribe({ query: operation.query, variables: operation.variables }, observer),
+      }),
+    });
+    new Client({
+      url: `${url}/graphql/v1`,
+      preferGetMethod: false,
+      exchanges: [fetchExchange, subscriptionExchange({ forwardSubscription })],
+    })
+      .subscription(input.query, {})
+      .subscribe((result) => (result.error ? fail(result.error) : take(result.data)));
+  },
+
+  relay() {
+    const { Network, Observable } = require("relay-runtime");
+    const client = sse();
+    const network = Network.create(
+      () => fail("a subscription is no fetch"),
+      (operation, variables) =>
+        Observable.create((observer) =>
+          client.subscribe({ operationName: operation.name, query: operation.text, variables }, observer),
+        ),
+    );
+    network
+      .execute({ name: "Live", text: input.query, operationKind: "subscription", id: null, metadata: {} }, {}, {})
+      .subscribe({ next: (result) => take(result.data), error: fail });
+  },
+
+  eventSource() {
+    const { EventSource } = require("eventsource");
+    const source = new EventSource(`${url}/rest/v1/${input.target}&apikey=${headers.apikey}`);
+    source.addEventListener("snapshot", (event) => take(JSON.parse(event.data)));
+    source.addEventListener("error", (event) => fail(event.message));
+  },
+};
+
+tasks[task]();

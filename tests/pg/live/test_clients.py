@@ -1,0 +1,133 @@
+"""Live queries as clients see them: graphql-sse, Apollo, urql and Relay by it, and ``EventSource``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support import documents
+from support.live import LiveService, serving_live, signed
+from support.memory_http import KEY
+from support.node import CLIENTS, install, run_script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+SCRIPT = Path(__file__).parent / "clients.mjs"
+SCHEMA = """
+create table item (id int primary key, name text not null);
+insert into item values (1, 'before');
+grant select, update on item to anon;
+"""
+GUIDE = documents.read("docs/live.md")
+
+pytestmark = pytest.mark.time_limit(180)  # the first run of a machine installs the packages
+
+
+@pytest.fixture
+def live(server: Server, reactor: Any) -> Iterator[LiveService]:
+    """Serve the schema above."""
+    with serving_live(reactor, server.create_database(SCHEMA)) as service:
+        yield service
+
+
+@pytest.mark.parametrize("client", ["graphqlSse", "apollo", "urql", "relay"])
+async def test_subscriptions(live: LiveService, npm_clients: Path, reactor: Any, client: str) -> None:
+    """Each gives its application the result, and the next one after a change."""
+    await install(reactor, npm_clients, *CLIENTS)
+    given = {
+        "query": "subscription Live { itemByPk(id: 1) { name } }",
+        "change": {"target": "item?id=eq.1", "body": {"name": "after"}},
+    }
+    headers = json.dumps({"apikey": KEY})
+    printed = await run_script(
+        reactor, SCRIPT, str(npm_clients), client, live.url, headers, json.dumps(given)
+    )
+    assert [result["itemByPk"]["name"] for result in json.loads(printed)] == ["before", "after"]
+
+
+async def test_event_source(live: LiveService, npm_clients: Path, reactor: Any) -> None:
+    """As a browser's: no headers, and named events."""
+    await install(reactor, npm_clients, *CLIENTS)
+    given = {
+        "target": "item?select=name",
+        "change": {"target": "item?id=eq.1", "body": {"name": "after"}},
+    }
+    headers = json.dumps({"apikey": KEY})
+    printed = await run_script(
+        reactor, SCRIPT, str(npm_clients), "eventSource", live.url, headers, json.dumps(given)
+    )
+    assert json.loads(printed) == [[{"name": "before"}], [{"name": "after"}]]
+
+
+# ---------------------------------------------------------------- docs/live.md
+
+
+@pytest.fixture
+def guide(server: Server, reactor: Any) -> Iterator[LiveService]:
+    """Serve the guide's table, with its comment and trigger, and look for changes once an hour."""
+    text = "".join(block.text for block in documents.blocks(GUIDE) if block.language == "sql")
+    with serving_live(
+        reactor, server.create_database(text), live_interval=3600.0, graphql_features=frozenset()
+    ) as service:
+        yield service
+
+
+async def test_the_requests_of_the_guide(guide: LiveService) -> None:
+    """By curl and by GraphQL, with the trigger that makes them sooner than the interval."""
+    [command] = [block.text for block in documents.blocks(GUIDE) if block.language == "sh"]
+    target = command.partition("$API")[2].partition('"')[0]
+    [query] = [block.text for block in documents.blocks(GUIDE) if block.language == "graphql"]
+    rest, graphql = await guide.open(target), await guide.graphql(query)
+    assert (await guide.next(rest)).json == [{"id": 1, "room": "hall", "body": "Hello"}]
+    await guide.next(graphql)
+    guide.database.execute("insert into message (room, body) values ('hall', 'Goodbye')")
+    assert [row["body"] for row in (await guide.next(rest)).json] == ["Hello", "Goodbye"]
+    edges = (await guide.next(graphql)).json["data"]["messageCollection"]["edges"]
+    assert [edge["node"]["body"] for edge in edges] == ["Hello", "Goodbye"]
+
+
+async def test_the_programs_of_the_guide(
+    guide: LiveService, npm_clients: Path, reactor: Any, tmp_path: Path
+) -> None:
+    """With ``EventSource`` alone and beside supabase-js, and with graphql-sse."""
+    await install(reactor, npm_clients, *CLIENTS)
+    programs = [block.text for block in documents.blocks(GUIDE) if block.language == "js"]
+    query = next(block.text for block in documents.blocks(GUIDE) if block.language == "graphql")
+    assert len(programs) == 3
+    for number, program in enumerate(programs):
+        token = (
+            f"async () => {json.dumps(signed('anon'))}"
+            if "token()" in program
+            else json.dumps(signed("anon"))
+        )
+        names = "\n".join(
+            f"const {name} = {value};"
+            for name, value in {
+                "API": json.dumps(guide.url),
+                "key": json.dumps(KEY),
+                "token": token,
+                "query_text": json.dumps(query),
+            }.items()
+        )
+        before = f"""
+            import {{ EventSource }} from "eventsource";
+            import {{ createClient as supabaseClient }} from "@supabase/supabase-js";
+            {names}
+            const supabase = supabaseClient(API, key, {{ realtime: {{ transport: class {{}} }} }});
+            const show = (data) => process.stdout.write(JSON.stringify(data), () => process.exit(0));
+            const complain = show, signInAgain = show;
+        """
+        after = 'source.addEventListener("snapshot", (event) => show(JSON.parse(event.data)));'
+        text = program.replace("{ query }", "{ query: query_text }")
+        script = npm_clients / f"guide-{tmp_path.name}-{number}.mjs"
+        script.write_text(before + text + (after if "supabase" in program else ""))
+        try:
+            printed = await run_script(reactor, script)
+        finally:
+            script.unlink()
+        assert "Hello" in printed

@@ -1,0 +1,192 @@
+"""Live queries by REST (docs/reference/rest.md, Live queries): what is sent, when, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.live import LiveService, serving_live, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+SCHEMA = """
+create table author (id int primary key, name text not null);
+create table book (
+    id int primary key, author_id int references author, title text not null, owner text, meta json
+);
+create index on book (author_id);
+create view titles as select id, title from book;
+create function newest() returns setof book
+    language sql stable as 'select * from book order by id desc limit 1';
+create function dice() returns float8 language sql volatile as 'select random()';
+insert into author values (1, 'Ada'), (2, 'Grace');
+insert into book values (1, 1, 'Notes', 'ada', E'{"a":\\n 1}'), (2, 2, 'Compilers', 'grace', null);
+grant select on all tables in schema public to anon, authenticated;
+alter table book enable row level security;
+create policy everybody on book for select to anon using (true);
+create policy own on book for select to authenticated
+    using (owner = current_setting('request.jwt.claims', true)::json->>'sub');
+"""
+
+
+@pytest.fixture
+def live(server: Server, reactor: Any) -> Iterator[LiveService]:
+    """Serve the schema above."""
+    with serving_live(reactor, server.create_database(SCHEMA)) as service:
+        yield service
+
+
+async def test_a_read_is_sent_at_once_and_again_when_it_has_changed(live: LiveService) -> None:
+    """The body is the one that the request has by JSON, embedded rows and all."""
+    stream = await live.rest("author?select=name,book(title)&order=id&limit=1")
+    assert (stream.status, stream.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert stream.headers["cache-control"] == "no-store"
+    first = await live.next(stream)
+    assert (first.name, first.json) == ("snapshot", [{"name": "Ada", "book": [{"title": "Notes"}]}])
+    assert stream.retry
+    live.database.execute("update book set title = 'Sketch' where id = 1")
+    second = await live.next(stream)
+    assert (second.name, second.json) == ("snapshot", [{"name": "Ada", "book": [{"title": "Sketch"}]}])
+    assert first.identifier != second.identifier
+
+
+async def test_what_does_not_change_the_answer_is_not_sent(live: LiveService) -> None:
+    """The change of another row is looked at, and the next change of this one is the next event."""
+    stream = await live.rest("author?id=eq.1&select=name")
+    await live.next(stream)
+    before = live.figures.unchanged
+    live.database.execute("update author set name = 'Hopper' where id = 2")
+    await live.until(lambda: live.figures.unchanged > before, "the poll")
+    live.database.execute("update author set name = 'Lovelace' where id = 1")
+    assert (await live.next(stream)).json == [{"name": "Lovelace"}]
+    assert not stream.events
+
+
+async def test_nothing_is_asked_while_the_database_stands_still(live: LiveService) -> None:
+    """Looks go on, and none of them has a request run."""
+    stream = await live.rest("author?id=eq.1")
+    await live.next(stream)
+    await live.until(lambda: live.figures.unchanged, "the poll that follows the first answer")
+    polls, looks = live.figures.unchanged, live.figures.looks
+    await live.until(lambda: live.figures.looks > looks + 5, "more looks")
+    assert live.figures.unchanged == polls
+
+
+async def test_line_ends_within_json_reach_the_client(live: LiveService) -> None:
+    """A value of type json keeps its own white space."""
+    stream = await live.rest("book?id=eq.1&select=meta")
+    event = await live.next(stream)
+    assert event.json == [{"meta": {"a": 1}}]
+    assert "\n" in event.data
+
+
+async def test_views_and_functions_that_are_not_volatile(live: LiveService) -> None:
+    """Both follow the tables that they read."""
+    view, function = (
+        await live.rest("titles?order=id.desc&limit=1"),
+        await live.rest("rpc/newest?select=title"),
+    )
+    assert (await live.next(view)).json == [{"id": 2, "title": "Compilers"}]
+    assert (await live.next(function)).json == [{"title": "Compilers"}]
+    live.database.execute("insert into book values (3, 1, 'Engines')")
+    assert (await live.next(view)).json == [{"id": 3, "title": "Engines"}]
+    assert (await live.next(function)).json == [{"title": "Engines"}]
+
+
+async def test_a_volatile_function_and_other_media_types_are_refused(live: LiveService) -> None:
+    """By the status that they have without events."""
+    for target, headers in (
+        ("rpc/dice", {}),
+        ("author", {"Accept": "text/event-stream, text/csv"}),
+        ("nothing", {}),
+        ("author?id=eq.x", {}),
+    ):
+        stream = await live.rest(target, **headers)
+        await stream.ended
+        expected = {"rpc/dice": 406, "author": 406, "nothing": 404, "author?id=eq.x": 400}[target]
+        assert stream.status == expected
+        assert stream.headers["content-type"].startswith("application/json")
+
+
+async def test_one_object(live: LiveService) -> None:
+    """What else the client accepts is the form of the body; an error ends the stream by its own event."""
+    stream = await live.rest("author?id=eq.2", Accept="text/event-stream, application/vnd.pgrst.object+json")
+    assert (await live.next(stream)).json == {"id": 2, "name": "Grace"}
+    live.database.execute("delete from book; delete from author where id = 2")
+    last = await live.next(stream)
+    assert (last.name, last.json["code"]) == ("failed", "PGRST116")
+    await stream.ended
+
+
+async def test_what_the_client_has_is_not_sent_again(live: LiveService) -> None:
+    """As ``Last-Event-ID`` says; only what differs comes."""
+    stream = await live.rest("author?order=id")
+    first = await live.next(stream)
+    stream.close()
+    again = await live.rest("author?order=id", Last_Event_ID=first.identifier)
+    await live.until(lambda: again.comments, "the beginning")
+    live.database.execute("update author set name = 'Lovelace' where id = 1")
+    assert (await live.next(again)).json[0]["name"] == "Lovelace"
+    stale = await live.rest("author?order=id", Last_Event_ID=first.identifier)
+    assert (await live.next(stale)).json[0]["name"] == "Lovelace"
+
+
+async def test_everybody_sees_their_own_rows(live: LiveService) -> None:
+    """Row level security holds for each snapshot."""
+    ada = await live.rest("book?select=title&order=id", token=signed(sub="ada"))
+    grace = await live.rest("book?select=title&order=id", token=signed(sub="grace"))
+    assert (await live.next(ada)).json == [{"title": "Notes"}]
+    assert (await live.next(grace)).json == [{"title": "Compilers"}]
+    live.database.execute("update book set owner = 'ada' where id = 2")
+    assert (await live.next(ada)).json == [{"title": "Notes"}, {"title": "Compilers"}]
+    assert (await live.next(grace)).json == []
+
+
+async def test_equal_subscriptions_are_run_once(live: LiveService) -> None:
+    """Headers that say how a request was sent make no difference, those that SQL may read do."""
+    streams = [await live.rest("author?order=id", User_Agent=f"client {number}") for number in range(5)]
+    streams.append(await live.rest("author?order=id", X_Tenant="acme"))
+    for stream in streams:
+        await live.next(stream)
+    assert (live.figures.subscribers, live.figures.cohorts) == (6, 2)
+    live.database.execute("update author set name = 'Lovelace' where id = 1")
+    for stream in streams:
+        assert (await live.next(stream)).json[0]["name"] == "Lovelace"
+    for stream in streams:
+        stream.close()
+    await live.until(lambda: live.figures.cohorts == 0, "the end of the cohorts")
+    assert live.figures.subscribers == 0
+
+
+async def test_a_browser_needs_no_headers(live: LiveService) -> None:
+    """The key may stand in the URL, and a JWT may be the key."""
+    stream = await live.rest(f"book?select=title&apikey={signed(sub='ada')}", apikey="")
+    assert (await live.next(stream)).json == [{"title": "Notes"}]
+
+
+@pytest.fixture
+def notified(server: Server, reactor: Any) -> Iterator[LiveService]:
+    """Serve the schema above, and look for changes once an hour."""
+    with serving_live(reactor, server.create_database(SCHEMA), live_interval=3600.0) as service:
+        yield service
+
+
+async def test_a_notification_does_not_wait_for_the_interval(notified: LiveService) -> None:
+    """It names the table; a view may read any."""
+    table = await notified.rest("author?id=eq.1&select=name")
+    view, other = await notified.rest("titles?id=eq.1"), await notified.rest("book?id=eq.1&select=title")
+    for stream in (table, view, other):
+        await notified.next(stream)
+    notified.database.execute("""
+        update author set name = 'Lovelace' where id = 1;
+        update book set title = 'Sketch';
+        notify "dataapi-live", 'public.author';
+    """)
+    assert (await notified.next(table)).json == [{"name": "Lovelace"}]
+    assert (await notified.next(view)).json[0]["title"] == "Sketch"
+    assert not other.events
+    notified.database.execute('notify "dataapi-live"')
+    assert (await notified.next(other)).json == [{"title": "Sketch"}]
