@@ -68,15 +68,19 @@ class Stream(Protocol):
         self.ended: defer.Deferred[None] = defer.Deferred()
         self.has_ended = False
         self._parts: list[bytes] = []
+        self._whole: list[bytes] = []
         self._fields: dict[str, list[str]] = {}
         self._waiting: defer.Deferred[None] | None = None
 
     @property
     def text(self) -> str:
-        """What has come and is no line yet: the body of an answer that is no stream of events."""
-        return b"".join(self._parts).decode()
+        """All that has come as it is, of an answer that is no stream of events."""
+        return b"".join(self._whole).decode()
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
+        if not self.headers.get("content-type", "").startswith("text/event-stream"):
+            self._whole.append(data)
+            return
         self._parts.append(data)
         if b"\n" not in data:
             return
