@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,9 @@ from dataapi.live.events import HEARTBEAT, Snapshot
 
 SILENCE = 15.0
 """Seconds without an event after which a heartbeat is sent."""
+
+STALLED = 60.0
+"""Seconds in which a client has to take an event; one that does not is disconnected."""
 
 HELD = 64 * 1024 * 1024
 """Bytes of events that clients may leave waiting together; one that would hold more is disconnected."""
@@ -85,7 +89,8 @@ class Writer:
 
     def __init__(self, clock: Any) -> None:
         self._clock = clock
-        self._silent: dict[Subscriber, None] = {}  # the one first that was sent nothing for the longest time
+        # Those that have taken all, the one first that was sent nothing for the longest time.
+        self._silent: OrderedDict[Subscriber, None] = OrderedDict()
         self._slow: dict[Subscriber, Callable[[], None] | None] = {}  # what follows when all was taken
         self.sent = self.held = 0
 
@@ -107,14 +112,19 @@ class Writer:
         outlet.write(data)
         self.sent += len(data)
         subscriber.heard = self._clock.seconds()
-        self._silent.pop(subscriber, None)
-        self._silent[subscriber] = None
-        if outlet.waits:
-            subscriber.held = len(data)
-            self.held += len(data)
-            self._slow[subscriber] = None
-            if self.held > HELD:
-                outlet.abort()
+        self._silent.move_to_end(subscriber)
+        self._expect(subscriber, outlet, len(data))
+
+    def _expect(self, subscriber: Subscriber, outlet: Outlet, size: int) -> None:
+        """Wait until a client has taken what it was sent, if it has not at once."""
+        if not outlet.waits:
+            return
+        del self._silent[subscriber]
+        self._slow[subscriber] = None
+        subscriber.held = size
+        self.held += size
+        if self.held > HELD:
+            outlet.abort()
 
     def _has_taken(self, subscriber: Subscriber) -> bool:
         """Return whether a client has taken what it was sent."""
@@ -122,11 +132,14 @@ class Writer:
             return False
         self.held -= subscriber.held
         subscriber.held = 0
+        self._silent[subscriber] = None
         return True
 
     def begin(self, subscriber: Subscriber) -> None:
-        """Take care of a subscriber from now on."""
+        """Take care of a subscriber, whose first answer was sent, from now on."""
         self._silent[subscriber] = None
+        if subscriber.outlet is not None:
+            self._expect(subscriber, subscriber.outlet, 1)
 
     def forget(self, subscriber: Subscriber) -> None:
         """Write nothing more to a subscriber."""
@@ -137,19 +150,18 @@ class Writer:
 
     def tend(self) -> None:
         """Go on with clients that have taken what they were sent, and send heartbeats."""
+        now = self._clock.seconds()
         slow, self._slow = self._slow, {}
         for subscriber, again in slow.items():
-            if not self._has_taken(subscriber):
+            if self._has_taken(subscriber):
+                if again is not None:
+                    again()
+            elif subscriber.heard < now - STALLED and subscriber.outlet is not None:
+                subscriber.outlet.abort()
+            else:
                 self._slow[subscriber] = again
-            elif again is not None:
-                again()
-        until = self._clock.seconds() - SILENCE
         while self._silent:
             subscriber = next(iter(self._silent))
-            if subscriber.heard > until:
+            if subscriber.heard > now - SILENCE:
                 return
-            if subscriber.held and not self._has_taken(subscriber):
-                subscriber.heard = self._clock.seconds()  # it has not taken the last event
-                self._silent[subscriber] = self._silent.pop(subscriber)
-            else:
-                self._write(subscriber, HEARTBEAT)
+            self._write(subscriber, HEARTBEAT)

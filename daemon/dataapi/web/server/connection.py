@@ -215,6 +215,11 @@ class ClientConnection(Protocol):
             self.sender.send(_INTERIM)
             self._interim_sent = True
 
+    def feed(self) -> None:
+        """Have no time limit any more: the answer is a feed, which looks after its client itself."""
+        self.fed = True
+        _cancel(self._timer)
+
     def finished(self) -> None:
         """Go on with the next request, now that one was answered."""
         self.request = None

@@ -152,7 +152,7 @@ class ApiSite(Factory):
         if self._feeds >= self._max_subscriptions:
             return False
         self._forget(connection)
-        connection.fed = True
+        connection.feed()
         self._feeds += 1
         self.connections[connection] = None
         return True
