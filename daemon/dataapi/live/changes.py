@@ -22,8 +22,6 @@ select pg_catalog.concat_ws(' ', pg_catalog.pg_postmaster_start_time(), case
     when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn()::text
     else pg_catalog.pg_current_snapshot()::text end), {position}
 """
-_PLAIN = _VISIBLE.format(position="''")
-_POSITIONED = _VISIBLE.format(position=f"({POSITION})")
 
 _log = Logger(namespace="dataapi.live")
 
@@ -54,7 +52,7 @@ class Changes:
     def __init__(self, fetch: Fetch, catalog: Callable[[], Catalog | None], *, replicated: bool) -> None:
         self.catalog = catalog
         self._fetch = fetch
-        self._text = _POSITIONED if replicated else _PLAIN
+        self._text = _VISIBLE.format(position=f"({POSITION})" if replicated else "''")
         self._refused = False
 
     async def look(self) -> State:

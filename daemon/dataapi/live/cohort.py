@@ -3,49 +3,106 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from typing import Any, NamedTuple
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import Headers
-from dataapi.http.messages import Fact, Request, RoundTrip
+from dataapi.http.messages import Fact, Outlet, Request, RoundTrip
 from dataapi.live.changes import UNKNOWN, State
 from dataapi.live.events import Snapshot
-from dataapi.live.subscribers import Subscriber, Writer
+from dataapi.live.writer import Writer
 
 AT_ONCE = 50
 """Subscribers that are written to before requests are answered again, about a millisecond."""
 
 
-class Answer(NamedTuple):
-    """What a request is answered.
+class Finished(Exception):
+    """An answer that no other follows: its body has errors alone, or is of an operation that runs once.
 
-    :ivar body: the body that the request has without events.
-    :ivar is_last: whether nothing can follow: it is an error, or of an operation that cannot be kept open.
-    :ivar code: that of the error.
+    :ivar code: that of the first error, "" without one.
     """
 
-    body: bytes
-    is_last: bool = False
-    code: str = ""
+    def __init__(self, body: bytes, code: str) -> None:
+        super().__init__(code or "an operation that runs once")
+        self.body = body
+        self.code = code
 
 
 class Dialect(NamedTuple):
     """A protocol whose answers can be kept open.
 
-    :ivar answer: answers a request.
+    :ivar answer: gives the body of a request's answer; raises ``ApiError``, and ``Finished`` for a last one.
     :ivar snapshot: makes the event of a body.
-    :ivar end: makes what ends a subscription, of the body of an error's answer and the error; without one of
-        an operation that is complete.
+    :ivar end: makes what ends a subscription, of its request and what was raised.
     :ivar reconnect: makes what ends a subscription that the client should begin again after some seconds.
     """
 
-    answer: Callable[[Request], Awaitable[Answer]]
+    answer: Callable[[Request], Awaitable[bytes]]
     snapshot: Callable[[bytes], Snapshot]
-    end: Callable[[Request, ApiError | None], bytes]
+    end: Callable[[Request, ApiError | Finished], bytes]
     reconnect: Callable[[float], bytes]
+
+
+class Subscriber:
+    """The feed of a client: what it was sent, and what it has to take.
+
+    :ivar caller: whose it is, for the limit on one caller's.
+    :ivar identifier: of the snapshot that it was sent last.
+    :ivar since: when its own first answer was asked for; others that were asked for earlier may be older.
+    :ivar outlet: None before the stream begins and after its end.
+    :ivar heard: when it was sent something, by the reactor's clock.
+    :ivar held: bytes that it has not taken, 0 once it has taken all.
+    :ivar last: the event that ended the subscription, None before.
+    :param gone: called when the stream has ended, or did not begin.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_gone",
+        "caller",
+        "cohort",
+        "heard",
+        "held",
+        "identifier",
+        "last",
+        "outlet",
+        "since",
+    )
+
+    def __init__(
+        self, cohort: Cohort, caller: str, identifier: str, since: float, gone: Callable[[Subscriber], object]
+    ) -> None:
+        self.cohort = cohort
+        self.caller = caller
+        self.identifier = identifier
+        self.since = self.heard = since
+        self.held = 0
+        self.last: bytes | None = None
+        self.outlet: Outlet | None = None
+        self._gone = gone
+        self._ended: Deferred[None] = Deferred()
+
+    async def write_to(self, outlet: Outlet) -> None:
+        """Write events until the subscription ends."""
+        if self.last is None:
+            self.outlet = outlet
+            self.cohort.writer.begin(self)
+            await self._ended
+        outlet.write(self.last or b"")
+
+    def end(self, last: bytes) -> None:
+        """End the subscription by a last event."""
+        if self.last is None:
+            self.last, self.outlet = last, None
+            self._ended.callback(None)
+
+    def leave(self) -> None:
+        """Leave, whether the stream began or not."""
+        self.outlet = None
+        self._gone(self)
 
 
 class Cohort:
@@ -74,7 +131,7 @@ class Cohort:
     ) -> None:
         self.key = key
         self._clock = clock
-        self._writer = writer
+        self.writer = writer
         self.request = request
         self.dialect = dialect
         self.expires = expires
@@ -94,16 +151,11 @@ class Cohort:
         if subscriber.identifier != self._snapshot.identifier:
             self.seen = UNKNOWN
 
-    def begin(self, subscriber: Subscriber) -> None:
-        """Begin to write to a subscriber."""
-        self._writer.begin(subscriber)
-        self.write(subscriber)
-
     def names(self, names: Iterable[str]) -> bool:
         """Return whether the statement of the last answer may name one of these, or is not known."""
         return not self._text or any(name in self._text for name in names)
 
-    async def ask(self, state: State) -> Answer:
+    async def ask(self, state: State) -> bytes:
         """Run the request again; raises like the request."""
         texts: list[str] = []
 
@@ -117,9 +169,9 @@ class Cohort:
             headers = Headers(request.headers)
             headers["dataapi-lsn"] = ", ".join(filter(None, (headers.get("dataapi-lsn"), state.position)))
             request = request._replace(headers=headers)
-        answer = await self.dialect.answer(request)
-        self.authenticated, self._text = self.asked, "".join(texts)
-        return answer
+        body = await self.dialect.answer(request)
+        self.authenticated, self._text, self.outdated = self.asked, "".join(texts), None
+        return body
 
     def take(self, body: bytes) -> bool:
         """Have an answer for the newest one, and return whether it is another one than before."""
@@ -136,12 +188,11 @@ class Cohort:
             return  # which goes on with the newest snapshot
         self._writing = True
         try:
-            while True:
-                snapshot = self._snapshot
+            written = 0.0
+            while written != self._asked_of_snapshot:
+                written, snapshot = self._asked_of_snapshot, self._snapshot
                 others = [one for one in self.subscribers if one.identifier != snapshot.identifier]
                 await self._in_turn(others, self.write)
-                if snapshot is self._snapshot:
-                    return
         finally:
             self._writing = False
 
@@ -149,7 +200,7 @@ class Cohort:
         """Send a subscriber the newest snapshot that is newer than its own."""
         is_newer = self._asked_of_snapshot > subscriber.since
         if is_newer and subscriber.outlet is not None and subscriber.identifier != self._snapshot.identifier:
-            self._writer.send(subscriber, self._snapshot, partial(self.write, subscriber))
+            self.writer.send(subscriber, self._snapshot)
 
     async def end(self, last: Callable[[], bytes]) -> None:
         """End every subscription by a last event."""

@@ -14,7 +14,7 @@ from dataapi.graphql import transport
 from dataapi.graphql.engine import Engine
 from dataapi.http.errors import ApiError, TokenError
 from dataapi.http.messages import Reply, Request
-from dataapi.live.cohort import Answer, Dialect
+from dataapi.live.cohort import Dialect, Finished
 from dataapi.live.events import EVENT_STREAM, event, retry, snapshot
 from dataapi.rest.negotiation import unavailable
 from dataapi.rest.parse.request import FUNCTIONS
@@ -29,7 +29,7 @@ _COMPLETE = event("complete")
 def rest_dialect(authenticator: Authenticator, handle: Handle, render_error: RenderError) -> Dialect:
     """Return REST: events ``snapshot``, and at the end ``expired``, ``failed`` or ``reconnect``."""
 
-    async def answer(request: Request) -> Answer:
+    async def answer(request: Request) -> bytes:
         caller = await authenticator.authenticate(request)
         if "apikey=" in request.query:
             request = request._replace(query=split_query(request.query)[1])
@@ -38,11 +38,11 @@ def rest_dialect(authenticator: Authenticator, handle: Handle, render_error: Ren
         reply = await handle(request, caller)
         kind = next((value for name, value in reply.headers if name == "Content-Type"), "")
         if reply.stream is not None or not kind.startswith(_JSON):
-            raise _not_available("Only JSON can be sent so.")
-        return Answer(reply.body)
+            raise unavailable([EVENT_STREAM]).replaced(details="Only JSON can be sent so.")
+        return reply.body
 
-    def end(request: Request, error: ApiError | None) -> bytes:
-        assert error is not None, "reads are never complete"
+    def end(request: Request, error: ApiError | Finished) -> bytes:
+        assert isinstance(error, ApiError), "reads can always be repeated"
         name = "expired" if isinstance(error, TokenError) else "failed"
         return event(name, render_error(error, request))
 
@@ -58,27 +58,26 @@ async def _check_stable(handle: Handle, request: Request, caller: Caller) -> Non
     """
     options = await handle(request._replace(method="OPTIONS"), caller)
     if not any(name == "Allow" and "GET" in value for name, value in options.headers):
-        raise _not_available("A function that is VOLATILE may have another value each time.")
-
-
-def _not_available(details: str) -> ApiError:
-    return unavailable([EVENT_STREAM]).replaced(details=details)
+        details = "A function that is VOLATILE may have another value each time."
+        raise unavailable([EVENT_STREAM]).replaced(details=details)
 
 
 def graphql_dialect(authenticator: Authenticator, engine: Engine, render_error: RenderError) -> Dialect:
     """Return GraphQL over server-sent events, in the mode of distinct connections."""
 
-    async def answer(request: Request) -> Answer:
+    async def answer(request: Request) -> bytes:
         caller = await authenticator.authenticate(request)
         operation = transport.read(request)._replace(by_events=True)
         response = await engine.answer(operation, caller, request)
         failed = bool(response.errors) and response.data in (None, "null")
         reply = transport.respond(response, request)
-        return Answer(reply.body, failed or not response.may_change, reply.code)
+        if failed or not response.may_change:
+            raise Finished(reply.body, reply.code)
+        return reply.body
 
-    def end(request: Request, error: ApiError | None) -> bytes:
-        last = b"" if error is None else event("next", render_error(error, request))
-        return last + _COMPLETE
+    def end(request: Request, error: ApiError | Finished) -> bytes:
+        body = error.body if isinstance(error, Finished) else render_error(error, request)
+        return event("next", body) + _COMPLETE
 
     # Without the event "complete" a client connects again; it knows no others.
     return Dialect(answer, partial(snapshot, "next"), end, lambda seconds: retry(seconds) + b"\n")

@@ -10,7 +10,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from twisted.internet import defer
@@ -27,9 +26,9 @@ from dataapi.concurrency.tasks import Background, wait_at_most
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.http.messages import Reply, Request, RequestContext
 from dataapi.live.changes import UNKNOWN, Changes
-from dataapi.live.cohort import Answer, Cohort, Dialect
+from dataapi.live.cohort import Cohort, Dialect, Finished, Subscriber
 from dataapi.live.events import HEADERS, HEARTBEAT, repeatable, retry
-from dataapi.live.subscribers import Subscriber, Writer
+from dataapi.live.writer import Writer
 from dataapi.settings import Project
 
 RECONNECT = 2.0
@@ -37,9 +36,6 @@ RECONNECT = 2.0
 
 SPREAD = 0.5, 5.0
 """Between which seconds the clients of a daemon that stops connect again, each at random."""
-
-_TEND = 1.0
-"""Seconds between two looks at what clients have taken."""
 
 _AUTHENTICATED = 15.0
 """Seconds for which a key or a token that was valid is taken to be so; it may have been withdrawn."""
@@ -57,11 +53,8 @@ _log = Logger(namespace="dataapi.live")
 class LiveFigures:
     """The figures of a project's live queries.
 
-    :ivar cohorts: how many different answers the subscribers have.
-    :ivar looks: looks for changes since the start.
     :ivar changed, unchanged, failed: requests that were run again since the start, by their outcomes.
-    :ivar sent: bytes of events since the start.
-    :ivar held: bytes of them that clients have not taken yet.
+    :ivar sent, held: bytes of events since the start, and those that clients have not taken yet.
     :ivar interval: seconds between the last two looks for changes.
     :ivar lag: seconds that the oldest request has been waiting for which a change is known.
     """
@@ -83,7 +76,6 @@ class LiveQueries:
 
     :param resize: is told how many connections are needed besides those of requests.
     :param now: the time in Unix seconds.
-    :ivar rest, graphql: the protocols.
     """
 
     def __init__(
@@ -134,24 +126,24 @@ class LiveQueries:
         name, since = identity(request, caller), self._clock.seconds()
         most = self._project.live_subscriptions_per_caller
         if self._callers[name] >= most:
-            raise _too_many(most)
+            message = f"A caller may have {most} subscriptions"
+            raise ApiError(429, "TOO_MANY_SUBSCRIPTIONS", message, headers=(("Retry-After", "10"),))
         self._callers[name] += 1
         try:
-            answer = await dialect.answer(kept)
+            first = dialect.snapshot(await dialect.answer(kept))
+        except Finished as only:
+            self._release(name)
+            return Reply(200, HEADERS, dialect.end(kept, only))
         except BaseException:
             self._release(name)
             raise
-        first = dialect.snapshot(answer.body)
-        if answer.is_last:
-            self._release(name)
-            return Reply(200, HEADERS, first.event + dialect.end(kept, None))
         key = kept.method, kept.path, kept.query, headers, kept.body
         cohort = self._cohorts.get(key)
         if cohort is None:
             kept = kept._replace(context=RequestContext(request.context.route))
             cohort = Cohort(self._clock, self._writer, key, kept, dialect, first, expiry(caller.claims))
             self._cohorts[key] = cohort
-        subscriber = Subscriber(name, first.identifier, since, cohort.begin, partial(self._leave, cohort))
+        subscriber = Subscriber(cohort, name, first.identifier, since, self._leave)
         cohort.join(subscriber)
         if not self._running:
             self._running = True
@@ -159,7 +151,8 @@ class LiveQueries:
         has_it = request.headers.get("last-event-id") == first.identifier
         return Reply(200, HEADERS, retry(RECONNECT) + (HEARTBEAT if has_it else first.event), feed=subscriber)
 
-    def _leave(self, cohort: Cohort, subscriber: Subscriber) -> None:
+    def _leave(self, subscriber: Subscriber) -> None:
+        cohort = subscriber.cohort
         self._release(subscriber.caller)
         self._writer.forget(subscriber)
         cohort.subscribers.pop(subscriber, None)
@@ -184,7 +177,7 @@ class LiveQueries:
         self._resize(self._project.live_connections)
         tending = LoopingCall(self._writer.tend)
         tending.clock = self._clock
-        tending.start(_TEND, now=False)
+        tending.start(1.0, now=False)
         try:
             last = self._clock.seconds()
             while self._cohorts:
@@ -202,7 +195,8 @@ class LiveQueries:
                 if not self._urgent:
                     await wait_at_most(left, self._woken, self._clock)
         finally:
-            tending.stop()
+            if tending.running:
+                tending.stop()
             self._state, self._running = UNKNOWN, False
             self._resize(0)
 
@@ -252,27 +246,27 @@ class LiveQueries:
 
     async def _poll(self, cohort: Cohort) -> None:
         try:
-            answer = await self._asked(cohort)
+            body = await self._asked(cohort)
         finally:
             cohort.polling = False
             self._polls -= 1
             self._poll_due()
-        if answer is None or not cohort.subscribers:
+        if body is None or not cohort.subscribers:
             return
-        if cohort.take(answer.body):
+        if cohort.take(body):
             self._changed += 1
         else:
             self._unchanged += 1
         await cohort.publish()
 
-    async def _asked(self, cohort: Cohort) -> Answer | None:
-        """Run the request of a cohort; return its answer, None without one."""
+    async def _asked(self, cohort: Cohort) -> bytes | None:
+        """Run the request of a cohort; return the body of its answer, None without one."""
         asking = Deferred.fromCoroutine(cohort.ask(self._state))
         try:
-            answer = await asking.addTimeout(self._project.request_timeout, self._clock)
+            return await asking.addTimeout(self._project.request_timeout, self._clock)
         except defer.TimeoutError:
             cohort.seen = UNKNOWN
-        except ApiError as error:
+        except (ApiError, Finished) as error:
             if _is_transient(error) or self._is_outdated(cohort, error.code):
                 cohort.seen = UNKNOWN
             else:
@@ -282,14 +276,6 @@ class LiveQueries:
         except Exception:
             _log.failure("a live query failed", request_id=cohort.request.id)
             await self._end(cohort, ApiError(500, "PGRSTX00", "Internal server error"))
-        else:
-            if not answer.is_last:
-                cohort.outdated = None
-                return answer
-            if self._is_outdated(cohort, answer.code):
-                cohort.seen = UNKNOWN
-            else:
-                await self._end(cohort, None, answer.body)
         self._failed += 1
         return None
 
@@ -313,13 +299,10 @@ class LiveQueries:
 
     # ------------------------------------------------------------ the end
 
-    async def _end(self, cohort: Cohort, error: ApiError | None, body: bytes | None = None) -> None:
+    async def _end(self, cohort: Cohort, error: ApiError | Finished) -> None:
         self._forget(cohort)
-        last = cohort.dialect.end(cohort.request, error)
-        if body is not None:
-            last = cohort.dialect.snapshot(body).event + last
-        reason = "an error" if error is None else f"{error.code}: {error.message}"
-        _log.info("a live query of {count} ended: {reason}", count=len(cohort.subscribers), reason=reason)
+        last, count = cohort.dialect.end(cohort.request, error), len(cohort.subscribers)
+        _log.info("a live query of {count} ended: {code}: {error}", count=count, code=error.code, error=error)
         await cohort.end(lambda: last)
 
     async def drain(self) -> None:
@@ -345,8 +328,10 @@ class LiveQueries:
         )  # fmt: skip
 
 
-def _is_transient(error: ApiError) -> bool:
+def _is_transient(error: ApiError | Finished) -> bool:
     """Return whether the request may be answered again soon."""
+    if isinstance(error, Finished):
+        return False
     lost = isinstance(error, DatabaseError) and error.serializable_retry
     return lost or isinstance(error, DatabaseUnavailable) or error.status == _UNAVAILABLE
 
@@ -355,13 +340,3 @@ def _opaque(catalog: Catalog) -> Iterable[str]:
     """Give the names of what does not tell the tables that it reads: views and functions."""
     yield from (table.name for table in catalog.tables.values() if table.kind in _OPAQUE)
     yield from (function.name for function in catalog.functions)
-
-
-def _too_many(most: int) -> ApiError:
-    return ApiError(
-        429,
-        "TOO_MANY_SUBSCRIPTIONS",
-        f"A caller may have {most} subscriptions",
-        hint="End others that are not needed any more, or raise live-subscriptions-per-caller.",
-        headers=(("Retry-After", "10"),),
-    )

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.live import subscribers as live_subscribers
+from dataapi.live import writer
 from support.live import LiveService, serving_live, signed
 from twisted.internet import defer
 
@@ -174,7 +174,7 @@ async def test_a_slow_client_misses_states_and_gets_the_last_one(live: LiveServi
 
 async def test_clients_that_hold_too_much_are_disconnected(live: LiveService, monkeypatch: Any) -> None:
     """Memory is never theirs."""
-    monkeypatch.setattr(live_subscribers, "HELD", 1_000_000)
+    monkeypatch.setattr(writer, "HELD", 1_000_000)
     live.database.execute("update item set name = repeat('x', 9000000) where id = 1")
     stream = await live.rest("item?select=id,name&id=lte.2&order=id")
     await live.next(stream)
@@ -186,7 +186,7 @@ async def test_clients_that_hold_too_much_are_disconnected(live: LiveService, mo
 
 async def test_heartbeats(live: LiveService, monkeypatch: Any) -> None:
     """A comment comes after a while without an event."""
-    monkeypatch.setattr(live_subscribers, "SILENCE", 0.0)
+    monkeypatch.setattr(writer, "SILENCE", 0.0)
     stream = await live.rest("item")
     await live.next(stream)
     await live.until(lambda: stream.comments >= 2, "two heartbeats")

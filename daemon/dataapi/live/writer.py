@@ -1,15 +1,15 @@
-"""Subscribers, and writing to them: events, heartbeats, and no more than what they take."""
+"""Writing to subscribers: events, heartbeats, and no more than what they take."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import Deferred
-
-from dataapi.http.messages import Outlet
 from dataapi.live.events import HEARTBEAT, Snapshot
+
+if TYPE_CHECKING:
+    from dataapi.http.messages import Outlet
+    from dataapi.live.cohort import Subscriber
 
 SILENCE = 15.0
 """Seconds without an event after which a heartbeat is sent."""
@@ -19,65 +19,6 @@ STALLED = 60.0
 
 HELD = 64 * 1024 * 1024
 """Bytes of events that clients may leave waiting together; one that would hold more is disconnected."""
-
-
-class Subscriber:
-    """The feed of a client: what it was sent, and what it has to take.
-
-    :ivar caller: whose it is, for the limit on one caller's.
-    :ivar identifier: of the snapshot that it was sent last.
-    :ivar since: when its own first answer was asked for; others that were asked for earlier may be older.
-    :ivar outlet: None before the stream begins and after its end.
-    :ivar heard: when it was sent something, by the reactor's clock.
-    :ivar held: bytes that it has not taken, 0 once it has taken all.
-    :ivar last: the event that ended the subscription, None before.
-    :param begin: called when the stream begins.
-    :param leave: called when it has ended, or did not begin.
-    """
-
-    __slots__ = (
-        *("_begin", "_ended", "_leave", "caller", "heard", "held", "identifier", "last", "outlet", "since"),
-    )
-
-    def __init__(
-        self,
-        caller: str,
-        identifier: str,
-        since: float,
-        begin: Callable[[Subscriber], object],
-        leave: Callable[[Subscriber], object],
-    ) -> None:
-        self.caller = caller
-        self.identifier = identifier
-        self.since = self.heard = since
-        self.held = 0
-        self.last: bytes | None = None
-        self.outlet: Outlet | None = None
-        self._begin = begin
-        self._leave = leave
-        self._ended: Deferred[None] | None = None
-
-    async def write_to(self, outlet: Outlet) -> None:
-        """Write events until the subscription ends."""
-        if self.last is None:
-            self.outlet = outlet
-            self._ended = Deferred()
-            self._begin(self)
-            await self._ended
-        outlet.write(self.last or b"")
-
-    def end(self, last: bytes) -> None:
-        """End the subscription by a last event."""
-        self.last = last
-        self.outlet = None
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended.callback(None)
-
-    def leave(self) -> None:
-        """Leave, whether the stream began or not."""
-        self.outlet = None
-        self._leave(self)
 
 
 class Writer:
@@ -91,19 +32,14 @@ class Writer:
         self._clock = clock
         # Those that have taken all, the one first that was sent nothing for the longest time.
         self._silent: OrderedDict[Subscriber, None] = OrderedDict()
-        self._slow: dict[Subscriber, Callable[[], None] | None] = {}  # what follows when all was taken
+        self._slow: dict[Subscriber, None] = {}
         self.sent = self.held = 0
 
-    def send(self, subscriber: Subscriber, snapshot: Snapshot, again: Callable[[], None]) -> None:
-        """Send a snapshot, unless the client has not taken the one before.
-
-        :param again: called when it has.
-        """
-        if subscriber.held and not self._has_taken(subscriber):
-            self._slow[subscriber] = again
-            return
-        subscriber.identifier = snapshot.identifier
-        self._write(subscriber, snapshot.event)
+    def send(self, subscriber: Subscriber, snapshot: Snapshot) -> None:
+        """Send a snapshot; a client that has not taken the one before gets the newest when it has."""
+        if not subscriber.held or self._has_taken(subscriber):
+            subscriber.identifier = snapshot.identifier
+            self._write(subscriber, snapshot.event)
 
     def _write(self, subscriber: Subscriber, data: bytes) -> None:
         outlet = subscriber.outlet
@@ -140,6 +76,7 @@ class Writer:
         self._silent[subscriber] = None
         if subscriber.outlet is not None:
             self._expect(subscriber, subscriber.outlet, 1)
+        subscriber.cohort.write(subscriber)
 
     def forget(self, subscriber: Subscriber) -> None:
         """Write nothing more to a subscriber."""
@@ -152,14 +89,13 @@ class Writer:
         """Go on with clients that have taken what they were sent, and send heartbeats."""
         now = self._clock.seconds()
         slow, self._slow = self._slow, {}
-        for subscriber, again in slow.items():
+        for subscriber in slow:
             if self._has_taken(subscriber):
-                if again is not None:
-                    again()
+                subscriber.cohort.write(subscriber)
             elif subscriber.heard < now - STALLED and subscriber.outlet is not None:
                 subscriber.outlet.abort()
             else:
-                self._slow[subscriber] = again
+                self._slow[subscriber] = None
         while self._silent:
             subscriber = next(iter(self._silent))
             if subscriber.heard > now - SILENCE:

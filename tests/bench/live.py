@@ -1,0 +1,287 @@
+"""What live queries cost: memory, processor time, how soon a change is known, and requests beside them.
+
+Run as ``PYTHONPATH=daemon:tests python tests/bench/live.py [SUBSCRIBERS] [COHORTS]``.  It starts a
+PostgreSQL, a daemon of one worker by twistd, and clients in processes of their own.
+
+- memory: of the daemon, for each subscriber.
+- idle: processor time of the daemon and of PostgreSQL while nothing changes, heartbeats included.
+- change: seconds from the commit of a change that concerns every cohort to its arrival at each subscriber.
+- polls: PostgreSQL's processor time for a run of each of 1,000 cohorts, beside that of the same requests
+  sent once each.
+- requests beside: milliseconds of requests by key, one after the other, without subscribers, and while all
+  cohorts change twice a second; medians and 99th percentiles of rounds in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from bench.load import processor_time
+from support.daemon import KEY, Daemon, wait_for
+from support.postgres import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Database
+
+SCHEMA = """
+create table item (id int primary key, changed float8 not null, name text not null);
+insert into item select i, 0, 'item ' || i from generate_series(1, 1000) i;
+grant select on item to anon;
+"""
+PROJECT = {"live-subscriptions-per-caller": "100000"}
+SETTINGS = {"max-subscriptions": "100000"}
+CHANGES = 10
+IDLE = 30.0
+ROUNDS = 3
+REQUESTS = 1500
+PEERS = 4
+"""Processes of clients."""
+
+
+def request_of(cohort: int) -> bytes:
+    """Return the request of a cohort's subscribers."""
+    return (
+        f"GET /rest/v1/item?select=changed,name&id=eq.{cohort} HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\n"
+        "Accept: text/event-stream\r\n\r\n"
+    ).encode()
+
+
+def be_clients(port: int, count: int, cohorts: int) -> None:
+    """Subscribe so often, then print the time at which each has heard of a change, once for each line read.
+
+    The first line printed says that all have the first answer.
+    """
+    selector = selectors.DefaultSelector()
+    for number in range(count):
+        client = socket.create_connection(("127.0.0.1", port))
+        client.sendall(request_of(number % cohorts + 1))
+        data = b""
+        while b"\n\n" not in data.partition(b"\r\n\r\n")[2]:
+            data += client.recv(65536)
+        client.setblocking(False)
+        selector.register(client, selectors.EVENT_READ)
+    print("subscribed", flush=True)  # noqa: T201
+    for _ in sys.stdin:
+        heard: dict[object, float] = {}
+        while len(heard) < count:
+            for key, _events in selector.select():
+                data = key.fileobj.recv(65536)  # type: ignore[union-attr]
+                if b"snapshot" in data:
+                    heard[key.fileobj] = time.time()
+        print(json.dumps(sorted(heard.values())), flush=True)  # noqa: T201
+
+
+class Clients:
+    """Subscribers in processes of their own."""
+
+    def __init__(self, daemon: Daemon, count: int, cohorts: int) -> None:
+        each = -(-count // PEERS)
+        numbers = [str(daemon.port), str(each), str(cohorts)]
+        command = [sys.executable, __file__, "clients", *numbers]
+        self.processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(PEERS)
+        ]
+        for process in self.processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "subscribed\n"
+
+    def expect(self) -> None:
+        """Have them record the next change."""
+        for process in self.processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+
+    def heard(self) -> list[float]:
+        """Return when each has heard of it."""
+        times: list[float] = []
+        for process in self.processes:
+            assert process.stdout is not None
+            times += json.loads(process.stdout.readline())
+        return sorted(times)
+
+    def end(self) -> None:
+        """Go away."""
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+
+@contextmanager
+def served(database: Database) -> Iterator[Daemon]:
+    """Give a daemon that is ready."""
+    with (
+        TemporaryDirectory() as folder,
+        Daemon(Path(folder), database.uri, settings=SETTINGS, project=PROJECT) as daemon,
+    ):
+        daemon.wait_ready()
+        yield daemon
+
+
+def resident(pid: int) -> int:
+    """Return the bytes of memory that a process uses."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+def change(database: Database) -> float:
+    """Change the answer of every cohort; return when that was committed."""
+    database.execute("update item set changed = changed + 1")
+    return time.time()
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Return the value below which a share of them lies."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def subscribers(server: Server, count: int, cohorts: int) -> None:
+    """Print memory, idle time and how soon a change arrives."""
+    database = server.create_database(SCHEMA)
+    with served(database) as daemon:
+        for _ in range(200):  # what is made by the first requests is not theirs
+            plain(daemon, 1)
+        before = resident(daemon.process.pid)
+        clients = Clients(daemon, count, cohorts)
+        grown = resident(daemon.process.pid) - before
+        print(f"{count} subscribers of {cohorts} cohorts: {grown / count / 1024:.1f} KiB each")  # noqa: T201
+        time.sleep(3)
+        used = processor_time(daemon.process.pid), processor_time(server.pid)
+        began = time.time()
+        time.sleep(IDLE)
+        took = time.time() - began
+        daemons = (processor_time(daemon.process.pid) - used[0]) / took
+        servers = (processor_time(server.pid) - used[1]) / took
+        print(f"idle: {daemons:.2%} of a core by the daemon, {servers:.2%} by PostgreSQL")  # noqa: T201
+        waits: list[float] = []
+        for _ in range(CHANGES):
+            clients.expect()
+            committed = change(database)
+            waits += [heard - committed for heard in clients.heard()]
+            time.sleep(0.37)
+        print(  # noqa: T201
+            f"change: median {statistics.median(waits):.2f} s, p99 {percentile(waits, 0.99):.2f} s, "
+            f"last {max(waits):.2f} s"
+        )
+        clients.end()
+
+
+def polls(server: Server, cohorts: int = 1000) -> None:
+    """Print PostgreSQL's time for polls beside that of the same requests."""
+    database = server.create_database(SCHEMA)
+    with served(database) as daemon:
+        clients = Clients(daemon, cohorts, cohorts)
+        outcomes = [f'dataapi_live_polls_total{{outcome="{one}",project="abcdefghijklmnopqrst"}}'
+                    for one in ("changed", "unchanged")]  # fmt: skip
+        time.sleep(3)
+        found = {"polls": [], "requests": []}  # type: dict[str, list[float]]
+        for _ in range(ROUNDS):
+            used, made = processor_time(server.pid), sum(map(daemon.metric, outcomes))
+            began = time.time()
+            clients.expect()
+            change(database)
+            clients.heard()
+            took = time.time() - began
+            time.sleep(1.5)
+            made = sum(map(daemon.metric, outcomes)) - made
+            found["polls"].append((processor_time(server.pid) - used) / made * 1e6)
+            used = processor_time(server.pid)
+            for number in range(1, cohorts + 1):
+                plain(daemon, number)
+            found["requests"].append((processor_time(server.pid) - used) / cohorts * 1e6)
+        for name, values in found.items():
+            print(f"{name}: {statistics.median(values):.0f} us of PostgreSQL each")  # noqa: T201
+        print(f"{cohorts} cohorts that all change: {took:.2f} s to the last subscriber")  # noqa: T201
+        clients.end()
+
+
+_connections: dict[int, HTTPConnection] = {}
+
+
+def plain(daemon: Daemon, number: int) -> float:
+    """Send a request by key and return how many milliseconds it takes."""
+    connection = _connections.setdefault(daemon.port, HTTPConnection("127.0.0.1", daemon.port))
+    began = time.perf_counter()
+    connection.request("GET", f"/rest/v1/item?select=name&id=eq.{number}", headers={"apikey": KEY})
+    connection.getresponse().read()
+    return (time.perf_counter() - began) * 1000
+
+
+def beside(server: Server, count: int, cohorts: int) -> None:
+    """Print how long requests take without subscribers and beside them."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    database = server.create_database(SCHEMA)
+    with served(database) as without, served(database) as daemon:
+        clients = Clients(daemon, count, cohorts)
+        for name, one in (("without", without), ("idle subscribers", daemon)) * ROUNDS:
+            record(found, name, one)
+        writer = subprocess.Popen([sys.executable, __file__, "writer", database.admin_uri])
+        wait_for(
+            lambda: (
+                daemon.metric('dataapi_live_polls_total{outcome="changed",project="abcdefghijklmnopqrst"}')
+                > 2 * cohorts
+            ),
+            "changes",
+        )
+        for name, one in (("without, while written", without), ("beside changes", daemon)) * ROUNDS:
+            record(found, name, one)
+        writer.kill()
+        writer.wait()
+        clients.end()
+    for name, values in found.items():
+        median, p99 = (statistics.median(each) for each in zip(*values, strict=True))
+        print(f"requests, {name}: median {median:.2f} ms, p99 {p99:.2f} ms")  # noqa: T201
+
+
+def record(found: dict[str, list[tuple[float, float]]], name: str, daemon: Daemon) -> None:
+    """Add a round of requests."""
+    times = [plain(daemon, number % 1000 + 1) for number in range(REQUESTS)]
+    found.setdefault(name, []).append((statistics.median(times), percentile(times, 0.99)))
+
+
+def write(uri: str) -> None:
+    """Change every row twice a second."""
+    import psycopg2  # noqa: PLC0415
+
+    connection = psycopg2.connect(uri)
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        while True:
+            cursor.execute("update item set changed = changed + 1")
+            time.sleep(0.5)
+
+
+def main() -> None:
+    """Measure and print."""
+    if sys.argv[1:2] == ["clients"]:
+        be_clients(*map(int, sys.argv[2:]))
+        return
+    if sys.argv[1:2] == ["writer"]:
+        write(sys.argv[2])
+        return
+    count, cohorts = (*map(int, sys.argv[1:3]), 10_000, 100)[:2] if len(sys.argv) > 2 else (10_000, 100)
+    server = Server()
+    server.create()
+    try:
+        subscribers(server, count, cohorts)
+        polls(server)
+        beside(server, 1000, cohorts)
+    finally:
+        server.remove()
+
+
+if __name__ == "__main__":
+    main()
