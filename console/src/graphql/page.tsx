@@ -12,6 +12,7 @@ import { CopyAs } from "./copy-as";
 import { documentsPlugin } from "./documents-panel";
 import { EditorAccess } from "./editor-access";
 import "./graphql.css";
+import { asSubscription, follow, LiveChanges, LiveSwitch } from "./live";
 import "./panels.css";
 import { asksFor, measuring, planPlugin, type Measured } from "./plan-panel";
 import { storage } from "./storage";
@@ -26,6 +27,7 @@ const FIRST_QUERY = `# Ctrl+Enter runs the operation, Ctrl+Space completes what 
 `;
 
 interface Asked {
+  query?: string;
   operationName?: string | null;
   extensions?: object;
 }
@@ -35,12 +37,17 @@ interface Answered {
   extensions?: Measured;
 }
 
-async function send(asked: Asked, headers: Record<string, string> = {}): Promise<Answered> {
-  const response = await fetch("/graphql/v1", {
+function respond(asked: Asked, headers: Record<string, string>, accept = "application/json", signal?: AbortSignal): Promise<Response> {
+  return fetch("/graphql/v1", {
     method: "POST",
-    headers: { Accept: "application/json", "Content-Type": "application/json", ...identityHeaders(identity.get()), ...headers },
+    headers: { Accept: accept, "Content-Type": "application/json", ...identityHeaders(identity.get()), ...headers },
     body: JSON.stringify(asked),
+    signal: signal ?? null,
   });
+}
+
+async function send(asked: Asked, headers: Record<string, string> = {}): Promise<Answered> {
+  const response = await respond(asked, headers);
   return (await response.json()) as Answered;
 }
 
@@ -56,6 +63,7 @@ async function measured(asked: Asked, headers?: Record<string, string>): Promise
 
 export default function GraphQLPage() {
   const current = useStore(theme);
+  const settings = useSettings();
   const { token, apiKey } = useStore(identity);
   const [described, setDescribed] = useState(true);
   useEffect(() => {
@@ -63,16 +71,19 @@ export default function GraphQLPage() {
     document.body.classList.add(`graphiql-${current}`);
   }, [current]);
   const fetcher = async (asked: Asked, options?: { headers?: Record<string, string> }) => {
+    const subscription = settings.live ? asSubscription(asked) : null;
+    if (subscription) return follow((signal) => respond(subscription, options?.headers ?? {}, "text/event-stream, application/json;q=0.9", signal)) as never;
     if (asked.operationName !== "IntrospectionQuery") return (await measured(asked, options?.headers)) as never;
     const answered = await send(asked, options?.headers);
     setDescribed(Boolean(answered.data?.__schema));
     return answered as never;
   };
-  const { documents, documentsOnly } = useSettings();
+  const { documents, documentsOnly } = settings;
   const plugins = useMemo(() => [explorer, planPlugin, ...(documents ? [documentsPlugin] : [])], [documents]);
   return (
     <div className="graphql-page">
       {!described && (documentsOnly ? <DocumentsOnly /> : <IntrospectionIsOff />)}
+      <LiveChanges />
       <GraphiQL
         key={`${apiKey} ${token}`}
         fetcher={fetcher}
@@ -83,7 +94,7 @@ export default function GraphQLPage() {
         showPersistHeadersSettings={false}
       >
         <GraphiQL.Logo> </GraphiQL.Logo>
-        <GraphiQL.Toolbar>{({ prettify, merge }) => <>{prettify}{merge}<CopyAs /><EditorAccess /></>}</GraphiQL.Toolbar>
+        <GraphiQL.Toolbar>{({ prettify, merge }) => <>{prettify}{merge}<CopyAs /><EditorAccess />{settings.live && <LiveSwitch />}</>}</GraphiQL.Toolbar>
       </GraphiQL>
     </div>
   );

@@ -42,9 +42,12 @@ interface Sorting {
 
 const SORTED = { asc: "ascending", desc: "descending", "": "none" } as const;
 
-export function AnswerTable({ answer, sorting }: { answer: Answer; sorting?: Sorting | undefined }) {
+/** ``before`` is the answer of a live query that this one follows: the rows that it lacked are marked. */
+export function AnswerTable({ answer, before, sorting }: { answer: Answer; before?: Answer | null; sorting?: Sorting | undefined }) {
   const rows = rowsOf(answer);
   if (!rows) return <Plain answer={answer} />;
+  const known = before ? new Set((rowsOf(before) ?? []).map((row) => JSON.stringify(row))) : null;
+  const changed = (row: Row) => (known && !known.has(JSON.stringify(row)) ? true : undefined);
   const names = [...new Set(rows.flatMap(Object.keys))];
   return (
     <>
@@ -53,7 +56,7 @@ export function AnswerTable({ answer, sorting }: { answer: Answer; sorting?: Sor
           <thead><tr>{names.map((name) => <Head key={name} name={name} numeric={rows.some((row) => typeof row[name] === "number")} sorting={sorting} />)}</tr></thead>
           <tbody>
             {rows.slice(0, MOST_ROWS).map((row, at) => (
-              <tr key={at}>{names.map((name) => <Cell key={name} value={row[name]} />)}</tr>
+              <tr key={at} data-changed={changed(row)}>{names.map((name) => <Cell key={name} value={row[name]} />)}</tr>
             ))}
           </tbody>
         </table>

@@ -14,7 +14,7 @@ import { isJson } from "./form";
 import { PROGRAMS } from "./programs";
 import { parseTarget, type Rows } from "./query";
 import { ADDRESS, changesAll, hasBody, REST } from "./request";
-import { send, type Answer } from "./send";
+import { follow, send, type Answer } from "./send";
 
 const VIEWS = ["Table", "JSON", "Headers", "Plan", "Code"] as const;
 type View = (typeof VIEWS)[number];
@@ -30,28 +30,48 @@ export function Panel() {
   const [problem, setProblem] = useState("");
   const [asking, setAsking] = useState(false);
   const [waiting, setWaiting] = useState(false);
+  const [live, setLive] = useState(false);
+  const [before, setBefore] = useState<Answer | null>(null);
   const controller = useRef<AbortController>(null);
   const results = useRef<HTMLElement>(null);
   useEffect(() => () => controller.current?.abort(), []);
 
-  const run = async () => {
+  const run = async (kept = live) => {
     setAsking(false);
     controller.current?.abort();
     const own = (controller.current = new AbortController());
     setWaiting(true);
     setProblem("");
     try {
+      if (kept && draft.get().method === "GET") {
+        let last: Answer | null = null;
+        for await (const next of follow(draft.get(), identity.get(), own.signal)) {
+          if (own.signal.aborted) return;
+          setBefore(last);
+          setAnswer((last = next));
+          setWaiting(false);
+        }
+        setLive(false);
+        return;
+      }
       const next = await send(draft.get(), identity.get(), "application/json", own.signal);
       if (own.signal.aborted) return;
+      setBefore(null);
       setAnswer(next);
-      setView((before) => (before === "JSON" || before === "Headers" ? before : "Table"));
+      setView((shown) => (shown === "JSON" || shown === "Headers" ? shown : "Table"));
       results.current?.scrollIntoView({ block: "nearest" });
     } catch (error) {
       if (own.signal.aborted) return;
       setAnswer(null);
       setProblem((error as Error).message);
+      setLive(false);
     }
     setWaiting(false);
+  };
+  const keep = () => {
+    setLive(!live);
+    if (live) controller.current?.abort();
+    else void run(true);
   };
   const unsendable = request.target === "" || (hasBody(request) && !isJson(request.body));
   const submit = () => {
@@ -74,6 +94,11 @@ export function Panel() {
             onKeyDown={(event) => event.key === "Enter" && (event.preventDefault(), event.currentTarget.form?.requestSubmit())}
             onBlur={(event) => event.currentTarget.scrollTo(0, 0)} />
         </label>
+        {settings.live && request.method === "GET" && (
+          <label className="check" title="Keep the request open, and show each other answer that it has">
+            <input type="checkbox" checked={live} disabled={unsendable} onChange={keep} />Live
+          </label>
+        )}
         <button type="submit" className="button primary" disabled={unsendable} aria-busy={waiting}>Send</button>
       </form>
       <section className="results panel" aria-label="Answer" ref={results}>
@@ -86,22 +111,22 @@ export function Panel() {
           {answer && request.method === "GET" && (view === "Table" || view === "JSON") && <Pages answer={answer} rows={parseTarget(request.target).query.rows} onTurn={read} />}
         </div>
         {problem && <Notice kind="error" title="The request could not be sent">{problem}</Notice>}
-        {view === "Code" ? <Programs /> : view === "Plan" ? <Planner /> : answer ? <View view={view} answer={answer} onRead={read} /> : !problem && <p className="soft nothing">Send the request to see its answer.</p>}
+        {view === "Code" ? <Programs /> : view === "Plan" ? <Planner /> : answer ? <View view={view} answer={answer} before={before} onRead={read} /> : !problem && <p className="soft nothing">Send the request to see its answer.</p>}
       </section>
       {asking && <ConfirmDialog request={request} onConfirm={() => void run()} onCancel={() => setAsking(false)} />}
     </>
   );
 }
 
-type ViewProps = { view: View; answer: Answer; onRead: (part: Partial<Rows>) => void };
+type ViewProps = { view: View; answer: Answer; before: Answer | null; onRead: (part: Partial<Rows>) => void };
 
-function View({ view, answer, onRead }: ViewProps) {
+function View({ view, answer, before, onRead }: ViewProps) {
   const { method, target } = useStore(draft);
   if (view === "JSON") return <AnswerText answer={answer} />;
   if (view === "Headers") return <AnswerHeaders answer={answer} />;
   const { rows } = parseTarget(target).query;
   const sorting = method === "GET" ? { directionOf: (name: string) => (sortable(rows, name) ? sortedBy(rows, name) : null), sort: (name: string) => onRead({ order: nextOrder(rows, name), offset: "" }) } : undefined;
-  return <AnswerTable answer={answer} sorting={sorting} />;
+  return <AnswerTable answer={answer} before={before} sorting={sorting} />;
 }
 
 type PagesProps = { answer: Answer; rows: Rows; onTurn: (part: Partial<Rows>) => void };

@@ -1,3 +1,4 @@
+import { eventsOf, streams } from "../kit/events";
 import { identityHeaders, type Identity } from "../shell/identity";
 import { hasBody, headersOf, REST, type Draft } from "./request";
 
@@ -17,25 +18,48 @@ export interface Answer {
   total: number | null;
 }
 
-export async function send(draft: Draft, who: Identity, accept: string, signal: AbortSignal): Promise<Answer> {
-  const begun = performance.now();
-  const response = await fetch(REST + draft.target, {
+function request(draft: Draft, who: Identity, accept: string, signal: AbortSignal): Promise<Response> {
+  return fetch(REST + draft.target, {
     method: draft.method,
     headers: { Accept: accept, ...headersOf(draft), ...identityHeaders(who) },
     body: hasBody(draft) ? draft.body : null,
     cache: "no-store",
     signal,
   });
-  const text = await response.text();
+}
+
+export async function send(draft: Draft, who: Identity, accept: string, signal: AbortSignal): Promise<Answer> {
+  const begun = performance.now();
+  const response = await request(draft, who, accept, signal);
+  return answerOf(response, await response.text(), performance.now() - begun);
+}
+
+/** The answer that a read has now, and each other one that it has later, until the signal. */
+export async function* follow(draft: Draft, who: Identity, signal: AbortSignal): AsyncGenerator<Answer> {
+  let begun = performance.now();
+  const response = await request(draft, who, "text/event-stream, application/json;q=0.9", signal);
+  if (!streams(response)) {
+    yield answerOf(response, await response.text(), performance.now() - begun);
+    return;
+  }
+  for await (const { name, data } of eventsOf(response)) {
+    if (name === "reconnect") throw new Error("The daemon is about to stop: send the request again");
+    const answer = answerOf(response, data, performance.now() - begun, true);
+    yield name === "snapshot" ? answer : { ...answer, status: 500, reason: name };
+    begun = performance.now();
+  }
+}
+
+function answerOf(response: Response, text: string, milliseconds: number, isJson = response.headers.get("content-type")?.includes("json")): Answer {
   const [range, total] = (response.headers.get("content-range") ?? "").split("/");
   return {
     status: response.status,
     reason: response.statusText,
-    milliseconds: performance.now() - begun,
+    milliseconds,
     bytes: new TextEncoder().encode(text).length,
     headers: [...response.headers],
     text,
-    json: response.headers.get("content-type")?.includes("json") ? parsed(text) : undefined,
+    json: isJson ? parsed(text) : undefined,
     range: range && range !== "*" ? range : null,
     total: total && total !== "*" ? Number(total) : null,
   };

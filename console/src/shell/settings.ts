@@ -9,6 +9,8 @@ export interface Settings {
   publishableKey: string | null;
   token: { mintable: boolean; base64: boolean; audience: string | null };
   plans: boolean;
+  /** Whether answers can be kept open. */
+  live: boolean;
   aggregates: boolean;
   /** What ends a transaction, null where a request cannot say so. */
   transactionEnd: "commit" | "rollback" | null;

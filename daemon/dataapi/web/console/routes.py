@@ -223,6 +223,7 @@ def _settings(project: Project, *, local: bool) -> dict[str, Any]:
             "audience": project.jwt_aud,
         },
         "plans": project.db_plan_enabled,
+        "live": project.live_interval is not None,
         "aggregates": project.db_aggregates_enabled,
         "transactionEnd": _end(project) if project.db_tx_end.allows_override else None,
         "openapi": project.openapi_mode != "disabled",

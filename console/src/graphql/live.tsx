@@ -1,0 +1,83 @@
+import { Kind, OperationTypeNode, parse, print, type DocumentNode, type OperationDefinitionNode } from "graphql";
+import { eventsOf, streams } from "../kit/events";
+import { makeStore, useStore } from "../kit/store";
+
+/** Whether queries are kept open, and what changed in the last result. */
+export const live = makeStore<{ on: boolean; changed: string[] | null; at: string }>({ on: false, changed: null, at: "" });
+
+export interface Operation {
+  query?: string;
+  operationName?: string | null;
+}
+
+/** The operation as a subscription, if it is to be kept open: it is one, or a query while the switch is on. */
+export function asSubscription<T extends Operation>(asked: T): T | null {
+  let document: DocumentNode;
+  try {
+    document = parse(asked.query ?? "");
+  } catch {
+    return null;
+  }
+  const isChosen = (node: OperationDefinitionNode) => !asked.operationName || node.name?.value === asked.operationName;
+  const chosen = document.definitions.find((node) => node.kind === Kind.OPERATION_DEFINITION && isChosen(node)) as OperationDefinitionNode | undefined;
+  if (!chosen || chosen.operation === OperationTypeNode.MUTATION) return null;
+  if (chosen.operation === OperationTypeNode.SUBSCRIPTION) return asked;
+  if (!live.get().on) return null;
+  const definitions = document.definitions.map((node) => (node === chosen ? { ...chosen, operation: OperationTypeNode.SUBSCRIPTION } : node));
+  return { ...asked, query: print({ ...document, definitions }) };
+}
+
+/** The results of a subscription; `respond` sends it. */
+export async function* follow(respond: (signal: AbortSignal) => Promise<Response>): AsyncGenerator<object> {
+  const controller = new AbortController();
+  let before: unknown;
+  try {
+    const response = await respond(controller.signal);
+    if (!streams(response)) {
+      yield (await response.json()) as object;
+      return;
+    }
+    for await (const { name, data } of eventsOf(response)) {
+      if (name === "complete") return;
+      const result = JSON.parse(data) as { data?: unknown };
+      const changed = before === undefined ? null : changes(before, result.data, "");
+      live.set({ ...live.get(), changed, at: new Date().toLocaleTimeString() });
+      before = result.data;
+      yield result;
+    }
+  } finally {
+    controller.abort();
+  }
+}
+
+/** The paths at which two values differ. */
+function changes(before: unknown, after: unknown, path: string): string[] {
+  if (Object.is(before, after)) return [];
+  if (typeof before !== "object" || typeof after !== "object" || !before || !after) return [path || "data"];
+  const names = new Set([...Object.keys(before), ...Object.keys(after)]);
+  return [...names].flatMap((name) => changes((before as Record<string, unknown>)[name], (after as Record<string, unknown>)[name], path ? `${path}.${name}` : name));
+}
+
+const MOST = 5;
+
+export function LiveSwitch() {
+  const { on } = useStore(live);
+  return (
+    <label className="check live-switch" title="Keep the query open, and show each other result that it has">
+      <input type="checkbox" checked={on} onChange={() => live.set({ on: !on, changed: null, at: "" })} />Live
+    </label>
+  );
+}
+
+export function LiveChanges() {
+  const { changed, at } = useStore(live);
+  if (!changed) return null;
+  const more = changed.length > MOST ? ` and ${changed.length - MOST} more` : "";
+  return (
+    <p className="live-changes" role="status">
+      {`Changed at ${at}: `}
+      <code>{changed.slice(0, MOST).join(", ")}</code>
+      {more}
+    </p>
+  );
+}
