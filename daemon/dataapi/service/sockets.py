@@ -64,6 +64,11 @@ _NOBODYS_TTL = 255
 class StartFailed(Exception):
     """A part of the daemon cannot start; the text is for the operator."""
 
+    @property
+    def status(self) -> int:
+        """What the process exits with."""
+        return os.EX_NOPERM if isinstance(self.__cause__, PermissionError) else os.EX_UNAVAILABLE
+
 
 def make_counts(workers: int) -> int:
     """Return the descriptor of an unnamed file, by which workers share their counts of connections."""
@@ -225,7 +230,8 @@ def bind(reactor: Any, descriptions: Sequence[str], *, reuse_port: bool = False)
         except Exception as error:
             raise StartFailed(f"cannot listen on {description}: {error}") from error
         if not outcome or isinstance(outcome[0], Failure):
-            raise StartFailed(f"cannot listen on {description}: {_reason(outcome)}")
+            cause = getattr(outcome[0].value, "socketError", None) if outcome else None
+            raise StartFailed(f"cannot listen on {description}: {_reason(outcome)}") from cause
         outcome[0].stopReading()
         if "backlog=" not in description and not description.startswith("systemd:"):
             outcome[0].socket.listen(_BACKLOG)
