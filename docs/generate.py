@@ -104,16 +104,16 @@ def configuration() -> Iterator[str]:
         "its last line end. Lists are separated by commas or line ends, switches are `yes` or `no`."
     )
     sections = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
-    found = dict(_entries((ROOT / "etc" / "dataapi.ini").read_text("utf-8")))
+    found = dict(entries((ROOT / "etc" / "dataapi.ini").read_text("utf-8")))
     for section, keys in sections.items():
         yield f"## [{section}]"
-        entries = found[section]
-        listed = [name for entry in entries for name, *_ in entry.keys]
+        described = found[section]
+        listed = [name for entry in described for name, *_ in entry.keys]
         if listed != list(keys):
             raise ValueError(
                 f"[{section}] of etc/dataapi.ini differs from its keys: {set(listed) ^ set(keys)}"
             )
-        for entry in entries:
+        for entry in described:
             yield from _about(section, entry, keys)
 
 
@@ -137,7 +137,7 @@ def _about(section: str, entry: Entry, keys: Mapping[str, ConfigurationKey]) -> 
     yield table(["Key", "Default", "Variable"], rows)
 
 
-def _entries(text: str) -> Iterator[tuple[str, list[Entry]]]:
+def entries(text: str) -> Iterator[tuple[str, list[Entry]]]:
     """Yield each section with its entries; comments before a section's first key are the section's."""
     for part in re.split(r"^\[", text, flags=re.MULTILINE)[1:]:
         section, _, body = part.partition("]\n")
