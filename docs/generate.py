@@ -463,7 +463,7 @@ DELIVERIES = [
     (
         "`traceparent`",
         "the trace of the request that published the event ([Publishing](webhooks.md#publishing)); with "
-        "[spans](../guides/tuning.md#traces), the span of the attempt, in that trace or a new one",
+        "[spans](../guides/monitoring.md#opentelemetry), the span of the attempt, in that trace or a new one",
     ),
     *((code(name), code(value)) for name, value in CONSTANT_HEADERS),
 ]
