@@ -135,7 +135,8 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
     try:
         source = _demo(options) if options["demo"] else _configured(options)
     except ConfigurationError as error:
-        _end(os.EX_CONFIG, f"the configuration cannot be used:\n{error}")
+        separator = "\n" if len(error.mistakes) > 1 else " "
+        _end(os.EX_CONFIG, f"the configuration cannot be used:{separator}{error}")
     twistd: Mapping[str, Any] = options.parent or {}
     _check_pid_file(twistd.get("pidfile"))
     writer, journal = _log_writer(twistd)

@@ -17,6 +17,8 @@ FILES = {
     "good.ini": GOOD,
     "wrong.ini": GOOD + "db-pool = many\n",
     "port.ini": f"[dataapi]\nlisten = tcp:1:interface=203.0.113.1\n{GOOD}",
+    "tls.ini": f"[dataapi]\nlisten = ssl:0:privateKey=missing.pem:interface=127.0.0.1\n{GOOD}",
+    "socket.ini": f"[dataapi]\nlisten = unix:/proc/nowhere/socket\n{GOOD}",
     "theirs.conf": "db-uri = 'x\n=",
 }
 FAILURES = [
@@ -26,6 +28,13 @@ FAILURES = [
     ("twistd", "--config wrong.ini", os.EX_CONFIG, "wrong.ini: [project] db-pool = 'many': expected"),
     ("twistd", "", os.EX_CONFIG, "no file found, looked for dataapi.ini and /etc/dataapi/dataapi.ini"),
     ("twistd", "--config port.ini", os.EX_UNAVAILABLE, "cannot listen on tcp:1:interface=203.0.113.1"),
+    ("twistd", "--config tls.ini", os.EX_UNAVAILABLE, ": No such file or directory: "),
+    (
+        "twistd",
+        "--config socket.ini",
+        os.EX_UNAVAILABLE,
+        "cannot listen on unix:/proc/nowhere/socket: No such",
+    ),
     ("twistd", "--demo --embedded /proc/nowhere", os.EX_UNAVAILABLE, "the embedded PostgreSQL cannot start"),
     ("dataapi", "tokn", os.EX_USAGE, "dataapi: argument COMMAND: invalid choice: 'tokn'"),
     ("dataapi", "token list --when", os.EX_USAGE, "dataapi: unrecognized arguments: --when"),
