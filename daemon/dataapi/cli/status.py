@@ -14,7 +14,9 @@ STATUSES = {
     os.EX_USAGE: "The command line is not understood, or lacks something.",
     os.EX_DATAERR: "What it names does not exist, or exists already, or is not as expected.",
     os.EX_NOINPUT: "A file to be read is missing or cannot be read.",
-    os.EX_UNAVAILABLE: "The database or the daemon does not answer, or the daemon cannot listen.",
+    os.EX_UNAVAILABLE: (
+        "The database does not answer or refuses the login, or the daemon does not answer or cannot listen."
+    ),
     os.EX_SOFTWARE: "An error in the program, with a traceback.",
     os.EX_CANTCREAT: "A file cannot be written, or is there already.",
     os.EX_IOERR: "The output cannot be written.",
