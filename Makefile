@@ -8,7 +8,7 @@ SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name d
 unexport PYTHONDONTWRITEBYTECODE
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: console screenshots demo test test-lowest test-versions quick develop docs reference sdist wheel deb release lock clean
+.PHONY: console screenshots demo test test-lowest test-versions quick develop docs reference manual sdist wheel deb release lock clean
 
 # Checks types with what the tests leave of the processor.
 define with_types
@@ -66,6 +66,10 @@ console: develop
 # The pictures of the console in docs/images, of the demo; needs Debian's chromium.
 screenshots: develop
 	$(BIN)/python docs/screenshots.py
+
+# Manual pages, and completion for bash, zsh and fish, in build/man and build/completion.
+manual: develop
+	$(BIN)/python packaging/manual.py build
 
 # Both of the last commit, the same, byte for byte, wherever they are built with one version of setuptools.
 sdist wheel: develop

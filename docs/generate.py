@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dataapi.auth.authenticator import REFUSALS
+from dataapi.cli.examples import EXAMPLES, is_group, parsers, spelling
 from dataapi.cli.main import command_line_parser
+from dataapi.cli.status import STATUSES
 from dataapi.plugins.platform_events import platform_events
 from dataapi.rest.respond import NOT_SINGLE, OTHER_KEY, TOO_MANY, violated
 from dataapi.service.configuration.keys import PROJECT, SERVICE, WEBHOOKS, ConfigurationKey
+from dataapi.tap import EXAMPLES as DAEMON_EXAMPLES
 from dataapi.tap import Options
 from dataapi.telemetry.metrics import DURATIONS, FAMILIES
 from dataapi.webhooks.delivery.headers import CONSTANT_HEADERS
@@ -101,16 +104,16 @@ def configuration() -> Iterator[str]:
         "its last line end. Lists are separated by commas or line ends, switches are `yes` or `no`."
     )
     sections = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
-    found = dict(_entries((ROOT / "etc" / "dataapi.ini").read_text("utf-8")))
+    found = dict(entries((ROOT / "etc" / "dataapi.ini").read_text("utf-8")))
     for section, keys in sections.items():
         yield f"## [{section}]"
-        entries = found[section]
-        listed = [name for entry in entries for name, *_ in entry.keys]
+        described = found[section]
+        listed = [name for entry in described for name, *_ in entry.keys]
         if listed != list(keys):
             raise ValueError(
                 f"[{section}] of etc/dataapi.ini differs from its keys: {set(listed) ^ set(keys)}"
             )
-        for entry in entries:
+        for entry in described:
             yield from _about(section, entry, keys)
 
 
@@ -134,7 +137,7 @@ def _about(section: str, entry: Entry, keys: Mapping[str, ConfigurationKey]) -> 
     yield table(["Key", "Default", "Variable"], rows)
 
 
-def _entries(text: str) -> Iterator[tuple[str, list[Entry]]]:
+def entries(text: str) -> Iterator[tuple[str, list[Entry]]]:
     """Yield each section with its entries; comments before a section's first key are the section's."""
     for part in re.split(r"^\[", text, flags=re.MULTILINE)[1:]:
         section, _, body = part.partition("]\n")
@@ -170,30 +173,31 @@ def commands() -> Iterator[str]:
         value = " VALUE" if name == "listen" else ""
         options.append((f"`--{name}{value}`", str(getattr(Options, f"opt_{name}").__doc__)))
     yield table(["Option", "Meaning"], [(option, plain(text)) for option, text in sorted(options)])
+    yield "\n".join(["```", *DAEMON_EXAMPLES, "```"])
     yield "## dataapi"
     yield (
-        "The operator's commands. They read the same configuration as the daemon. The exit code is 0 if "
-        "all is well, 1 if there is a problem, and 2 if the command line is invalid."
+        "The operator's commands. They read the same configuration as the daemon. Lists are columns on a "
+        "terminal, with colours unless `NO_COLOR` is set, and lines of fields separated by tabs elsewhere."
     )
     yield (
         "Every command takes `--config FILE`. Without it the configuration is `./dataapi.ini`, else "
         "`/etc/dataapi/dataapi.ini`."
     )
-    for words, parser in _leaves("dataapi", command_line_parser()):
+    for words, parser in parsers("dataapi", command_line_parser()):
+        if is_group(parser):
+            continue
         yield f"### {words}"
         yield plain(parser.description or "")
         rows = [_option(action) for action in parser._actions if not _is_common(action)]
         if rows:
             yield table(["Argument", "Meaning"], rows)
-
-
-def _leaves(words: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-    if not groups:
-        yield words, parser
-    for group in groups:
-        for name, below in group.choices.items():
-            yield from _leaves(f"{words} {name}", below)
+        yield "\n".join(["```", *EXAMPLES[words], "```"])
+    yield "## Exit statuses"
+    yield (
+        "Of both, as `sysexits.h` names them. Errors are a sentence on standard error. Detached, without "
+        "`--nodaemon`, `twistd` itself says that the start failed, and exits with 1."
+    )
+    yield table(["Status", "Meaning"], [(str(status), text) for status, text in STATUSES.items()])
 
 
 def _is_common(action: argparse.Action) -> bool:
@@ -202,11 +206,8 @@ def _is_common(action: argparse.Action) -> bool:
 
 def _option(action: argparse.Action) -> tuple[str, str]:
     """Return how an argument is written and what it means."""
-    value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
-    takes = "" if action.nargs == 0 else f" {value}"
-    name = action.option_strings[-1] + takes if action.option_strings else str(value)
     text = plain((action.help or "") % vars(action))
-    return code(name), f"{text} (required)" if action.option_strings and action.required else text
+    return code(spelling(action)), f"{text} (required)" if action.option_strings and action.required else text
 
 
 # ---------------------------------------------------------------- metrics
@@ -463,7 +464,7 @@ DELIVERIES = [
     (
         "`traceparent`",
         "the trace of the request that published the event ([Publishing](webhooks.md#publishing)); with "
-        "[spans](../guides/tuning.md#traces), the span of the attempt, in that trace or a new one",
+        "[spans](../guides/monitoring.md#opentelemetry), the span of the attempt, in that trace or a new one",
     ),
     *((code(name), code(value)) for name, value in CONSTANT_HEADERS),
 ]

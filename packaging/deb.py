@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from distributions import ROOT, build, commit_time
+from distributions import build, commit_time
 
 CHANGELOG = """dataapi ({version}) unstable; urgency=medium
 
@@ -30,9 +30,6 @@ CHANGELOG = """dataapi ({version}) unstable; urgency=medium
 NOBODY = "packages@dataapi.invalid"
 """Who maintains a package of which nobody said so; no such host can exist."""
 
-GENERATED = ("man", "completion")
-"""Folders of ``build/`` that the package takes if they are there."""
-
 
 def package(folder: Path) -> Path:
     """Build the package into a folder, and return its path."""
@@ -42,9 +39,7 @@ def package(folder: Path) -> Path:
         tree = Path(scratch, "dataapi")
         tree.mkdir()
         subprocess.run(["tar", "-xzf", source, "-C", tree, "--strip-components=1"], check=True)
-        for name in GENERATED:
-            if (ROOT / "build" / name).is_dir():
-                shutil.copytree(ROOT / "build" / name, tree / "build" / name)
+        _write_manual(tree, wheel, moment)
         shutil.move(tree / "packaging" / "debian", tree / "debian")
         version = wheel.name.split("-")[1]
         name = os.environ.get("DEBFULLNAME", "the dataapi authors")
@@ -65,6 +60,15 @@ def package(folder: Path) -> Path:
         [made] = Path(scratch).glob("*.deb")
         folder.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(made, folder))
+
+
+def _write_manual(tree: Path, wheel: Path, moment: int) -> None:
+    """Write the manual pages and completions into unpacked sources, by the modules of their wheel."""
+    installed = tree.with_name("installed")
+    shutil.unpack_archive(wheel, installed, "zip")
+    environ = {**os.environ, "PYTHONPATH": str(installed), "SOURCE_DATE_EPOCH": str(moment)}
+    words = [sys.executable, str(tree / "packaging" / "manual.py"), str(tree / "build")]
+    subprocess.run(words, env=environ, check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

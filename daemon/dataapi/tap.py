@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from twisted.application.service import IService
 from twisted.python import usage
@@ -34,6 +34,13 @@ from dataapi.settings import Settings
 from dataapi.telemetry.journal import is_journal
 from dataapi.telemetry.logs import StandardHandler, line_observer, to_descriptor
 from dataapi.telemetry.version import installed_version
+
+EXAMPLES = (
+    "twistd --nodaemon --pidfile= dataapi --demo",
+    "twistd --nodaemon --pidfile= dataapi --embedded ./data",
+    "twistd --nodaemon --pidfile= dataapi --config /etc/dataapi/dataapi.ini --workers auto",
+)
+"""What the help and the manual page show."""
 
 
 class Options(usage.Options):
@@ -65,8 +72,20 @@ class Options(usage.Options):
         self["listen"] = []
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:  # noqa: N802 - usage.Options
-        """Parse the words after ``dataapi``."""
-        super().parseOptions(_with_embedded_value(sys.argv[1:] if options is None else options))
+        """Parse the words after ``dataapi``; twistd would print all of its help on standard output."""
+        try:
+            super().parseOptions(_with_embedded_value(sys.argv[1:] if options is None else options))
+        except usage.UsageError as error:
+            _end(os.EX_USAGE, f"{error}; twistd dataapi --help shows the options")
+
+    def parseArgs(self, *words: str) -> None:  # noqa: N802 - usage.Options
+        """Refuse what no option takes."""
+        if words:
+            raise usage.UsageError(f"expected options alone, and no {words[0]}")
+
+    def getUsage(self, width: int | None = None) -> str:  # noqa: N802 - usage.Options
+        """Return the help, with examples as they are typed."""
+        return "\n  ".join([f"{super().getUsage(width).rstrip()}\n\nExamples:", *EXAMPLES]) + "\n"
 
     def opt_listen(self, endpoint: str) -> None:
         """Listen on this Twisted endpoint in place of the configured ones; may be given several times."""
@@ -116,9 +135,10 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
     try:
         source = _demo(options) if options["demo"] else _configured(options)
     except ConfigurationError as error:
-        sys.stderr.write(f"dataapi: the configuration cannot be used:\n{error}\n")
-        sys.exit(os.EX_CONFIG)
+        separator = "\n" if len(error.mistakes) > 1 else " "
+        _end(os.EX_CONFIG, f"the configuration cannot be used:{separator}{error}")
     twistd: Mapping[str, Any] = options.parent or {}
+    _check_pid_file(twistd.get("pidfile"))
     writer, journal = _log_writer(twistd)
     observer = line_observer(source.settings, writer, journal=journal)
     logging.getLogger().addHandler(StandardHandler(observer))
@@ -166,6 +186,23 @@ def _log_writer(twistd: Mapping[str, Any]) -> tuple[Callable[[str], object], boo
     if twistd.get("nodaemon") and file in (None, "", "-"):
         return to_descriptor(1), is_journal(1, os.environ)
     if file == "-":
-        sys.exit("dataapi: a daemon cannot log to standard output")
-    log: Callable[[str], object] = LogFile.fromFullPath(file or "twistd.log").write
+        _end(os.EX_USAGE, "a daemon cannot log to standard output")
+    try:
+        log: Callable[[str], object] = LogFile.fromFullPath(file or "twistd.log").write
+    except OSError as error:
+        _end(os.EX_CANTCREAT, f"the log file {file or 'twistd.log'} cannot be written: {error.strerror}")
     return log, False
+
+
+def _check_pid_file(file: str | None) -> None:
+    """End if twistd cannot write its PID file, of which it would print a traceback."""
+    if file and not os.access(Path(file).absolute().parent, os.W_OK):
+        _end(
+            os.EX_CANTCREAT,
+            f"the PID file {file} cannot be written: name another one, or none by twistd --pidfile= dataapi",
+        )
+
+
+def _end(status: int, sentence: str) -> NoReturn:
+    sys.stderr.write(f"dataapi: {sentence}\n")
+    sys.exit(status)

@@ -6,11 +6,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from support import documents
 from support.daemon import SCHEMA
 from support.installation import PATIENT, Installation
 from support.pooler import pooled_if_asked
 from support.postgres import Server
 from support.recorder import Recorder
+from support.story import Story
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,3 +68,13 @@ def cluster() -> Iterator[Server]:
         yield made
     finally:
         made.remove()
+
+
+@pytest.fixture(scope="module")
+def signed_in(cluster: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """Give a reader of the tutorial up to where users sign in; what is read then adds tables of its own."""
+    with Story.on_debian(tmp_path_factory.mktemp("reader"), cluster) as made:
+        tutorial = documents.read("docs/tutorial.md")
+        for title in ("Set up a database", "Create a table", "Start the daemon", "Sign in"):
+            made.read(documents.chapter(tutorial, title))
+        yield made

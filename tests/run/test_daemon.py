@@ -83,7 +83,7 @@ def test_it_is_live_and_ready_and_says_of_what(daemon: Daemon) -> None:
 
 
 def test_a_health_check_asks_whether_it_is_ready(daemon: Daemon, tmp_path: Path) -> None:
-    """``dataapi ready`` exits with 0 while requests can be answered, with 1 when nobody answers."""
+    """``dataapi ready`` exits with 0 while requests can be answered, with 69 when nobody answers."""
     checked = subprocess.run(
         [*DATAAPI, "ready", "--config", str(daemon.config)], capture_output=True, text=True, check=False
     )
@@ -95,7 +95,7 @@ def test_a_health_check_asks_whether_it_is_ready(daemon: Daemon, tmp_path: Path)
     checked = subprocess.run(
         [*DATAAPI, "ready", "--config", str(away)], capture_output=True, text=True, check=False
     )
-    assert (checked.returncode, checked.stdout) == (1, "")
+    assert (checked.returncode, checked.stdout) == (os.EX_UNAVAILABLE, "")
     assert "does not answer" in checked.stderr
 
 
@@ -291,13 +291,13 @@ def test_the_journal_gets_priorities(served: Database, tmp_path: Path, workers: 
 
 
 def test_a_taken_port_ends_the_start_loudly(served: Database, tmp_path: Path) -> None:
-    """A port that is taken makes the daemon exit with 1 and one clear sentence, without a traceback."""
+    """A port that is taken makes the daemon exit with 69 and one clear sentence, without a traceback."""
     daemon = Daemon(tmp_path, served.uri)
     with socket.socket() as taker:
         taker.bind(("127.0.0.1", daemon.port))
         taker.listen()
         daemon.start()
-        assert daemon.process.wait(PATIENCE) == 1
+        assert daemon.process.wait(PATIENCE) == os.EX_UNAVAILABLE
     [line] = map(json.loads, daemon.text.splitlines())
     assert line["level"] == "critical"
     assert f"cannot listen on tcp:{daemon.port}" in line["message"]
@@ -520,7 +520,7 @@ def test_a_migrated_configuration_serves_as_postgrest_did(served: Database, tmp_
     assert (done.returncode, done.stderr) == (0, "max-rows: deprecated; db-max-rows has taken its place\n")
     assert ours.stat().st_mode & 0o777 == 0o600
     again = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-    assert again.returncode == 1
+    assert again.returncode == os.EX_CANTCREAT
     assert "File exists" in again.stderr
     with daemon:
         daemon.wait_ready()

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support import documents
 from support.node import CLIENTS, install
-from support.story import Story
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from support.postgres import Server
+    from support.story import Story
 
 pytestmark = pytest.mark.direct("the documents connect to PostgreSQL itself")
 
-BEGINNING = ("Set up a database", "Create a table", "Start the daemon", "Sign in")
 GUIDES = [
     "docs/guides/roles-and-keys.md",
     "docs/guides/row-level-security.md",
@@ -25,16 +22,6 @@ GUIDES = [
     "docs/security.md",
     "docs/why-one-message.md",
 ]
-
-
-@pytest.fixture(scope="module")
-def signed_in(cluster: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """Give a reader of the tutorial's beginning; each guide adds tables of its own."""
-    with Story.on_debian(tmp_path_factory.mktemp("reader"), cluster) as made:
-        tutorial = documents.read("docs/tutorial.md")
-        for title in BEGINNING:
-            made.read(documents.chapter(tutorial, title))
-        yield made
 
 
 @pytest.mark.parametrize("guide", GUIDES)

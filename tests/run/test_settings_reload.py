@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -145,18 +146,18 @@ def test_a_mistake_fails_the_command_and_is_no_reload_in_the_log(daemon: Daemon)
     wait_for(lambda: logged("reloaded on POST /reload"), "the line of the reload")
     rewrite(daemon, "[project]", "[project]\ndb-pool = many")
     code, reason = reload()
-    assert (code, "db-pool = 'many'" in reason) == (1, True)
+    assert (code, "db-pool = 'many'" in reason) == (os.EX_CONFIG, True)
     daemon.process.send_signal(signal.SIGHUP)
     wait_for(lambda: logged("the reload on SIGHUP failed for configuration"), "the line of the mistake")
     rewrite(daemon, "db-pool = many", "db-pool = 3")
     rewrite(daemon, "db-uri = ", "db-uri = postgresql://authenticator@127.0.0.1:1/none ; ")
     code, reason = reload()
-    assert code == 1
+    assert code == os.EX_TEMPFAIL
     assert reason.startswith("abcdefghijklmnopqrst: the new settings are not used: ")
     rewrite(daemon, f"tcp:{daemon.admin_port}:", f"tcp:{daemon.port}:")
     rewrite(daemon, "[dataapi]\nlisten", "[dataapi]\nlisten = tcp:1 ;")
     code, reason = reload()
-    assert (code, "the daemon answers 404" in reason) == (1, True)
+    assert (code, "the daemon answers 404" in reason) == (os.EX_UNAVAILABLE, True)
     assert reloads(daemon) == 1
 
 

@@ -8,11 +8,19 @@ import sys
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote, urlencode, urlsplit
+from xml.etree import ElementTree
 
 import pytest
 from support import documents
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page as BrowserPage
+
+CHROMIUM = Path("/usr/bin/chromium")
 NEEDED = ("sphinx", "myst_parser", "furo")
 LOADED_BY_TEXT = re.compile(r"""(?:\burl\(|@import|\bfrom|\bimport\(?)\s*["']?((?:https?:)?//[^\s"')]+)""")
 """What style sheets and scripts load from elsewhere."""
@@ -91,3 +99,80 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
             loaded |= {(path, one) for one in LOADED_BY_TEXT.findall(path.read_text("utf-8"))}
     assert loaded
     assert [(str(path), one) for path, one in sorted(loaded) if urlsplit(one).netloc] == []
+
+
+@pytest.fixture(scope="module")
+def page(site: Path) -> Iterator[tuple[BrowserPage, list[str]]]:
+    """Give a tab of Debian's Chromium, and a list of what it asks of others than the site's files."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright for Python")
+    if not CHROMIUM.exists():
+        pytest.skip(f"needs {CHROMIUM}")
+    asked: list[str] = []
+    with playwright.sync_playwright() as driver:
+        # Containers have neither the rights for its sandbox nor much shared memory.
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        page = browser.new_page()
+        own = f"{site.as_uri()}/"
+        page.on(
+            "request",
+            lambda request: None if request.url.startswith((own, "data:")) else asked.append(request.url),
+        )
+        yield page, asked
+        browser.close()
+
+
+def test_no_page_asks_another_site(site: Path, page: tuple[BrowserPage, list[str]]) -> None:
+    """As a browser that runs its scripts sees it, in light and dark, and with a search."""
+    tab, asked = page
+    for file in sorted(site.rglob("*.html")):
+        tab.goto(file.as_uri())
+    tab.emulate_media(color_scheme="dark")
+    tab.goto((site / "docs" / "index.html").as_uri())
+    tab.goto(f"{(site / 'search.html').as_uri()}?q=policy")
+    tab.locator("#search-results li").first.wait_for()
+    assert asked == []
+
+
+@pytest.mark.parametrize("name", ["index", "architecture"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_architecture_is_pictured(
+    name: str, scheme: Literal["light", "dark"], site: Path, page: tuple[BrowserPage, list[str]]
+) -> None:
+    """In colours of the system, as wide as the text, with a description for those who do not see it."""
+    tab, _ = page
+    tab.emulate_media(color_scheme=scheme)
+    tab.goto((site / "docs" / f"{name}.html").as_uri())
+    picture = tab.locator("img[src$='architecture.svg']")
+    assert "through a proxy" in str(picture.get_attribute("alt"))
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth > 0 && image.width > 300)")
+    own = ElementTree.parse(documents.ROOT / "docs" / "images" / "architecture.svg").getroot()
+    assert [each.tag.rpartition("}")[2] for each in own][:2] == ["title", "desc"]
+    assert "prefers-color-scheme: dark" in ElementTree.tostring(own, "unicode")
+
+
+SEARCHES = {
+    "rate limit": "docs/guides/recipes",
+    "logout": "docs/guides/sign-in",
+    "soft delete": "docs/guides/recipes",
+    "pagination": "docs/guides/recipes",
+    "count": "docs/guides/recipes",
+    "upsert": "docs/guides/recipes",
+    "JWT": "docs/guides/sign-in",
+    "CORS": "docs/reference/rest",
+    "timeouts": "docs/database",
+    "multi-tenant": "docs/guides/recipes",
+}
+"""What people type, and the page that answers them."""
+
+
+@pytest.mark.parametrize("term", SEARCHES)
+def test_a_search_finds_the_page(term: str, site: Path, page: tuple[BrowserPage, list[str]]) -> None:
+    """Among the first three."""
+    tab, _ = page
+    tab.goto(f"{(site / 'search.html').as_uri()}?{urlencode({'q': term})}")
+    # It says so once all results are listed.
+    tab.locator("#search-results p.search-summary", has_text="found").wait_for()
+    links = tab.locator("#search-results ul.search > li > a")
+    found = [str(link.get_attribute("href")).partition(".html")[0] for link in links.all()[:3]]
+    assert SEARCHES[term] in found

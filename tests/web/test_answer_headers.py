@@ -132,7 +132,7 @@ def test_a_preflight_of_another_origin_allows_nothing() -> None:
 )
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
 def test_a_preflight_allows_what_clients_send(path: str, name: str) -> None:
-    """All headers that clients are known to send (docs/reference/rest.md, Cross-origin requests)."""
+    """All headers that clients are known to send (docs/reference/rest.md, CORS)."""
     headers = [("Origin", APP), ("Access-Control-Request-Method", "POST")]
     answer = Web().request("OPTIONS", path, headers=headers, key=None)
     assert name in answer.headers["access-control-allow-headers"].split(", ")

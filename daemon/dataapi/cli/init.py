@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from urllib.parse import quote, urlencode
 
 from dataapi.auth.keys import new_publishable_key, new_secret, new_secret_key
+from dataapi.cli.status import DECLINED, Failed, of_sqlstate
 from dataapi.database.address import connection_parameters, is_connection_string
 from dataapi.database.script import ScriptError, connected
 from dataapi.service.private_files import create_private
@@ -46,6 +47,7 @@ def add(subcommands: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subcommands.add_parser("init", help=summary, description=summary)
     parser.add_argument(
         "uri",
+        metavar="URI",
         nargs="?",
         help="connects to the database as an administrator: postgresql://postgres@127.0.0.1/app",
     )
@@ -61,7 +63,9 @@ def add(subcommands: Any) -> argparse.ArgumentParser:
         metavar="URI",
         help="where the daemon finds the database (default: as the administrator does, by TCP)",
     )
-    parser.add_argument("--schema", action="append", help="a schema to expose (repeatable; default: public)")
+    parser.add_argument(
+        "--schema", metavar="SCHEMA", action="append", help="a schema to expose (repeatable; default: public)"
+    )
     access = "nothing, read (all tables, and later ones), or tables separated by commas (default: nothing)"
     for role in ("anon", "authenticated"):
         parser.add_argument(
@@ -98,23 +102,27 @@ class Init:
         self._errors = errors
         self._answers = answers
 
-    def run(self) -> int:
-        """Set up or remove; return the exit code."""
+    def run(self) -> None:
+        """Set up or remove; raises ``Failed``."""
         options = self._options
         if not options.print and options.uri is None:
             options.uri = self._ask("PostgreSQL URI of an administrator: ")
             if not options.uri:
-                return self._fail("the URI of an administrator is missing: dataapi init postgresql://…")
+                raise _failed(
+                    os.EX_USAGE, "the URI of an administrator is missing: dataapi init postgresql://…"
+                )
         for uri in filter(None, (options.uri, options.db_uri)):
             if not is_connection_string(uri):
-                return self._fail(
-                    f"{uri.partition('@')[2] or uri} is not a URI such as postgresql://host/database"
+                raise _failed(
+                    os.EX_USAGE,
+                    f"{uri.partition('@')[2] or uri} is not a URI such as postgresql://host/database",
                 )
         if options.remove:
-            return self._apply(removal_sql(webhooks=options.webhooks))
-        return self._set_up()
+            self._apply(removal_sql(webhooks=options.webhooks))
+        else:
+            self._set_up()
 
-    def _set_up(self) -> int:
+    def _set_up(self) -> None:
         """Write the configuration and run, or print, the SQL that fits it."""
         options = self._options
         config = options.config.absolute()
@@ -141,44 +149,47 @@ class Init:
             )
             written = configuration_files(provision, found, config)
             if present := list(filter(os.path.lexists, written)):
-                return self._fail(
+                raise _failed(
+                    os.EX_CANTCREAT,
                     f"{present[0]} is there already, and secrets are only written into new files: remove it,"
-                    f" or name another configuration by --config; nothing was changed"
+                    f" or name another configuration by --config; nothing was changed",
                 )
-        code = self._apply(setup_sql(provision))
-        if code or found is None:
-            return code
+        self._apply(setup_sql(provision))
+        if found is None:
+            return
         try:
             for path, text in written.items():
                 create_private(path, text)
         except OSError as error:
-            return self._fail(f"the database is set up, but {error.filename}: {error.strerror}")
+            reason = f"the database is set up, but {error.filename}: {error.strerror}"
+            raise _failed(os.EX_CANTCREAT, reason) from error
         self._note(f"wrote {config} and {config.with_suffix('.secrets')}/")
         if options.print:
             self._note(f"start the daemon after the SQL was run: {_start(config)}")
-            return 0
-        return self._introduce(provision, found, config)
+        else:
+            self._introduce(provision, found, config)
 
-    def _apply(self, sql: str) -> int:
+    def _apply(self, sql: str) -> None:
         """Show the SQL and run it with consent, or print it alone."""
         options = self._options
         if options.print:
             self._output.write(sql)
-            return 0
+            return
         if not options.yes:
             self._output.write(sql)
             if self._ask(f"Run this in {_place(options.uri)}? [y/N] ").lower() not in ("y", "yes"):
-                return self._fail(
-                    "nothing was changed; --yes runs it without a question, --print only prints it"
+                raise _failed(
+                    os.EX_USAGE if self._answers is None else DECLINED,
+                    "nothing was changed; --yes runs it without a question, --print only prints it",
                 )
         try:
             with connected(options.uri) as fetch:
                 fetch(sql, ())
         except ScriptError as error:
-            return self._fail(f"nothing was changed: {' '.join(str(error).split())}")
-        return 0
+            reason = f"nothing was changed: {' '.join(str(error).split())}"
+            raise _failed(of_sqlstate(error.sqlstate), reason) from error
 
-    def _introduce(self, provision: Provision, found: Secrets, config: Path) -> int:
+    def _introduce(self, provision: Provision, found: Secrets, config: Path) -> None:
         """Log in as the daemon will, and say what to do next."""
         project = found.project
         try:
@@ -188,10 +199,11 @@ class Init:
                 table = anonymous or fetch(_READABLE, (provision.schemas[0], "service_role"))
         except ScriptError as error:
             reason = " ".join(str(error).split())
-            return self._fail(
+            raise _failed(
+                of_sqlstate(error.sqlstate),
                 f"the database is set up, but {LOGIN_ROLE} cannot log in: {reason}; see pg_hba.conf, or pass"
-                f" --db-uri, after removing {config} and {config.with_suffix('.secrets')}/"
-            )
+                f" --db-uri, after removing {config} and {config.with_suffix('.secrets')}/",
+            ) from error
         if not triggers:
             self._note("new tables appear after: notify pgrst, 'reload schema'")
         key = project["publishable-keys" if anonymous else "secret-keys"]
@@ -203,7 +215,6 @@ class Init:
         if table:
             name = quote(table[0][0])
             self._output.write(f"  curl 'http://127.0.0.1:8000/rest/v1/{name}?limit=3' -H 'apikey: {key}'\n")
-        return 0
 
     def _ask(self, question: str) -> str:
         """Return the answer to a question, "" without a terminal."""
@@ -216,9 +227,9 @@ class Init:
     def _note(self, text: str) -> None:
         print(f"init: {text}", file=self._errors)
 
-    def _fail(self, reason: str) -> int:
-        self._note(reason)
-        return 1
+
+def _failed(status: int, reason: str) -> Failed:
+    return Failed(status, f"init: {reason}")
 
 
 def _start(config: Path) -> str:

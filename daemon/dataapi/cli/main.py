@@ -1,7 +1,4 @@
-"""The operator's command line, ``dataapi``.
-
-Exit codes: 0 all is well, 1 there is a problem, 2 the command line is invalid.
-"""
+"""The operator's command line, ``dataapi``; ``dataapi.cli.status`` says what it exits with."""
 
 from __future__ import annotations
 
@@ -13,14 +10,18 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Collection, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
-from typing import TextIO
-from urllib.error import HTTPError
+from typing import NoReturn, TextIO
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 
 from dataapi.auth.keys import CannotSign, new_publishable_key, new_secret, new_secret_key, sign
 from dataapi.catalog.names import CatalogNames
 from dataapi.cli import init, webhooks
+from dataapi.cli.examples import add_examples
+from dataapi.cli.status import INTERRUPTED, Failed, of_sqlstate
+from dataapi.cli.tables import Table, show
 from dataapi.database.script import ScriptError
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_text
 from dataapi.rest.openapi.description import description_text
@@ -31,6 +32,7 @@ from dataapi.service.database_settings import with_database_settings
 from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
 from dataapi.service.private_files import create_private
 from dataapi.settings import Project, Settings
+from dataapi.telemetry.readiness import ProjectState, State, state_from_json
 from dataapi.telemetry.version import installed_version, version_row
 from dataapi.webhooks.secrets import new_key
 
@@ -47,13 +49,24 @@ _ABOUT_NEW_KEYS = """\
 
 def main() -> None:
     """Run the command and exit; the entry point of the console script."""
-    sys.exit(run(sys.argv[1:], os.environ, sys.stdout, sys.stderr))
+    try:
+        status = run(sys.argv[1:], os.environ, sys.stdout, sys.stderr)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"dataapi: the output cannot be written: {error.strerror}\n")
+        # The interpreter would try once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = os.EX_IOERR
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str], output: TextIO, errors: TextIO) -> int:
-    """Carry out a command line and return the exit code.
+    """Carry out a command line and return the exit status.
 
-    :raises SystemExit: by argparse, with 2 when the command line is not understood and 0 after help.
+    :raises SystemExit: by argparse, when the command line is not understood and after help.
     """
     chosen = command_line_parser().parse_args(arguments)
     command = Command(chosen, environ, output, errors)
@@ -62,21 +75,41 @@ def run(arguments: Sequence[str], environ: Mapping[str, str], output: TextIO, er
         return subcommand(command)
     except ConfigurationError as error:
         print(error, file=errors)
-        return 1
+        return os.EX_CONFIG
+    except Failed as error:
+        print(error, file=errors)
+        return error.status
+
+
+class _Parser(argparse.ArgumentParser):
+    """Exits as ``sysexits.h`` says."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(os.EX_USAGE, f"{self.prog}: {message}\n")
 
 
 def command_line_parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument(
         "--config",
         metavar="FILE",
         type=Path,
         help="the configuration (else ./dataapi.ini, then /etc/dataapi/dataapi.ini)",
     )
-    parser = argparse.ArgumentParser(prog="dataapi", description="Operate the daemon dataapi.")
-    parser.add_argument("--version", action="version", version=f"dataapi {installed_version()}")
+    parser = _Parser(
+        prog="dataapi",
+        description="Set up, check and operate the daemon dataapi, which twistd dataapi starts.",
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"dataapi {installed_version()}",
+        help="print the version that is installed",
+    )
     subcommands = parser.add_subparsers(required=True, metavar="COMMAND")
+    init.add(subcommands).set_defaults(subcommand=Command.init)
     added = {}
     for subcommand in (
         Command.check_config,
@@ -94,21 +127,25 @@ def command_line_parser() -> argparse.ArgumentParser:
         "--offline", action="store_true", help="leave the database out, where it cannot be reached"
     )
     added["ready"].add_argument("--project", metavar="REF", help="ask for this project, not for any")
-    init.add(subcommands).set_defaults(subcommand=Command.init)
     webhooks.add(subcommands, common, Command.webhooks)
     migrate = subcommands.add_parser(
         "migrate-config",
-        help="Translate PostgREST's configuration into ours.",
-        description="Translate PostgREST's configuration, of a file and PGRST_*, into ours, and print it.",
+        help="Translate PostgREST's configuration into dataapi's.",
+        description="Translate PostgREST's configuration, a file and variables PGRST_*, and print dataapi's.",
     )
     migrate.set_defaults(subcommand=Command.migrate_config)
-    migrate.add_argument("file", metavar="FILE", nargs="?", type=Path, help="without it, PGRST_* alone")
+    migrate.add_argument(
+        "file", metavar="FILE", nargs="?", type=Path, help="PostgREST's; without it, PGRST_* alone"
+    )
     migrate.add_argument(
         "--output", metavar="FILE", type=Path, help="write this new file (mode 600) instead of printing"
     )
     schema = added["schema"]
     schema.add_argument(
-        "--role", required=True, help="the role whose view of the database it is, such as anon"
+        "--role",
+        metavar="ROLE",
+        required=True,
+        help="the role whose view of the database it is, such as anon",
     )
     schema.add_argument(
         "--format",
@@ -117,6 +154,7 @@ def command_line_parser() -> argparse.ArgumentParser:
         help="GraphQL's schema definition language, or OpenAPI 3.1 of the first schema",
     )
     schema.add_argument("--project", metavar="REF", help="the project, when there are several")
+    add_examples(parser)
     return parser
 
 
@@ -139,14 +177,17 @@ class Command:
             *inspect_service(settings),
             *(finding for project in settings.projects for finding in look(project)),
         ]
-        for finding in findings:
-            print(finding, file=self._errors)
-        if any(finding.wrong for finding in findings):
-            return 1
+        if findings and self._errors.isatty():
+            rows = [(one.severity.name.lower(), one.project or "-", one.text) for one in findings]
+            show(Table(("SEVERITY", "PROJECT", "FINDING"), rows, state=0), self._errors, self._environ)
+        else:
+            self._errors.writelines(f"{finding}\n" for finding in findings)
+        if wrong := [finding for finding in findings if finding.wrong]:
+            return os.EX_CONFIG if any(finding.checked for finding in wrong) else os.EX_UNAVAILABLE
         count = len(settings.projects)
         source = settings.file or "the environment"
         self._say(f"{source}: the configuration is good; {count} project{'s' if count != 1 else ''}")
-        return 0
+        return os.EX_OK
 
     def keys(self) -> int:
         """Print API keys signed with jwt-secret, or new keys for a configuration that has none."""
@@ -159,67 +200,79 @@ class Command:
                 if mistake.key in mistake.lacks:
                     print(mistake, file=self._errors)
             self._say(_new_keys({key for mistake in error.mistakes for key in mistake.lacks}))
-            return 0
-        code = max([self._project_keys(settings, project) for project in settings.projects])
+            return os.EX_OK
+        cannot = list(filter(None, [self._project_keys(settings, project) for project in settings.projects]))
         if settings.webhooks is None or not settings.webhooks.encryption_key:
             self._say(f"; a new key for [webhooks], which has none\nencryption-key = {new_key()}")
-        return code
+        if cannot:
+            raise Failed(os.EX_CONFIG, "\n".join(cannot))
+        return os.EX_OK
 
     def ready(self) -> int:
-        """Ask the running daemon's admin listener for /ready: exit with 0 when it can answer requests."""
+        """Ask the running daemon whether it can answer requests; exit with 0 only if it can."""
         ref = self._options.project
-        try:
-            status, body = self._ask_daemon(f"/ready?project={quote(ref)}" if ref else "/ready")
-        except OSError as error:
-            print(f"the daemon does not answer: {error}", file=self._errors)
-            return 1
-        self._output.write(body)
-        return 0 if status == 200 else 1
+        status, body = self._ask_daemon(f"/ready?project={quote(ref)}" if ref else "/ready")
+        state = _state(body)
+        if state is not None and self._output.isatty():
+            show(_readiness(state), self._output, self._environ)
+        else:
+            self._output.write(body)
+        if status == 404 and ref:
+            raise Failed(os.EX_USAGE, f"the daemon has no project {ref}")
+        if state is None:
+            raise Failed(
+                os.EX_UNAVAILABLE, f"the daemon answers {status} instead of saying whether it is ready"
+            )
+        if status != 200:
+            raise Failed(os.EX_TEMPFAIL, f"the daemon is {state.summary}")
+        return os.EX_OK
 
     def reload(self) -> int:
-        """Have the running daemon read configuration, secrets and schemas again; exit with 1 if it cannot."""
-        try:
-            status, body = self._ask_daemon("/reload", _RELOADED_WITHIN, b"")
-        except OSError as error:
-            print(f"the daemon does not answer: {error}", file=self._errors)
-            return 1
+        """Have the running daemon read configuration, secrets and schemas again; say what it cannot use."""
+        status, body = self._ask_daemon("/reload", _RELOADED_WITHIN, b"")
         if status == 200:
-            return 0
+            return os.EX_OK
         try:
-            reasons = [f"{place}: {reason}" for place, reason in json.loads(body)["failures"].items()]
+            failures = dict(json.loads(body)["failures"])
         except (ValueError, LookupError):
-            reasons = [f"the daemon answers {status}: {body.strip()}"]
-        for reason in reasons:
-            print(reason, file=self._errors)
-        return 1
+            raise Failed(os.EX_UNAVAILABLE, f"the daemon answers {status}: {body.strip()}") from None
+        mistaken = "configuration" in failures
+        reasons = [f"{place}: {reason}" for place, reason in failures.items()]
+        raise Failed(os.EX_CONFIG if mistaken else os.EX_TEMPFAIL, "\n".join(reasons))
 
     def version(self) -> int:
         """Print the version that is installed, and the one that the running daemon has, as JSON."""
         try:
             _, body = self._ask_daemon("/version")
-        except (ConfigurationError, OSError):
+        except (ConfigurationError, Failed):
             body = json.dumps(version_row(None)) + "\n"
         self._output.write(body)
-        return 0
+        return os.EX_OK
 
     def _ask_daemon(
         self, path: str, within: float = _ANSWER_WITHIN, posted: bytes | None = None
     ) -> tuple[int, str]:
-        """Return status and body of the admin listener's answer; raises ``OSError`` without one.
+        """Return status and body of the admin listener's answer; raises ``Failed`` without one.
 
         :param posted: the body of a POST, None to GET.
         """
         address = next(filter(None, map(http_address, self._load().admin_listen)), None)
         if address is None:
-            raise OSError("admin-listen has no TCP endpoint that could be asked")
+            raise Failed(os.EX_CONFIG, "admin-listen has no TCP endpoint by which the daemon could be asked")
         try:
             with urllib.request.urlopen(f"{address}{path}", posted, within) as response:
                 return response.status, response.read().decode()
         except HTTPError as error:
             with error:
                 return error.code, error.read().decode()
+        except (OSError, HTTPException) as error:
+            cause = error.reason if isinstance(error, URLError) else error
+            reason = getattr(cause, "strerror", None) or cause
+            text = f"the daemon does not answer at {address}, an endpoint of admin-listen: {reason}"
+            raise Failed(os.EX_UNAVAILABLE, text) from error
 
-    def _project_keys(self, settings: Settings, project: Project) -> int:
+    def _project_keys(self, settings: Settings, project: Project) -> str | None:
+        """Print a project's keys; return why they cannot be signed, or None."""
         if len(settings.projects) > 1:
             self._say(f"; project {project.ref}")
         now = int(time.time())
@@ -227,27 +280,27 @@ class Command:
             for role in filter(None, (project.db_anon_role, "service_role")):
                 self._say(f"{role} {sign(project, role, now)}")
         except CannotSign as error:
-            return self._fail(project, str(error))
-        return 0
+            return f"project {project.ref}: {error}"
+        return None
 
     def schema(self) -> int:
         """Print a role's GraphQL schema, whether or not introspection is on, or its OpenAPI description."""
         project = self._project()
-        if project is None:
-            return 1
         role = self._options.role
         try:
             catalog = read_catalog(project)
         except ScriptError as error:
-            return self._fail(project, f"the database cannot be read: {' '.join(str(error).split())}")
+            reason = f"the database cannot be read: {' '.join(str(error).split())}"
+            raise Failed(of_sqlstate(error.sqlstate), f"project {project.ref}: {reason}") from error
         if role not in catalog.roles:
-            return self._fail(project, f"there is no role {role} that the login role of db-uri may become")
+            reason = f"there is no role {role} that the login role of db-uri may become"
+            raise Failed(os.EX_DATAERR, f"project {project.ref}: {reason}")
         if self._options.format == "openapi":
             self._say(description_text(project, catalog, role))
-            return 0
+            return os.EX_OK
         names = CatalogNames(catalog)
         self._output.write(schema_text(RoleSchema(catalog_view(catalog, names, role, project))))
-        return 0
+        return os.EX_OK
 
     def migrate_config(self) -> int:
         """Translate PostgREST's configuration, and say what has no counterpart or is no good value."""
@@ -256,8 +309,8 @@ class Command:
             text = read_text(source, Path.read_bytes) if source else ""
             migration = postgrest.migrate(text, self._environ, Path.cwd())
         except ValueError as error:
-            print(f"{source}: {error}", file=self._errors)
-            return 1
+            unread = isinstance(error.__cause__, OSError)
+            raise Failed(os.EX_NOINPUT if unread else os.EX_DATAERR, f"{source}: {error}") from error
         for note in migration.notes:
             print(note, file=self._errors)
         if target is None:
@@ -266,30 +319,31 @@ class Command:
             try:
                 create_private(target, migration.text)
             except OSError as error:
-                print(f"{target}: {error.strerror}", file=self._errors)
-                return 1
-        return 0
+                raise Failed(os.EX_CANTCREAT, f"{target} cannot be written: {error.strerror}") from error
+        return os.EX_OK
 
     def init(self) -> int:
         """Carry out ``dataapi.cli.init``, with questions where somebody sits at a terminal."""
         answers = sys.stdin if sys.stdin.isatty() else None
-        return init.Init(self._options, self._output, self._errors, answers).run()
+        init.Init(self._options, self._output, self._errors, answers).run()
+        return os.EX_OK
 
     def webhooks(self) -> int:
         """Carry out a subcommand of ``dataapi.cli.webhooks``."""
-        return webhooks.carry_out(self._load(), self._options, self._output, self._errors)
+        result = webhooks.carry_out(self._load(), self._options, self._errors)
+        if isinstance(result, Table):
+            show(result, self._output, self._environ)
+        else:
+            self._output.writelines(f"{line}\n" for line in result)
+        return os.EX_OK
 
-    def _project(self) -> Project | None:
-        """Return the project that --project names, or the only one; say so when there is none."""
+    def _project(self) -> Project:
+        """Return the project that --project names, or the only one."""
         projects = {project.ref: project for project in self._complete().projects}
         requested = self._options.project or (next(iter(projects)) if len(projects) == 1 else None)
         if requested not in projects:
-            print(f"--project: expected one of {', '.join(projects)}", file=self._errors)
-        return projects.get(requested or "")
-
-    def _fail(self, project: Project, reason: str) -> int:
-        print(f"project {project.ref}: {reason}", file=self._errors)
-        return 1
+            raise Failed(os.EX_USAGE, f"--project: expected one of {', '.join(projects)}")
+        return projects[requested]
 
     def _load(self) -> Settings:
         return load(self._options.config, self._environ)
@@ -300,6 +354,37 @@ class Command:
 
     def _say(self, text: str) -> None:
         print(text, file=self._output)
+
+
+def _state(body: str) -> State | None:
+    """Return what ``/ready`` says, None of another body."""
+    try:
+        return state_from_json(json.loads(body))
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def _readiness(state: State) -> Table:
+    """Return the projects, and webhooks where there are some, and how they stand."""
+    rows = [
+        (
+            project.ref,
+            "available" if project.database_available else "away",
+            str(project.generation or "-"),
+            _standing(project),
+        )
+        for project in state.projects
+    ]
+    if (webhooks := state.webhooks) is not None:
+        stands = "ready" if webhooks.ready else f"not ready: {webhooks.reason}"
+        rows.append(("webhooks", "available" if webhooks.database_available else "away", "-", stands))
+    return Table(("PROJECT", "DATABASE", "CATALOG", "STATE"), rows)
+
+
+def _standing(project: ProjectState) -> str:
+    if not project.ready:
+        return f"not ready: {project.reason}"
+    return "ready" if project.writes else "ready for reads"
 
 
 def _new_keys(lacking: Collection[str]) -> str:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TextIO
 from uuid import UUID, uuid4
 
+from dataapi.cli.status import Failed, of_sqlstate
+from dataapi.cli.tables import Table
 from dataapi.database.address import primary_uri
 from dataapi.database.script import ScriptError, complete, opened
 from dataapi.database.sql_text import CALLERS_OBJECTS, quote_identifier, quote_literal
@@ -31,32 +34,30 @@ from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate
 from dataapi.webhooks.store.watches import WATCHES, Watch, watches
 
 Lines = list[str]
-Action = Callable[[Store, argparse.Namespace], Awaitable[Lines]]
+Action = Callable[[Store, argparse.Namespace], Awaitable[Lines | Table]]
 
 _MAX_LISTED = 10
 _SCOPE = ("organization", "organization_column", "project", "project_column")
 _MANAGING = [Permission.READ, Permission.WRITE]
 
 
-class _Failed(Exception):
-    """The command failed; the text says why."""
+def carry_out(settings: Settings, options: argparse.Namespace, errors: TextIO) -> Lines | Table:
+    """Run the subcommand of a command line; return what it prints.
 
-
-def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, errors: TextIO) -> int:
-    """Run the subcommand of a command line; return the exit code."""
+    :raises Failed: it is not carried out.
+    """
     section = settings.webhooks
     if section is None:
-        print("webhooks are off: the configuration has no section [webhooks]", file=errors)
-        return 1
+        raise Failed(os.EX_CONFIG, "webhooks are off: the configuration has no section [webhooks]")
     uri = primary_uri(section.db_uri or settings.projects[0].db_uri)
     options.settings, options.section, options.uri = settings, section, uri
     options.note = partial(print, file=errors)
 
-    async def run(database: Any) -> Lines:
+    async def run(database: Any) -> Lines | Table:
         options.applied = await migrate(database)
         store = make_store(database, Cipher(section.encryption_key), section.retention_days)
-        lines: Lines = await options.action(store, options)
-        return lines
+        result: Lines | Table = await options.action(store, options)
+        return result
 
     try:
         if getattr(options, "organization", "") is None and not getattr(options, "operator", False):
@@ -64,28 +65,28 @@ def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, e
             named = getattr(options, "ref", None) or getattr(options, "project", None)
             options.organization = _configured_organization(settings, named)
         if options.printed is not None:
-            print(f"{options.printed(options)};", file=output)
-            return 0
+            return [f"{options.printed(options)};"]
         with opened(uri) as database:
-            lines = complete(run(database))
+            return complete(run(database))
     except ScriptError as error:
-        print(f"webhooks: the database cannot be used: {' '.join(str(error).split())}", file=errors)
-        return 1
-    except (ApiError, CannotMigrate, CannotPublish, BadPayload, _Failed) as error:
-        hint = getattr(error, "hint", None)
-        print(f"webhooks: {error}; {hint}" if hint else f"webhooks: {error}", file=errors)
-        return 1
-    for line in lines:
-        print(line, file=output)
-    return 0
+        reason = " ".join(str(error).split())
+        text = f"webhooks: the database cannot be used: {reason}"
+        raise Failed(of_sqlstate(error.sqlstate), text) from error
+    except ApiError as error:
+        text = f"webhooks: {error}; {error.hint}" if error.hint else f"webhooks: {error}"
+        raise Failed(of_sqlstate(error.code), text) from error
+    except CannotMigrate as error:
+        raise Failed(os.EX_NOPERM, f"webhooks: {error}") from error
+    except (CannotPublish, BadPayload) as error:
+        raise Failed(os.EX_DATAERR, f"webhooks: {error}") from error
 
 
 def _configured_organization(settings: Settings, project: str | None) -> str:
-    """Return the organization of a configured project, or the only configured one; raises ``_Failed``."""
+    """Return the organization of a configured project, or the only configured one; raises ``Failed``."""
     found = {one.organization for one in settings.projects if project in (None, one.ref)}
     if len(found) != 1:
         reason = "names several organizations" if found else f"has no project {project}"
-        raise _Failed(f"--organization is needed, as the configuration {reason}")
+        raise Failed(os.EX_USAGE, f"webhooks: --organization is needed, as the configuration {reason}")
     return found.pop()
 
 
@@ -101,14 +102,14 @@ async def _create_organization(store: Store, options: argparse.Namespace) -> Lin
     if not await store.directory.create_organization(options.slug, early_access=options.early_access):
         allow = f"; dataapi organization allow {options.slug} puts it on the early access allowlist"
         hint = allow if options.early_access else ""
-        raise _Failed(f"there is an organization {options.slug} already{hint}")
+        raise Failed(os.EX_DATAERR, f"webhooks: there is an organization {options.slug} already{hint}")
     return []
 
 
 async def _allow(store: Store, options: argparse.Namespace, *, allowed: bool = True) -> Lines:
     """Put an organization on the early access allowlist."""
     if not await store.directory.allow(options.slug, allowed):
-        raise _Failed(f"there is no organization {options.slug}")
+        raise Failed(os.EX_DATAERR, f"webhooks: there is no organization {options.slug}")
     return []
 
 
@@ -117,19 +118,18 @@ async def _disallow(store: Store, options: argparse.Namespace) -> Lines:
     return await _allow(store, options, allowed=False)
 
 
-async def _list_organizations(store: Store, _options: argparse.Namespace) -> Lines:
+async def _list_organizations(store: Store, _options: argparse.Namespace) -> Table:
     """List organizations: slug, and whether they are allowed."""
-    return [
-        f"{one.slug}\t{'early-access' if one.early_access else '-'}"
-        for one in await store.directory.organizations()
-    ]
+    found = await store.directory.organizations()
+    rows = [(one.slug, "early-access" if one.early_access else "-") for one in found]
+    return Table(("ORGANIZATION", "ALLOWED"), rows)
 
 
 async def _create_project(store: Store, options: argparse.Namespace) -> Lines:
     """Add a project to an organization."""
     await _organization(store, options)
     if not await store.directory.create_project(options.ref, options.organization):
-        raise _Failed(f"there is a project {options.ref} already")
+        raise Failed(os.EX_DATAERR, f"webhooks: there is a project {options.ref} already")
     return []
 
 
@@ -139,15 +139,18 @@ async def _transfer_project(store: Store, options: argparse.Namespace) -> Lines:
     key = f"dataapi project transfer {uuid4()}"
     source = await store.directory.transfer_project(options.ref, options.organization, key)
     if source is None:
-        raise _Failed(f"there is no project {options.ref}")
+        raise Failed(os.EX_DATAERR, f"webhooks: there is no project {options.ref}")
     if source == options.organization:
-        raise _Failed(f"project {options.ref} belongs to organization {source} already")
+        raise Failed(
+            os.EX_DATAERR, f"webhooks: project {options.ref} belongs to organization {source} already"
+        )
     return []
 
 
-async def _list_projects(store: Store, _options: argparse.Namespace) -> Lines:
+async def _list_projects(store: Store, _options: argparse.Namespace) -> Table:
     """List projects: reference and organization."""
-    return [f"{one.ref}\t{one.organization}" for one in await store.directory.projects()]
+    rows = [(one.ref, one.organization) for one in await store.directory.projects()]
+    return Table(("PROJECT", "ORGANIZATION"), rows)
 
 
 async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
@@ -156,7 +159,10 @@ async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
     secret = new_token()
     if options.operator:
         if options.permission:
-            raise _Failed("an operator's token has permissions of its own: leave --permission out")
+            raise Failed(
+                os.EX_USAGE,
+                "webhooks: an operator's token has permissions of its own: leave --permission out",
+            )
         await store.directory.create_operator_token(secret, expires)
         return [secret]
     await _organization(store, options)
@@ -171,19 +177,20 @@ async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
 async def _revoke_token(store: Store, options: argparse.Namespace) -> Lines:
     """Make a token unusable."""
     if not await store.directory.revoke(options.id):
-        raise _Failed(f"there is no token {options.id}, or it was revoked already")
+        raise Failed(os.EX_DATAERR, f"webhooks: there is no token {options.id}, or it was revoked already")
     return []
 
 
-async def _list_tokens(store: Store, _options: argparse.Namespace) -> Lines:
+async def _list_tokens(store: Store, _options: argparse.Namespace) -> Table:
     """List tokens: identifier, organization, permissions, expiry, and how they stand."""
-    now, lines = datetime.now(UTC), []
+    now = datetime.now(UTC)
+    rows: list[tuple[str, ...]] = []
     for one in await store.directory.tokens():
         permissions = "operator" if one.operator else ",".join(sorted(one.permissions))
         expiry = "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
         state = "revoked" if one.revoked_at else "usable" if one.usable(now) else "expired"
-        lines.append(f"{one.id}\t{one.organization or '-'}\t{permissions}\t{expiry}\t{state}")
-    return lines
+        rows.append((str(one.id), one.organization or "-", permissions, expiry, state))
+    return Table(("ID", "ORGANIZATION", "PERMISSIONS", "EXPIRES", "STATE"), rows)
 
 
 async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
@@ -191,13 +198,14 @@ async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
     try:
         done = await store.key_rotation.run()
     except NoEncryptionKey as error:
-        raise _Failed(str(error)) from None
+        raise Failed(os.EX_CONFIG, f"webhooks: {error}") from None
     if done.unreadable:
         listed = ", ".join(map(str, done.unreadable[:_MAX_LISTED]))
         more = ", …" if len(done.unreadable) > _MAX_LISTED else ""
-        raise _Failed(
-            f"endpoints resealed: {done.sealed}; opened by no configured encryption-key: "
-            f"{len(done.unreadable)} ({listed}{more})"
+        raise Failed(
+            os.EX_CONFIG,
+            f"webhooks: endpoints resealed: {done.sealed}; opened by no configured encryption-key: "
+            f"{len(done.unreadable)} ({listed}{more})",
         )
     return [f"endpoints resealed: {done.sealed}"]
 
@@ -208,7 +216,8 @@ async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     catalogue = with_row_changes(_catalogue(options), await store.row_change_types.list())
     published = catalogue.types.get(options.type)
     if published is not None and published.example.get("project_ref") and options.project is None:
-        raise _Failed(f"{options.type} is about a project: name it with --project")
+        text = f"webhooks: {options.type} is about a project: name it with --project"
+        raise Failed(os.EX_USAGE, text)
     catalogue.check(options.type, completed(options.payload, options.organization, options.project))
     key = options.idempotency_key
     key = f"dataapi event publish {uuid4()}" if key is None else key
@@ -228,20 +237,25 @@ async def _unwatch(_store: Store, options: argparse.Namespace) -> Lines:
     return _as_owner(options, _unwatch_call(options))
 
 
-async def _list_watches(store: Store, options: argparse.Namespace) -> Lines:
+async def _list_watches(store: Store, options: argparse.Namespace) -> Table:
     """List watches: table, type, operations, columns, condition, whose the events are, and how it stands."""
     known = {*_catalogue(options).types, *await store.row_change_types.list()}
     with opened(options.uri) as database:
         found = watches(complete(database.fetch(WATCHES)))
-    return [_watch_line(one, known=one.type in known) for one in found]
+    return Table(
+        ("TABLE", "TYPE", "OPERATIONS", "COLUMNS", "WHEN", "OWNER", "STATE"),
+        [_watch_row(one, known=one.type in known) for one in found],
+    )
 
 
 async def _add_type(store: Store, options: argparse.Namespace) -> Lines:
     """Add a type of row changes; daemons know it within seconds."""
     if options.type in _catalogue(options).types:
-        raise _Failed(f"the event catalogues or the configuration have the type {options.type}")
+        raise Failed(
+            os.EX_DATAERR, f"webhooks: the event catalogues or the configuration have the type {options.type}"
+        )
     if not await store.row_change_types.add(options.type):
-        raise _Failed(f"there is a type {options.type} already")
+        raise Failed(os.EX_DATAERR, f"webhooks: there is a type {options.type} already")
     return []
 
 
@@ -251,18 +265,21 @@ async def _remove_type(store: Store, options: argparse.Namespace) -> Lines:
         found = watches(complete(database.fetch(WATCHES)))
     tables = ", ".join(one.table for one in found if one.type == options.type)
     if tables:
-        raise _Failed(f"{options.type} is what {tables} publishes: run dataapi webhooks unwatch first")
+        raise Failed(
+            os.EX_DATAERR,
+            f"webhooks: {options.type} is what {tables} publishes: run dataapi webhooks unwatch first",
+        )
     if not await store.row_change_types.remove(options.type):
-        raise _Failed(f"no type {options.type} was added")
+        raise Failed(os.EX_DATAERR, f"webhooks: no type {options.type} was added")
     return []
 
 
-async def _list_types(store: Store, _options: argparse.Namespace) -> Lines:
+async def _list_types(store: Store, _options: argparse.Namespace) -> Table:
     """List the types of row changes that were added."""
-    return list(await store.row_change_types.list())
+    return Table(("TYPE",), [(name,) for name in await store.row_change_types.list()])
 
 
-def _watch_line(watch: Watch, *, known: bool) -> str:
+def _watch_row(watch: Watch, *, known: bool) -> tuple[str, ...]:
     given = watch.definition
     state = f"writes fail: {watch.state}" if watch.fails else watch.state
     if state == "ok" and not known:
@@ -274,7 +291,7 @@ def _watch_line(watch: Watch, *, known: bool) -> str:
         given.get("when", ""),
     ]
     fields = [" ".join(field.split()) or "-" for field in (*fields, ",".join(scope))]
-    return "\t".join([watch.table, watch.type, *fields, state])
+    return (watch.table, watch.type, *fields, state)
 
 
 def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
@@ -321,7 +338,7 @@ def _catalogue(options: argparse.Namespace) -> Catalogue:
 
 async def _organization(store: Store, options: argparse.Namespace) -> None:
     if await store.directory.organization(options.organization) is None:
-        raise _Failed(f"there is no organization {options.organization}")
+        raise Failed(os.EX_DATAERR, f"webhooks: there is no organization {options.organization}")
 
 
 def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., int]) -> None:
@@ -344,12 +361,12 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
     create = leaf(organization, "create", _create_organization)
     create.add_argument("--early-access", action="store_true", help="put it on the allowlist at once")
     for parser in (create, leaf(organization, "allow", _allow), leaf(organization, "disallow", _disallow)):
-        parser.add_argument("slug", metavar="SLUG", type=_read(slug))
+        parser.add_argument("slug", metavar="SLUG", type=_read(slug), help="the organization's name in URLs")
     leaf(organization, "list", _list_organizations)
     project = group("project", "Manage the projects that webhooks are for.")
     for name, action in (("create", _create_project), ("transfer", _transfer_project)):
         parser = leaf(project, name, action)
-        parser.add_argument("ref", metavar="REF", type=_read(ref))
+        parser.add_argument("ref", metavar="REF", type=_read(ref), help="the project's 20 letters")
         _add_organization(parser, required=action is _transfer_project)
     leaf(project, "list", _list_projects)
     _add_tokens(group("token", "Manage personal access tokens."), leaf)
@@ -359,7 +376,7 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
     publish.add_argument("type", metavar="TYPE", help="such as v1.project.paused")
     _add_organization(publish)
     publish.add_argument("--project", metavar="REF", type=_read(ref), help="without it, the organization's")
-    publish.add_argument("--payload", metavar="JSON", type=_read(_json_object), default={})
+    publish.add_argument("--payload", metavar="JSON", type=_read(_json_object), default={}, help="an object")
     publish.add_argument(
         "--idempotency-key",
         metavar="KEY",
@@ -390,8 +407,12 @@ def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.Argumen
         parser.add_argument("--owner-uri", metavar="URI", help="connects as the table's owner (else: db-uri)")
     watch.add_argument("type", metavar="TYPE", help="of the events, such as v1.shop.order")
     unwatch.add_argument("type", metavar="TYPE", nargs="?", help="without it, the watches of all types")
-    watch.add_argument("--columns", type=listed, help="separated by commas; without it, all")
-    watch.add_argument("--operations", type=listed, help="of insert, update, delete; without it, all")
+    watch.add_argument(
+        "--columns", metavar="COLUMNS", type=listed, help="separated by commas; without it, all"
+    )
+    watch.add_argument(
+        "--operations", metavar="OPERATIONS", type=listed, help="of insert, update, delete; without it, all"
+    )
     watch.add_argument("--when", metavar="SQL", help="a condition over NEW and OLD: new.total > 100")
     watch.add_argument(
         "--always",
@@ -421,12 +442,14 @@ def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.Argument
         help="what it may be used for; again for more; without it webhooks:read and webhooks:write",
     )
     create.add_argument("--expires", metavar="DAYS", type=_read(whole(1)), help="without it, never")
-    leaf(group, "revoke", _revoke_token).add_argument("id", metavar="ID", type=_read(_token_id))
+    leaf(group, "revoke", _revoke_token).add_argument(
+        "id", metavar="ID", type=_read(_token_id), help="as dataapi token list prints it"
+    )
     leaf(group, "list", _list_tokens)
 
 
 def _add_organization(parser: argparse._ActionsContainer, *, required: bool = False) -> None:
-    without = None if required else "without it, the one that the configuration names"
+    without = "the new one" if required else "without it, the one that the configuration names"
     parser.add_argument("--organization", metavar="SLUG", required=required, type=_read(slug), help=without)
 
 

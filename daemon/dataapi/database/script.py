@@ -42,7 +42,14 @@ _LOOK_TIMEOUT = 2
 
 
 class ScriptError(Exception):
-    """The database refused the statement or could not be reached; the text says why."""
+    """The database refused the statement or could not be reached; the text says why.
+
+    :ivar sqlstate: PostgreSQL's code, None if it could not be reached.
+    """
+
+    def __init__(self, text: str, sqlstate: str | None = None) -> None:
+        super().__init__(text)
+        self.sqlstate = sqlstate
 
 
 async def run_script(uri: str, text: str) -> Rows:
@@ -103,7 +110,7 @@ def _connection(uri: str) -> Iterator[_Connection]:
                 raise ServerTooOld(refusal)
             yield connection
     except psycopg.Error as error:
-        raise ScriptError(str(error).strip()) from error
+        raise ScriptError(str(error).strip(), error.sqlstate) from error
 
 
 def _connect(parameters: dict[str, Any]) -> _Connection:

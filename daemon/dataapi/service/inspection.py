@@ -57,11 +57,13 @@ class Finding:
     """Something an operator should know.
 
     :ivar project: its reference, "" for what concerns all of them.
+    :ivar checked: whether it was found, rather than that the database could not be asked.
     """
 
     project: str
     text: str
     severity: Severity = Severity.MISTAKE
+    checked: bool = True
 
     @property
     def wrong(self) -> bool:
@@ -84,7 +86,7 @@ def inspect(project: Project) -> list[Finding]:
         findings.append(Finding(project.ref, str(error)))
     except ScriptError as error:
         reason = " ".join(str(error).split())
-        findings.append(Finding(project.ref, f"the database cannot be checked: {reason}"))
+        findings.append(Finding(project.ref, f"the database cannot be checked: {reason}", checked=False))
     return findings
 
 

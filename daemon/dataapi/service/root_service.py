@@ -110,7 +110,7 @@ class RootService(Service):
             parent.setComponent(ILogObserver, self._observer)
 
     def privilegedStartService(self) -> None:  # noqa: N802 - IService
-        """Bind every socket; raises ``StartFailed``, on which twistd exits with 1."""
+        """Bind every socket; raises ``StartFailed``, which ends the process."""
         super().privilegedStartService()
         for number in RELOADING:
             self._on_signal(number, partial(self._ask_to_reload, number.name))
@@ -120,8 +120,9 @@ class RootService(Service):
             self._admin_sockets = bind(self._reactor, settings.admin_listen)
         except StartFailed as error:
             _log.critical("{error}", error=str(error))
-            # It goes through twistd to the interpreter, which would say the same again.
+            # It goes through twistd to the interpreter, which would say the same again and exit with 1.
             sys.excepthook = _said_already
+            _end_with(error.status, str(error))
             raise
 
     def startService(self) -> None:  # noqa: N802 - IService
@@ -173,11 +174,13 @@ class RootService(Service):
     def _start_failed(self, failure: Failure) -> None:
         if self._stopping and failure.check(CancelledError):
             return
-        if failure.check(StartFailed):
-            _log.critical("{error}", error=failure.getErrorMessage())
+        error = failure.value
+        if isinstance(error, StartFailed):
+            _log.critical("{error}", error=str(error))
+            _end_with(error.status, str(error))
         else:
             _log.failure("the daemon cannot start", failure)
-        _exit_with(1)
+            _end_with(os.EX_SOFTWARE, f"the daemon cannot start: {failure.getErrorMessage()}")
         self._reactor.stop()
 
     def stopService(self) -> Deferred[None]:  # noqa: N802 - IService
@@ -337,14 +340,24 @@ async def _logged(what: str, stop: Callable[[], Awaitable[None]]) -> None:
         _log.failure("{what} did not stop as it should", what=what)
 
 
-def _exit_with(status: int) -> None:
-    """Make the process exit with ``status``, because twistd itself always exits with 0."""
-    atexit.register(_leave, status)
+def _end_with(status: int, reason: str) -> None:
+    """Make the process exit with ``status``, which twistd does not; and say why where the log is not."""
+    atexit.register(_leave, status, f"dataapi: {reason}\n" if _is_apart_from_log() else "")
 
 
-def _leave(status: int) -> None:
+def _is_apart_from_log() -> bool:
+    """Whether standard error goes to a terminal, or elsewhere than the log on standard output."""
+    try:
+        return os.isatty(2) or not os.path.sameopenfile(1, 2)
+    except OSError:
+        return False
+
+
+def _leave(status: int, last_words: str = "") -> None:
     sys.stdout.flush()
     sys.stderr.flush()
+    # Twisted has put its log in the place of sys.stderr.
+    os.write(2, last_words.encode())
     os._exit(status)
 
 

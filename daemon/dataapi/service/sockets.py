@@ -64,6 +64,11 @@ _NOBODYS_TTL = 255
 class StartFailed(Exception):
     """A part of the daemon cannot start; the text is for the operator."""
 
+    @property
+    def status(self) -> int:
+        """What the process exits with."""
+        return os.EX_NOPERM if isinstance(self.__cause__, PermissionError) else os.EX_UNAVAILABLE
+
 
 def make_counts(workers: int) -> int:
     """Return the descriptor of an unnamed file, by which workers share their counts of connections."""
@@ -164,10 +169,19 @@ def _require_ttl(connection: socket.socket, ttl: int) -> None:
             connection.setsockopt(level, option, ttl)
 
 
+def _told(error: Exception) -> str:
+    """Return what an error says, without its number, and with the file that it is about."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    file = error.filename2 or error.filename
+    return f"{error.strerror}: {os.fsdecode(file)}" if file else error.strerror
+
+
 def _reason(outcome: Sequence[Failure]) -> str:
     if not outcome:
         return "the endpoint does not bind at once"
-    reason = outcome[0].getErrorMessage()
+    error = outcome[0].value
+    reason = _told(error) if isinstance(error, OSError) else outcome[0].getErrorMessage()
     taken = getattr(getattr(outcome[0].value, "socketError", None), "errno", None) == errno.EADDRINUSE
     advice = " End what listens there, or change listen and admin-listen of [dataapi]." if taken else ""
     return f"{reason}{advice}"
@@ -223,9 +237,10 @@ def bind(reactor: Any, descriptions: Sequence[str], *, reuse_port: bool = False)
             reason = f"the service manager passes no such socket; it passes {passed}"
             raise StartFailed(f"cannot listen on {description}: {reason}") from error
         except Exception as error:
-            raise StartFailed(f"cannot listen on {description}: {error}") from error
+            raise StartFailed(f"cannot listen on {description}: {_told(error)}") from error
         if not outcome or isinstance(outcome[0], Failure):
-            raise StartFailed(f"cannot listen on {description}: {_reason(outcome)}")
+            cause = getattr(outcome[0].value, "socketError", None) if outcome else None
+            raise StartFailed(f"cannot listen on {description}: {_reason(outcome)}") from cause
         outcome[0].stopReading()
         if "backlog=" not in description and not description.startswith("systemd:"):
             outcome[0].socket.listen(_BACKLOG)

@@ -2,7 +2,7 @@
 
 Any origin may call unless some are named: cookies authenticate no caller here, so a foreign page has
 nothing to exploit.  The names are those that clients send and read
-(docs/reference/rest.md, Cross-origin requests).
+(docs/reference/rest.md, CORS).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -40,17 +41,17 @@ def dataapi(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int
 
 
 def test_check_config_lists_every_mistake(tmp_path: Path) -> None:
-    """The mistakes go to standard error, one a line, and the exit code is 1."""
+    """The mistakes go to standard error, one a line, and the status is that of a configuration."""
     (tmp_path / "x.ini").write_text("[project]\ndb-pool = 0\ndb-uri = nonsense\n")
     code, output, errors = dataapi("check-config", "--config", "x.ini")
-    assert (code, output) == (1, "")
+    assert (code, output) == (os.EX_CONFIG, "")
     assert [line.partition(":")[0] for line in errors.splitlines()] == ["x.ini"] * 3
 
 
 def test_check_config_fails_without_the_database_unless_it_is_to_be_left_out() -> None:
     """A configuration can be checked where its database is out of reach, such as in a build."""
     code, output, errors = dataapi("check-config", environ=KEYED)
-    assert (code, output) == (1, "")
+    assert (code, output) == (os.EX_UNAVAILABLE, "")
     assert errors.startswith("project abcdefghijklmnopqrst: the database cannot be checked: ")
     assert "Connection refused" in errors
     good = "the environment: the configuration is good; 1 project\n"
@@ -63,7 +64,7 @@ def test_check_config_names_directives_that_are_left_out(database: Database) -> 
     database.execute("grant select on t to service_role")
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
     code, output, errors = dataapi("check-config", environ=environ)
-    assert (code, output) == (1, "")
+    assert (code, output) == (os.EX_CONFIG, "")
     [line] = errors.splitlines()
     assert line.startswith("project abcdefghijklmnopqrst: table public.t: ")
 
@@ -122,7 +123,7 @@ def test_check_config_finds_schemas_and_roles_that_are_missing(database: Databas
     missing = "db-schemas names it, and the database has no such schema; it is left out of the APIs"
     schema = f"{place}: schema api: {missing}"
     code, _, errors = dataapi("check-config", environ=environ)
-    assert code == 1
+    assert code == os.EX_CONFIG
     assert errors.splitlines() == [f"{place}: requests run as web_anon, and there is no such role", schema]
     database.execute("create role web_anon")
     try:
@@ -181,7 +182,7 @@ def test_check_config_finds_functions_that_are_missing(database: Database) -> No
         "DATAAPI_PROJECT_DB_ROOT_SPEC": "hidden.root",
     }
     code, _, errors = dataapi("check-config", environ=environ)
-    assert code == 1
+    assert code == os.EX_CONFIG
     before, root = errors.splitlines()
     missing = "and there is no such function without arguments in"
     assert f"db-pre-request names check_request, {missing} public" in before
@@ -245,7 +246,7 @@ def test_commands_go_by_the_settings_in_the_database(database: Database) -> None
         database.execute(f"{setting}.db_max_rows = 'many'")
         for command in (("check-config",), ("keys",), ("schema", "--role", "anon")):
             code, output, errors = dataapi(*command, environ=environ)
-            assert (code, output) == (1, "")
+            assert (code, output) == (os.EX_CONFIG, "")
             assert "pgrst.db_max_rows = 'many'" in errors
     finally:
         database.execute(f"alter role authenticator in database {database.name} reset all")
@@ -263,7 +264,7 @@ def test_keys_of_several_projects_name_their_project() -> None:
         }
     environ["DATAAPI_WEBHOOKS_ENCRYPTION_KEY"] = new_key()
     code, output, errors = dataapi("keys", environ=environ)
-    assert code == 1
+    assert code == os.EX_CONFIG
     first, anon, service, last = output.splitlines()
     assert (first, last) == (f"; project {'a' * 20}", f"; project {'b' * 20}")
     assert (anon.split()[0], service.split()[0]) == ("anon", "service_role")
@@ -288,7 +289,7 @@ def test_keys_makes_what_goes_into_files_that_are_not_there_yet(tmp_path: Path) 
         f"jwt-secret = @{files['jwt-secret']}\n[webhooks]\nencryption-key = @{files['encryption-key']}\n"
     )
     code, _, errors = dataapi("check-config", "--offline", "--config", "x.ini")
-    assert code == 1
+    assert code == os.EX_CONFIG
     assert errors.count("(dataapi keys makes what goes into it)\n") == 2
     code, output, told = dataapi("keys", "--config", "x.ini")
     assert (code, told) == (0, errors)
@@ -312,16 +313,16 @@ def test_keys_needs_no_configuration() -> None:
 def test_keys_reports_other_mistakes_instead() -> None:
     """Keys for a configuration that cannot be used would be of no use."""
     code, output, errors = dataapi("keys", environ={"DATAAPI_PROJECT_DB_URI": "nonsense"})
-    assert (code, output) == (1, "")
+    assert (code, output) == (os.EX_CONFIG, "")
     assert "db-uri" in errors
 
 
 @pytest.mark.parametrize("arguments", [(), ("no-such-command",), ("keys", "--no-such-option")])
-def test_command_that_is_not_understood_exits_with_2(
+def test_command_that_is_not_understood_exits_as_such(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the shell's own commands do."""
+    """With the usage on standard error."""
     with pytest.raises(SystemExit) as exited:
         dataapi(*arguments)
-    assert exited.value.code == 2
+    assert exited.value.code == os.EX_USAGE
     assert "usage: dataapi" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,6 +15,7 @@ import psycopg2
 import pytest
 from dataapi.cli import init
 from dataapi.cli.main import run
+from dataapi.cli.status import DECLINED, Failed
 from dataapi.service.configuration import load
 from support.daemon import Daemon, wait_for
 from support.postgres import Database, Server
@@ -65,8 +67,13 @@ def answering(text: str, *words: str) -> tuple[int, str, str]:
     init.add(parser.add_subparsers())
     output, errors = io.StringIO(), io.StringIO()
     options = parser.parse_args(["init", *words])
-    code = init.Init(options, output, errors, io.StringIO(text)).run()
-    return code, output.getvalue(), errors.getvalue()
+    status = os.EX_OK
+    try:
+        init.Init(options, output, errors, io.StringIO(text)).run()
+    except Failed as failed:
+        status = failed.status
+        errors.write(str(failed))
+    return status, output.getvalue(), errors.getvalue()
 
 
 def rest(daemon: Daemon, path: str, key: str) -> Any:
@@ -116,7 +123,7 @@ def test_secrets_are_never_written_into_files_that_are_there(
     open_to_all = tmp_path / "dataapi.secrets" / "jwt-secret"
     open_to_all.touch(mode=0o644)
     code, output, errors = dataapi("init", bare.admin_uri, *words)
-    assert (code, output) == (1, "")
+    assert (code, output) == (os.EX_CANTCREAT, "")
     assert f"{open_to_all} is there already" in errors
     assert "--config" in errors
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [open_to_all]
@@ -170,7 +177,7 @@ def test_the_sql_says_nothing_on_a_fresh_database(bare: Database) -> None:
 def test_without_consent_nothing_is_changed(bare: Database, answer: str) -> None:
     """The SQL is shown first; anything but yes leaves the database and the folder as they are."""
     code, output, errors = answering(answer, bare.admin_uri)
-    assert code == 1
+    assert code == DECLINED
     assert output.startswith("begin;")
     assert "nothing was changed" in errors
     assert bare.execute(ROLES) == []
@@ -188,7 +195,7 @@ def test_the_uri_is_asked_for(bare: Database) -> None:
 def test_an_unreachable_database_is_named(tmp_path: Path) -> None:
     """Nothing is written when the administrator cannot log in."""
     code, _, errors = dataapi("init", "postgresql://nobody@127.0.0.1:1/none", "--yes")
-    assert code == 1
+    assert code == os.EX_UNAVAILABLE
     assert "nothing was changed: " in errors
     assert "Connection refused" in errors
     assert list(tmp_path.iterdir()) == []
@@ -198,7 +205,7 @@ def test_a_login_that_is_refused_is_explained(bare: Database) -> None:
     """The database is set up, but pg_hba.conf does not let the daemon in: the message says where to look."""
     wrong = bare.uri.replace("/" + bare.name, "/nowhere")
     code, _, errors = dataapi("init", bare.admin_uri, "--yes", "--db-uri", wrong)
-    assert code == 1
+    assert code == os.EX_UNAVAILABLE
     assert "authenticator cannot log in" in errors
     assert "pg_hba.conf" in errors
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -145,19 +146,26 @@ def test_settings_of_the_project_shape_the_schema(chinook: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("arguments", "status", "expected"),
     [
         (
             ("--role", "nobody_at_all"),
+            os.EX_DATAERR,
             "there is no role nobody_at_all that the login role of db-uri may become",
         ),
-        (("--role", "anon", "--project", "x"), "--project: expected one of abcdefghijklmnopqrst"),
+        (
+            ("--role", "anon", "--project", "x"),
+            os.EX_USAGE,
+            "--project: expected one of abcdefghijklmnopqrst",
+        ),
     ],
 )
-def test_what_cannot_be_printed_is_said(shop: Database, arguments: tuple[str, ...], expected: str) -> None:
-    """Nothing goes to standard output, and the exit code is 1."""
+def test_what_cannot_be_printed_is_said(
+    shop: Database, arguments: tuple[str, ...], status: int, expected: str
+) -> None:
+    """Nothing goes to standard output."""
     code, output, errors = dataapi(environ(shop), "schema", *arguments)
-    assert (code, output) == (1, "")
+    assert (code, output) == (status, "")
     assert expected in errors
 
 
@@ -165,7 +173,7 @@ def test_a_database_that_is_away_is_said(shop: Database) -> None:
     """As one line on standard error."""
     away = {**environ(shop), "DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none"}
     code, output, errors = dataapi(away, "schema", "--role", "anon")
-    assert (code, output) == (1, "")
+    assert (code, output) == (os.EX_UNAVAILABLE, "")
     [line] = errors.splitlines()
     assert line.startswith("project abcdefghijklmnopqrst: the database cannot be read: ")
 
@@ -178,7 +186,7 @@ def test_one_of_several_projects_is_named(shop: Database, chinook: Database) -> 
         several |= {f"{prefix}_DB_URI": database.uri, f"{prefix}_HOSTS": f"{letter}.example.org"}
         several[f"{prefix}_REQUIRE_API_KEY"] = "no"
     code, _, errors = dataapi(several, "schema", "--role", "anon")
-    assert code == 1
+    assert code == os.EX_USAGE
     assert errors == f"--project: expected one of {'a' * 20}, {'b' * 20}\n"
     assert "type CustomerOrder " in printed(several, "--role", "anon", "--project", "a" * 20)
     assert "type album " in printed(several, "--role", "anon", "--project", "b" * 20)
@@ -188,10 +196,10 @@ def test_one_of_several_projects_is_named(shop: Database, chinook: Database) -> 
 def test_a_role_and_a_known_format_are_needed(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The usage is printed and the exit code is 2."""
+    """The usage is printed on standard error."""
     with pytest.raises(SystemExit) as exited:
         dataapi({}, "schema", *arguments)
-    assert exited.value.code == 2
+    assert exited.value.code == os.EX_USAGE
     assert "usage: dataapi schema" in capsys.readouterr().err
 
 
@@ -203,11 +211,11 @@ def write(folder: Path, **files: Any) -> Path:
 
 
 def test_check_config_names_documents_that_are_left_out(shop: Database, tmp_path: Path) -> None:
-    """One line for each, with the file; the exit code is 1 until they are put right."""
+    """One line for each, with the file; the command fails until they are put right."""
     folder = write(tmp_path / "documents", good__graphql="{ a }", bad__graphql="{", m__json=json.dumps([]))
     environment = environ(shop, graphql_documents=str(folder), db_channel_enabled="no")
     code, output, errors = dataapi(environment, "check-config")
-    assert (code, output) == (1, "")
+    assert (code, output) == (os.EX_CONFIG, "")
     first, second = errors.splitlines()
     start = "project abcdefghijklmnopqrst: graphql-documents: "
     assert first.startswith(f"{start}bad.graphql: document 'bad' is left out: Syntax Error")
@@ -227,5 +235,5 @@ def test_check_config_looks_at_documents_without_the_database(tmp_path: Path) ->
         "DATAAPI_PROJECT_GRAPHQL_DOCUMENTS": str(folder),
     }
     code, _, errors = dataapi(environment, "check-config")
-    assert code == 1
+    assert code == os.EX_CONFIG
     assert [" is left out: " in line for line in errors.splitlines()] == [True, False]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -92,10 +93,10 @@ class Operator:
         assert (code, self.notes[:6]) in ((0, ""), (0, "note: "))
         return output
 
-    def fails(self, *arguments: str) -> str:
+    def fails(self, *arguments: str, status: int = os.EX_DATAERR) -> str:
         """Return the error of a command that is not carried out."""
         code, output, errors = self.tries(*arguments)
-        assert (code, output) == (1, "")
+        assert (code, output) == (status, "")
         assert len(errors.splitlines()) == 1
         return errors
 
@@ -122,8 +123,10 @@ def test_migrate_says_what_it_applied(database: Database, operator: Operator) ->
 
 
 def test_a_role_that_may_not_migrate_is_shown_what_to_run(operator: Operator) -> None:
-    """One line with the statement for an administrator, and exit code 1."""
-    assert "create schema webhooks authorization authenticator" in operator.fails("organization", "list")
+    """One line with the statement for an administrator."""
+    assert "create schema webhooks authorization authenticator" in operator.fails(
+        "organization", "list", status=os.EX_NOPERM
+    )
 
 
 def test_without_the_section_webhooks_are_off(database: Database, operator: Operator) -> None:
@@ -132,14 +135,16 @@ def test_without_the_section_webhooks_are_off(database: Database, operator: Oper
     operator.clear("DATAAPI_WEBHOOKS_DB_URI", "DATAAPI_WEBHOOKS_ENCRYPTION_KEY")
     operator.configure("DATAAPI_PROJECT_DB_URI", database.uri)
     expected = "webhooks are off: the configuration has no section [webhooks]\n"
-    assert operator.fails("organization", "create", "acme") == operator.fails("migrate") == expected
+    for command in (("organization", "create", "acme"), ("migrate",)):
+        assert operator.fails(*command, status=os.EX_CONFIG) == expected
     assert database.execute("select to_regnamespace('webhooks')") == [(None,)]
 
 
 def test_database_out_of_reach_is_one_line(operator: Operator) -> None:
     """Not a traceback."""
     operator._environ["DATAAPI_WEBHOOKS_DB_URI"] = "postgresql://nobody@127.0.0.1:1/none"
-    assert operator.fails("organization", "list").startswith("webhooks: the database cannot be used: ")
+    told = operator.fails("organization", "list", status=os.EX_UNAVAILABLE)
+    assert told.startswith("webhooks: the database cannot be used: ")
 
 
 def test_organizations_are_created_allowed_and_listed(database: Database, operator: Operator) -> None:
@@ -183,7 +188,9 @@ async def test_an_operators_token_is_of_no_organization(
     assert access is not None
     assert access.token.operator
     assert operator.says("token", "list") == f"{access.token.id}\t-\toperator\t-\tusable\n"
-    refused = operator.fails("token", "create", "--operator", "--permission", "webhooks:write")
+    refused = operator.fails(
+        "token", "create", "--operator", "--permission", "webhooks:write", status=os.EX_USAGE
+    )
     assert "leave --permission out" in refused
     operator.says("token", "revoke", str(access.token.id))
     assert await directory.access(secret) is None
@@ -207,7 +214,7 @@ async def test_the_configured_organization_is_taken_where_none_is_named(
     [work] = await claim(store)
     assert json.loads(work.body or b"")["payload"]["organization_slug"] == "acme"
     assert (
-        operator.fails("project", "create", "z" * 20)
+        operator.fails("project", "create", "z" * 20, status=os.EX_USAGE)
         == f"webhooks: --organization is needed, as the configuration has no project {'z' * 20}\n"
     )
 
@@ -232,7 +239,7 @@ def test_one_of_several_configured_organizations_has_to_be_named(
     operator.says("project", "create", other, *named)
     assert operator.says("project", "list", *named) == f"{other}\tglobex\n"
     assert (
-        operator.fails("token", "create", *named)
+        operator.fails("token", "create", *named, status=os.EX_USAGE)
         == "webhooks: --organization is needed, as the configuration names several organizations\n"
     )
 
@@ -330,9 +337,9 @@ async def test_resealing_names_what_no_key_opens(database: Database, pool: Pool,
     lost = await add_endpoint(make_store(pool, Cipher([new_key()]), 14))
     operator.keys(new_key(), KEY)
     error = f"endpoints resealed: 1; opened by no configured encryption-key: 1 ({lost.id})"
-    assert error in operator.fails("secrets", "reseal")
+    assert error in operator.fails("secrets", "reseal", status=os.EX_CONFIG)
     operator.keys()
-    assert "encryption-key is not configured" in operator.fails("secrets", "reseal")
+    assert "encryption-key is not configured" in operator.fails("secrets", "reseal", status=os.EX_CONFIG)
 
 
 async def test_token_create_prints_the_token_alone(
@@ -426,7 +433,7 @@ async def test_event_publish_takes_an_idempotency_key(
 
 
 async def test_event_publish_says_what_is_refused(database: Database, pool: Pool, operator: Operator) -> None:
-    """One line each, exit code 1."""
+    """One line each."""
     store = await migrated(database, pool)
     await store.directory.create_organization("denied")
     joined, restored = "v1.organization.member.added", "v1.project.restored"
@@ -441,17 +448,18 @@ async def test_event_publish_says_what_is_refused(database: Database, pool: Pool
         ("acme", joined, ("--payload", '{"is_test": false}'), "the payload of an event cannot have is_test"),
     ):
         call = ("event", "publish", event_type, "--organization", organization, *more)
-        assert error in operator.fails(*call)
+        status = os.EX_USAGE if "name it with" in error else os.EX_DATAERR
+        assert error in operator.fails(*call, status=status)
 
 
 @pytest.mark.parametrize("arguments", NOT_UNDERSTOOD)
-def test_malformed_commands_exit_with_2(
+def test_malformed_commands_exit_as_such(
     operator: Operator, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is asked of the database."""
     with pytest.raises(SystemExit) as exited:
         operator.tries(*arguments)
-    assert exited.value.code == 2
+    assert exited.value.code == os.EX_USAGE
     assert "usage: dataapi" in capsys.readouterr().err
 
 
@@ -468,7 +476,7 @@ async def test_rows_are_watched_from_the_command_line(
     operator.configure("DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES", ORDER)
     watch = ("webhooks", "watch", "item", ORDER, "--columns", "id, size", "--when", "new.id > 1",
              "--operations", "insert,update", "--project", REF)  # fmt: skip
-    assert "only its owner may watch" in operator.fails(*watch)
+    assert "only its owner may watch" in operator.fails(*watch, status=os.EX_NOPERM)
     assert operator.says(*watch, "--owner-uri", database.admin_uri) == ""
     database.execute("insert into item values (1, 1), (2, 2)")
     [work] = await claim(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -165,7 +166,7 @@ class Daemon:
 def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Collect what the process would exit with."""
     collected: list[int] = []
-    monkeypatch.setattr(root, "_exit_with", collected.append)
+    monkeypatch.setattr(root, "_end_with", lambda status, _reason: collected.append(status))
     return collected
 
 
@@ -226,13 +227,16 @@ def test_nothing_is_waited_for_before_the_daemon_serves() -> None:
     assert daemon.events[-1] == "server stop"
 
 
-@pytest.mark.parametrize("error", [StartFailed("no certificate"), KeyError("inside")])
-def test_a_failed_start_ends_the_process_with_1(statuses: list[int], error: Exception) -> None:
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(StartFailed("no certificate"), os.EX_UNAVAILABLE), (KeyError("inside"), os.EX_SOFTWARE)],
+)
+def test_a_failed_start_ends_the_process(statuses: list[int], error: Exception, status: int) -> None:
     """Whatever part cannot start, the reactor is stopped and the exit status says so."""
     daemon = Daemon()
     daemon.start()
     daemon.prepared.errback(error)
-    assert statuses == [1]
+    assert statuses == [status]
     assert daemon.events[-1] == "reactor stop"
     assert "READY=1" not in daemon.events
 

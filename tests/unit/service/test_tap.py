@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 from dataapi.service.root_service import RootService
-from dataapi.tap import Options, makeService
+from dataapi.tap import EXAMPLES, Options, makeService
 from twisted.application.service import IService
-from twisted.python.usage import UsageError
 
 
 def parsed(*words: str) -> Options:
@@ -40,6 +39,14 @@ def test_the_folder_of_the_embedded_server_may_be_left_out(
     assert options.directory == directory
 
 
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_the_help_ends_with_examples_that_parse(line: str) -> None:
+    """As somebody types them, with twistd's own options first."""
+    _, words = line.split(" dataapi ")
+    parsed(*words.split())
+    assert Options().getUsage().endswith("Examples:\n  " + "\n  ".join(EXAMPLES) + "\n")
+
+
 def test_options_win_over_the_configuration() -> None:
     """Endpoints, workers and the embedded database replace what the configuration says."""
     options = parsed("--listen", "tcp:1", "-l", "unix:/x", "--workers", "auto", "--embedded")
@@ -51,12 +58,22 @@ def test_options_win_over_the_configuration() -> None:
     assert parsed().overrides == []
 
 
-def test_unknown_options_are_refused() -> None:
-    """A mistyped option is a mistake, not ignored."""
-    with pytest.raises(UsageError):
-        parsed("--wrokers", "2")
-    with pytest.raises(UsageError):
-        parsed("stray")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--wrokers", "2"), "option --wrokers not recognized"),
+        (("stray",), "expected options alone, and no stray"),
+    ],
+)
+def test_unknown_options_are_refused(
+    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped option is a mistake, not ignored: one line on standard error says which."""
+    with pytest.raises(SystemExit) as ended:
+        parsed(*words)
+    assert ended.value.code == os.EX_USAGE
+    printed = capsys.readouterr()
+    assert printed == ("", f"dataapi: {sentence}; twistd dataapi --help shows the options\n")
 
 
 def test_mistakes_of_the_configuration_end_the_command(

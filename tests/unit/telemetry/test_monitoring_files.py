@@ -65,9 +65,26 @@ def test_prometheus_understands_the_alerts() -> None:
     assert told.returncode == 0, told.stderr
 
 
+def _shown() -> list[str]:
+    """Return the guide's configurations: Prometheus's and the collector's."""
+    return re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+
+
+def test_the_collector_takes_what_the_daemon_sends() -> None:
+    """Its pipelines name what it declares, and it listens where the daemon is told to send to."""
+    yaml = pytest.importorskip("yaml")
+    prometheus, collector = map(yaml.safe_load, _shown())
+    for pipeline in collector["service"]["pipelines"].values():
+        assert set(pipeline["receivers"]) <= collector["receivers"].keys()
+        assert set(pipeline["exporters"]) <= collector["exporters"].keys()
+    assert collector["receivers"]["prometheus"]["config"]["scrape_configs"] == prometheus["scrape_configs"]
+    endpoint = collector["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
+    assert f"OTEL_EXPORTER_OTLP_ENDPOINT=http://{endpoint}\n" in GUIDE.read_text("utf-8")
+
+
 def test_prometheus_understands_what_the_guide_shows(tmp_path: Path) -> None:
     """With the alerts beside it."""
-    [shown] = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    shown, _ = _shown()
     file = tmp_path / "prometheus.yml"
     file.write_text(shown)
     shutil.copy(ALERTS, tmp_path)

@@ -1,0 +1,44 @@
+"""``dataapi ready``: a table for people, JSON for programs, and a status for health checks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from support.daemon import DATAAPI, Daemon, environment
+from support.terminal import at_terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.postgres import Database
+
+
+def test_each_project_has_a_line_at_a_terminal(served: Database, tmp_path: Path) -> None:
+    """A project that does not exist is a mistake in the command line."""
+    with Daemon(tmp_path, served.uri) as daemon:
+        daemon.wait_ready()
+        ready = [*DATAAPI, "ready", "--config", str(daemon.config)]
+        status, shown = at_terminal(ready, cwd=tmp_path, environ=environment({"NO_COLOR": "1"}))
+        assert status == os.EX_OK
+        head, project = shown.splitlines()
+        assert head.split() == ["PROJECT", "DATABASE", "CATALOG", "STATE"]
+        ref, database, _, state = project.split()
+        assert (ref, database, state) == ("abcdefghijklmnopqrst", "available", "ready")
+        unknown = [*ready, "--project", "z" * 20]
+        done = subprocess.run(unknown, env=environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == os.EX_USAGE
+        assert done.stderr == f"the daemon has no project {'z' * 20}\n"
+
+
+def test_a_daemon_that_is_not_ready_is_to_be_tried_again(tmp_path: Path) -> None:
+    """Status 75, and the reason on standard error beside the answer."""
+    with Daemon(tmp_path, "postgresql://nobody@127.0.0.1:1/none") as daemon:
+        daemon.wait_for_admin()
+        ready = [*DATAAPI, "ready", "--config", str(daemon.config)]
+        done = subprocess.run(ready, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == os.EX_TEMPFAIL
+    assert done.stderr.startswith("the daemon is not ready")
+    assert json.loads(done.stdout)["ready"] is False

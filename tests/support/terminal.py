@@ -1,0 +1,86 @@
+"""Programs at a terminal: a pseudo-terminal of 200 columns on which somebody types and reads."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
+from typing import TYPE_CHECKING
+
+from support.daemon import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+_ROWS, _COLUMNS = 50, 200
+
+
+class Terminal:
+    """Runs a program at a terminal of its own; use it as a context manager."""
+
+    def __init__(self, words: Sequence[str], *, cwd: Path, environ: Mapping[str, str]) -> None:
+        self._ours, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
+        self.text = ""
+        self.process = subprocess.Popen(
+            words, cwd=cwd, env=environ, stdin=its, stdout=its, stderr=its, start_new_session=True
+        )
+        os.close(its)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the program, if it still runs."""
+        os.close(self._ours)
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def type(self, text: str) -> None:
+        """Type as somebody would."""
+        os.write(self._ours, text.encode())
+
+    def read_to(self, mark: str) -> str:
+        """Return what is shown up to a mark that has not been read yet."""
+        deadline = time.monotonic() + PATIENCE
+        while mark not in self.text:
+            assert self._read(deadline), f"waited in vain for {mark!r}: {self.text!r}"
+        shown, _, self.text = self.text.partition(mark)
+        return shown
+
+    def read_all(self) -> str:
+        """Return what is shown until the program ends, with line ends as in files."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        self.process.wait(PATIENCE)
+        return self.text.replace("\r\n", "\n")
+
+    def _read(self, deadline: float) -> bool:
+        """Read what there is, or wait for some; False at the end or when it takes too long."""
+        ready, _, _ = select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))
+        try:
+            read = os.read(self._ours, 65536) if ready else b""
+        except OSError:  # the program has closed the terminal
+            read = b""
+        self.text += read.decode("utf-8", "replace")
+        return bool(read)
+
+
+def at_terminal(
+    words: Sequence[str], *, cwd: Path, environ: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Run a program at a terminal; return its exit status and what it shows."""
+    with Terminal(words, cwd=cwd, environ={**os.environ, "TERM": "xterm", **(environ or {})}) as terminal:
+        shown = terminal.read_all()
+        return terminal.process.returncode, shown

@@ -1,0 +1,71 @@
+"""The command line: examples that parse, a meaning for every status, and a word about every argument."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import re
+import shlex
+from pathlib import Path
+
+import dataapi.cli
+import pytest
+from dataapi.cli.examples import EXAMPLES, parsers
+from dataapi.cli.main import command_line_parser
+from dataapi.cli.status import STATUSES, of_sqlstate
+
+PARSERS = dict(parsers("dataapi", command_line_parser()))
+LINES = [(words, line) for words, lines in EXAMPLES.items() for line in lines]
+PACKAGE = Path(str(dataapi.cli.__file__)).parents[1]
+
+
+def test_every_command_has_one_to_three_examples() -> None:
+    """Groups of commands and the whole have some, too, and ``--help`` shows them as they are typed."""
+    assert EXAMPLES.keys() == PARSERS.keys()
+    for words, parser in PARSERS.items():
+        assert 1 <= len(EXAMPLES[words]) <= 3
+        assert parser.format_help().endswith("Examples:\n  " + "\n  ".join(EXAMPLES[words]) + "\n")
+
+
+@pytest.mark.parametrize(("words", "line"), LINES, ids=[line for _, line in LINES])
+def test_examples_parse_as_commands_of_their_kind(words: str, line: str) -> None:
+    """Up to where the shell takes over."""
+    program, *arguments = shlex.split(re.split(r" (?:\| |> [a-z])", line)[0])
+    assert program == "dataapi"
+    assert line.startswith(f"{words} ") or line == words
+    assert callable(command_line_parser().parse_args(arguments).subcommand)
+
+
+@pytest.mark.parametrize("words", PARSERS)
+def test_every_argument_is_explained(words: str) -> None:
+    """A stranger reads what each one is for."""
+    for action in PARSERS[words]._actions:
+        assert action.help or isinstance(action, argparse._SubParsersAction), action.dest
+
+
+def test_statuses_are_those_that_the_documentation_lists() -> None:
+    """The commands and the daemon exit with nothing that docs/reference/commands.md does not explain."""
+    files = [*(PACKAGE / "cli").glob("*.py"), PACKAGE / "tap.py", *(PACKAGE / "service").glob("*.py")]
+    used = {
+        getattr(os, node.attr)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr.startswith("EX_")
+    }
+    assert used == {status for status in STATUSES if status != 1 and status < 128}
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "status"),
+    [
+        (None, os.EX_UNAVAILABLE),
+        ("57P01", os.EX_UNAVAILABLE),
+        ("40001", os.EX_TEMPFAIL),
+        ("42501", os.EX_NOPERM),
+        ("42P01", os.EX_DATAERR),
+    ],
+)
+def test_errors_of_postgresql_have_a_status(sqlstate: str | None, status: int) -> None:
+    """By their class; without a code, PostgreSQL could not be asked."""
+    assert of_sqlstate(sqlstate) == status

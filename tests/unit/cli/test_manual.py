@@ -1,0 +1,253 @@
+"""Manual pages and completion: they have everything, are read without a warning, and are reproducible."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from dataapi.cli.examples import is_group, parsers
+from dataapi.cli.main import command_line_parser
+from dataapi.service.configuration.keys import SECTIONS
+from support import documents
+from support.terminal import Terminal
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+PARSERS = dict(parsers("dataapi", command_line_parser()))
+LEAVES = {words: parser for words, parser in PARSERS.items() if not is_group(parser)}
+MOMENT = "1700000000"
+
+
+def made(folder: Path) -> Path:
+    """Have everything written into a folder, as a build of that moment does."""
+    words = [sys.executable, str(documents.ROOT / "packaging" / "manual.py"), str(folder)]
+    environ = {**os.environ, "SOURCE_DATE_EPOCH": MOMENT}
+    subprocess.run(words, env=environ, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def manual(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the folder with the pages and the completions."""
+    return made(tmp_path_factory.mktemp("manual"))
+
+
+def needed(program: str) -> str:
+    """Return the path of a program, without which the test is skipped."""
+    path = shutil.which(program)
+    if path is None:
+        pytest.skip(f"{program} is not installed")
+    return path
+
+
+def flags(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the options of a command."""
+    return {flag for action in parser._actions for flag in action.option_strings}
+
+
+def offers(words: str) -> set[str]:
+    """Return all that may follow a command."""
+    depth = words.count(" ") + 1
+    below = {each.split()[depth] for each in PARSERS if each.startswith(f"{words} ")}
+    return below | flags(PARSERS[words])
+
+
+def rendered(page: Path) -> str:
+    """Return a page as a terminal shows it; a warning is an error."""
+    words = [needed("groff"), "-man", "-ww", "-Tascii", "-P-cbou", str(page)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return " ".join(done.stdout.split())
+
+
+def test_what_is_written_is_the_same_for_one_commit(manual: Path, tmp_path: Path) -> None:
+    """With the commit's date, whatever the day."""
+    again = made(tmp_path)
+    for path in (path for path in manual.rglob("*") if path.is_file()):
+        assert path.read_bytes() == (again / path.relative_to(manual)).read_bytes()
+    assert '"2023-11-14"' in (manual / "man" / "dataapi.1").read_text()
+
+
+def test_the_page_of_the_command_has_every_command_and_option(manual: Path) -> None:
+    """With the help of each, the options of the daemon, statuses and examples."""
+    text = rendered(manual / "man" / "dataapi.1")
+    for words, parser in LEAVES.items():
+        assert f"{words} [--config FILE]" in text or words == "dataapi migrate-config"
+        about = text.partition(f" {words} {words} ")[2]
+        for action in parser._actions:
+            if action.dest != "help":
+                help_text = re.sub(r"\s*/\s*", "/", (action.help or "") % vars(action))
+                assert help_text in re.sub(r"\s*/\s*", "/", about), (words, action.dest)
+    for option in ("--embedded=VALUE", "--listen=ENDPOINT", "--workers=VALUE", "--demo"):
+        assert option in text
+    assert "78 The configuration has mistakes" in text
+    assert "dataapi token list | grep usable" in text
+
+
+def test_the_page_of_the_configuration_has_every_key(manual: Path) -> None:
+    """Each with what it means, by section."""
+    text = rendered(manual / "man" / "dataapi.ini.5")
+    for section, keys in SECTIONS.items():
+        part = text.partition(f" [{section}]")[2]
+        for key in keys:
+            assert f" {key} " in part, key
+
+
+def test_man_shows_the_pages_without_a_warning(manual: Path) -> None:
+    """As users of man-db see them."""
+    man = needed("man")
+    for page in sorted((manual / "man").iterdir()):
+        environ = {**os.environ, "MANWIDTH": "80", "MANROFFOPT": "-ww", "LC_ALL": "C.UTF-8"}
+        words = [man, "--warnings", "--local-file", str(page)]
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+        if "minimized" in done.stdout or "minimized" in done.stderr:
+            pytest.skip("this system has no manual pages")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "dataapi" in done.stdout
+
+
+def completed(script: Path, line: str) -> set[str]:
+    """Return what the function of bash offers for a line."""
+    program = f'. {script}; COMP_LINE=$1 COMP_POINT=${{#1}}; _dataapi; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    done = subprocess.run(
+        [needed("bash"), "--norc", "-c", program, "bash", line], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("words", PARSERS)
+def test_bash_offers_all_that_may_follow(manual: Path, words: str) -> None:
+    """Commands and options, and of options alone those that begin as what is typed."""
+    script = manual / "completion" / "dataapi.bash"
+    assert completed(script, f"{words} -") == flags(PARSERS[words])
+    if words != "dataapi migrate-config":
+        assert completed(script, f"{words} ") == offers(words)
+
+
+def test_bash_offers_the_values_of_an_option(manual: Path) -> None:
+    """Also behind a sign =, and behind a colon what is left to type; of a free value nothing."""
+    script = manual / "completion" / "dataapi.bash"
+    create = "dataapi token create --operator"
+    values = {"webhooks:read", "webhooks:write", "events:publish"}
+    assert completed(script, f"{create} --permission ") == values
+    assert completed(script, f"{create} --permission=events") == {"events:publish"}
+    assert completed(script, f"{create} --permission webhooks:r") == {"read"}
+    assert completed(script, f"{create} --expires ") == set()
+
+
+@pytest.fixture
+def typing(manual: Path, tmp_path: Path) -> Iterator[Terminal]:
+    """Give a bash at a terminal, in which Ctrl-G shows the line that was typed and empties it."""
+    (tmp_path / "postgrest.conf").touch()
+    (tmp_path / "my file.ini").touch()
+    setup = tmp_path / "setup"
+    show = "show() { printf '<%s>' \"$READLINE_LINE\"; READLINE_LINE=; }; bind -x '\"\\C-g\": show'"
+    setup.write_text(f". {manual / 'completion' / 'dataapi.bash'}\n{show}\nPS1='ready\\$ '\n")
+    words = [needed("bash"), "--noprofile", "--rcfile", str(setup), "-i"]
+    environ = {"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(tmp_path)}
+    with Terminal(words, cwd=tmp_path, environ=environ) as terminal:
+        terminal.read_to("ready# " if os.geteuid() == 0 else "ready$ ")
+        yield terminal
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("dataapi che\t", "dataapi check-config "),
+        ("dataapi webhooks ty\tad\t", "dataapi webhooks types add "),
+        ("dataapi schema --ro\tanon --form\t", "dataapi schema --role anon --format "),
+        ("dataapi schema --format o\t", "dataapi schema --format openapi "),
+        (
+            "dataapi token create --permission webhooks:w\t",
+            "dataapi token create --permission webhooks:write ",
+        ),
+        ("dataapi check-config --config my\t", r"dataapi check-config --config my\ file.ini "),
+        ("dataapi check-config --config=my\t", r"dataapi check-config --config=my\ file.ini "),
+        ("dataapi migrate-config post\t", "dataapi migrate-config postgrest.conf "),
+        ("dataapi token revoke post\t", "dataapi token revoke post"),
+    ],
+)
+def test_the_tabulator_completes_in_bash(typing: Terminal, typed: str, line: str) -> None:
+    """A command, an option, a value and a file, as somebody types them."""
+    typing.type(f"{typed}\x07")
+    typing.read_to("<")
+    assert typing.read_to(">") == line
+
+
+def test_fish_offers_all_that_may_follow(manual: Path) -> None:
+    """Commands with their summaries, options, values and files."""
+    fish = needed("fish")
+    script = manual / "completion" / "dataapi.fish"
+    subprocess.run([fish, "--no-execute", str(script)], check=True)
+    lines = [f"{words} -" for words in PARSERS] + [f"{words} " for words in PARSERS]
+    lines += ["dataapi token create --permission ", "dataapi migrate-config dataapi.f"]
+    asked = "\n".join(f"complete --do-complete '{line}'; echo ----" for line in lines)
+    done = subprocess.run(
+        [fish, "--no-config", "-c", f"source {script.name}\n{asked}"],
+        cwd=script.parent, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    answers = [
+        {line.partition("\t")[0] for line in part.splitlines() if line}
+        for part in done.stdout.split("----\n")
+    ]
+    found = dict(zip(lines, answers, strict=False))
+    for words, parser in PARSERS.items():
+        assert flags(parser) - {"-h"} <= found[f"{words} -"], words
+        if words not in LEAVES:
+            assert found[f"{words} "] == offers(words) - flags(parser)
+    assert found["dataapi token create --permission "] == {
+        "webhooks:read",
+        "webhooks:write",
+        "events:publish",
+    }
+    assert found["dataapi migrate-config dataapi.f"] == {"dataapi.fish"}
+
+
+def test_zsh_takes_its_completion_and_has_every_option(manual: Path) -> None:
+    """A function for each command, with its options and their values."""
+    script = manual / "completion" / "_dataapi"
+    text = script.read_text("utf-8")
+    for words, parser in PARSERS.items():
+        name = f"_{words.replace(' ', '_')}"
+        [function] = re.findall(rf"^{name}\(\) {{$(.*?)^}}$", text, re.MULTILINE | re.DOTALL)
+        assert all(re.search(rf"{flag}[=\[]", function) for flag in flags(parser)), words
+        for below in offers(words) - flags(parser):
+            assert f"{below}\\:" in function
+    subprocess.run([needed("zsh"), "-n", str(script)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("dataapi check\t", "dataapi check-config "),
+        ("dataapi webhooks ty\tad\t", "dataapi webhooks types add "),
+        ("dataapi schema --format=o\t", "dataapi schema --format=openapi "),
+        ("dataapi token create --permission=events\t", "dataapi token create --permission=events:publish "),
+        ("dataapi migrate-config post\t", "dataapi migrate-config postgrest.conf "),
+    ],
+)
+def test_the_tabulator_completes_in_zsh(manual: Path, tmp_path: Path, typed: str, line: str) -> None:
+    """As in bash."""
+    (tmp_path / "postgrest.conf").touch()
+    (tmp_path / ".zshrc").write_text(
+        f"fpath=({manual / 'completion'} $fpath)\n"
+        f"autoload -U compinit && compinit -u -d {tmp_path / 'dump'}\n"
+        "show() { print -n \"<$BUFFER>\"; BUFFER= }; zle -N show; bindkey '^G' show\nunsetopt promptsp\n"
+        "PS1='ready%# '\n"
+    )
+    environ = {"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(tmp_path), "ZDOTDIR": str(tmp_path)}
+    with Terminal([needed("zsh"), "-i"], cwd=tmp_path, environ=environ) as terminal:
+        terminal.read_to("ready# " if os.geteuid() == 0 else "ready% ")
+        terminal.type(f"{typed}\x07")
+        terminal.read_to("<")
+        assert terminal.read_to(">") == line
