@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,6 @@ from support.replication import Pair, running_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from support.postgres import Database
 
@@ -100,6 +101,21 @@ def database(server: Server) -> Database:
 def rename(database: Database, name: str) -> None:
     """Change the only row."""
     database.execute("update item set name = %s", (name,))
+
+
+def test_connections_may_be_as_many_as_the_system_allows(database: Database, tmp_path: Path) -> None:
+    """Though systems begin with few open files, for programs that cannot have more."""
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(few, 256), most))
+    try:
+        with Daemon(tmp_path, database.uri) as daemon:
+            daemon.wait_ready()
+            limits = Path(f"/proc/{daemon.process.pid}/limits").read_text()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+    [line] = [line for line in limits.splitlines() if line.startswith("Max open files")]
+    soft, hard = line.split()[3:5]
+    assert soft == hard
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

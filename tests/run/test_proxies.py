@@ -249,3 +249,26 @@ def test_a_daemon_that_is_to_stop_answers_for_a_while(served: Database, tmp_path
         assert daemon.admin("GET", "/ready").json["draining"]
         assert json.loads(daemon.graphql(QUICK).body)["data"]
         assert daemon.stop() == 1
+
+
+def test_events_pass_as_they_come(entries: Database, bystander: Daemon, tmp_path: Path) -> None:
+    """A proxy holds none of them back, and closes no stream that is silent between heartbeats."""
+    with stopping(tmp_path / "daemon", entries, "0") as daemon:
+        daemon.wait_ready()
+        for proxy in installed_proxies():
+            (tmp_path / proxy).mkdir()
+            with proxied(proxy, tmp_path / proxy, [daemon, bystander]) as running:
+                connection = HTTPSConnection(
+                    "127.0.0.1", running.port, timeout=PATIENCE, context=ssl._create_unverified_context()
+                )
+                accept = {**HEADERS, "Accept": "text/event-stream"}
+                connection.request("GET", "/rest/v1/entry?order=id.desc&limit=1", headers=accept)
+                response = connection.getresponse()
+                lines = iter(response.readline, b"")
+                answers = (json.loads(line[6:]) for line in lines if line[:5] == b"data:")
+                next(answers)
+                [(added,)] = entries.execute("insert into entry default values returning id")
+                assert next(answers) == [{"id": added}]
+                heartbeat = iter(response.readline, b":\n")
+                assert not [line for line in heartbeat if line.startswith(b"data")]
+                connection.close()

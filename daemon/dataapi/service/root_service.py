@@ -28,7 +28,15 @@ from twisted.python.failure import Failure
 from dataapi.concurrency.tasks import SingleFlight, concurrently
 from dataapi.service.configuration import ConfigurationError
 from dataapi.service.settings_sources import Reconfigure, SettingsSource
-from dataapi.service.sockets import Acceptor, BoundSocket, Descriptor, StartFailed, accept, bind
+from dataapi.service.sockets import (
+    Acceptor,
+    BoundSocket,
+    Descriptor,
+    StartFailed,
+    accept,
+    allow_open_files,
+    bind,
+)
 from dataapi.settings import Settings
 from dataapi.telemetry.readiness import Operated, Reloaded
 from dataapi.telemetry.version import installed_version
@@ -128,6 +136,7 @@ class RootService(Service):
     def startService(self) -> None:  # noqa: N802 - IService
         """Start the parts once the reactor runs."""
         super().startService()
+        allow_open_files()
         use_monotonic_clock(self._reactor)
         self._reactor.callWhenRunning(self._begin)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import select
 import socket
 import sys
@@ -59,6 +60,15 @@ _MINIMUM_TTL = {
 """The options that drop packets with a smaller time to live (``ip(7)``, ``ipv6(7)``)."""
 _NOBODYS_TTL = 255
 """A time to live that no client's packets have: hosts begin with 64 or 128."""
+
+
+def allow_open_files() -> None:
+    """Let this process, and those it starts, have as many connections as the system would ever allow.
+
+    The lower limit that systems begin with is for programs that use ``select()``.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class StartFailed(Exception):
