@@ -35,6 +35,7 @@ grant all on all tables in schema public to service_role;
 alter table book enable row level security;
 create policy "own books" on book for select to authenticated using (author_id = 1);
 comment on table book is '@graphql({{"name": "Volume", "totalCount": {{"enabled": true}}}})';
+comment on column book."Full title" is 'As it stands on the cover';
 comment on table author is '@graphql({{"name": 7}})';
 """
 
@@ -177,6 +178,7 @@ def test_a_table_shows_names_grants_policies_directives_and_problems(page: Page)
         "totalCount",
         "Row security is on",
         "own books",
+        "As it stands on the cover",
     ):
         expect(details).to_contain_text(said)
     expect(details).to_contain_text("(author_id = 1)")

@@ -2,6 +2,7 @@ import { useMemo, useRef, useState, type FormEvent } from "react";
 import { useData } from "../kit/data";
 import { Notice } from "../kit/notice";
 import { ChooseRole } from "../shell/choose-role";
+import { Problem } from "../shell/problem";
 import { setParameters, useParameters } from "../shell/router";
 import { useSettings } from "../shell/settings";
 import { Diagram, usePlaced } from "./diagram";
@@ -13,7 +14,7 @@ import "./schema.css";
 
 export default function SchemaPage() {
   const { data: schema, problem } = useData<Schema>("schema");
-  if (problem) return <div className="page"><Notice kind="error" title="The schema cannot be shown">{problem}</Notice></div>;
+  if (problem) return <div className="page"><Problem title="The schema cannot be shown" error={problem} /></div>;
   if (!schema) return <div className="waiting" role="status">Loading…</div>;
   if (schema.tables.length === 0) {
     return (

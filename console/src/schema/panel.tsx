@@ -123,8 +123,9 @@ function Columns({ table }: { table: Table }) {
           <tbody>
             {table.columns.map((column) => (
               <tr key={column.name}>
-                <td title={column.comment ?? undefined}>
+                <td>
                   <code>{column.name}</code> {table.key.includes(column.name) && <span className="badge" data-kind="good">key</span>}
+                  {column.comment && <p className="hint comment">{column.comment}</p>}
                 </td>
                 <td><code>{column.type}</code><span className="hint">{nature(column)}</span></td>
                 <td>{column.graphql ? <code>{column.graphql}</code> : <span className="soft">none</span>}</td>
