@@ -89,7 +89,7 @@ export function counted(edits: Edit[]): string {
     const found = edits.filter((each) => each.kind === kind).length;
     return found ? [`${found} ${word}`] : [];
   };
-  return new Intl.ListFormat("en").format([...count("insert", "inserted"), ...count("change", "changed"), ...count("delete", "deleted")]);
+  return new Intl.ListFormat("en").format([...count("insert", "new"), ...count("change", "changed"), ...count("delete", "deleted")]);
 }
 
 /** What `select` and `and` have for the one row of an edit. */

@@ -100,10 +100,11 @@ export function Grid({ schema, table, columns, view, lines, actions }: GridProps
   };
   // A second click edits, for those who have no keys.
   const onClick = (event: MouseEvent) => {
-    const cell = (event.target as Element).closest<HTMLElement>("td[data-at]");
-    if (editing || !cell || (event.target as Element).closest("a, button")) return;
+    const cell = (event.target as Element).closest<HTMLElement>("[data-at]");
+    if (editing || !cell || (event.target as Element).closest("a")) return;
     const [row, column] = cell.dataset.at!.split(" ").map(Number) as [number, number];
-    if (selectedBefore.current === cell.dataset.at) begin(lines[row]!, columns[column - 1]!, null);
+    // The button of a row that was acted on is another one then.
+    if (cell.matches("td") && selectedBefore.current === cell.dataset.at) begin(lines[row]!, columns[column - 1]!, null);
     else go({ row, column });
   };
   const onPointerDown = () => (selectedBefore.current = (document.activeElement as HTMLElement | null)?.dataset.at ?? "");
@@ -228,7 +229,7 @@ const SHOWN = 120;
 
 function Cell({ schema, column, line, reference }: { schema: Schema; column: Column; line: Line; reference: Reference | undefined }) {
   const value = valueIn(line, column.name);
-  if (value === undefined) return <span className="nothing">{line.edit?.kind === "insert" ? (column.identity ? "numbered" : column.default === null ? "null" : "default") : "not readable"}</span>;
+  if (value === undefined) return <span className="nothing">{line.edit?.kind === "insert" ? (column.identity ? "numbered" : column.default !== null ? "default" : column.nullable ? "null" : "required") : "not readable"}</span>;
   if (value === null) return <span className="nothing">null</span>;
   if (value === "") return <span className="nothing">empty</span>;
   const form = formOf(column);

@@ -143,7 +143,7 @@ function Pager({ view, answer }: { view: View; answer: Answer }) {
   const all = answer.total === null ? "" : ` of ${view.count === "exact" ? "" : "about "}${answer.total.toLocaleString("en")}`;
   return (
     <div className="pager">
-      <span className="hint" role="status">{answer.range ? `${first}–${last}${all}` : `0${all}`}</span>
+      <span className="hint" role="status">{answer.range ? `${first} to ${last}${all}` : `0${all}`}</span>
       <select aria-label="How rows are counted" value={view.count} onChange={(event) => setParameters({ count: event.target.value === "exact" ? "" : event.target.value })}>
         <option value="exact">exact count</option>
         <option value="planned">estimated</option>
@@ -215,7 +215,7 @@ function PendingBar({ schema, table, history, onSaved }: PendingProps) {
   const failed = said?.saved;
   return (
     <div className="pending" role="group" aria-label="Pending changes">
-      <p role="status"><strong>{edits.length === 1 ? "1 row" : `${edits.length} rows`} pending</strong> <span>to be {counted(edits)}</span></p>
+      <p role="status"><strong>{edits.length === 1 ? "1 row" : `${edits.length} rows`} pending</strong>: {counted(edits)}</p>
       <span className="actions">
         <button type="button" className="button" disabled={past.length === 0} onClick={() => change(id, undo)}>Undo</button>
         <button type="button" className="button" onClick={() => change(id, (now) => ({ ...now, edits: [], past: [...now.past, now.edits] }))}>Discard all</button>
