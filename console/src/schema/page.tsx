@@ -1,4 +1,5 @@
 import { useMemo, useRef, useState, type FormEvent } from "react";
+import { flushSync } from "react-dom";
 import { useData } from "../kit/data";
 import { Notice } from "../kit/notice";
 import { ChooseRole } from "../shell/choose-role";
@@ -41,7 +42,8 @@ function Explorer({ schema }: { schema: Schema }) {
   const drawing = useRef<SVGSVGElement>(null);
   const [near, setNear] = useState(false);
   const drawn = useMemo(() => (near && selected ? partOf(schema, neighbourhood(schema, selected)) : schema), [schema, near, selected]);
-  const placed = usePlaced(drawn);
+  const { placed, placing } = usePlaced(drawn);
+  const [whole, setWhole] = useState(false);
   const found = useMemo(() => search(schema, text), [schema, text]);
   const ids = useMemo(() => new Set(found.map(idOf)), [found]);
   const select = (id: TableId | null) => {
@@ -51,6 +53,11 @@ function Explorer({ schema }: { schema: Schema }) {
   const choose = (event: FormEvent) => {
     event.preventDefault();
     if (found[0]) select(idOf(found[0]));
+  };
+  const saveSvg = () => {
+    flushSync(() => setWhole(true));
+    save(`${project}.svg`, "image/svg+xml", asSvg(drawing.current!, placed.width, placed.height));
+    setWhole(false);
   };
   return (
     <div className="schema-page columns" data-details={table ? "" : undefined}>
@@ -83,7 +90,7 @@ function Explorer({ schema }: { schema: Schema }) {
           ))}
         </ul>
         <div className="exports">
-          <button type="button" className="button" onClick={() => save(`${project}.svg`, "image/svg+xml", asSvg(drawing.current!, placed.width, placed.height))}>
+          <button type="button" className="button" disabled={placing} onClick={saveSvg}>
             Save as SVG
           </button>
           <button type="button" className="button" onClick={() => save(`${project}.mmd`, "text/plain", asMermaid(schema))}>
@@ -101,6 +108,8 @@ function Explorer({ schema }: { schema: Schema }) {
         schema={drawn}
         drawing={drawing}
         placed={placed}
+        placing={placing}
+        whole={whole}
         found={ids}
         selected={selected}
         focus={selected ?? (text.trim() && found[0] ? idOf(found[0]) : null)}
