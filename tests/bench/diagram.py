@@ -78,7 +78,7 @@ def main() -> None:
                 runs = [measure(browser, f"http://127.0.0.1:{daemon.port}", tables) for _ in range(TIMES)]
                 browser.close()
             for name in ("CrRendererMain", "DedicatedWorker thread", "drawn"):
-                print(f"{name}: {median(run[name] for run in runs):.0f} ms")
+                sys.stdout.write(f"{name}: {median(run[name] for run in runs):.0f} ms\n")
             daemon.stop()
     finally:
         server.remove()

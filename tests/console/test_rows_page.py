@@ -450,7 +450,9 @@ def test_everything_is_done_by_the_keyboard(page: Page, books: Database) -> None
     cell(grid, 1, "title").click()
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
-    expect(grid.get_by_role("columnheader", name=re.compile("^title"))).to_have_attribute("aria-sort", "ascending")
+    expect(grid.get_by_role("columnheader", name=re.compile("^title"))).to_have_attribute(
+        "aria-sort", "ascending"
+    )
 
 
 def test_pending_rows_stay_on_top_of_other_pages_and_filters(page: Page) -> None:

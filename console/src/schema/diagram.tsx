@@ -55,7 +55,7 @@ export function Diagram({ schema, drawing, placed, placing, whole, found, select
   return (
     <div className="diagram" aria-busy={placing}>
       {placing && (
-        <div className="placing" role="status">
+        <div className="placing">
           <label>Placing {schema.tables.length.toLocaleString("en")} tables… <progress /></label>
         </div>
       )}
