@@ -307,8 +307,10 @@ def test_keys_lead_to_the_rows_that_they_name(page: Page) -> None:
     assert column_of(grid, "name") == ["Ada"]
     assert parameters(page) == {"table": ["author"], "filter": ["id=eq.1"]}
     page.go_back()
+    expect(page.get_by_role("grid", name="Rows of book")).to_be_visible()
     cell(grid, 3, "author_id").click()
     page.keyboard.press("Control+Enter")
+    expect(page.get_by_role("grid", name="Rows of author")).to_be_visible()
     expect(cell(grid, 1, "name")).to_have_text("Bo")
 
 

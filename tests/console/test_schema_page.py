@@ -92,7 +92,11 @@ def test_all_tables_and_keys_are_drawn_and_none_lies_on_another(page: Page) -> N
 def test_the_page_answers_while_tables_are_placed_and_says_so(page: Page) -> None:
     """Columns that nobody could read yet are not drawn: they are most of the work."""
     held: list[Route] = []
-    page.route("**/layout.worker*", held.append)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/layout.worker*", hold)
     act_as(page, "service_role")
     page.goto("/console/schema")
     progress = page.get_by_role("progressbar", name="Placing 300 tables")
