@@ -97,6 +97,23 @@ def send_request(page: Page) -> None:
     page.get_by_role("main").evaluate("main => main.scrollTo(0, 0)")
 
 
+def edit_rows(page: Page) -> None:
+    """Show rows with changes that are not saved yet."""
+    page.goto(f"{ADDRESS}/console/rows?table=blog_post&order=claps.desc&filter=claps%3Dgt.5")
+    grid = page.get_by_role("grid")
+    grid.locator("tbody tr").nth(3).wait_for()
+    heads = grid.locator("thead th").all_inner_texts()
+    [at] = [index for index, text in enumerate(heads) if text.startswith("title")]
+    grid.locator(f"[data-at='1 {at}']").click()
+    page.keyboard.press("Enter")
+    page.keyboard.insert_text("Vienna after breakfast")
+    page.keyboard.press("Enter")
+    grid.get_by_role("button", name="Delete row 4", exact=True).click()
+    grid.evaluate("grid => grid.parentElement.scrollTo(0, 0)")
+    page.get_by_role("main").evaluate("main => main.scrollTo(0, 0)")
+    page.mouse.move(0, 0)
+
+
 def show_table(page: Page) -> None:
     """Show what is known of one table."""
     page.get_by_role("button", name="blog_post", exact=True).click()
@@ -113,6 +130,7 @@ def wait_for_health(page: Page) -> None:
 PREPARATIONS = {
     "graphql": run_query,
     "rest": send_request,
+    "rows": edit_rows,
     "schema": show_table,
     "webhooks": show_statistics,
     "health": wait_for_health,
@@ -123,7 +141,7 @@ FURTHER = {"webhooks": {"delivery": show_delivery}}
 """What is done on a page after that for a picture of this name."""
 
 
-AS_SERVICE = ("schema", "health")
+AS_SERVICE = ("rows", "schema", "health")
 """Pages that show ``service_role`` the most."""
 
 

@@ -14,6 +14,7 @@ export interface Page {
 export const PAGES: Page[] = [
   { path: "graphql", title: "GraphQL", load: () => import("./graphql/page") },
   { path: "rest", title: "REST", load: () => import("./rest/page") },
+  { path: "rows", title: "Rows", load: () => import("./rows/page") },
   { path: "schema", title: "Schema", load: () => import("./schema/page") },
   { path: "webhooks", title: "Webhooks", load: () => import("./webhooks/page"), offered: ({ webhooks }) => webhooks },
   { path: "health", title: "Health", load: () => import("./health/page") },

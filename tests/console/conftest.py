@@ -76,7 +76,16 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser, daemon: Daemon) -> Iterator[Page]:
+def refused() -> set[str]:
+    """Give the beginnings of the paths that may refuse requests of the page, which a test adds to.
+
+    The browser logs each refusal, though the page shows it.  Those of the management API are always expected.
+    """
+    return {"/v2/"}
+
+
+@pytest.fixture
+def page(browser: Browser, daemon: Daemon, refused: set[str]) -> Iterator[Page]:
     """Give a tab of its own, which fails the test that logs an error there, or asks another origin."""
     origin = f"http://127.0.0.1:{daemon.port}"
     context = browser.new_context(base_url=origin, color_scheme="light")
@@ -85,10 +94,10 @@ def page(browser: Browser, daemon: Daemon) -> Iterator[Page]:
     problems: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:
-        # The browser logs refusals of the management API, too, which the page shows.
-        refused = f"{origin}/v2/" in message.location["url"] and "a status of 4" in message.text
-        if message.type == "error" and not refused:
-            problems.append(message.text)
+        path = message.location["url"].removeprefix(origin)
+        expected = "a status of 4" in message.text and path.startswith(tuple(refused))
+        if message.type == "error" and not expected:
+            problems.append(f"{path}: {message.text}")
 
     def sent(request: Request) -> None:
         if not request.url.startswith((f"{origin}/", "data:")):

@@ -43,6 +43,11 @@ def _description(page: Page) -> None:
     page.locator(".swagger-ui .opblock").first.wait_for()
 
 
+def _rows(page: Page) -> None:
+    page.get_by_role("grid").get_by_text("For Ada").dblclick()
+    page.get_by_role("grid").get_by_role("textbox").or_(page.get_by_role("dialog")).first.wait_for()
+
+
 def _schema(page: Page) -> None:
     page.get_by_role("button", name="note", exact=True).click()
     page.get_by_role("complementary", name="Table note").wait_for()
@@ -68,6 +73,7 @@ SIGHTS: list[tuple[str, Callable[[Page], None]]] = [
     ("graphql", _documents),
     ("rest", _rest),
     ("rest", _description),
+    ("rows", _rows),
     ("schema", _schema),
     ("schema", _identity),
     ("webhooks", _sign_in),

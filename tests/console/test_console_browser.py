@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 import jwt
 import pytest
 from playwright.sync_api import expect
-from support.console import copying
-from support.daemon import JWT_SECRET, wait_for
+from support.console import copying, token
+from support.daemon import JWT_SECRET, KEY, wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -92,6 +93,75 @@ def test_what_is_no_token_is_refused_with_the_reason(page: Page) -> None:
     assert "secret API key" in page.get_by_role("alert").inner_text()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Calling as Anonymous").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "said"),
+    [
+        (
+            "Publishable API key",
+            "sb_publishable_of_nobody",
+            "Invalid API key. Enter the project's publishable",
+        ),
+        (
+            "Token (JWT)",
+            "e30.e30.e30",
+            "Wrong or unsupported encoding algorithm. The token is not one of this",
+        ),
+        ("Token (JWT)", "expired", "JWT expired. The token's time is over"),
+        ("Token (JWT)", "of a stranger", "The database does not know the token's role"),
+    ],
+)
+def test_a_wrong_key_or_token_says_what_to_do(
+    page: Page, refused: set[str], field: str, wrong: str, said: str
+) -> None:
+    """The dialog stays open with what was typed, and nothing else of the page is called with it."""
+    refused.add("/console/data/identity")
+    _open_graphql(page)
+    _choose(page, "Signed-in user")
+    tokens = {
+        "expired": jwt.encode({"role": "authenticated", "exp": 1}, JWT_SECRET, "HS256"),
+        "of a stranger": token("stranger"),
+    }
+    page.get_by_label("Token (JWT)").fill(_token_of_ada())
+    page.get_by_label(field).fill(tokens.get(wrong, wrong))
+    page.get_by_role("button", name="Use it").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text(said)
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Calling as Anonymous").wait_for()
+
+
+@pytest.mark.parametrize("name", ["graphql", "rest", "schema"])
+def test_a_page_that_is_refused_leads_to_the_dialog(page: Page, refused: set[str], name: str) -> None:
+    """In two sentences, each with one full stop."""
+    refused |= {"/console/data/", "/graphql/v1", "/rest/v1/"}
+    who = {"kind": "anonymous", "apiKey": "sb_publishable_of_nobody", "token": ""}
+    page.add_init_script(f"sessionStorage.setItem('dataapi.identity', JSON.stringify({json.dumps(who)}))")
+    page.goto(f"/console/{name}")
+    notice = page.get_by_role("alert").first
+    expect(notice).to_contain_text("Enter the project's publishable API key")
+    assert ".." not in notice.inner_text()
+    notice.get_by_role("button", name="Change the key or token").click()
+    dialog = page.get_by_role("dialog", name="Call the APIs as")
+    dialog.get_by_label("Publishable API key").fill(KEY)
+    dialog.get_by_role("button", name="Use it").click()
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_text("Enter the project's publishable API key")).to_have_count(0)
+
+
+def test_a_refused_request_of_rest_leads_to_the_dialog(page: Page, refused: set[str]) -> None:
+    refused.add("/rest/v1/")
+    page.goto("/console/rest")
+    page.get_by_label("Address, behind /rest/v1/").fill("note?id=eq.1")
+    page.get_by_role("button", name="DELETE").wait_for()
+    draft = json.dumps(json.dumps({"method": "DELETE", "target": "note?id=eq.1"}))
+    page.evaluate(f"sessionStorage.setItem('dataapi.request', {draft})")
+    page.reload()
+    page.get_by_role("button", name="Send").click()
+    answer = page.get_by_role("region", name="Answer").get_by_role("alert")
+    expect(answer).to_contain_text("Callers without a token may not do this. Choose a role that may.")
+    answer.get_by_role("button", name="Change the key or token").click()
+    expect(page.get_by_role("dialog", name="Call the APIs as")).to_be_visible()
 
 
 def test_the_theme_is_the_systems_until_one_is_chosen(page: Page) -> None:

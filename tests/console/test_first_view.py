@@ -48,7 +48,7 @@ def test_graphiql_is_loaded_by_its_own_page_alone(page: Page) -> None:
     assert [name for name, _ in page.evaluate(LOADED) if name.startswith("codemirror")]
 
 
-@pytest.mark.parametrize("name", ["graphql", "rest", "schema", "webhooks", "health"])
+@pytest.mark.parametrize("name", ["graphql", "rest", "rows", "schema", "webhooks", "health"])
 def test_nothing_jumps_about_while_a_page_is_opened(page: Page, name: str) -> None:
     """The sum of layout shifts is what browsers call good: below 0.1."""
     page.add_init_script(SHIFTS)

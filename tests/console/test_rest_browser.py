@@ -16,9 +16,16 @@ from support.daemon import JWT_SECRET, KEY, Daemon, wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Locator, Page, Request
+    from playwright.sync_api import Locator, Page, Request, Route
     from support.postgres import Server
 
+HOSTILE = (
+    "![seen](/console/seen.png) [link](https://elsewhere.example/) https://elsewhere.example/"
+    " <img src=/console/seen.png onerror=alert(1)> <style>* { color: red }</style>"
+    " <script>alert(1)</script>"
+    " <a href=https://elsewhere.example/>link</a> <iframe src=/console/seen.png></iframe>"
+)
+"""A comment that would show whatever it likes, if it were read as Markdown or HTML."""
 SCHEMA = """
 create table author (id int primary key, name text not null, secret text);
 create table book (
@@ -53,12 +60,16 @@ create table shop.item (id int primary key);
 grant usage on schema shop to anon;
 grant select on shop.item to anon;
 """
+COMMENTS = f"""
+comment on table tag is E'Words <b>about</b> books\\n\\n{HOSTILE}';
+comment on column tag.word is '{HOSTILE}';
+"""
 
 
 @pytest.fixture(scope="module")
 def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """Give a daemon whose books signed-in users may change, and whose plans may be seen."""
-    database = server.create_database(SCHEMA)
+    database = server.create_database(SCHEMA + COMMENTS)
     folder = tmp_path_factory.mktemp("rest")
     project = {
         "db-plan-enabled": "yes",
@@ -433,6 +444,42 @@ def test_the_description_is_shown_and_tried_as_the_chosen_role(signed_in: Page) 
     assert (
         page.evaluate("JSON.parse(sessionStorage.getItem('dataapi.identity')).token")
         not in operation.inner_text()
+    )
+
+
+def test_comments_are_text_in_the_description_whatever_they_hold(page: Page) -> None:
+    """Without the Content-Security-Policy, which would stop some of it."""
+
+    def without_policy(route: Route) -> None:
+        answer = route.fetch()
+        left_out = ("content-security-policy", "content-encoding", "content-length")
+        kept = {name: value for name, value in answer.headers.items() if name not in left_out}
+        route.fulfill(response=answer, headers=kept)
+
+    asked: list[str] = []
+    page.route("**/console/rest*", without_policy)
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto("/console/rest?view=description")
+    description = page.locator(".description .swagger-ui")
+    description.get_by_role("button", name="GET /tag Words").click()
+    description.get_by_role("button", name="Schemas").click()
+    schema = description.locator("section.models")
+    schema.get_by_role("button", name="tag", exact=True).wait_for()
+    schema.get_by_role("button", name="Expand all").evaluate_all("all => all.forEach(each => each.click())")
+    expect(schema.get_by_text("![seen](/console/seen.png)").first).to_be_visible()
+    expect(description.get_by_text("![seen](/console/seen.png)").first).to_be_visible()
+    comments = description.locator(".comment", has_text="https://elsewhere.example/")
+    assert comments.count() >= 3
+    assert comments.locator("*").count() == 0
+    assert description.locator("img, style, script, iframe, a[href*=elsewhere]").count() == 0
+    assert not [url for url in asked if "seen.png" in url or "elsewhere" in url]
+
+
+def test_columns_have_their_comments_in_the_form(rest: Page) -> None:
+    _resource(rest).select_option("tag")
+    rest.get_by_text("What the columns mean").click()
+    expect(rest.get_by_role("group", name="Columns").locator("dl")).to_contain_text(
+        "![seen](/console/seen.png)"
     )
 
 

@@ -15,7 +15,7 @@ from support.daemon import Daemon
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator, Page, Route
     from support.postgres import Server
 
 TABLES = 300
@@ -35,6 +35,7 @@ grant all on all tables in schema public to service_role;
 alter table book enable row level security;
 create policy "own books" on book for select to authenticated using (author_id = 1);
 comment on table book is '@graphql({{"name": "Volume", "totalCount": {{"enabled": true}}}})';
+comment on column book."Full title" is 'As it stands on the cover';
 comment on table author is '@graphql({{"name": 7}})';
 """
 
@@ -86,6 +87,35 @@ def test_all_tables_and_keys_are_drawn_and_none_lies_on_another(page: Page) -> N
     assert window is not None
     assert min(lefts) >= window["x"]
     assert max(rights) <= window["x"] + window["width"]
+
+
+def test_the_page_answers_while_tables_are_placed_and_says_so(page: Page) -> None:
+    """Columns that nobody could read yet are not drawn: they are most of the work."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/layout.worker*", hold)
+    act_as(page, "service_role")
+    page.goto("/console/schema")
+    progress = page.get_by_role("progressbar", name="Placing 300 tables")
+    expect(progress).to_be_visible()
+    page.get_by_role("searchbox").fill("part_77")
+    expect(page.get_by_role("status")).to_have_text("1 of 300 tables, as service_role")
+    page.get_by_role("searchbox").fill("")
+    expect(page.get_by_role("button", name="Save as SVG")).to_be_disabled()
+    for route in held:
+        route.continue_()
+    expect(page.locator("[data-table]")).to_have_count(TABLES)
+    expect(progress).to_have_count(0)
+    assert page.locator(".diagram svg .column").count() == 0
+    assert page.locator(".diagram svg *").count() < 10 * TABLES
+    page.get_by_role("searchbox").fill("book")
+    page.keyboard.press("Enter")
+    book = page.locator("[data-table*='\"book\"'] .column")
+    expect(book).to_have_text(["id", "author_id", "Full title"])
+    assert page.locator(".diagram svg .column").count() < TABLES
 
 
 def test_a_search_brings_the_table_into_view_in_a_readable_size(page: Page) -> None:
@@ -177,6 +207,7 @@ def test_a_table_shows_names_grants_policies_directives_and_problems(page: Page)
         "totalCount",
         "Row security is on",
         "own books",
+        "As it stands on the cover",
     ):
         expect(details).to_contain_text(said)
     expect(details).to_contain_text("(author_id = 1)")
@@ -196,6 +227,7 @@ def test_exports_hold_every_table_and_key(page: Page) -> None:
     assert drawing.tag == f"{namespace}svg"
     titles = [each.text for each in drawing.iter(f"{namespace}text")]
     assert titles.count("part_298") == 0
+    assert {"whole", "author_id", "Full title", "text"} <= set(titles)
     assert {"part_0", "part_297", "author", "book"} <= set(titles)
     assert all("class" not in each.attrib for each in drawing.iter())
     lines = saved(page, "Save as Mermaid").splitlines()

@@ -184,6 +184,22 @@ def cells(page: Page, column: int) -> list[str]:
     )
 
 
+def test_a_session_whose_token_was_revoked_ends_with_the_reason(page: Page, hooks: Hooks) -> None:
+    """The form to sign in is where the page leads then."""
+    page.goto("/console/webhooks")
+    sign_in(page, hooks.token)
+    page.get_by_role("button", name="New endpoint").wait_for()
+    page.evaluate(
+        "sessionStorage.setItem('dataapi.webhooks', JSON.stringify({"
+        " ...JSON.parse(sessionStorage.getItem('dataapi.webhooks')), token: 'dapat_revoked' }))"
+    )
+    page.reload()
+    expect(page.get_by_role("alert")).to_have_text(
+        "Your token has expired or was revoked. Sign in with another one."
+    )
+    expect(page.get_by_label("Personal access token")).to_be_visible()
+
+
 def test_a_token_is_kept_in_the_tab_alone_until_one_signs_out(page: Page, hooks: Hooks) -> None:
     page.goto("/console/webhooks")
     page.get_by_label("Personal access token").fill("dapat_of_nobody")

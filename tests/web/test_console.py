@@ -115,6 +115,17 @@ def test_local_is_who_comes_from_this_machine_to_its_own_name_without_a_proxy(
     assert is_local(Request("1", "GET", "/console", "", headers, b"", peer=peer)) == local
 
 
+def test_no_message_gets_a_full_stop_by_hand() -> None:
+    """Messages may have one already: ``sentence`` of kit/words.ts sees to it that there is one."""
+    stop = re.compile(
+        r"\b(message|problem|details|hint|reason|error)( \?\? \"\")?\}\.(?=[\s`<]|$)", re.MULTILINE
+    )
+    sources = {path: path.read_text("utf-8") for path in (SOURCES / "src").rglob("*.ts*")}
+    assert len(sources) > 50
+    found = [f"{path.name}: {match[0]}" for path, text in sources.items() for match in stop.finditer(text)]
+    assert not found
+
+
 @pytest.mark.parametrize("assets", [ASSETS, PORTAL], ids=["console", "portal"])
 def test_the_files_are_made_from_the_sources_as_they_are(assets: Path) -> None:
     """``make console`` was run after the last change."""

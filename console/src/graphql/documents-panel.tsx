@@ -5,6 +5,7 @@ import { Icon } from "../kit/icon";
 import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
 import { identity, roleOf } from "../shell/identity";
+import { Problem } from "../shell/problem";
 
 /** A persisted document of the project: /console/data/documents. */
 interface StoredDocument {
@@ -23,7 +24,7 @@ function DocumentsPanel() {
     <section className="documents" aria-labelledby="documents">
       <h2 id="documents" className="graphiql-doc-explorer-title">Stored documents</h2>
       {!asked && <Notice kind="info">Choose service_role at the top right to see them.</Notice>}
-      {problem && <Notice kind="error">{problem}</Notice>}
+      {problem && <Problem error={problem} />}
       {data && <List documents={data.documents} />}
     </section>
   );

@@ -3,9 +3,11 @@ import { GraphiQL } from "graphiql";
 import "graphiql/style.css";
 import "@graphiql/plugin-explorer/style.css";
 import { useEffect, useMemo, useState } from "react";
+import { refusalOf, type Refused } from "../kit/data";
 import { Notice } from "../kit/notice";
-import { useStore } from "../kit/store";
+import { makeStore, useStore } from "../kit/store";
 import { identity, identityHeaders } from "../shell/identity";
+import { Problem } from "../shell/problem";
 import { useSettings } from "../shell/settings";
 import { theme } from "../shell/theme";
 import { CopyAs } from "./copy-as";
@@ -37,6 +39,9 @@ interface Answered {
   extensions?: Measured;
 }
 
+/** The last answer, where it was a refusal for want of another key, token or role. */
+const refused = makeStore<Refused | null>(null);
+
 function respond(asked: Asked, headers: Record<string, string>, accept = "application/json", signal?: AbortSignal): Promise<Response> {
   return fetch("/graphql/v1", {
     method: "POST",
@@ -48,6 +53,7 @@ function respond(asked: Asked, headers: Record<string, string>, accept = "applic
 
 async function send(asked: Asked, headers: Record<string, string> = {}): Promise<Answered> {
   const response = await respond(asked, headers);
+  refused.set(response.status === 401 ? await refusalOf(response.clone()) : null);
   return (await response.json()) as Answered;
 }
 
@@ -65,6 +71,7 @@ export default function GraphQLPage() {
   const current = useStore(theme);
   const settings = useSettings();
   const { token, apiKey } = useStore(identity);
+  const refusal = useStore(refused);
   const [described, setDescribed] = useState(true);
   useEffect(() => {
     document.body.classList.remove("graphiql-light", "graphiql-dark");
@@ -82,7 +89,7 @@ export default function GraphQLPage() {
   const plugins = useMemo(() => [explorer, planPlugin, ...(documents ? [documentsPlugin] : [])], [documents]);
   return (
     <div className="graphql-page">
-      {!described && (documentsOnly ? <DocumentsOnly /> : <IntrospectionIsOff />)}
+      {refusal ? <Problem title="The request was refused" error={refusal} /> : !described && (documentsOnly ? <DocumentsOnly /> : <IntrospectionIsOff />)}
       <LiveChanges />
       <GraphiQL
         key={`${apiKey} ${token}`}

@@ -4,6 +4,7 @@ import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
 import { ChooseRole } from "../shell/choose-role";
 import { identity } from "../shell/identity";
+import { Problem } from "../shell/problem";
 
 /** What the daemon says of the project's health: /console/data/health. */
 interface Health {
@@ -64,7 +65,7 @@ export default function HealthPage() {
           <ChooseRole />
         </Notice>
       )}
-      {problem && <Notice kind="error" title="The daemon does not say">{problem}</Notice>}
+      {problem && <Problem title="The daemon does not say" error={problem} />}
       {data && <Report health={data} />}
     </div>
   );

@@ -2,26 +2,38 @@ import { useEffect, useState } from "react";
 import { identity, identityHeaders, type Identity } from "../shell/identity";
 import { useStore } from "./store";
 
-/** Why an answer has no data, by the message and the hint that it has. */
-async function reasonOf(response: Response): Promise<string> {
+/** An answer without data: which status and code it has, and why. */
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly hint: string,
+  ) {
+    super(message);
+  }
+}
+
+/** Why an answer has no data, as it says itself. */
+export async function refusalOf(response: Response): Promise<Refused> {
   try {
-    const { message, hint } = (await response.json()) as { message: string; hint?: string | null };
-    return hint ? `${message}. ${hint}` : message;
+    const { code, message, hint } = (await response.json()) as { code?: string; message: string; hint?: string | null };
+    return new Refused(response.status, code ?? "", message, hint ?? "");
   } catch {
-    return `The daemon answered with status ${response.status}.`;
+    return new Refused(response.status, "", `The daemon answered with status ${response.status}.`, "");
   }
 }
 
 /** What the daemon says to the console's own pages alone: /console/data/NAME, as whoever is given. */
 export async function loadData<T>(name: string, who?: Identity, signal?: AbortSignal): Promise<T> {
   const response = await fetch(`/console/data/${name}`, { headers: who ? identityHeaders(who) : {}, signal });
-  if (!response.ok) throw new Error(await reasonOf(response));
+  if (!response.ok) throw await refusalOf(response);
   return (await response.json()) as T;
 }
 
 export interface Loaded<T> {
   data: T | null;
-  problem: string;
+  problem: Error | null;
 }
 
 interface Options {
@@ -34,15 +46,15 @@ interface Options {
 /** Data of the console as its role sees it. A problem of asking again leaves what was known. */
 export function useData<T>(name: string, { every, skip = false }: Options = {}): Loaded<T> {
   const who = useStore(identity);
-  const [loaded, setLoaded] = useState<Loaded<T>>({ data: null, problem: "" });
+  const [loaded, setLoaded] = useState<Loaded<T>>({ data: null, problem: null });
   useEffect(() => {
-    setLoaded({ data: null, problem: "" });
+    setLoaded({ data: null, problem: null });
     if (skip) return;
     const controller = new AbortController();
     const ask = () =>
       loadData<T>(name, who, controller.signal).then(
-        (data) => setLoaded({ data, problem: "" }),
-        (error: Error) => controller.signal.aborted || setLoaded(({ data }) => ({ data, problem: error.message })),
+        (data) => setLoaded({ data, problem: null }),
+        (error: Error) => controller.signal.aborted || setLoaded(({ data }) => ({ data, problem: error })),
       );
     void ask();
     const timer = every && setInterval(ask, every);

@@ -1,5 +1,6 @@
 import { Fact, Terms } from "../kit/facts";
 import { Notice } from "../kit/notice";
+import { Advice } from "../shell/problem";
 import { JsonView } from "./json-view";
 import type { Answer } from "./send";
 
@@ -92,6 +93,7 @@ function Plain({ answer }: { answer: Answer }) {
       <Notice kind="error" title={json.message}>
         {[json.details, json.hint].filter(Boolean).map((each, at) => <p key={at}>{typeof each === "string" ? each : <code>{JSON.stringify(each)}</code>}</p>)}
         {json.code ? <p className="hint"><code>{String(json.code)}</code></p> : null}
+        <Advice status={status} code={String(json.code ?? "")} />
       </Notice>
     );
   }

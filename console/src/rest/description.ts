@@ -1,4 +1,5 @@
 import { useEffect, useState } from "react";
+import { refusalOf } from "../kit/data";
 import { useStore } from "../kit/store";
 import { identity, identityHeaders } from "../shell/identity";
 
@@ -77,19 +78,19 @@ function typeOf({ type, format }: Value): string {
   return format ?? first;
 }
 
-type Loaded = { description: Description | null; problem: string };
+type Loaded = { description: Description | null; problem: Error | null };
 
 /** The OpenAPI description of a schema as the console's role sees it; null while it is not there. */
 export function useDescription(offered: boolean, profile: string | null): Loaded {
   const who = useStore(identity);
-  const [loaded, setLoaded] = useState<Loaded>({ description: null, problem: "" });
+  const [loaded, setLoaded] = useState<Loaded>({ description: null, problem: null });
   useEffect(() => {
     const controller = new AbortController();
-    setLoaded({ description: null, problem: "" });
+    setLoaded({ description: null, problem: null });
     if (!offered) return;
     load({ ...identityHeaders(who), ...(profile ? { "Accept-Profile": profile } : {}) }, controller.signal).then(
-      (description) => setLoaded({ description, problem: "" }),
-      (error: Error) => controller.signal.aborted || setLoaded({ description: null, problem: error.message }),
+      (description) => setLoaded({ description, problem: null }),
+      (error: Error) => controller.signal.aborted || setLoaded({ description: null, problem: error }),
     );
     return () => controller.abort();
   }, [who, offered, profile]);
@@ -98,7 +99,6 @@ export function useDescription(offered: boolean, profile: string | null): Loaded
 
 async function load(headers: Record<string, string>, signal: AbortSignal): Promise<Description> {
   const response = await fetch("/rest/v1/?openapi=3.1", { headers: { Accept: "application/openapi+json", ...headers }, signal });
-  const answered = (await response.json()) as Description & { message?: string };
-  if (!response.ok) throw new Error(answered.message ?? `The daemon answered with status ${response.status}.`);
-  return answered;
+  if (!response.ok) throw await refusalOf(response);
+  return (await response.json()) as Description;
 }

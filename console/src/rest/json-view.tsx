@@ -1,4 +1,4 @@
-import { memo, type ReactNode } from "react";
+import { memo, type ReactElement, type ReactNode } from "react";
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],]/g;
 const INDENT = "  ";
@@ -9,6 +9,11 @@ const LONGEST = 200_000;
 export const JsonView = memo(function JsonView({ text }: { text: string }) {
   return <pre className="json code" tabIndex={0} role="region" aria-label="JSON">{text.length > LONGEST ? text : pieces(text)}</pre>;
 });
+
+/** JSON with line breaks; numbers stay as they were sent. */
+export function indented(text: string): string {
+  return text.length > LONGEST ? text : pieces(text).map((each) => (typeof each === "string" ? each : (each as ReactElement<{ children: string }>).props.children)).join("");
+}
 
 function pieces(text: string): ReactNode[] {
   const found: ReactNode[] = [];

@@ -1,8 +1,8 @@
 import { lazy, Suspense, useEffect } from "react";
 import { useData } from "../kit/data";
-import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
 import type { Schema, Table } from "../schema/model";
+import { Problem } from "../shell/problem";
 import { setParameters, useParameters } from "../shell/router";
 import { useSettings } from "../shell/settings";
 import { functionsOf, useDescription, type Description } from "./description";
@@ -33,7 +33,7 @@ export default function RestPage() {
           <button type="button" key={name} aria-pressed={view === name} onClick={() => setParameters({ view: name })}>{title}</button>
         ))}
       </div>
-      {described.problem && <Notice kind="error" title="The description cannot be read">{described.problem}</Notice>}
+      {described.problem && <Problem title="The description cannot be read" error={described.problem} />}
       {view !== DESCRIPTION ? <Builder description={described.description} /> : described.description && (
         <Suspense fallback={<div className="waiting" role="status">Loading…</div>}>
           <Viewer description={described.description} profile={profile} />
@@ -57,7 +57,7 @@ function Builder({ description }: { description: Description | null }) {
     <div className="request columns">
       <Form tables={tables} functions={description ? functionsOf(description) : []} schema={schema} schemas={schemas} />
       <div className="sent">
-        {problem && <Notice kind="info" title="The tables cannot be listed">{problem}. Requests that are typed can be sent all the same.</Notice>}
+        {problem && <Problem title="The tables cannot be listed" error={problem}>Requests that are typed can be sent all the same.</Problem>}
         <Panel />
       </div>
     </div>

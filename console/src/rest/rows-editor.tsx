@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { Fact, Terms } from "../kit/facts";
 import type { Schema, Table } from "../schema/model";
 import { useSettings } from "../shell/settings";
 import { Filters } from "./filters";
@@ -87,12 +88,25 @@ function Columns({ columns, source, label, onChange }: ColumnsProps) {
         <Chip name="all" checked={isAll} onChange={() => onChange(isAll ? [] : source.all)} />
         {listed.map((name) => <Chip key={name} name={name} code checked={columns.includes(name)} onChange={() => toggle(name)} />)}
       </div>
+      <Comments source={source} />
       <div className="adder">
         <input className="code" value={further} onChange={(event) => setFurther(event.target.value)} placeholder="alias:column->key::type" aria-label={`Further column of ${label}`} spellCheck={false}
           onKeyDown={(event) => event.key === "Enter" && (event.preventDefault(), addFurther())} />
         <button type="button" className="button" onClick={addFurther} disabled={!further.trim()}>Add<span className="visually-hidden"> the column</span></button>
       </div>
     </Part>
+  );
+}
+
+/** What the database's comments say of the columns. */
+function Comments({ source: { columns } }: { source: Source }) {
+  const commented = columns.filter(({ comment }) => comment);
+  if (commented.length === 0) return null;
+  return (
+    <details className="comments">
+      <summary>What the columns mean</summary>
+      <Terms>{commented.map(({ name, comment }) => <Fact key={name} name={name}><span className="comment">{comment}</span></Fact>)}</Terms>
+    </details>
   );
 }
 

@@ -3,7 +3,7 @@ import { quoted } from "./query";
 
 /** What can be chosen of: columns by their names in the address, and types where they are known. */
 export interface Source {
-  columns: { name: string; type?: string }[];
+  columns: { name: string; type?: string; comment?: string | null }[];
   /** What selects all that may be read. */
   all: string[];
   table: Table | undefined;
@@ -11,7 +11,7 @@ export interface Source {
 
 export function sourceOf(table: Table | undefined): Source {
   const readable = table?.columns.filter((each) => each.privileges.includes("SELECT")) ?? [];
-  const columns = readable.map(({ name, type }) => ({ name: quoted(name), type }));
+  const columns = readable.map(({ name, type, comment }) => ({ name: quoted(name), type, comment }));
   return { columns, all: !table || table.rest.star ? ["*"] : columns.map(({ name }) => name), table };
 }
 

@@ -20,12 +20,17 @@ function ownLayout({ React: { createElement } }: System) {
   return { components: { [LAYOUT]: show } };
 }
 
-/** No locks, no commands, which would show the key and the token, and code that the keyboard scrolls. */
+/**
+ * No locks, no commands, which would show the key and the token, and code that the keyboard scrolls.  Descriptions are comments
+ * of the database, which are text: as Markdown they could have images, links and HTML.
+ */
 function ownParts({ React: { createElement } }: System) {
+  const text = () => ({ source, className = "" }: { source?: unknown; className?: string }) =>
+    typeof source === "string" && source ? createElement("p", { className: `${className} comment` }, source) : null;
   const nothing = () => () => null;
   const scrolled = (original: unknown) => (properties: object) =>
     createElement("div", { className: "scrolled", tabIndex: 0, role: "group", "aria-label": "Code" }, createElement(original, properties));
-  return { wrapComponents: { authorizeOperationBtn: nothing, RequestSnippets: nothing, curl: nothing, HighlightCode: scrolled } };
+  return { wrapComponents: { Markdown: text, authorizeOperationBtn: nothing, RequestSnippets: nothing, curl: nothing, HighlightCode: scrolled } };
 }
 
 /** Paths beyond which operations are listed when their table is opened. */

@@ -8,6 +8,10 @@ type DiagramProps = {
   schema: Schema;
   drawing: RefObject<SVGSVGElement | null>;
   placed: Placed;
+  /** Whether the worker still looks for the places. */
+  placing: boolean;
+  /** Whether all columns are drawn, wherever they are and however small: for a file. */
+  whole: boolean;
   found: Set<TableId>;
   selected: TableId | null;
   /** The table to be seen, null for all. */
@@ -17,22 +21,30 @@ type DiagramProps = {
 
 const NOTHING: Placed = { boxes: [], lines: [], width: 0, height: 0 };
 
-/** Where the tables are; a worker finds out, which takes a second for hundreds of them. Until then, nothing is anywhere. */
-export function usePlaced(schema: Schema): Placed {
-  const [placed, setPlaced] = useState<Placed>(NOTHING);
+/** The scale from which columns are drawn: below it, nobody could read them, and thousands take long to draw. */
+const LEGIBLE = 0.4;
+
+/** Where the tables are; a worker finds out, which takes a while for hundreds of them. Until then, they are where they were before. */
+export function usePlaced(schema: Schema): { placed: Placed; placing: boolean } {
+  const [{ placed, of }, setPlaced] = useState<{ placed: Placed; of: Schema | null }>({ placed: NOTHING, of: null });
   useEffect(() => {
     const worker = new Worker(new URL("./layout.worker.ts", import.meta.url), { type: "module" });
-    worker.onmessage = ({ data }: MessageEvent<Placed>) => setPlaced(data);
+    worker.onmessage = ({ data }: MessageEvent<Placed>) => setPlaced({ placed: data, of: schema });
     worker.postMessage(schema);
     return () => worker.terminate();
   }, [schema]);
-  return placed;
+  return { placed, placing: of !== schema };
 }
 
 /** The tables and their keys, drawn; the list of tables beside it has the same for the keyboard and screen readers. */
-export function Diagram({ schema, drawing, placed, found, selected, focus, onSelect }: DiagramProps) {
-  const { view, fit, zoom, show, handlers } = useView(drawing, placed);
+export function Diagram({ schema, drawing, placed, placing, whole, found, selected, focus, onSelect }: DiagramProps) {
+  const { view, size, fit, zoom, show, handlers } = useView(drawing, placed);
   const lit = useMemo(() => (selected ? neighbourhood(schema, selected) : found), [schema, selected, found]);
+  const isLegible = ({ x, y, width, height }: Box) => {
+    const { scale } = view;
+    const [left, top] = [view.x + x * scale, view.y + y * scale];
+    return whole || (scale >= LEGIBLE && left < size.width && top < size.height && left + width * scale > 0 && top + height * scale > 0);
+  };
   const pressed = useRef<Point>({ x: 0, y: 0 });
   useEffect(() => {
     const box = placed.boxes.find(({ id }) => id === focus);
@@ -41,7 +53,12 @@ export function Diagram({ schema, drawing, placed, found, selected, focus, onSel
     show(extentOf(placed.boxes.filter(({ id }) => around.has(id))), box);
   }, [placed, schema, focus, show]);
   return (
-    <div className="diagram">
+    <div className="diagram" aria-busy={placing}>
+      {placing && (
+        <div className="placing">
+          <label>Placing {schema.tables.length.toLocaleString("en")} tables… <progress /></label>
+        </div>
+      )}
       <svg
         ref={drawing}
         role="img"
@@ -69,7 +86,7 @@ export function Diagram({ schema, drawing, placed, found, selected, focus, onSel
             <Connection key={index} line={line} lit={selected ? line.ends.includes(selected) : line.ends.every((id) => lit.has(id))} />
           ))}
           {placed.boxes.map((box) => (
-            <TableBox key={box.id} schema={schema} box={box} state={box.id === selected ? "selected" : lit.has(box.id) ? "lit" : "dim"} />
+            <TableBox key={box.id} schema={schema} box={box} legible={isLegible(box)} state={box.id === selected ? "selected" : lit.has(box.id) ? "lit" : "dim"} />
           ))}
         </g>
       </svg>
@@ -118,17 +135,25 @@ function smooth(points: Point[]): string {
   return `M${first!.x},${first!.y} ${curves.join(" ")} L${last.x},${last.y}`;
 }
 
-type TableBoxProps = { schema: Schema; box: Box; state: "selected" | "lit" | "dim" };
+type TableBoxProps = { schema: Schema; box: Box; legible: boolean; state: "selected" | "lit" | "dim" };
 
-const TableBox = memo(function TableBox({ schema, box, state }: TableBoxProps) {
-  const { table, width, height, columns } = box;
-  const foreign = useMemo(() => foreignColumns(schema, table), [schema, table]);
-  const left = table.columns.length - columns.length;
+const TableBox = memo(function TableBox({ schema, box, legible, state }: TableBoxProps) {
+  const { table, width, height } = box;
   return (
     <g className="box" data-table={box.id} data-state={state} data-kind={table.kind} transform={`translate(${box.x} ${box.y})`}>
       <rect className="frame-of-table" width={width} height={height} rx="7" />
       <path className="head" d={`M0,${HEAD} V7 Q0,0 7,0 H${width - 7} Q${width},0 ${width},7 V${HEAD} Z`} />
       <text className="title" x="12" y="20">{shortened(box.label, width - 24)}</text>
+      {legible && <Columns schema={schema} box={box} />}
+    </g>
+  );
+});
+
+function Columns({ schema, box: { table, width, columns } }: { schema: Schema; box: Box }) {
+  const foreign = useMemo(() => foreignColumns(schema, table), [schema, table]);
+  const left = table.columns.length - columns.length;
+  return (
+    <>
       {columns.map((column, index) => {
         const mark = table.key.includes(column.name) ? "key" : foreign.has(column.name) ? "foreign" : "plain";
         const y = HEAD + index * ROW + 17;
@@ -140,9 +165,9 @@ const TableBox = memo(function TableBox({ schema, box, state }: TableBoxProps) {
         );
       })}
       {left > 0 && <text className="type more" x="12" y={HEAD + columns.length * ROW + 17}>{left} more</text>}
-    </g>
+    </>
   );
-});
+}
 
 function shortened(text: string, width: number): string {
   const most = Math.max(4, Math.floor(width / CHARACTER));

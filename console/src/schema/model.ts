@@ -17,6 +17,8 @@ export interface Table {
   key: string[];
   unique: string[][];
   columns: Column[];
+  /** What the relation takes of INSERT, UPDATE and DELETE, whoever asks. */
+  accepts: string[];
   /** `star`: whether `*` may be selected, which needs all columns. */
   rest: { name: string; profile: string | null; methods: string[]; star: boolean };
   graphql: { type: string; fields: string[] } | null;
@@ -33,6 +35,8 @@ export interface Column {
   nullable: boolean;
   default: string | null;
   generated: boolean;
+  /** Whether it is a column of a view that takes no value. */
+  derived: boolean;
   identity: string | null;
   comment: string | null;
   privileges: string[];

@@ -1,7 +1,9 @@
 import { useMemo, useRef, useState, type FormEvent } from "react";
+import { flushSync } from "react-dom";
 import { useData } from "../kit/data";
 import { Notice } from "../kit/notice";
 import { ChooseRole } from "../shell/choose-role";
+import { Problem } from "../shell/problem";
 import { setParameters, useParameters } from "../shell/router";
 import { useSettings } from "../shell/settings";
 import { Diagram, usePlaced } from "./diagram";
@@ -13,7 +15,7 @@ import "./schema.css";
 
 export default function SchemaPage() {
   const { data: schema, problem } = useData<Schema>("schema");
-  if (problem) return <div className="page"><Notice kind="error" title="The schema cannot be shown">{problem}</Notice></div>;
+  if (problem) return <div className="page"><Problem title="The schema cannot be shown" error={problem} /></div>;
   if (!schema) return <div className="waiting" role="status">Loading…</div>;
   if (schema.tables.length === 0) {
     return (
@@ -40,7 +42,8 @@ function Explorer({ schema }: { schema: Schema }) {
   const drawing = useRef<SVGSVGElement>(null);
   const [near, setNear] = useState(false);
   const drawn = useMemo(() => (near && selected ? partOf(schema, neighbourhood(schema, selected)) : schema), [schema, near, selected]);
-  const placed = usePlaced(drawn);
+  const { placed, placing } = usePlaced(drawn);
+  const [whole, setWhole] = useState(false);
   const found = useMemo(() => search(schema, text), [schema, text]);
   const ids = useMemo(() => new Set(found.map(idOf)), [found]);
   const select = (id: TableId | null) => {
@@ -50,6 +53,11 @@ function Explorer({ schema }: { schema: Schema }) {
   const choose = (event: FormEvent) => {
     event.preventDefault();
     if (found[0]) select(idOf(found[0]));
+  };
+  const saveSvg = () => {
+    flushSync(() => setWhole(true));
+    save(`${project}.svg`, "image/svg+xml", asSvg(drawing.current!, placed.width, placed.height));
+    setWhole(false);
   };
   return (
     <div className="schema-page columns" data-details={table ? "" : undefined}>
@@ -82,7 +90,7 @@ function Explorer({ schema }: { schema: Schema }) {
           ))}
         </ul>
         <div className="exports">
-          <button type="button" className="button" onClick={() => save(`${project}.svg`, "image/svg+xml", asSvg(drawing.current!, placed.width, placed.height))}>
+          <button type="button" className="button" disabled={placing} onClick={saveSvg}>
             Save as SVG
           </button>
           <button type="button" className="button" onClick={() => save(`${project}.mmd`, "text/plain", asMermaid(schema))}>
@@ -100,6 +108,8 @@ function Explorer({ schema }: { schema: Schema }) {
         schema={drawn}
         drawing={drawing}
         placed={placed}
+        placing={placing}
+        whole={whole}
         found={ids}
         selected={selected}
         focus={selected ?? (text.trim() && found[0] ? idOf(found[0]) : null)}

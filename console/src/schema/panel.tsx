@@ -3,7 +3,7 @@ import { Fact, Terms } from "../kit/facts";
 import { change, choose } from "../rest/draft";
 import { pathOfTable } from "../rest/request";
 import { sourceOf } from "../rest/source";
-import { goTo } from "../shell/router";
+import { goTo, PageLink } from "../shell/router";
 import { endsOf, idOf, labelOf, type Column, type Problem, type Relationship, type Schema, type Table, type TableId } from "./model";
 
 const KINDS: Record<string, string> = {
@@ -57,7 +57,12 @@ export function Panel({ schema, table, onSelect }: PanelProps) {
       </Section>
       <Section title="REST">
         <p className="methods"><code>/rest/v1/{pathOfTable(table.rest.name)}</code> {table.rest.methods.map((method) => <span className="badge" key={method}>{method}</span>)}</p>
-        {table.rest.methods.includes("GET") && <p><button type="button" className="button" onClick={() => buildRequest(table)}>Build a request</button></p>}
+        {table.rest.methods.includes("GET") && (
+          <p className="actions">
+            <button type="button" className="button" onClick={() => buildRequest(table)}>Build a request</button>
+            <PageLink className="button" page="rows" parameters={{ table: labelOf(schema, table) }}>Browse its rows</PageLink>
+          </p>
+        )}
         {table.rest.profile && <p className="hint">With the header <code>Accept-Profile: {table.rest.profile}</code>, or <code>Content-Profile</code> for writes.</p>}
       </Section>
       {directives.length > 0 && (
@@ -123,8 +128,9 @@ function Columns({ table }: { table: Table }) {
           <tbody>
             {table.columns.map((column) => (
               <tr key={column.name}>
-                <td title={column.comment ?? undefined}>
+                <td>
                   <code>{column.name}</code> {table.key.includes(column.name) && <span className="badge" data-kind="good">key</span>}
+                  {column.comment && <p className="hint comment">{column.comment}</p>}
                 </td>
                 <td><code>{column.type}</code><span className="hint">{nature(column)}</span></td>
                 <td>{column.graphql ? <code>{column.graphql}</code> : <span className="soft">none</span>}</td>

@@ -116,7 +116,7 @@ export function useView(window: RefObject<SVGSVGElement | null>, extent: Extent)
       event.preventDefault();
     },
   };
-  return { view, fit, zoom, show, handlers };
+  return { view, size, fit, zoom, show, handlers };
 }
 
 function distance(one: Point, other: Point): number {

@@ -1,6 +1,9 @@
 import { useId, useState, type FormEvent } from "react";
+import { loadData, Refused } from "../kit/data";
 import { Modal } from "../kit/modal";
 import { Notice } from "../kit/notice";
+import { sentence } from "../kit/words";
+import { adviceOn } from "./advice";
 import { assume, claimsOf, identity, mint, type Claims, type Identity } from "./identity";
 import { useSettings } from "./settings";
 
@@ -40,7 +43,10 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
     try {
       const chosen = kind === "anonymous" ? "" : source === "token" ? token.trim() : await mint(claims(), secret.trim(), settings.token.base64);
       if (kind !== "anonymous" && !claimsOf(chosen)) throw new Error(wrongToken(chosen));
-      assume({ kind, apiKey: apiKey.trim(), token: chosen });
+      const next = { kind, apiKey: apiKey.trim(), token: chosen };
+      const refusal = await refusalFor(next);
+      if (refusal) throw new Error(refusal);
+      assume(next);
       onClose();
     } catch (error) {
       setProblem((error as Error).message);
@@ -115,6 +121,17 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
       </form>
     </Modal>
   );
+}
+
+/** Why the daemon refuses an identity, and what to do about it; "" where it does not, or cannot say for now. */
+async function refusalFor(who: Identity): Promise<string> {
+  try {
+    await loadData("identity", who);
+    return "";
+  } catch (error) {
+    if (!(error instanceof Refused) || (error.status !== 401 && error.status !== 403)) return "";
+    return `${sentence(error.message)} ${adviceOn(error.status, error.code) || sentence(error.hint)}`;
+  }
 }
 
 function wrongToken(text: string): string {

@@ -12,8 +12,9 @@ export function usePage(): string {
   return useStore(address).split("?")[0]!.slice(BASE.length).split("/")[1] ?? "";
 }
 
-export function addressOf(page: string): string {
-  return `${BASE}/${page}`;
+export function addressOf(page: string, parameters: Parameters = {}): string {
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value));
+  return `${BASE}/${page}${query.size > 0 ? `?${query}` : ""}`;
 }
 
 function enter(next: string, replace: boolean): void {
@@ -21,8 +22,8 @@ function enter(next: string, replace: boolean): void {
   address.set(here());
 }
 
-export function goTo(page: string, { replace = false } = {}): void {
-  enter(addressOf(page), replace);
+export function goTo(page: string, { replace = false, parameters = {} as Parameters } = {}): void {
+  enter(addressOf(page, parameters), replace);
 }
 
 /** What a page shows, as its address says it; never a key or a token. */
@@ -44,13 +45,13 @@ export function setParameters(changed: Parameters, { replace = false } = {}): vo
   if (next !== here()) enter(next, replace);
 }
 
-type LinkProps = AnchorHTMLAttributes<HTMLAnchorElement> & { page: string };
+type LinkProps = AnchorHTMLAttributes<HTMLAnchorElement> & { page: string; parameters?: Parameters };
 
-export function PageLink({ page, ...rest }: LinkProps) {
+export function PageLink({ page, parameters = {}, ...rest }: LinkProps) {
   const open = (event: MouseEvent) => {
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
     event.preventDefault();
-    goTo(page);
+    goTo(page, { parameters });
   };
-  return <a href={addressOf(page)} onClick={open} {...rest} />;
+  return <a href={addressOf(page, parameters)} onClick={open} {...rest} />;
 }

@@ -1,3 +1,4 @@
+import { sentence } from "../kit/words";
 import type { DeliveredEvent, Delivery, Endpoint } from "./api";
 
 export const STATUSES = ["success", "failed", "pending", "skipped"] as const;
@@ -52,7 +53,7 @@ export function explain(delivery: Delivery, now = Date.now()): string {
 function failure(code: number, error: string | null, took: string, headers: Delivery["response_headers"]): string {
   if (error !== null) {
     const partly = code ? ` It had begun to answer with ${code}.` : "";
-    return `${ERRORS[error] ?? `It failed with ${error}.`}${partly}`;
+    return `${ERRORS[error] ?? sentence(`It failed with ${error}`)}${partly}`;
   }
   const answered = `The receiver answered ${code}${took}.`;
   if (code >= 300 && code < 400) {

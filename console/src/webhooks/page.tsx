@@ -11,7 +11,7 @@ export default function WebhooksPage() {
     <div className="page webhooks">
       {current ? (
         <Hooks key={current.token} title="Webhooks" current={current} preferred={project} receivers={receivers}>
-          <button type="button" className="button" onClick={signOut}>Sign out</button>
+          <button type="button" className="button" onClick={() => signOut()}>Sign out</button>
         </Hooks>
       ) : (
         <>

@@ -1,5 +1,6 @@
 import { useState } from "react";
 import { Notice } from "../kit/notice";
+import { sentence } from "../kit/words";
 import type { Endpoint } from "./api";
 import { clock, pretty } from "./outcome";
 import { Copyable, Pairs } from "./parts";
@@ -94,7 +95,7 @@ function Connect({ receiver }: { receiver: NewReceiver }) {
   if (check.value && !check.value.accepted) {
     return (
       <Notice kind="warning" title="Deliveries to this machine are not allowed">
-        {check.value.message}. On a machine for development, the operator can allow it by this in the section [webhooks] of the configuration:
+        {sentence(check.value.message ?? "")} On a machine for development, the operator can allow it by this in the section [webhooks] of the configuration:
         <pre className="code">{ALLOW}</pre>
       </Notice>
     );

@@ -25,8 +25,12 @@ function signIn(next: Session): void {
   session.set(next);
 }
 
-export function signOut(): void {
+/** Why the last session ended, "" where somebody ended it. */
+export const ended = makeStore("");
+
+export function signOut(reason = ""): void {
   forgetInTab(KEY);
+  ended.set(reason);
   session.set(null);
 }
 

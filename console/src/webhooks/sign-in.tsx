@@ -2,13 +2,13 @@ import { useState, type FormEvent } from "react";
 import { Notice } from "../kit/notice";
 import { useSettings } from "../shell/settings";
 import { Refusal } from "./api";
-import { signInWith } from "./session";
+import { ended, signInWith } from "./session";
 
 /** Asks for a personal access token, and learns what it gives access to. */
 export function SignIn() {
   const { project } = useSettings();
   const [token, setToken] = useState("");
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(ended.get);
   const [busy, setBusy] = useState(false);
   const submit = async (event: FormEvent) => {
     event.preventDefault();
@@ -47,7 +47,7 @@ export function SignIn() {
 
 function inWords(error: Error): string {
   if (!(error instanceof Refusal)) return error.message;
-  if (error.status === 401) return "This token is unknown, has expired or was revoked.";
+  if (error.status === 401) return "This token is unknown, has expired or was revoked. Take another one; below it says how to get one.";
   if (error.code === "access_disabled") return "The token's organization has no early access to webhooks.";
   if (error.status === 503) return "Webhooks do not work now: /ready of the admin listener says why.";
   if (error.status === 403) return "The token does not permit webhooks:read.";

@@ -24,7 +24,7 @@ export function useLoad<T>(key: string, load: (signal: AbortSignal) => Promise<T
       (value) => controller.signal.aborted || setFound({ key, value, problem: "" }),
       (error: Error) => {
         if (controller.signal.aborted) return;
-        if (error instanceof Refusal && error.status === 401) signOut();
+        if (error instanceof Refusal && error.status === 401) signOut("Your token has expired or was revoked. Sign in with another one.");
         setFound((before) => ({ key, value: before.key === key ? before.value : null, problem: error.message }));
       },
     );

@@ -67,6 +67,9 @@ class ConsoleData(Protocol):
     async def schema(self, request: Request, caller: Caller) -> bytes:
         """Return the schema as the caller's role sees it, as JSON; raises ``ApiError``."""
 
+    async def identity(self, caller: Caller) -> Mapping[str, Any]:
+        """Return as which role a caller's requests run; raises ``ApiError`` where they cannot."""
+
     async def documents(self, request: Request, caller: Caller) -> bytes:
         """Return the persisted documents, as JSON; raises ``ApiError``."""
 

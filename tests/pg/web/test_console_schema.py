@@ -60,7 +60,7 @@ async def test_a_table_has_its_columns_and_its_names_in_both_apis(service: Servi
     columns = {column.pop("name"): column for column in book["columns"]}
     assert list(columns) == ["id", "author_id", "title", "length"]
     assert columns["title"] == {
-        "type": "text", "nullable": True, "default": "'untitled'::text", "generated": False,
+        "type": "text", "nullable": True, "default": "'untitled'::text", "generated": False, "derived": False,
         "identity": None, "comment": "On the cover", "privileges": ["SELECT", "INSERT"],
         "graphql": "title",
     }  # fmt: skip

@@ -92,6 +92,11 @@ class ProjectData:
         await self._transactions.run_pre_request(catalog, request, caller)
         return (await self._described(catalog, caller.role)).text + b"}"
 
+    async def identity(self, caller: Caller) -> dict[str, str]:
+        """Return the caller's role, once the database has let it be assumed; raises ``ApiError``."""
+        await self._transactions.assume(caller.role)
+        return {"role": caller.role}
+
     async def documents(self, request: Request, caller: Caller) -> bytes:
         """Return the persisted documents with their ids, as JSON.
 

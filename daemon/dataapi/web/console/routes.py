@@ -62,6 +62,10 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
         caller = await backend.authenticator.authenticate(request)
         return _data(await _of(backend, request).schema(request, caller))
 
+    async def identity(backend: Backend, request: Request) -> Reply:
+        caller = await backend.authenticator.authenticate(request)
+        return json_reply(await _of(backend, request).identity(caller))
+
     async def documents(backend: Backend, request: Request) -> Reply:
         caller = await backend.authenticator.authenticate(request)
         return _data(await _of(backend, request).documents(request, caller))
@@ -71,6 +75,7 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
         return json_reply(await _of(backend, request).health(request, caller))
 
     declare_data(app, "settings", settings)
+    declare_data(app, "identity", identity)
     declare_data(app, "documents", documents)
     declare_data(app, "health", health)
     declare_data(app, "schema", schema)

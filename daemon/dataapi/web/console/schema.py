@@ -82,6 +82,7 @@ class SchemaDescription:
             "key": [name for name in self._catalog.row_key(table) if name in shown],
             "unique": [list(key.columns) for key in table.unique_keys if shown.issuperset(key.columns)],
             "columns": [self._column(visible, column, view) for column in visible.columns],
+            "accepts": _accepted(table),
             "rest": self._rest(visible),
             "graphql": None if view is None else _graphql(view),
             "directives": _directives(self._catalog.directives.table(table.oid)),
@@ -96,6 +97,7 @@ class SchemaDescription:
         return described
 
     def _column(self, visible: VisibleTable, column: Column, view: TableView | None) -> Record:
+        writable = visible.table.updatable_columns
         used = {"SELECT": visible.read, "INSERT": visible.insert, "UPDATE": visible.update}
         field = None if view is None else view.fields_by_column.get(column.name)
         return {
@@ -104,6 +106,7 @@ class SchemaDescription:
             "nullable": column.nullable,
             "default": column.default,
             "generated": column.generated,
+            "derived": not (writable is None or column.name in writable),
             "identity": {"a": "always", "d": "by default"}.get(column.identity),
             "comment": without_directives(column.comment),
             "privileges": [name for name, columns in used.items() if column.name in columns],
@@ -210,6 +213,12 @@ class SchemaDescription:
             ),
             None,
         )
+
+
+def _accepted(table: Table) -> list[str]:
+    """Return what PostgreSQL lets anybody do to the rows: views do not take everything."""
+    taken = {"INSERT": table.insertable, "UPDATE": table.updatable, "DELETE": table.deletable}
+    return [name for name, whether in taken.items() if whether]
 
 
 def _shows(visible: VisibleTable, columns: tuple[str, ...]) -> bool:

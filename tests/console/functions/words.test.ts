@@ -1,0 +1,11 @@
+/** Messages that are put before others. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { sentence } from "../../../console/src/kit/words";
+
+test("a sentence ends with one full stop", () => {
+  assert.equal(sentence("JWT expired"), "JWT expired.");
+  assert.equal(sentence("The daemon answered with status 500."), "The daemon answered with status 500.");
+  assert.equal(sentence("Really? "), "Really?");
+  assert.equal(sentence(""), "");
+});
