@@ -97,7 +97,7 @@ def opened(page: Page, address: str = "table=book", role: str = "authenticated")
 
 def cell(grid: Locator, row: int, column: str) -> Locator:
     """Return the cell of a row, counted from 1, below a column's head."""
-    named = re.compile(rf"^{re.escape(column)}\b")
+    named = re.compile(rf"^\s*{re.escape(column)}")
     grid.locator("thead th").filter(has_text=named).first.wait_for()  # another table may have been shown
     heads = grid.locator("thead th").all_inner_texts()
     [at] = [index for index, text in enumerate(heads) if text.split("\n")[0] == column]
