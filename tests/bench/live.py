@@ -272,7 +272,8 @@ def main() -> None:
     if sys.argv[1:2] == ["writer"]:
         write(sys.argv[2])
         return
-    count, cohorts = (*map(int, sys.argv[1:3]), 10_000, 100)[:2] if len(sys.argv) > 2 else (10_000, 100)
+    given = [int(number) for number in sys.argv[1:3]]
+    count, cohorts = given + [10_000, 100][len(given) :]
     server = Server()
     server.create()
     try:

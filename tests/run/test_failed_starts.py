@@ -84,15 +84,22 @@ def command(program: str, words: str) -> list[str]:
     return [*start, *words.split()]
 
 
+def finished(
+    words: list[str], folder: Path, environ: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, in a folder."""
+    return subprocess.run(
+        words, cwd=folder, env=environ or environment(), stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("program", "words", "status", "sentence"), FAILURES)
 def test_a_failure_is_a_sentence_on_standard_error(
     folder: Path, program: str, words: str, status: int, sentence: str
 ) -> None:
     """It names the place; standard output has nothing but the daemon's log."""
-    done = subprocess.run(
-        command(program, words), cwd=folder, env=environment(), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=PATIENCE,
-    )  # fmt: skip
+    done = finished(command(program, words), folder)
     assert done.returncode == status, done.stderr
     assert sentence in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
@@ -119,9 +126,7 @@ def test_at_a_terminal_the_sentence_is_the_last_line(folder: Path, words: str) -
 def test_files_of_twistd_that_cannot_be_written_are_named(folder: Path, option: str, sentence: str) -> None:
     """Before it starts, with the status of a file that cannot be made."""
     words = [TWISTD, "--nodaemon", "--pidfile=", option, "dataapi", "--config", "good.ini"]
-    done = subprocess.run(
-        words, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
+    done = finished(words, folder)
     assert (done.returncode, done.stdout) == (os.EX_CANTCREAT, "")
     [line] = done.stderr.splitlines()
     assert line.startswith(f"dataapi: {sentence}")
@@ -133,16 +138,7 @@ def test_a_taken_port_is_said_on_standard_error_and_in_the_log(folder: Path) -> 
     with socket.socket() as taker:
         taker.bind(("127.0.0.1", daemon.port))
         taker.listen()
-        words = command("twistd", f"--config {daemon.config}")
-        done = subprocess.run(
-            words,
-            cwd=folder,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
+        done = finished(command("twistd", f"--config {daemon.config}"), folder)
     assert done.returncode == os.EX_UNAVAILABLE
     [sentence] = done.stderr.splitlines()
     assert sentence.startswith(f"dataapi: cannot listen on tcp:{daemon.port}:interface=127.0.0.1: ")
@@ -152,23 +148,13 @@ def test_a_taken_port_is_said_on_standard_error_and_in_the_log(folder: Path) -> 
 
 def test_a_port_that_only_root_may_use_is_a_matter_of_permission(folder: Path) -> None:
     """Status 77, so that a service manager's log says what kind of mistake it is."""
-    environ = environment(patched(folder, REFUSED))
-    done = subprocess.run(
-        command("twistd", "--config good.ini"), cwd=folder, env=environ, capture_output=True, text=True,
-        check=False, timeout=PATIENCE,
-    )  # fmt: skip
+    done = finished(command("twistd", "--config good.ini"), folder, environment(patched(folder, REFUSED)))
     assert done.returncode == os.EX_NOPERM, done.stderr
     assert "Permission denied" in done.stderr
 
 
 def test_help_of_the_daemon_is_twistds_and_ends_well(folder: Path) -> None:
     """With the options, the signals and examples."""
-    done = subprocess.run(
-        [TWISTD, "dataapi", "--help"],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = finished([TWISTD, "dataapi", "--help"], folder)
+    assert done.returncode == 0
     assert {"--config=", "--workers=", "SIGTERM"} <= set(done.stdout.replace(";", "").split())

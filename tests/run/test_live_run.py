@@ -175,62 +175,63 @@ def test_other_settings_move_clients(database: Database, tmp_path: Path) -> None
             assert client.names() == ["first"]
 
 
-@pytest.mark.time_limit(180)
-def test_subscriptions_outlive_a_restart_of_postgresql(tmp_path: Path) -> None:
-    """They wait for it, and have what was written meanwhile."""
-    own = Server()
+@pytest.fixture
+def own() -> Iterator[Server]:
+    """Give a PostgreSQL of the test's own, which could replicate."""
+    made = Server(settings={"wal_level": "replica", "max_wal_senders": "2"})
     try:
-        own.create()
-        database = own.create_database(SCHEMA)
-        with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
-            daemon.wait_ready()
-            with Client(daemon) as client:
-                assert client.names() == ["first"]
-                for mode in ("fast", "immediate"):
-                    own.stop(mode)
-                    wait_for(lambda: daemon.admin("GET", "/ready").status == 503, "the loss")
-                    own.start()
-                    rename(database, mode)
-                    assert client.names() == [mode]
-                assert not client.ended
+        made.create()
+        yield made
     finally:
-        own.remove()
+        made.remove()
+
+
+@pytest.mark.time_limit(180)
+def test_subscriptions_outlive_a_restart_of_postgresql(own: Server, tmp_path: Path) -> None:
+    """They wait for it, and have what was written meanwhile."""
+    database = own.create_database(SCHEMA)
+    with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
+        daemon.wait_ready()
+        with Client(daemon) as client:
+            assert client.names() == ["first"]
+            for mode in ("fast", "immediate"):
+                own.stop(mode)
+                wait_for(lambda: daemon.admin("GET", "/ready").status == 503, "the loss")
+                own.start()
+                rename(database, mode)
+                assert client.names() == [mode]
+            assert not client.ended
 
 
 @pytest.mark.time_limit(180)
 @pytest.mark.direct("replication needs servers of its own")
-def test_a_commit_that_is_written_and_not_visible_yet(tmp_path: Path) -> None:
+def test_a_commit_that_is_written_and_not_visible_yet(own: Server, tmp_path: Path) -> None:
     """Its record is in the write-ahead log, which stands still when it becomes visible later."""
-    own = Server(settings={"wal_level": "replica", "max_wal_senders": "2"})
-    try:
-        own.create()
-        database = own.create_database(SCHEMA)
-        with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
-            daemon.wait_ready()
-            with Client(daemon) as client:
-                assert client.names() == ["first"]
-                own.admin.execute("alter system set synchronous_standby_names = 'nobody'")
-                own.admin.execute("select pg_reload_conf()")
-                connection = psycopg2.connect(database.admin_uri)
-                with connection.cursor() as cursor:
-                    cursor.execute("set synchronous_commit = on")
-                    cursor.execute("update item set name = 'second'")
-                thread = Thread(target=connection.commit)
-                thread.start()
-                waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'"
-                wait_for(lambda: own.admin.execute(waiting) == [(1,)], "the commit that waits")
-                looks = 'dataapi_live_looks_total{project="abcdefghijklmnopqrst"}'
-                seen = daemon.metric(looks)
-                wait_for(lambda: daemon.metric(looks) > seen + 3, "more looks")
-                assert client.events.empty()
-                position = own.admin.execute("select pg_current_wal_insert_lsn()")
-                own.admin.execute("select pg_cancel_backend(%s)", (connection.info.backend_pid,))
-                thread.join()
-                assert own.admin.execute("select pg_current_wal_insert_lsn()") == position
-                assert client.names() == ["second"]
-                connection.close()
-    finally:
-        own.remove()
+    database = own.create_database(SCHEMA)
+    with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
+        daemon.wait_ready()
+        with Client(daemon) as client:
+            assert client.names() == ["first"]
+            own.admin.execute("alter system set synchronous_standby_names = 'nobody'")
+            own.admin.execute("select pg_reload_conf()")
+            connection = psycopg2.connect(database.admin_uri)
+            with connection.cursor() as cursor:
+                cursor.execute("set synchronous_commit = on")
+                cursor.execute("update item set name = 'second'")
+            thread = Thread(target=connection.commit)
+            thread.start()
+            waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'"
+            wait_for(lambda: own.admin.execute(waiting) == [(1,)], "the commit that waits")
+            looks = 'dataapi_live_looks_total{project="abcdefghijklmnopqrst"}'
+            seen = daemon.metric(looks)
+            wait_for(lambda: daemon.metric(looks) > seen + 3, "more looks")
+            assert client.events.empty()
+            position = own.admin.execute("select pg_current_wal_insert_lsn()")
+            own.admin.execute("select pg_cancel_backend(%s)", (connection.info.backend_pid,))
+            thread.join()
+            assert own.admin.execute("select pg_current_wal_insert_lsn()") == position
+            assert client.names() == ["second"]
+            connection.close()
 
 
 @pytest.fixture

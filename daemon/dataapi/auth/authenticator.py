@@ -167,6 +167,11 @@ def split_query(query: str) -> tuple[str | None, str]:
     return key, "&".join(rest)
 
 
+def without_api_key(request: Request) -> Request:
+    """Return a REST request without the query parameter ``apikey``, which would be read as a filter."""
+    return request._replace(query=split_query(request.query)[1])
+
+
 def _opaque_caller(role: str) -> Caller:
     return Caller(role, json.dumps({"role": role}, separators=(",", ":")))
 

@@ -155,10 +155,11 @@ class Pool:
         self._canceller.close()
 
     def resize(self, size: int) -> None:
-        """Have so many connections at most; what is beyond is closed as soon as it is free."""
+        """Have at most so many connections; those beyond that are closed as soon as they are free."""
         self._size = size
         while self._idle and len(self._sessions) > size:
             self._discard(self._idle[-1])
+        self._outdated.update(tuple(self._sessions)[size:])
         self._grow()
 
     def renew(self) -> None:
@@ -333,8 +334,7 @@ class Pool:
         if session.connection.lost:
             return
         clean = session.clean
-        unwanted = session in self._outdated or len(self._sessions) > self._size
-        if self._stopped or (clean and unwanted):
+        if self._stopped or (clean and session in self._outdated):
             self._discard(session)
         elif clean:
             self._idle.append(session)

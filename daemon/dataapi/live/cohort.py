@@ -1,4 +1,4 @@
-"""The subscribers to one and the same answer, and that answer."""
+"""The subscribers that share one answer, and how it is kept current."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT_ONCE = 50
 
 
 class Finished(Exception):
-    """An answer that no other follows: its body has errors alone, or is of an operation that runs once.
+    """The last answer of a stream: an error, or the result of an operation that runs only once.
 
     :ivar code: that of the first error, "" without one.
     """
@@ -60,16 +60,7 @@ class Subscriber:
     """
 
     __slots__ = (
-        "_ended",
-        "_gone",
-        "caller",
-        "cohort",
-        "heard",
-        "held",
-        "identifier",
-        "last",
-        "outlet",
-        "since",
+        *("_ended", "_gone", "caller", "cohort", "heard", "held", "identifier", "last", "outlet", "since"),
     )
 
     def __init__(
@@ -106,7 +97,7 @@ class Subscriber:
 
 
 class Cohort:
-    """The subscribers to one and the same answer.
+    """The subscribers that share one answer.
 
     :param key: equal for equal requests.
     :param request: gives the answer, and tells by itself whose it is.
@@ -174,7 +165,7 @@ class Cohort:
         return body
 
     def take(self, body: bytes) -> bool:
-        """Have an answer for the newest one, and return whether it is another one than before."""
+        """Make an answer the newest one, and return whether it differs from the one before."""
         snapshot = self.dialect.snapshot(body)
         self._asked_of_snapshot = self.asked
         if snapshot.identifier == self._snapshot.identifier:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from dataapi.auth.authenticator import Authenticator, split_query
+from dataapi.auth.authenticator import Authenticator, without_api_key
 from dataapi.auth.caller import REST_PREFIX, Caller
 from dataapi.graphql import transport
 from dataapi.graphql.engine import Engine
@@ -27,12 +27,11 @@ _COMPLETE = event("complete")
 
 
 def rest_dialect(authenticator: Authenticator, handle: Handle, render_error: RenderError) -> Dialect:
-    """Return REST: events ``snapshot``, and at the end ``expired``, ``failed`` or ``reconnect``."""
+    """Return the dialect of REST: ``snapshot`` events, then ``expired``, ``failed`` or ``reconnect``."""
 
     async def answer(request: Request) -> bytes:
         caller = await authenticator.authenticate(request)
-        if "apikey=" in request.query:
-            request = request._replace(query=split_query(request.query)[1])
+        request = without_api_key(request)
         if request.path.startswith(f"{REST_PREFIX}/{FUNCTIONS}"):
             await _check_stable(handle, request, caller)
         reply = await handle(request, caller)
@@ -63,7 +62,7 @@ async def _check_stable(handle: Handle, request: Request, caller: Caller) -> Non
 
 
 def graphql_dialect(authenticator: Authenticator, engine: Engine, render_error: RenderError) -> Dialect:
-    """Return GraphQL over server-sent events, in the mode of distinct connections."""
+    """Return the dialect of GraphQL over server-sent events, distinct connections mode."""
 
     async def answer(request: Request) -> bytes:
         caller = await authenticator.authenticate(request)

@@ -74,7 +74,7 @@ class LiveFigures:
 class LiveQueries:
     """Keeps the answers of a project's subscribers current.
 
-    :param resize: is told how many connections are needed besides those of requests.
+    :param resize: sets how many connections there are besides those of requests.
     :param now: the time in Unix seconds.
     """
 
@@ -112,16 +112,16 @@ class LiveQueries:
         self._looks = self._changed = self._unchanged = self._failed = 0
 
     async def subscribe(self, request: Request, dialect: Dialect) -> Reply:
-        """Answer a request by events: the answer that it has now, then each other one.
+        """Answer a request with a stream of events: its answer now, and each later one that differs.
 
-        An answer that the client has, as ``Last-Event-ID`` says, is not sent again.
+        An answer that ``Last-Event-ID`` says the client already has is not sent again.
 
         :raises ApiError: the request is refused, or its caller has too many subscriptions.
         """
         if self._draining:
             soon = (("Retry-After", f"{RECONNECT:.0f}"),)
             raise ApiError(503, "57P01", "The daemon is about to stop", headers=soon)
-        kept, headers = repeatable(request, self._project.live_ignored_headers)
+        repeated, headers = repeatable(request, self._project.live_ignored_headers)
         caller = await self._authenticator.authenticate(request)
         name, since = identity(request, caller), self._clock.seconds()
         most = self._project.live_subscriptions_per_caller
@@ -130,18 +130,18 @@ class LiveQueries:
             raise ApiError(429, "TOO_MANY_SUBSCRIPTIONS", message, headers=(("Retry-After", "10"),))
         self._callers[name] += 1
         try:
-            first = dialect.snapshot(await dialect.answer(kept))
+            first = dialect.snapshot(await dialect.answer(repeated))
         except Finished as only:
             self._release(name)
-            return Reply(200, HEADERS, dialect.end(kept, only))
+            return Reply(200, HEADERS, dialect.end(repeated, only))
         except BaseException:
             self._release(name)
             raise
-        key = kept.method, kept.path, kept.query, headers, kept.body
+        key = repeated.method, repeated.path, repeated.query, headers, repeated.body
         cohort = self._cohorts.get(key)
         if cohort is None:
-            kept = kept._replace(context=RequestContext(request.context.route))
-            cohort = Cohort(self._clock, self._writer, key, kept, dialect, first, expiry(caller.claims))
+            repeated = repeated._replace(context=RequestContext(request.context.route))
+            cohort = Cohort(self._clock, self._writer, key, repeated, dialect, first, expiry(caller.claims))
             self._cohorts[key] = cohort
         subscriber = Subscriber(cohort, name, first.identifier, since, self._leave)
         cohort.join(subscriber)
@@ -203,7 +203,7 @@ class LiveQueries:
     async def _find_due(self, *, whole: bool) -> None:
         """Look at the database, and run the requests whose answers may have changed.
 
-        :param whole: whether that is looked for in all of them, or in those that a notification concerns.
+        :param whole: whether to check every cohort, or only those that a notification concerns.
         """
         urgent, self._urgent = self._urgent, set()
         self._state = await self._changes.look()
@@ -222,7 +222,7 @@ class LiveQueries:
         self._poll_due()
 
     def notified(self, table: str) -> None:
-        """Run at once what may read a table, whose rows have changed; without a name all there is."""
+        """Run the queries that may read a changed table at once; all of them if no table is named."""
         catalog = self._changes.catalog()
         if catalog is None:
             return
@@ -234,7 +234,7 @@ class LiveQueries:
     # ------------------------------------------------------------ polls
 
     def _poll_due(self) -> None:
-        """Run requests that are due, the one first that has waited longest, and no more than may be run."""
+        """Run due requests, longest wait first, on at most ``live-connections`` connections."""
         for cohort in list(self._due):
             if self._polls >= self._project.live_connections:
                 return
@@ -306,7 +306,7 @@ class LiveQueries:
         await cohort.end(lambda: last)
 
     async def drain(self) -> None:
-        """Have all subscribers connect again soon, each after a time of its own, and take no others."""
+        """End every stream, ask each client to reconnect after a random delay, and accept no new ones."""
         self._draining = True
         for cohort in tuple(self._cohorts.values()):
             self._forget(cohort)

@@ -13,7 +13,7 @@ from typing import Any
 
 from klein import Klein
 
-from dataapi.auth.authenticator import Authenticator, split_query
+from dataapi.auth.authenticator import Authenticator, without_api_key
 from dataapi.auth.transaction import MultiMessageRunner
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.graphql import transport
@@ -69,8 +69,8 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
             return await backend.live.subscribe(request, backend.live.rest)
         caller = await backend.authenticator.authenticate(request)
         request.context.report(StageEnd("jwt", time.perf_counter()))
-        if "apikey=" in request.query:  # which the handler would read as a filter
-            request = request._replace(query=split_query(request.query)[1])
+        if "apikey=" in request.query:
+            request = without_api_key(request)
         return await backend.rest.handle(request, caller)
 
     console.declare(app, webhooks, receivers=receivers)

@@ -297,9 +297,9 @@ class Pipeline:
             self._report(routed, status, size, reply.code)
 
     async def _feed(self, received: ServerRequest, routed: RoutedRequest, reply: Reply, feed: Feed) -> None:
-        """Answer with what a feed writes until it ends; the log has the request when that begins.
+        """Answer with what a feed writes until it ends; the request is logged when the feed begins.
 
-        Meanwhile it is no request in flight: nobody waits for its end.
+        A feed is not a request in flight: a drain does not wait for it.
         """
         try:
             if received.gone:

@@ -35,33 +35,28 @@ def live(server: Server, reactor: Any) -> Iterator[LiveService]:
         yield service
 
 
+CHANGE = {"target": "item?id=eq.1", "body": {"name": "after"}}
+
+
+async def results(live: LiveService, folder: Path, client: str, **given: str) -> Any:
+    """Return the first two results that a client's application gets; it makes the change in between."""
+    await install(live.reactor, folder, *CLIENTS)
+    arguments = (live.url, json.dumps({"apikey": KEY}), json.dumps({"change": CHANGE, **given}))
+    return json.loads(await run_script(live.reactor, SCRIPT, str(folder), client, *arguments))
+
+
 @pytest.mark.parametrize("client", ["graphqlSse", "apollo", "urql", "relay"])
-async def test_subscriptions(live: LiveService, npm_clients: Path, reactor: Any, client: str) -> None:
+async def test_subscriptions(live: LiveService, npm_clients: Path, client: str) -> None:
     """Each gives its application the result, and the next one after a change."""
-    await install(reactor, npm_clients, *CLIENTS)
-    given = {
-        "query": "subscription Live { itemByPk(id: 1) { name } }",
-        "change": {"target": "item?id=eq.1", "body": {"name": "after"}},
-    }
-    headers = json.dumps({"apikey": KEY})
-    printed = await run_script(
-        reactor, SCRIPT, str(npm_clients), client, live.url, headers, json.dumps(given)
-    )
-    assert [result["itemByPk"]["name"] for result in json.loads(printed)] == ["before", "after"]
+    query = "subscription Live { itemByPk(id: 1) { name } }"
+    found = await results(live, npm_clients, client, query=query)
+    assert [result["itemByPk"]["name"] for result in found] == ["before", "after"]
 
 
-async def test_event_source(live: LiveService, npm_clients: Path, reactor: Any) -> None:
+async def test_event_source(live: LiveService, npm_clients: Path) -> None:
     """As a browser's: no headers, and named events."""
-    await install(reactor, npm_clients, *CLIENTS)
-    given = {
-        "target": "item?select=name",
-        "change": {"target": "item?id=eq.1", "body": {"name": "after"}},
-    }
-    headers = json.dumps({"apikey": KEY})
-    printed = await run_script(
-        reactor, SCRIPT, str(npm_clients), "eventSource", live.url, headers, json.dumps(given)
-    )
-    assert json.loads(printed) == [[{"name": "before"}], [{"name": "after"}]]
+    found = await results(live, npm_clients, "eventSource", target="item?select=name")
+    assert found == [[{"name": "before"}], [{"name": "after"}]]
 
 
 # ---------------------------------------------------------------- docs/live.md

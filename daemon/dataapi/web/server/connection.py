@@ -76,7 +76,7 @@ class ClientConnection(Protocol):
 
     :ivar request: the one that is being received or answered.
     :ivar crowded: there are too many connections, so its request is refused.
-    :ivar fed: its answer is a feed, which does not end before its client does.
+    :ivar fed: whether its answer is a feed, which lasts as long as the client stays.
     :ivar peer: the client's address, "" where there is none.
     :ivar persistent: whether the connection stays open beyond the current answer.
     """
@@ -216,7 +216,7 @@ class ClientConnection(Protocol):
             self._interim_sent = True
 
     def feed(self) -> None:
-        """Have no time limit any more: the answer is a feed, which looks after its client itself."""
+        """Stop the timer: the answer is a feed, which disconnects slow clients itself."""
         self.fed = True
         _cancel(self._timer)
 

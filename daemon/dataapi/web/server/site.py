@@ -148,7 +148,7 @@ class ApiSite(Factory):
         self.report(len(self.connections))
 
     def feed(self, connection: ClientConnection) -> bool:
-        """Count a connection as one that is fed, and no more among the others; False without room for it."""
+        """Count a connection against ``max-subscriptions`` instead; return False if there is no room."""
         if self._feeds >= self._max_subscriptions:
             return False
         self._forget(connection)
