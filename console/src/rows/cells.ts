@@ -2,6 +2,7 @@
  * Values of cells: PostgreSQL's own text of each, null for NULL, and JSON for arrays.  Numbers of any size, times and
  * bytes are thus what the database says, and go back as they came.  Pure.
  */
+import { sentence } from "../kit/words";
 import { quoted, type Filter } from "../rest/query";
 import type { Column, Schema, Table } from "../schema/model";
 
@@ -41,7 +42,7 @@ export function mistakeIn(column: Column, text: string): string {
     const read: unknown = JSON.parse(text);
     return form === "array" && !Array.isArray(read) ? 'An array is written as a JSON list, such as ["a", "b"].' : "";
   } catch (error) {
-    return `This is no JSON: ${(error as Error).message}.`;
+    return sentence(`This is no JSON: ${(error as Error).message}`);
   }
 }
 
