@@ -92,6 +92,7 @@ async def test_the_pool_heals_while_backends_are_killed(
     await defer.gatherResults(clients)
     assert outcomes == both
     await task.deferLater(reactor, 0)  # the reactor reads that the last ones have ended
+    await until(reactor, lambda: pool.available)
     answers = [running(pool.run(message("select 1"))) for _ in range(8)]
     assert await defer.gatherResults(answers) == [[(1,)]] * 8
 
