@@ -106,7 +106,7 @@ class Cohort:
     :ivar asked: when that was asked for, by the reactor's clock.
     :ivar expires: when the token does, in Unix seconds.
     :ivar authenticated: when the request was last found to be the caller's.
-    :ivar polling: whether the next answer is being made.
+    :ivar polling: whether the next answer is being made or sent.
     :ivar outdated: since when its answer is that a name is unknown, which a newer catalog may know.
     """
 
@@ -134,7 +134,6 @@ class Cohort:
         self._text = ""
         self._snapshot = first
         self._asked_of_snapshot = self.asked
-        self._writing = False
 
     def join(self, subscriber: Subscriber) -> None:
         """Add a subscriber, which has got an answer of its own."""
@@ -175,17 +174,8 @@ class Cohort:
 
     async def publish(self) -> None:
         """Send the newest answer to all who have another one."""
-        if self._writing:
-            return  # which goes on with the newest snapshot
-        self._writing = True
-        try:
-            written = 0.0
-            while written != self._asked_of_snapshot:
-                written, snapshot = self._asked_of_snapshot, self._snapshot
-                others = [one for one in self.subscribers if one.identifier != snapshot.identifier]
-                await self._in_turn(others, self.write)
-        finally:
-            self._writing = False
+        newest = self._snapshot.identifier
+        await self._in_turn([one for one in self.subscribers if one.identifier != newest], self.write)
 
     def write(self, subscriber: Subscriber) -> None:
         """Send a subscriber the newest snapshot that is newer than its own."""

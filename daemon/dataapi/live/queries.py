@@ -14,7 +14,7 @@ from typing import Any
 
 from twisted.internet import defer
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import LoopingCall
+from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 
 from dataapi.auth.authenticator import Authenticator
@@ -42,6 +42,9 @@ _AUTHENTICATED = 15.0
 
 _REPLANNED = 5.0
 """Seconds in which the catalog has to follow a change of the schema by which a name became unknown."""
+
+_PAUSE = 0.002
+"""Seconds between two polls of a connection, so that requests do not wait for one after the other."""
 
 _UNAVAILABLE = 503
 _OPAQUE = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW, TableKind.FOREIGN})
@@ -245,19 +248,20 @@ class LiveQueries:
                 self._background.spawn(self._poll(cohort))
 
     async def _poll(self, cohort: Cohort) -> None:
+        """Run a request again and send its answer; then let others have their turn."""
         try:
             body = await self._asked(cohort)
+            if body is not None and cohort.subscribers:
+                if cohort.take(body):
+                    self._changed += 1
+                else:
+                    self._unchanged += 1
+                await cohort.publish()
+            await deferLater(self._clock, _PAUSE)
         finally:
             cohort.polling = False
             self._polls -= 1
             self._poll_due()
-        if body is None or not cohort.subscribers:
-            return
-        if cohort.take(body):
-            self._changed += 1
-        else:
-            self._unchanged += 1
-        await cohort.publish()
 
     async def _asked(self, cohort: Cohort) -> bytes | None:
         """Run the request of a cohort; return the body of its answer, None without one."""
