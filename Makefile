@@ -22,12 +22,12 @@ demo: $(if $(wildcard .venv/.develop),develop,.venv/.demo)
 	$(BIN)/twistd --nodaemon --pidfile= dataapi --demo
 
 # All checks: style, types, tests, and how much of daemon/ the tests run.
-# Tests often wait for PostgreSQL and for daemons: three processes keep two cores busy.
+# Tests often wait for PostgreSQL and for daemons: five processes keep two cores busy.
 test: develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/coverage erase
-	$(call with_types,$(BIN)/coverage run -m pytest --numprocesses=3 --dist=worksteal --durations=15)
+	$(call with_types,$(BIN)/coverage run -m pytest --numprocesses=5 --dist=worksteal --durations=15)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
@@ -37,9 +37,10 @@ quick: develop
 	$(BIN)/ruff format --check .
 	$(call with_types,$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal tests/unit tests/web)
 
-# The same tests with the lowest versions of the libraries that setup.cfg allows, and few random examples each.
+# The same tests of what is installed with the lowest versions of the libraries that setup.cfg allows, and few
+# random examples each.
 test-lowest: .venv/.lowest
-	.venv/lowest/bin/python -m pytest --numprocesses=2 --dist=worksteal --hypothesis-profile=few tests/unit tests/web
+	.venv/lowest/bin/python -m pytest --numprocesses=2 --dist=worksteal --hypothesis-profile=few $(wildcard tests/unit/*/) tests/web
 
 # The tests with a real PostgreSQL, with each major version that is supported; needs npm.
 test-versions: develop

@@ -6,6 +6,7 @@ import faulthandler
 import functools
 import gc
 import inspect
+import itertools
 import os
 import signal
 from typing import TYPE_CHECKING, Any
@@ -108,12 +109,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the time limit around every ``async def`` test; through a pooler, skip what has to go without."""
+    items[:] = _spread(items)
     for item in items:
         direct = item.get_closest_marker("direct")
         if direct is not None and config.getoption(THROUGH_POOLER):
             item.add_marker(pytest.mark.skip(reason=f"through a pooler: {direct.args[0]}"))
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = _limited(item.obj, _time_limit(item))
+
+
+def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Spread the modules of tests/run among the others: they wait, for daemons, while the others compute."""
+    modules = [list(module) for _, module in itertools.groupby(items, key=lambda item: item.path)]
+    waiting = [module for module in modules if module[0].path.parent.name == "run"]
+    others = [module for module in modules if module[0].path.parent.name != "run"]
+    places = [
+        ((number + 0.5) / len(kind), module)
+        for kind in (waiting, others)
+        for number, module in enumerate(kind)
+    ]
+    places.sort(key=lambda place: place[0])
+    return [item for _, module in places for item in module]
 
 
 def _time_limit(item: pytest.Item) -> float:

@@ -7,9 +7,9 @@ import signal
 import ssl
 import threading
 from contextlib import ExitStack
-from http.client import HTTPException, HTTPSConnection
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from operator import gt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.daemon import KEY, PATIENCE, QUICK, Daemon, wait_for
@@ -255,20 +255,28 @@ def test_events_pass_as_they_come(entries: Database, bystander: Daemon, tmp_path
     """A proxy holds none of them back, and closes no stream that is silent between heartbeats."""
     with stopping(tmp_path / "daemon", entries, "0") as daemon:
         daemon.wait_ready()
-        for proxy in installed_proxies():
-            (tmp_path / proxy).mkdir()
-            with proxied(proxy, tmp_path / proxy, [daemon, bystander]) as running:
+        with ExitStack() as until_then:
+            streams = []
+            for proxy in installed_proxies():
+                (tmp_path / proxy).mkdir()
+                running = until_then.enter_context(proxied(proxy, tmp_path / proxy, [daemon, bystander]))
                 connection = HTTPSConnection(
                     "127.0.0.1", running.port, timeout=PATIENCE, context=ssl._create_unverified_context()
                 )
+                until_then.callback(connection.close)
                 accept = {**HEADERS, "Accept": "text/event-stream"}
                 connection.request("GET", "/rest/v1/entry?order=id.desc&limit=1", headers=accept)
-                response = connection.getresponse()
-                lines = iter(response.readline, b"")
-                answers = (json.loads(line[6:]) for line in lines if line[:5] == b"data:")
-                next(answers)
-                [(added,)] = entries.execute("insert into entry default values returning id")
-                assert next(answers) == [{"id": added}]
-                heartbeat = iter(response.readline, b":\n")
+                streams.append(connection.getresponse())
+                next(_answers(streams[-1]))
+            [(added,)] = entries.execute("insert into entry default values returning id")
+            for stream in streams:
+                assert next(_answers(stream)) == [{"id": added}]
+            for stream in streams:
+                heartbeat = iter(stream.readline, b":\n")
                 assert not [line for line in heartbeat if line.startswith(b"data")]
-                connection.close()
+
+
+def _answers(stream: HTTPResponse) -> Iterator[Any]:
+    """Give the answers that events carry."""
+    lines = iter(stream.readline, b"")
+    return (json.loads(line[6:]) for line in lines if line.startswith(b"data:"))

@@ -78,12 +78,15 @@ class FakeQueue:
         self.claims += 1
         now, counts, found = self.clock.seconds(), dict[UUID, int](), list[DueWork]()
         settled = 0
-        for row in sorted(self.rows.values(), key=lambda row: row.claimable):
+        due = [row for row in self.rows.values() if row.claimable <= now]
+        for row in sorted(due, key=lambda row: row.claimable):
+            if len(found) + settled == most:
+                break
             endpoint = row.work.endpoint_id
             usual = 0 if row.work.organization in full else per_endpoint
             limit = (limits or {}).get(endpoint, usual)
             taken = counts.get(endpoint, 0)
-            if row.claimable > now or taken >= limit or len(found) + settled >= most:
+            if taken >= limit:
                 continue
             counts[endpoint] = taken + 1
             if endpoint in self.disabled:

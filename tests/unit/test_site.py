@@ -123,13 +123,13 @@ def page(site: Path) -> Iterator[tuple[BrowserPage, list[str]]]:
 
 
 def test_no_page_asks_another_site(site: Path, page: tuple[BrowserPage, list[str]]) -> None:
-    """As a browser that runs its scripts sees it, in light and dark, and with a search."""
+    """As a browser that runs its scripts sees a page of each kind, in light and dark, and with a search."""
     tab, asked = page
     contents = (site / "docs" / "index.html").as_uri()
-    for file in sorted(site.rglob("*.html")):
-        tab.goto(file.as_uri())
-        if file == site / "index.html":  # whose redirection would interrupt the next visit
-            tab.wait_for_url(contents)
+    tab.goto((site / "index.html").as_uri())
+    tab.wait_for_url(contents)
+    for name in ("README", "docs/architecture", "docs/performance", "docs/reference/rest", "genindex"):
+        tab.goto((site / f"{name}.html").as_uri())
     tab.emulate_media(color_scheme="dark")
     tab.goto(contents)
     tab.goto(f"{(site / 'search.html').as_uri()}?q=policy")

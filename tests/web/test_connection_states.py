@@ -305,7 +305,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
 
 TestConnectionMachine = pytest.mark.filterwarnings("ignore::ResourceWarning")(ConnectionMachine.TestCase)
-TestConnectionMachine.settings = settings(stateful_step_count=30)
+TestConnectionMachine.settings = settings(stateful_step_count=20)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 SUPPORT = Path(__file__).parents[2]
-SECONDS = os.environ.get("SCHEMATHESIS_SECONDS", "40")
+SECONDS = os.environ.get("SCHEMATHESIS_SECONDS", "15")
 SEED = os.environ.get("SCHEMATHESIS_SEED", "1")
 OPERATORS = (
     # With an idempotency key, what was created is answered again after it was deleted.
