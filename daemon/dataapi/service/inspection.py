@@ -191,7 +191,7 @@ def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
 
 
 def _in_statement_mode(uri: str) -> bool:
-    """Tell whether a pooler ends a connection that begins a transaction."""
+    """Return whether a pooler ends a connection that begins a transaction."""
     ended = False
     with suppress(ScriptError), connected(uri) as fetch:
         ended = True
@@ -202,7 +202,7 @@ def _in_statement_mode(uri: str) -> bool:
 
 
 def _passes_settings_on(one: Fetch, other: Fetch) -> bool:
-    """Tell whether a setting that one client makes for its session was seen by another one."""
+    """Return whether a setting that one client makes for its session was seen by another one."""
     one("select pg_catalog.set_config('dataapi.probe', 'seen', false)", ())
     seen = "select pg_catalog.current_setting('dataapi.probe', true)"
     try:

@@ -110,7 +110,7 @@ class Migration:
 
 
 def is_configuration(text: str) -> bool:
-    """Tell whether a file without sections has a key of PostgREST's with a text in quotes."""
+    """Return whether a file without sections has a key of PostgREST's with a text in quotes."""
     return _KEY_LINE.search(text) is not None
 
 

@@ -290,7 +290,7 @@ class Sender:
 
         It succeeds when a 2xx response is complete within the deadline, or when more of its body has arrived
         than is recorded.  If a response breaks off, or is incomplete at the deadline, the outcome has its
-        code, headers and first bytes beside the error: the receiver may not have processed the event.
+        code, headers and first bytes with the error: the receiver may not have processed the event.
         """
         exchange = _Exchange(self._now())
         started = self._clock.seconds()

@@ -1,8 +1,8 @@
 """The delivery loop: claims due work, makes the attempts, and has their outcomes recorded.
 
 Only the database's clock decides what is due.  The reactor decides when to ask: after a notification, when an
-attempt ends and there is more, at the earliest due time, and now and then for what nobody announces: what
-another daemon left behind, and changes of watched tables, which must not wait for each other to notify.
+attempt ends and there is more, at the earliest due time, and now and then for what is not announced: work
+of a daemon that died, and changes of watched tables, which must not wait for each other to notify.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Dispatcher:
             self.wake()
 
     def reconsider(self) -> None:
-        """Release waiting work to claim it anew: endpoints may have been changed, disabled or deleted."""
+        """Release waiting work to claim it again: endpoints may have been changed, disabled or deleted."""
         self._changes += 1
         self._outdated += self._limits.drop(lambda _: True)
         self.look()
@@ -280,7 +280,7 @@ class Dispatcher:
         await self._release_and_claim_later(surplus, 0.0 if obsolete else SURPLUS_DELAY)
 
     def _report(self, claimed: ClaimResult) -> None:
-        """Count and log what a claim found; claim again while there was something beside work."""
+        """Count and log what a claim found; claim again while it settled something that was not work."""
         if claimed.work or claimed.settled:
             self._worked_at = self._clock.seconds()
         self.counters.settled += claimed.settled

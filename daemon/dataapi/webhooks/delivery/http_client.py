@@ -119,7 +119,7 @@ class ReceiverConnection(Protocol):
     def is_quiet(self) -> bool:
         """Whether an idle connection may be used: nothing has arrived that the reactor has yet to see.
 
-        The receiver may have closed it, or sent what nobody requested: a response, or a TLS alert.
+        The receiver may have closed it, or sent what was not requested: a response, or a TLS alert.
         """
         # TLS is a protocol over the transport that has the socket.
         secure = ISSLTransport.providedBy(self.transport)

@@ -73,8 +73,8 @@ class _Unrecorded:
 class Outcomes:
     """Records outcomes in batches, one statement at a time.
 
-    While the database is unavailable, outcomes are held back: nobody can claim the work in the meantime, and
-    if somebody does afterwards, the fence rejects the outcome.  Outcomes that the database refuses are tried
+    While the database is unavailable, outcomes are held back: no daemon can claim the work in the meantime,
+    and if one does afterwards, the fence rejects the outcome.  Outcomes that the database refuses are tried
     one by one, and abandoned when their leases end.
 
     :param recorded: called with what was recorded and the number of outcomes that were rejected or lost.

@@ -58,7 +58,7 @@ class SystemResolver:
 
     They are not the reactor's: receivers choose their name servers, and slow ones would delay the daemon's
     own look-ups.  Nor do they delay those of other receivers: names that were slow the last time share a few
-    threads, and a look-up that nobody waits for any more is skipped.  Concurrent look-ups of a name are one.
+    threads, and a look-up whose caller has gone is skipped.  Concurrent look-ups of a name are one.
 
     :param function: looks a name up, in a thread.
     :param threads: look-ups at once, besides a quarter as many of slow names.
@@ -99,7 +99,7 @@ class SystemResolver:
                 return found or ()
 
     def _look_up(self, name: str) -> Sequence[Address] | None:
-        """Look a name up, in a thread; None when nobody waits for it."""
+        """Look a name up, in a thread; None when its callers have gone."""
         if not self._flights.awaited(name):
             return None
         began = self._seconds()

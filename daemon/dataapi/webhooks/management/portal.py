@@ -50,7 +50,7 @@ class PortalLinks:
 
 
 def check_secrets(request: AuthorizedRequest) -> None:
-    """Refuse a portal link that sets a signing secret without leave to: whoever sets one knows it.
+    """Refuse a portal link that sets a signing secret without permission: its holder would know the secret.
 
     :raises ManagementError: 403.
     """

@@ -43,7 +43,7 @@ class OtherRequest(Exception):
 
 
 class NoAnswer(Exception):
-    """The request is under way, or was interrupted, so that nobody knows what came of it."""
+    """The request is under way, or was interrupted, so that its outcome is unknown."""
 
 
 class Answers:

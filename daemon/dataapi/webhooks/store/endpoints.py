@@ -1,4 +1,4 @@
-"""Endpoints in the database, and key rotation: sealing their secrets anew with the first key."""
+"""Endpoints in the database, and key rotation: sealing their secrets again with the first key."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _without_headers(row: tuple[Any, ...]) -> Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class RotatedKeys:
-    """How many endpoints were sealed anew, and those that are unchanged, as no configured key opens them."""
+    """How many endpoints were sealed again, and those that are unchanged, as no configured key opens them."""
 
     sealed: int
     unreadable: tuple[UUID, ...]
