@@ -133,8 +133,10 @@ def test_a_wrong_key_or_token_says_what_to_do(
 
 @pytest.mark.parametrize("name", ["graphql", "rest", "schema"])
 def test_a_page_that_is_refused_leads_to_the_dialog(page: Page, refused: set[str], name: str) -> None:
-    """In two sentences, each with one full stop."""
+    """In two sentences, each with one full stop; a refused request is not sent again by itself."""
     refused |= {"/console/data/", "/graphql/v1", "/rest/v1/"}
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     who = {"kind": "anonymous", "apiKey": "sb_publishable_of_nobody", "token": ""}
     page.add_init_script(f"sessionStorage.setItem('dataapi.identity', JSON.stringify({json.dumps(who)}))")
     page.goto(f"/console/{name}")
@@ -147,6 +149,7 @@ def test_a_page_that_is_refused_leads_to_the_dialog(page: Page, refused: set[str
     dialog.get_by_role("button", name="Use it").click()
     expect(dialog).to_be_hidden()
     expect(page.get_by_text("Enter the project's publishable API key")).to_have_count(0)
+    assert len([url for url in asked if "/v1" in url]) < 10
 
 
 def test_a_refused_request_of_rest_leads_to_the_dialog(page: Page, refused: set[str]) -> None:

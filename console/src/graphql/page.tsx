@@ -77,15 +77,18 @@ export default function GraphQLPage() {
     document.body.classList.remove("graphiql-light", "graphiql-dark");
     document.body.classList.add(`graphiql-${current}`);
   }, [current]);
-  const fetcher = async (asked: Asked, options?: { headers?: Record<string, string> }) => {
-    const subscription = settings.live ? asSubscription(asked) : null;
-    if (subscription) return follow((signal) => respond(subscription, options?.headers ?? {}, "text/event-stream, application/json;q=0.9", signal)) as never;
-    if (asked.operationName !== "IntrospectionQuery") return (await measured(asked, options?.headers)) as never;
-    const answered = await send(asked, options?.headers);
-    setDescribed(Boolean(answered.data?.__schema));
-    return answered as never;
-  };
-  const { documents, documentsOnly } = settings;
+  const { documents, documentsOnly, live } = settings;
+  const fetcher = useMemo(() => {
+    // GraphiQL asks for the schema again whenever it is given another function.
+    return async (asked: Asked, options?: { headers?: Record<string, string> }) => {
+      const subscription = live ? asSubscription(asked) : null;
+      if (subscription) return follow((signal) => respond(subscription, options?.headers ?? {}, "text/event-stream, application/json;q=0.9", signal)) as never;
+      if (asked.operationName !== "IntrospectionQuery") return (await measured(asked, options?.headers)) as never;
+      const answered = await send(asked, options?.headers);
+      setDescribed(Boolean(answered.data?.__schema));
+      return answered as never;
+    };
+  }, [live]);
   const plugins = useMemo(() => [explorer, planPlugin, ...(documents ? [documentsPlugin] : [])], [documents]);
   return (
     <div className="graphql-page">
@@ -101,7 +104,7 @@ export default function GraphQLPage() {
         showPersistHeadersSettings={false}
       >
         <GraphiQL.Logo> </GraphiQL.Logo>
-        <GraphiQL.Toolbar>{({ prettify, merge }) => <>{prettify}{merge}<CopyAs /><EditorAccess />{settings.live && <LiveSwitch />}</>}</GraphiQL.Toolbar>
+        <GraphiQL.Toolbar>{({ prettify, merge }) => <>{prettify}{merge}<CopyAs /><EditorAccess />{live && <LiveSwitch />}</>}</GraphiQL.Toolbar>
       </GraphiQL>
     </div>
   );
