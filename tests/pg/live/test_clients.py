@@ -72,6 +72,7 @@ def guide(server: Server, reactor: Any) -> Iterator[LiveService]:
         yield service
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 async def test_the_requests_of_the_guide(guide: LiveService) -> None:
     """By curl and by GraphQL, with the trigger that makes them sooner than the interval."""
     [command] = [block.text for block in documents.blocks(GUIDE) if block.language == "sh"]

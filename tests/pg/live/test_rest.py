@@ -174,6 +174,7 @@ def notified(server: Server, reactor: Any) -> Iterator[LiveService]:
         yield service
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 async def test_a_notification_does_not_wait_for_the_interval(notified: LiveService) -> None:
     """It names the table; a view may read any."""
     table = await notified.rest("author?id=eq.1&select=name")
