@@ -213,7 +213,8 @@ class Session:
         composer, connection, context = self._composer, self.connection, message.context
         query_log, statements = self._options.query_log, message.statements
         comment = self._comment(context) if self._options.comments else ""
-        ending = COMMITTING if message.isolation is not None and not message.rollback else ()
+        blocked = message.isolation is not None or composer.blocked
+        ending = COMMITTING if blocked and not message.rollback else ()
         began = perf_counter()
         try:
             try:

@@ -279,12 +279,15 @@ class Composer:
     :param defaults: what messages begin with.
     :param literal: quotes a value for ``DO``, which takes no others.
     :param prepared: None where nothing is to stay prepared.
+    :ivar blocked: whether each message is a transaction block, which the sender ends.  Citus makes settings
+        on workers in such blocks alone, and to PostgreSQL what goes between two ``Sync`` messages is none.
     """
 
     def __init__(
         self, defaults: Defaults, literal: Callable[[str], str], prepared: PreparedStatements | None
     ) -> None:
         self.prepared = prepared
+        self.blocked = defaults.distributed
         self._defaults = defaults
         self._literal = literal
 
@@ -312,6 +315,8 @@ class Composer:
             guarded = True
             steps.append(step("", _RESET, ()))
         settings = message.settings if not defaults.distributed else _of_coordinator(message.settings)
+        if self.blocked and message.isolation is None and not message.rollback:
+            steps.append(_BEGIN)
         names, values = zip(*settings, strict=True) if settings else ((), ())
         opening = _opening(names, defaults, message.read_only, guarded)
         # The opening runs as the login role still.

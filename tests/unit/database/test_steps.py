@@ -163,8 +163,9 @@ def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
     message = lookup(claims="it's \\ $dataapi$;")._replace(
         settings=(("request.headers", "it's \\ $dataapi$;"), ("statement_timeout", "5"))
     )
-    for found in (own.whole(message)[1:], own.begun(message, "")[-3:]):
-        opening, block, statement = found
+    for found in (own.whole(message)[1:], own.begun(message, "")[-4:]):
+        begin, opening, block, statement = found
+        assert begin.text == b"begin"
         assert b"set_config('citus.propagate_set_commands','local',true)" in opening.text
         assert b"request.headers" not in opening.text
         assert opening.values == [b"anon", b"5"]
