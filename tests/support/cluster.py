@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HERE = Path(__file__).parents[1] / "scale"
-_SETTINGS = {"shared_preload_libraries": "citus", "citus.node_conninfo": "sslmode=prefer"}
+_SETTINGS = {
+    "shared_preload_libraries": "citus",
+    "citus.node_conninfo": "sslmode=prefer",
+    # Each shard that a transaction changes prepares one of its own.
+    "max_prepared_transactions": "100",
+}
 # Workers are connected to as the role of a request.
 _LOGIN = "alter role anon login; alter role authenticated login; alter role service_role login"
 _REST = ("keys.sql", "functions.sql", "rows.sql")

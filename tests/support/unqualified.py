@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from dataapi.database.citus import BlockStatement
 from dataapi.database.connection import Connection
-from dataapi.database.message import Block
 from dataapi.database.sql_text import Template, split
 
 if TYPE_CHECKING:
@@ -85,14 +85,14 @@ class Watch:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read what goes out on connections, the bodies of ``DO`` blocks included."""
-        send, around = Connection.send, Block.around
+        send, around = Connection.send, BlockStatement.around
 
         def read_and_send(connection: Connection, steps: Sequence[Step], ending: Sequence[Step] = ()) -> Any:
             # The daemon's own SQL says in its first statement that it finds nothing but PostgreSQL's own.
             self.read(";".join([step.text.decode() for step in steps]))
             return send(connection, steps, ending)
 
-        def read_and_surround(block: Block, text: str) -> str:
+        def read_and_surround(block: BlockStatement, text: str) -> str:
             body = around(block, text)
             self.read(body)
             return body
@@ -103,7 +103,7 @@ class Watch:
 
         with (
             patch("dataapi.database.script.split", read_and_split),
-            patch.object(Block, "around", read_and_surround),
+            patch.object(BlockStatement, "around", read_and_surround),
             patch.object(Connection, "send", read_and_send),
         ):
             yield

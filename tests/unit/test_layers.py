@@ -34,8 +34,8 @@ INPUT_AND_OUTPUT = {
     "cli": "init main webhooks",
     "concurrency": "tasks timers wait_queue",
     "database": (
-        "address cancel connection connector embedded embedded_supervisor failover health listener "
-        "open_transaction polling pool pooler query_log replicas script server_watch session steps"
+        "address cancel connection connector coordinator embedded embedded_supervisor failover health "
+        "listener open_transaction polling pool pooler query_log replicas script server_watch session steps"
     ),
     "graphql": "document_store engine introspection separate_execution",
     "live": "changes cohort dialects queries",

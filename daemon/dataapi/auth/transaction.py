@@ -24,8 +24,6 @@ from typing import Any, Protocol, TypeVar
 
 from dataapi.auth.caller import REST_PREFIX, Caller, Settings, identity, isolation_of
 from dataapi.catalog.model import Catalog
-from dataapi.catalog.shard_names import naming_tables
-from dataapi.database import sql_text
 from dataapi.database.message import Bound, Message, Statement, explained
 from dataapi.database.open_transaction import Continuation, OpenTransaction
 from dataapi.database.positions import required_position
@@ -34,14 +32,11 @@ from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.http.headers import Headers, json_object
 from dataapi.http.messages import Commit, Request
 from dataapi.settings import Project
+from dataapi.sql.dialect import dialect_of
 
 Batches = AsyncGenerator[list[tuple[Any, ...]], None]
 
 _NOTHING = Bound(Statement("select 1", ()))
-_RESPONSE_ON_WORKERS = Bound(
-    Statement(sql_text.made_on_workers("response.headers", "response.status"), (), prepared=False)
-)
-"""Copies the pre-request function's choices to where the statement that answers may read them."""
 _WHOLE_RESULT = ("cursor_tuple_fraction", "1")
 """Makes PostgreSQL plan a cursor for all of its rows; by default it expects that a tenth is read."""
 
@@ -131,7 +126,6 @@ class Transactions:
         if project.db_pre_request:
             name = ".".join(quote_identifier(part) for part in project.db_pre_request.split("."))
             self._before = (Bound(Statement(f"select {name}()", ())),)
-        self._before_shards = (*self._before, _RESPONSE_ON_WORKERS) if self._before else ()
 
     async def assume(self, role: str) -> None:
         """Assume a role and do nothing; raises PostgreSQL's ``ApiError`` if it refuses."""
@@ -175,7 +169,7 @@ class Transactions:
         try:
             return await retried(partial(self._runner.run, message))
         except DatabaseError as error:
-            raise naming_tables(error, catalog) from error.__cause__
+            raise dialect_of(catalog).error(error, catalog) from error.__cause__
 
     def message(
         self,
@@ -190,10 +184,11 @@ class Transactions:
     ) -> Message:
         """Return the message that runs the statements as the caller; see ``run``."""
         extra = catalog.roles[caller.role].settings + settings
+        before = (*self._before, *dialect_of(catalog).after_pre_request) if self._before else ()
         message = Message(
             caller.role,
             settings_for(request, caller) + extra,
-            (*(self._before_shards if catalog.clustered else self._before), *statements),
+            (*before, *statements),
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
             isolation=isolation_of(extra) if extra else None,
@@ -329,7 +324,7 @@ class MultiMessageTransactions(Transactions):
                 if message.positioned:
                     request.context.report(Commit(await transaction.position()))
         except DatabaseError as error:
-            raise naming_tables(error, catalog) from error.__cause__
+            raise dialect_of(catalog).error(error, catalog) from error.__cause__
 
 
 def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:

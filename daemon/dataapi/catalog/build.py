@@ -221,7 +221,6 @@ class _Builder:
             estimated_rows=row[15],
             distributed_by=distributed_by,
             colocated=group,
-            clustered=bool(self._distribution),
         )
 
     def _column(self, row: Any) -> Column:
@@ -275,7 +274,6 @@ class _Builder:
             settings=tuple(_pairs(settings or ())),
             comment=comment,
             acl=self._acls[acl],
-            clustered=bool(self._distribution),
         )
 
     def _handlers(self, tables: Iterable[Table]) -> Iterator[MediaHandler]:

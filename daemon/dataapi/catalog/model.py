@@ -168,7 +168,6 @@ class Table:
         one, such as a reference table; None for tables of PostgreSQL alone.
     :ivar colocated: the group of tables of which Citus has the rows of one value on one server; 0 for a
         reference table, which every server has, None for all others.
-    :ivar clustered: whether Citus holds tables of the database, which a view may read.
     """
 
     oid: int
@@ -193,7 +192,6 @@ class Table:
     estimated_rows: int | None = None
     distributed_by: str | None = None
     colocated: int | None = None
-    clustered: bool = False
 
     def is_unique(self, columns: Iterable[str]) -> bool:
         """Whether PostgreSQL itself sees to it that no two rows that are read have the same values there."""
@@ -256,7 +254,6 @@ class Function:
     :ivar rows: the planner's row estimate (``rows 1`` marks a to-one computed relationship).
     :ivar columns: OUT and TABLE columns.
     :ivar settings: its ``set`` clauses, ``(name, value)``.
-    :ivar clustered: as of ``Table``.
     """
 
     oid: int
@@ -271,7 +268,6 @@ class Function:
     settings: tuple[tuple[str, str], ...]
     comment: str | None
     acl: Acl
-    clustered: bool = False
 
     @property
     def gives_one_row(self) -> bool:

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The body of a ``DO`` block that runs a statement, before and after a literal of the call."""
-
-    before: str
-    after: str
-
-    def around(self, text: str) -> str:
-        """Return the body for a text that runs the statement."""
-        return f"{self.before}{sql_text.quote_literal(text)}{self.after}"
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """A statement's text with ``$1`` … ``$n`` slots; compared by identity, prepared at first use.
@@ -39,13 +27,11 @@ class Statement:
     :ivar types: the SQL type name of each slot, such as ``bigint`` or ``text[]``;
         ``unknown`` leaves it to PostgreSQL to infer from the place of the slot.
     :ivar prepared: whether it is worth to keep it prepared.
-    :ivar block: the block that runs it and looks at its rows; None to run it as it is.
     """
 
     text: str
     types: tuple[str, ...]
     prepared: bool = True
-    block: Block | None = None
 
 
 class Bound(NamedTuple):

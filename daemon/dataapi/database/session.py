@@ -12,6 +12,7 @@ from twisted.internet import defer
 
 from dataapi.database import address, errors, sql_text
 from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
+from dataapi.database.coordinator import CoordinatorComposer
 from dataapi.database.message import FACTS, defaults_of, text_of
 from dataapi.database.open_transaction import OpenTransaction, written_position
 from dataapi.database.pooler import keeps_statements
@@ -152,7 +153,11 @@ class Session:
             self._prepared = None if options.comments else PreparedStatements(self._prefix, shared=True)
         elif options.prepared_statements or (options.prepared_statements is None and not pooled):
             self._prepared = PreparedStatements(self._prefix)
-        self._composer = Composer(defaults, self.connection.literal, self._prepared)
+        self._composer = (
+            CoordinatorComposer(defaults, self._prepared, self.connection.literal)
+            if defaults.distributed
+            else Composer(defaults, self._prepared)
+        )
 
     async def _connect(self, connection: Connection, parameters: dict[str, str], timeout: float) -> Defaults:
         """Open a connection and return the defaults of its messages."""
@@ -213,7 +218,8 @@ class Session:
         composer, connection, context = self._composer, self.connection, message.context
         query_log, statements = self._options.query_log, message.statements
         comment = self._comment(context) if self._options.comments else ""
-        ending = COMMITTING if message.isolation is not None and not message.rollback else ()
+        blocked = message.isolation is not None or composer.blocked
+        ending = COMMITTING if blocked and not message.rollback else ()
         began = perf_counter()
         try:
             try:

@@ -165,29 +165,6 @@ def opening(
     return _without_columns(calls, _guard(read_only=read_only) if guarded else "")
 
 
-def set_locally(settings: Sequence[tuple[str, str]]) -> str:
-    """Return the body of a ``DO`` that makes settings, their values quoted, by ``SET LOCAL``.
-
-    Citus sends workers the text of a message that has ``SET LOCAL``, all of it; in a block each is a text of
-    its own.  Of ``set_config`` it sends them nothing.
-    """
-    made = [f"set local {checked(name)} = {literal};" for name, literal in settings]
-    return f"begin {''.join(made)}end"
-
-
-def made_on_workers(*names: str) -> str:
-    """Return SQL that makes settings of the transaction on Citus' workers, too, where they have a value."""
-    names_ = ",".join(quote_literal(checked(name)) for name in names)
-    return (
-        "do $dataapi$declare name text;begin "
-        f"foreach name in array array[{names_}] loop "
-        "if pg_catalog.current_setting(name, true) <> '' then "
-        "execute pg_catalog.concat('set local ', name, ' = ', "
-        "pg_catalog.quote_literal(pg_catalog.current_setting(name)));"
-        "end if;end loop;end$dataapi$"
-    )
-
-
 def as_login_role(settings: tuple[tuple[str, str], ...], *, guarded: bool = False) -> str:
     """Return the beginning of the daemon's own SQL; see ``opening``."""
     calls = [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg.abc import Buffer
     from psycopg.pq.abc import PGresult
 
-    from dataapi.database.message import Block, Bound, Defaults, Message, Settings
+    from dataapi.database.message import Bound, Defaults, Message, Settings
 
 
 Rows = list[tuple[Any, ...]]
@@ -255,16 +255,13 @@ ROLLING_BACK = [Step(b"rollback")]
 UNDOING = [Step(b"set constraints all immediate"), *ROLLING_BACK]
 """Ends a transaction for nothing; deferred constraints are checked as a commit would check them."""
 
-_BEGIN = Step(b"begin")
+BEGIN = Step(b"begin")
 _RESET = Statement("reset all", ())
-_UNDO = [_BEGIN, Step(_RESET.text.encode()), *COMMITTING]
+_UNDO = [BEGIN, Step(_RESET.text.encode()), *COMMITTING]
 """Undoes a message's settings for the session, in a transaction of its own.
 
 A default such as ``default_transaction_read_only`` counts when a transaction begins.
 """
-
-_PROPAGATING = (("citus.propagate_set_commands", "local"),)
-"""Lets Citus make on workers what ``SET LOCAL`` makes here."""
 
 
 class Composer:
@@ -277,16 +274,15 @@ class Composer:
     as ``repeated``.
 
     :param defaults: what messages begin with.
-    :param literal: quotes a value for ``DO``, which takes no others.
     :param prepared: None where nothing is to stay prepared.
+    :cvar blocked: whether each message is a transaction block, which the sender ends.
     """
 
-    def __init__(
-        self, defaults: Defaults, literal: Callable[[str], str], prepared: PreparedStatements | None
-    ) -> None:
+    blocked = False
+
+    def __init__(self, defaults: Defaults, prepared: PreparedStatements | None) -> None:
         self.prepared = prepared
         self._defaults = defaults
-        self._literal = literal
 
     def whole(self, message: Message, comment: str = "", *, repeated: bool = False) -> list[Step]:
         """Return the steps of a message that is a transaction; one that is to be rolled back is left open.
@@ -311,23 +307,18 @@ class Composer:
         else:
             guarded = True
             steps.append(step("", _RESET, ()))
-        settings = message.settings if not defaults.distributed else _of_coordinator(message.settings)
-        names, values = zip(*settings, strict=True) if settings else ((), ())
+        names, values = zip(*message.settings, strict=True) if message.settings else ((), ())
         opening = _opening(names, defaults, message.read_only, guarded)
         # The opening runs as the login role still.
         steps.append(step("", opening, (role, *values)))
-        if defaults.distributed:
-            steps += self._propagated(message.settings)
         for bound in message.statements:
             statement = bound.statement
             if prepared is None or comment or not statement.prepared:
                 steps.append(self._unprepared(bound, comment))
             elif len(bound.values) != len(statement.types):
                 raise _wrong_number(bound)
-            elif statement.block is None:
-                steps.append(step(role, statement, bound.values))
             else:
-                steps += self._executed(step(role, statement, bound.values), statement.block, bound.values)
+                steps.append(step(role, statement, bound.values))
         return prepared.deallocations(surplus) + steps if prepared is not None and surplus else steps
 
     def begun(self, message: Message, comment: str, *, cursor: bool = False) -> list[Step]:
@@ -384,54 +375,21 @@ class Composer:
 
     def _beginning(self, isolation: str | None) -> list[Step]:
         """Return what begins a transaction that does not end with the message."""
-        begin = _BEGIN if isolation is None else Step(sql_text.begin(isolation).encode())
+        begin = BEGIN if isolation is None else Step(sql_text.begin(isolation).encode())
         return [*(_UNDO if self._defaults.undo else []), begin]
 
     def _opened(self, role: str, settings: Settings, *, read_only: bool) -> list[Step]:
         """Return the steps that take on a role and make settings, preparing nothing."""
         if not role or role == "none":
             raise _unknown_role(role)
-        own = _of_coordinator(settings) if self._defaults.distributed else settings
-        opening = _opening(tuple([name for name, _ in own]), self._defaults, read_only, False)
-        return [_plain(role, opening, (role, *[value for _, value in own])), *self._propagated(settings)]
+        opening = _opening(tuple([name for name, _ in settings]), self._defaults, read_only, False)
+        return [_plain(role, opening, (role, *[value for _, value in settings]))]
 
     def _unprepared(self, bound: Bound, comment: str) -> Step:
         statement, values = bound
         if len(values) != len(statement.types):
             raise _wrong_number(bound)
-        if statement.block is None:
-            return _plain("", statement, values, comment)
-        text = sql_text.written(statement.text, statement.types, self._literals(values))
-        return self._block(statement.block.around(text))
-
-    def _executed(self, step: Step, block: Block, values: Sequence[str | None]) -> list[Step]:
-        """Return what prepares a statement, and the block that runs it."""
-        assert step.prepared is not None, "it was made by PreparedStatements"
-        literals = self._literals(values)
-        if step.prepared.order is not None:
-            literals = [literals[slot] for slot in step.prepared.order]
-        arguments = f"({','.join(literals)})" if literals else ""
-        text = f"execute {step.prepared.name.decode()}{arguments}"
-        return [step._replace(values=None), self._block(block.around(text))]
-
-    def _literals(self, values: Sequence[str | None]) -> list[str]:
-        encoded(values)  # refuses values that PostgreSQL cannot hold
-        return ["null" if value is None else self._literal(value) for value in values]
-
-    def _block(self, body: str) -> Step:
-        return Step(f"do {self._literal(body)}".encode())
-
-    def _propagated(self, settings: Settings) -> list[Step]:
-        """Return the block that makes the request's settings where the database has workers, if any.
-
-        Others are PostgreSQL's own, and those of the coordinator hold for workers, too.
-        """
-        if not self._defaults.distributed:
-            return []
-        made = [(name, value) for name, value in settings if name.startswith(sql_text.REQUEST)]
-        encoded([value for _, value in made])
-        literals = [(name, self._literal(value)) for name, value in made]
-        return [self._block(sql_text.set_locally(literals))] if made else []
+        return _plain("", statement, values, comment)
 
 
 def _plain(_role: str, statement: Statement, values: Sequence[str | None], before: str = "") -> Step:
@@ -440,15 +398,9 @@ def _plain(_role: str, statement: Statement, values: Sequence[str | None], befor
     return Step((before + template.text).encode(), template.arrange(encoded(values)))
 
 
-def _of_coordinator(settings: Settings) -> Settings:
-    """Return the settings that no block makes, see ``Composer._propagated``."""
-    return tuple([each for each in settings if not each[0].startswith(sql_text.REQUEST)])
-
-
 @lru_cache(maxsize=1024)
 def _opening(names: tuple[str, ...], defaults: Defaults, read_only: bool, guarded: bool) -> Statement:
-    own = defaults.settings + (_PROPAGATING if defaults.distributed else ())
-    text = sql_text.opening(names, own, read_only, guarded=guarded)
+    text = sql_text.opening(names, defaults.settings, read_only, guarded=guarded)
     return Statement(text, ("unknown",) * (1 + len(names)))
 
 

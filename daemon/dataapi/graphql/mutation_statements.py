@@ -22,9 +22,9 @@ from dataapi.catalog.model import Volatility
 from dataapi.database.sql_text import EQUAL, operator_sql, quote_identifier, quote_literal
 from dataapi.graphql.outputs import ConnectionOutput
 from dataapi.sql.algebra import Rows
-from dataapi.sql.dml import delete_sql, mutation_queries
+from dataapi.sql.dialect import POSTGRESQL, ChangeOf, Dialect
+from dataapi.sql.dml import delete_sql
 from dataapi.sql.expressions import condition_sql, source_sql
-from dataapi.sql.lone_changes import compile_lone_change, kept_rows_query
 from dataapi.sql.mutations import Delete, Mutation
 from dataapi.sql.outputs import (
     InnerOutput,
@@ -39,7 +39,6 @@ from dataapi.sql.outputs import (
     object_json,
 )
 from dataapi.sql.row_output import MemberWriter, One
-from dataapi.sql.shards import tenant_of_change
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, qualified, raise_sql
 
 
@@ -88,12 +87,15 @@ OperationStep = MutationStep | Output
 """A mutation, or an output of its own, such as a volatile function's result."""
 
 
-def compile_mutations(steps: tuple[tuple[Key, OperationStep], ...]) -> tuple[Compiled, ...]:
+def compile_mutations(
+    steps: tuple[tuple[Key, OperationStep], ...], dialect: Dialect = POSTGRESQL
+) -> tuple[Compiled, ...]:
     """Return the statements of mutation fields in order; the last one's row is the answer's JSON text."""
+    steps = dialect.rewritten(steps)
     statements: list[Compiled] = []
     members: list[tuple[Key, Json]] = []
     for number, (key, step) in enumerate(steps):
-        *before, answer = step_statements(number, step)
+        *before, answer = step_statements(dialect, number, step)
         statements += before
         if len(steps) == 1:
             query = json_query(object_json(answer.writer, [(key, answer.json)]))
@@ -102,7 +104,7 @@ def compile_mutations(steps: tuple[tuple[Key, OperationStep], ...]) -> tuple[Com
         stored = f"select pg_catalog.set_config({result}, {json_sql(answer.json)}, true)"
         statements.append(compiled(answer.prefix + stored, answer.writer))
         members.append((key, (f"pg_catalog.current_setting({result})",)))
-    writer = Writer()
+    writer = dialect.writer()
     return (*statements, compiled(json_query(object_json(writer, members)), writer))
 
 
@@ -119,43 +121,36 @@ class Pending:
 
 
 def step_statements(
-    number: int, step: OperationStep, *, together: bool = True
+    dialect: Dialect, number: int, step: OperationStep
 ) -> tuple[*tuple[Compiled, ...], Pending]:
     """Return the statements of a field, of which the last one answers.
 
     :param number: its place among the fields.
-    :param together: whether they are sent in one message.
     """
     if not isinstance(step, MutationStep):
-        calling, output = _call_separately(step, f"dataapi.rows{number}")
-        writer = Writer()
+        calling, output = _call_separately(dialect, step, f"dataapi.rows{number}")
+        writer = dialect.writer()
         return *calling, Pending(writer, "", output.json(writer, None))
     if step.reads_again:
         keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
-        return _modify_and_store(number, step, keys, count), _read_again(step, keys, count)
-    return _in_one(number, step, together=together)
+        storing = _modify_and_store(dialect, number, step, keys, count)
+        return *storing, _read_again(dialect, step, keys, count)
+    return _in_one(dialect, number, step)
 
 
-def _in_one(number: int, step: MutationStep, *, together: bool) -> tuple[*tuple[Compiled, ...], Pending]:
-    writer = Writer()
+def _in_one(dialect: Dialect, number: int, step: MutationStep) -> tuple[*tuple[Compiled, ...], Pending]:
+    writer = dialect.writer()
     changed = writer.alias()
-    row = Row(writer.alias(), step.mutation.table, derived=True, tenant=tenant_of_change(step.mutation))
+    row = Row(writer.alias(), step.mutation.table, derived=True)
     records, count = MemberWriter(writer, row, joining=False), "pg_catalog.count(*)"
     answer = answer_json(writer, step.output, lambda inner: array_json(records.json(inner)), count)
     if writer.volatile and isinstance(step.mutation, Delete):
-        return (_read_before(number, step, step.mutation),)
-    alone = None
-    if together and step.output.reads_only_columns():
-        alone = compile_lone_change(step.mutation, row)
-    if alone is None:
-        prefix = f"with {mutation_queries(writer, step.mutation, changed, row, number)} "
-    else:
-        prefix = f"with {kept_rows_query(writer, step.mutation.table, changed, row)} "
+        return (_read_before(dialect, number, step, step.mutation),)
+    change = dialect.change(writer, ChangeOf(step.mutation, changed, row, number, step.output))
     # It is one row also where the answer has nothing of the rows.
     source = f"{changed} as {row.alias}{''.join(records.joins)} having true"
     guarded = _guarded_json(writer, number, step, count, answer)
-    pending = Pending(writer, prefix, (JsonQuery(guarded, source),))
-    return (pending,) if alone is None else (alone, pending)
+    return *change.before, Pending(writer, f"with {change.queries} ", (JsonQuery(guarded, source),))
 
 
 def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, answer: Json) -> Json:
@@ -185,9 +180,9 @@ def answer_json(writer: Writer, output: Output, records: Callable[[Output], Json
             return output.json(writer, None)
 
 
-def _read_before(number: int, step: MutationStep, delete: Delete) -> Pending:
+def _read_before(dialect: Dialect, number: int, step: MutationStep, delete: Delete) -> Pending:
     """Return a delete whose records are made of the matching rows before the first of them is gone."""
-    writer = Writer()
+    writer = dialect.writer()
     before, changed = writer.alias(), writer.alias()
     row = Row(writer.alias(), delete.table, derived=True)
     matching, target = Row(writer.alias()), Row(writer.alias())
@@ -238,23 +233,25 @@ def _identity(step: MutationStep, row: Row) -> Callable[[Row], str]:
     return identity_sql
 
 
-def _modify_and_store(number: int, step: MutationStep, keys: str, count: str) -> Compiled:
-    """Return the statement that changes the rows and stores their keys and number in settings."""
-    writer = Writer()
+def _modify_and_store(
+    dialect: Dialect, number: int, step: MutationStep, keys: str, count: str
+) -> tuple[Compiled, ...]:
+    """Return what changes the rows and stores their keys and number in settings."""
+    writer = dialect.writer()
     changed, row = writer.alias(), Row(writer.alias(), derived=True)
     for name, _ in step.key:
         row.column(name)
-    queries = mutation_queries(writer, step.mutation, changed, row, number)
+    change = dialect.change(writer, ChangeOf(step.mutation, changed, row, number))
     counted = guarded_count(writer, number, step)
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in step.key)
     listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"
     text = (
-        f"with {queries} "
+        f"with {change.queries} "
         f"select pg_catalog.set_config({quote_literal(count)}, ({counted})::text, true), "
         f"pg_catalog.set_config({quote_literal(keys)}, coalesce({listed}, '[]')::text, true) "
         f"from {changed}"
     )
-    return compiled(text, writer)
+    return *change.before, compiled(text, writer)
 
 
 def guarded_count(writer: Writer, number: int, step: MutationStep) -> str:
@@ -267,9 +264,9 @@ def guarded_count(writer: Writer, number: int, step: MutationStep) -> str:
     return f"case when {violated} then {raised} else {counted} end"
 
 
-def _read_again(step: MutationStep, keys: str, count: str) -> Pending:
+def _read_again(dialect: Dialect, step: MutationStep, keys: str, count: str) -> Pending:
     """Return the answer over the rows found again by the stored keys, in the order of the mutation."""
-    writer = Writer()
+    writer = dialect.writer()
     row, stored = Row(writer.alias(), step.mutation.table), writer.alias()
     matches = []
     for place, (name, type_) in enumerate(step.key):
@@ -293,7 +290,7 @@ def _read_again(step: MutationStep, keys: str, count: str) -> Pending:
     return Pending(writer, "", answer_json(writer, step.output, records, counted))
 
 
-def _call_separately(output: Output, setting: str) -> tuple[tuple[Compiled, ...], Output]:
+def _call_separately(dialect: Dialect, output: Output, setting: str) -> tuple[tuple[Compiled, ...], Output]:
     """Return the statement that calls a volatile function and stores its rows, and the output over these.
 
     There is none when the call may stand in the answer itself: it changes nothing, or the answer has only
@@ -307,7 +304,7 @@ def _call_separately(output: Output, setting: str) -> tuple[tuple[Compiled, ...]
     volatile = output.rows.call.function.volatility is Volatility.VOLATILE
     if not volatile or (isinstance(output, One) and output.output.reads_only_columns()):
         return (), output
-    writer = Writer()
+    writer = dialect.writer()
     row = Row(writer.alias())
     source = source_sql(writer, Rows(rows.table, call=rows.call), row, None)
     stored = f"coalesce(pg_catalog.array_agg({row.whole()})::text, '{{}}')"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from dataapi.database.sql_text import EQUAL, GREATER, operator_sql, quote_identifier, quote_literal
 from dataapi.sql.algebra import After, Condition, Expression, FunctionCall, OrderTerm, Parameter, Rows
@@ -12,7 +13,6 @@ from dataapi.sql.expressions import (
     condition_sql,
     count_sql,
     expression_sql,
-    item_sql,
     limit_sql,
     order_sql,
     source_sql,
@@ -35,8 +35,6 @@ from dataapi.sql.outputs import (
     value_json,
 )
 from dataapi.sql.page_source import at_most_one
-from dataapi.sql.row_output import MemberWriter
-from dataapi.sql.shards import shard_rows, tenant_of, typed
 from dataapi.sql.statement import Row, Writer
 
 
@@ -57,7 +55,7 @@ class FunctionValue(Output):
         alias = writer.alias()
         value = form_json(f"{alias}.value", self.form, self.labels, type_, column=True)
         listed = array_json(value) if self.many else value
-        return (JsonQuery(listed, f"{item_sql(self.call, call)} as {alias}(value)"),)
+        return (JsonQuery(listed, f"{writer.dialect.called(self.call, call)} as {alias}(value)"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +205,16 @@ class _ConnectionWriter:
         self._connection = connection
         self._parent = parent
         self._rows = connection.rows
-        tenant, _ = tenant_of(self._rows, parent)
-        one = at_most_one(self._rows)
-        self._page = Row(writer.alias(), typed(self._rows, one=one), derived=True, tenant=tenant)
-        self._shards = shard_rows(self._rows, tenant, lambda: Row(writer.alias()))
-        self._members = MemberWriter(writer, self._page, joining=not one, shards=self._shards)
+        many = not at_most_one(self._rows)
+        self._members = writer.dialect.page(writer, self._rows, lambda: self._inner, many=many)
+        self._page = self._members.row
         self._lookahead = self._looks_ahead(connection.output)
         self._numbered = self._counted = self._reads_page = False
+
+    @cached_property
+    def _inner(self) -> Row:
+        """The row where it is selected."""
+        return Row(self._writer.alias())
 
     def _looks_ahead(self, output: Output) -> bool:
         match output:
@@ -234,12 +235,11 @@ class _ConnectionWriter:
         return (JsonQuery(members, f"{self._page_sql()} as {self._page.alias}{joins}"),)
 
     def _page_sql(self) -> str:
-        inner = Row(self._writer.alias()) if self._shards is None else self._shards.row
+        inner = self._inner
         source = source_sql(self._writer, self._rows, inner, self._parent, self._connection.position)
         order = order_sql(self._writer, self._order(), inner)
         limit = limit_sql(self._writer, self._rows, extra=1 if self._lookahead else 0)
-        items = self._page.selection_from(inner) + (self._shards.items if self._shards else "")
-        page = f"(select {items} from {source}{order}{limit})"
+        page = f"(select {self._page.selection_from(inner)} from {source}{order}{limit})"
         if not self._numbered:
             return page
         alias = self._writer.alias()

@@ -21,7 +21,8 @@ from dataapi.graphql.separate_statements import FieldStatements, are_separate, c
 from dataapi.graphql.sources import Fixed, Variables, client_key, source_weight
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import Parameter, Rows
-from dataapi.sql.outputs import Key, Null, Object, Output, Text, compile_query
+from dataapi.sql.dialect import compile_query, dialect_of
+from dataapi.sql.outputs import Key, Null, Object, Output, Text
 from dataapi.sql.statement import Compiled
 
 PLAN = 600
@@ -159,7 +160,8 @@ def plan_query(
         data = ", ".join(f'"{client_key(key, variables)}": {value}' for key, value in constants.items())
         return OperationPlan((), f"{{{data}}}", errors=tuple(errors))
     keys = [None if key in constants else key for key in members]
-    return _plan(compiler, (compile_query(Object(tuple(members.values()))),), keys, errors)
+    statement = compile_query(Object(tuple(members.values())), dialect_of(schema.view.catalog))
+    return _plan(compiler, (statement,), keys, errors)
 
 
 def _plan(
@@ -189,9 +191,10 @@ def plan_mutation(
         )
         steps.append((member_key(key, nodes[0]), step))
         keys.append(None if is_name else key)
-    if not are_separate([step for _, step in steps]):
-        return _plan(compiler, compile_mutations(tuple(steps)), keys)
-    separate = compile_separately(list(fields), [step for _, step in steps])
+    dialect = dialect_of(schema.view.catalog)
+    if not (dialect.sends_apart and are_separate([step for _, step in steps])):
+        return _plan(compiler, compile_mutations(tuple(steps), dialect), keys)
+    separate = compile_separately(dialect, list(fields), [step for _, step in steps])
     plan = _plan(compiler, tuple(each for field in separate for each in field.statements), keys)
     return replace(plan, fields=separate)
 

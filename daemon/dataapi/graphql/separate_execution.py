@@ -1,4 +1,4 @@
-"""Runs a mutation whose statements are sent one by one, in one transaction."""
+"""Runs a mutation that takes several messages, in one transaction."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ async def _data(
     members, begun = list[str](), False
     for field in fields:
         row: tuple[Any, ...] = (field.constant,)
-        for statement in field.statements:
-            bound = bound_after(statement, variables, row)
-            [row] = await transaction.run(http, (bound,), read_only=False, again=begun)
+        for message in field.messages:
+            bound = bound_after(message, variables, row)
+            [row] = await transaction.run(http, bound, read_only=False, again=begun)
             begun = True
         members.append(f'"{client_key(field.key, variables)}":{row[0]}')
     return f"{{{','.join(members)}}}"

@@ -17,7 +17,6 @@ from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, StageEnd
 from dataapi.rest import batch
 from dataapi.rest.execute import execute
-from dataapi.rest.explain import ALL_SHARDS, expected_rows
 from dataapi.rest.openapi.descriptions import Descriptions
 from dataapi.rest.parse.preferences import not_followed
 from dataapi.rest.parse.request import ApiRequest, parse_request
@@ -27,6 +26,7 @@ from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
 from dataapi.rest.run_batch import run_batch
 from dataapi.rest.stream import stream
 from dataapi.settings import Project
+from dataapi.sql.dialect import dialect_of
 
 LONG = 20_000
 """Bytes of a body beyond which it is parsed in a thread; a CSV of the largest size can take a second."""
@@ -125,9 +125,9 @@ class RestHandler:
             raise
 
     async def _estimate(self, catalog: Catalog, http: Request, caller: Caller, statement: Bound) -> int:
-        more = ALL_SHARDS if catalog.clustered else ()
-        [found] = await self._transactions.explain(catalog, http, caller, (statement,), more)
-        return expected_rows(found["plan"])
+        dialect = dialect_of(catalog)
+        [found] = await self._transactions.explain(catalog, http, caller, (statement,), dialect.of_planner)
+        return dialect.planned_rows(found["plan"])
 
     async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Return a catalog that has the caller's role, with which the role is ready; raises ``ApiError``."""

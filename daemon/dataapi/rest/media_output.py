@@ -10,8 +10,7 @@ from enum import Enum
 from dataapi.catalog.model import Table
 from dataapi.database.sql_text import CONCATENATE, EQUAL, operator_sql, quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
-from dataapi.sql.algebra import Parameter, Rows
-from dataapi.sql.flat_rows import flat_json
+from dataapi.sql.algebra import Parameter
 from dataapi.sql.outputs import Json, Key, Output, Text, array_json, json_sql, key_sql
 from dataapi.sql.page_source import RowSource
 from dataapi.sql.row_output import OutputRows, Record, Spread, json_rows, output_rows
@@ -102,18 +101,8 @@ def body_parts(writer: Writer, output: Output, source: RowSource, body: Body) ->
     return _body_sql(writer, rows, body), rows.item
 
 
-def flat_body_parts(writer: Writer, output: Output, rows: Rows, body: Body) -> tuple[str, str, str] | None:
-    """Return the same for one row of a tenant, and SQL of the body's size (see ``sql.flat_rows``).
-
-    None for other rows.
-    """
-    distributed = rows.table is not None and rows.table.distributed_by is not None
-    flat = flat_json(writer, output, rows) if distributed and body in _JSON else None
-    return None if flat is None else (_json_sql(flat.json, body, brief=True), flat.source, flat.size)
-
-
-def _json_sql(json: Json, body: Body, *, brief: bool = False) -> str:
-    listed = json_sql(array_json(json, brief=brief))
+def _json_sql(json: Json, body: Body) -> str:
+    listed = json_sql(array_json(json))
     match body:
         case Form.VALUE:
             return f"coalesce((pg_catalog.array_agg({json_sql(json)}))[1], 'null')"

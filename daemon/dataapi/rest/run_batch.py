@@ -14,11 +14,11 @@ from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.rest import respond
 from dataapi.rest.execute import execute
-from dataapi.rest.explain import ALL_SHARDS, expected_rows
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.role import Planned, StreamPlan
 from dataapi.rest.statements import TOO_LARGE
 from dataapi.rest.stream import complete
+from dataapi.sql.dialect import dialect_of
 
 Part = tuple[Request, ApiRequest, Planned]
 """One request of a batch with its plan."""
@@ -86,11 +86,11 @@ async def _part(
     plan, values = planned
 
     async def estimate(statement: Bound) -> int:
-        more = ALL_SHARDS if catalog.clustered else ()
+        dialect = dialect_of(catalog)
         [[found]] = await transaction.run(
-            http, (explained(statement),), read_only=True, settings=more, again=True
+            http, (explained(statement),), read_only=True, settings=dialect.of_planner, again=True
         )
-        return expected_rows(json.loads(found))
+        return dialect.planned_rows(json.loads(found))
 
     run_part = partial(transaction.run, http, read_only=plan.read_only, settings=plan.settings)
     return await execute(request, plan, values, run_part, estimate)

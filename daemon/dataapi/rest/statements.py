@@ -9,26 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import EQUAL, GREATER, PLUS, quote_identifier
-from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql, flat_body_parts
-from dataapi.sql.algebra import ColumnOf, Condition, OrderTerm, Parameter, Rows
-from dataapi.sql.dml import inserted_sql, mutation_queries
+from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql
+from dataapi.sql.algebra import Condition, OrderTerm, Parameter, Rows
+from dataapi.sql.dialect import POSTGRESQL, Answer, ChangeOf, Check, Dialect
 from dataapi.sql.expressions import condition_sql, source_sql
-from dataapi.sql.flat_rows import flat_values
-from dataapi.sql.lone_changes import (
-    compile_lone_change,
-    compile_matching_check,
-    kept_inserted_sql,
-    kept_rows_query,
-)
 from dataapi.sql.mutations import Mutation
 from dataapi.sql.outputs import Output, json_sql
 from dataapi.sql.page_source import RowSource, row_source
 from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
-from dataapi.sql.shards import tenant_of_change
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, raise_sql
 
 TOO_LARGE = "PGRST100"
@@ -92,6 +85,7 @@ def compile_answer(
     *,
     most_bytes: int | None = None,
     guard: Guard | None = None,
+    dialect: Dialect = POSTGRESQL,
 ) -> Compiled:
     """Return the statement that answers with rows; its columns are the first five of ``ResultRow``.
 
@@ -102,59 +96,47 @@ def compile_answer(
     :param most_bytes: raise ``TOO_LARGE`` and the size of a body of more.
     :param guard: raise where the number of rows is out of bounds.
     """
-    writer = Writer()
-    flat = None if total is Total.BOUNDED else flat_body_parts(writer, output, rows, body)
-    if flat is not None:
-        return _flat_answer(writer, flat, total, most_bytes, guard)
+    writer = dialect.writer()
+    rows, output = dialect.answered(rows, output)
     source = _Source(writer, rows)
     counted = _total_sql(writer, source, output, total, bound)
     made, item = body_parts(writer, output, source.page(), body)
     columns = (made, "pg_catalog.count(*)", counted, *SETTINGS)
-    text = f"{source.with_call()}select {', '.join(columns)} from {item}"
-    if most_bytes is not None:
-        text = _with_count(text, _count_within(most_bytes))
+    checks: list[Check] = [] if most_bytes is None else [partial(_within, most_bytes)]
     if guard is not None:
-        text = _with_count(text, _guarded(writer, guard))
-    return compiled(text, writer)
+        checks.append(partial(_guarded, writer, guard))
+    answer = Answer(_NAMES, columns, item, source.with_call())
+    return compiled(dialect.checked(writer, answer, checks), writer)
 
 
-def _flat_answer(
-    writer: Writer, parts: tuple[str, str, str], total: Total, most_bytes: int | None, guard: Guard | None
-) -> Compiled:
-    """Return the statement of an answer of one row that has no query within it."""
-    (body, source, size), count = parts, "pg_catalog.count(*)"
-    counted = "null::bigint" if total is Total.NONE else count
-    within = count if most_bytes is None else _count_within(most_bytes, size, count)
-    found = within if guard is None else _guarded(writer, guard, within, count)
-    return compiled(f"select {', '.join((body, found, counted, *SETTINGS))} from {source}", writer)
+_NAMES = ('"body"', '"count"', '"total"', '"headers"', '"status"')
 
 
-def _with_count(text: str, count: str) -> str:
-    """Return the text of an answer with another SQL for its column ``count``."""
-    return (
-        f'select "body", {count}, "total", "headers", "status" '
-        f'from ({text}) as "answer"("body", "count", "total", "headers", "status")'
-    )
-
-
-def _count_within(most: int, size: str = 'pg_catalog.pg_column_size("body")', count: str = '"count"') -> str:
+def _within(most: int, size: str, _number: str, found: str) -> str:
     """Return the number of rows of an answer, raising instead where its body has more bytes."""
-    return f"case when {size} {GREATER} {most} then {raise_sql(TOO_LARGE, size)} else {count} end"
+    return f"case when {size} {GREATER} {most} then {raise_sql(TOO_LARGE, size)} else {found} end"
 
 
-def _guarded(writer: Writer, guard: Guard, found: str = '"count"', count: str = '"count"') -> str:
-    """Return the count, raising instead where the number of rows is out of bounds."""
-    violated, raised = guard.violated_sql(writer, count), raise_sql(guard.reason, count)
+def _guarded(writer: Writer, guard: Guard, _size: str, number: str, found: str) -> str:
+    """Return the number of rows, raising instead where it is out of bounds."""
+    violated, raised = guard.violated_sql(writer, number), raise_sql(guard.reason, number)
     return f"case when {violated} then {raised} else {found} end"
 
 
-def compile_lines(rows: Rows, output: Output, form: Form, most_bytes: int | None = None) -> Compiled:
+def compile_lines(
+    rows: Rows,
+    output: Output,
+    form: Form,
+    most_bytes: int | None = None,
+    dialect: Dialect = POSTGRESQL,
+) -> Compiled:
     """Return the statement that gives a row of one column for each row, to be sent while they come.
 
     :param form: ``ARRAY`` or ``STRIPPED`` for a JSON value each, ``CSV`` for a line each, without its end.
     :param most_bytes: raise ``TOO_LARGE`` and the size of a line of more.
     """
-    writer = Writer()
+    writer = dialect.writer()
+    rows, output = dialect.answered(rows, output)
     source = row_source(writer, rows, None)
     if form is Form.CSV:
         result = output_rows(writer, output, source)
@@ -237,10 +219,11 @@ class _Source:
         return source_sql(self._writer, rows, row, None, relation=relation)
 
 
-def compile_matching(rows: Rows) -> Compiled:
+def compile_matching(rows: Rows, dialect: Dialect = POSTGRESQL) -> Compiled:
     """Return the statement of all rows that match, whatever the page, for a look at its plan."""
-    writer = Writer()
-    return compiled(f"select 1 from {source_sql(writer, rows, Row(writer.alias()), None)}", writer)
+    writer = dialect.writer()
+    source = source_sql(writer, dialect.rewritten(rows), Row(writer.alias()), None)
+    return compiled(f"select 1 from {source}", writer)
 
 
 # ---------------------------------------------------------------- mutations
@@ -268,7 +251,6 @@ class MutationQuery:
 
     :ivar representation: None to show nothing, which takes no privilege to read.
     :ivar located: key columns of which the one changed row's values are answered.
-    :ivar inserted: whether the inserted rows are counted apart from the updated ones.
     :ivar most_bytes: a larger body is refused; None where none is made, as only the plan is asked for.
     """
 
@@ -276,51 +258,33 @@ class MutationQuery:
     representation: Representation | None
     guards: tuple[Guard, ...] = ()
     located: tuple[str, ...] = ()
-    inserted: bool = False
     most_bytes: int | None = 2**30
 
 
-def compile_mutation(query: MutationQuery) -> tuple[Compiled, ...]:
+def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tuple[Compiled, ...]:
     """Return the statements of a mutation, the last of which answers.
 
     PostgreSQL runs all parts of one on one snapshot: relationships of changed rows are seen as they were
     before, as PostgREST shows them.
     """
-    writer = Writer()
+    query, writer = dialect.rewritten(query), dialect.writer()
     changed = writer.alias()
-    row = Row(writer.alias(), derived=True, tenant=tenant_of_change(query.mutation))
+    row = Row(writer.alias(), derived=True)
     body, page = _body_and_page(writer, query.representation, changed, row)
     location = _location_sql(writer, query.located, changed, row)
-    alone = compile_lone_change(query.mutation, row) if _shows_only_columns(query.representation) else None
-    inserted = inserted_sql(changed, query.mutation, UPDATED) if alone is None else kept_inserted_sql()
-    columns = [
-        body,
-        _count_sql(writer, query.guards, changed),
-        "null::bigint",
-        *SETTINGS,
-        location,
-        inserted if query.inserted else "null::bigint",
-    ]
-    before: tuple[Compiled, ...] = ()
-    if alone is None:
-        queries = mutation_queries(writer, query.mutation, changed, row)
-    else:
-        queries = kept_rows_query(writer, query.mutation.table, changed, row)
-        before = (*compile_matching_check(query.mutation, query.guards), alone)
+    count = _count_sql(writer, query.guards, changed)
+    change = dialect.change(
+        writer, ChangeOf(query.mutation, changed, row, shown=query.representation, guards=query.guards)
+    )
+    columns = (body, count, "null::bigint", *SETTINGS, location, change.inserted)
     answer = f"select {', '.join(columns)} from {page}"
     if query.representation is None or query.most_bytes is None:
-        return (*before, compiled(f"with {queries} {answer}", writer))
-    bounded = f'select "body", {_count_within(query.most_bytes)}, {", ".join(_OTHERS)}'
+        return *change.before, compiled(f"with {change.queries} {answer}", writer)
+    counted = _within(query.most_bytes, 'pg_catalog.pg_column_size("body")', '"count"', '"count"')
+    bounded = f'select "body", {counted}, {", ".join(_OTHERS)}'
     named = f'"answer"("body", "count", {", ".join(_OTHERS)})'
-    return (*before, compiled(f'with {queries}, {named} as ({answer}) {bounded} from "answer"', writer))
-
-
-def _shows_only_columns(shown: Representation | None) -> bool:
-    """Whether an answer has nothing but columns of the changed rows."""
-    if shown is None:
-        return True
-    ordered = all(isinstance(term.expression, ColumnOf) for term in shown.order)
-    return shown.required is None and ordered and flat_values(shown.record) is not None
+    text = f'with {change.queries}, {named} as ({answer}) {bounded} from "answer"'
+    return *change.before, compiled(text, writer)
 
 
 def _count_sql(writer: Writer, guards: tuple[Guard, ...], changed: str) -> str:

@@ -218,11 +218,13 @@ class Through:
 
     :ivar near: equality of columns of the junction table with columns of the enclosing row.
     :ivar far: equality of columns of the junction table with columns of the current row.
+    :ivar where: a condition on rows of the junction table.
     """
 
     table: Table
     near: Join
     far: Join
+    where: Condition | None = None
 
 
 @dataclass(frozen=True, slots=True)

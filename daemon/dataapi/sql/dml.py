@@ -24,6 +24,7 @@ from dataapi.sql.mutations import (
     Insert,
     JsonColumn,
     JsonRows,
+    MadeCell,
     MissingMember,
     Mutation,
     NestedRow,
@@ -32,8 +33,6 @@ from dataapi.sql.mutations import (
     Update,
     ValueRows,
 )
-from dataapi.sql.outputs import null_if_sql
-from dataapi.sql.shards import composite_of
 from dataapi.sql.statement import Row, Writer, qualified, raise_sql
 
 
@@ -54,7 +53,7 @@ def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Ro
 
 def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
     target = Row(writer.alias())
-    target.composite = composite_of(Rows(mutation.table))
+    target.value = writer.dialect.whole(Rows(mutation.table), target)
     match mutation:
         case Insert():
             text = insert_sql(writer, mutation, target)
@@ -67,55 +66,43 @@ def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
             text = update_sql(writer, mutation, target)
         case Delete():
             text = delete_sql(writer, mutation, target)
-    text = f"{text} returning {returned.selection_from(target)}"
-    # A row that was inserted has no earlier version.
-    return f"{text}, {target.alias}.xmax {EQUAL} 0 as {INSERTED}" if returns_inserted(mutation) else text
+    return f"{text} returning {returned.selection_from(target)}"
 
 
-INSERTED = '"~inserted"'
-"""The column that says of a distributed table's row whether it was inserted and not updated."""
-
-
-def returns_inserted(mutation: Mutation) -> bool:
-    """Whether each row says whether it was inserted: workers do not count the updated ones in a setting.
-
-    Elsewhere the setting is better: a system column takes the privilege to read the whole table, and views
-    have none.
-    """
-    if not isinstance(mutation, Insert) or mutation.conflict is None or mutation.conflict.counter is None:
-        return False
-    return mutation.table.distributed_by is not None
-
-
-def inserted_sql(name: str, upsert: Mutation, counter: str) -> str:
+def inserted_sql(name: str, mutation: Mutation) -> str:
     """Return SQL of how many of the rows that an upsert gives were inserted and not updated.
 
+    A setting counts them: a system column takes the privilege to read the whole table, and views have none.
+
     :param name: the name of its query.
-    :param counter: see ``OnConflict``.
     """
-    if returns_inserted(upsert):
-        return f"(select pg_catalog.count(*) from {name} where {INSERTED})"
+    counter = counter_of(mutation)
+    if counter is None:
+        return UNCOUNTED
     updated = f"pg_catalog.current_setting({quote_literal(counter)})::bigint"
     return f"(select pg_catalog.count(*) from {name}) {MINUS} {updated}"
+
+
+UNCOUNTED = "null::bigint"
+"""SQL of the number of inserted rows where it does not count apart."""
+
+
+def counter_of(mutation: Mutation) -> str | None:
+    """Return the setting that counts the rows that an upsert updates, None where they are not counted."""
+    conflict = mutation.conflict if isinstance(mutation, Insert) else None
+    return None if conflict is None else conflict.counter
 
 
 # ---------------------------------------------------------------- insert
 
 
-def insert_sql(writer: Writer, insert: Insert, target: Row, *, alone: bool = False) -> str:
-    """Return the query that inserts rows, without its ``returning`` clause.
-
-    :param alone: whether it is a statement of its own that Citus runs as one task: its one JSON object is
-        read member by member, as no query may stand in it.
-    """
+def insert_sql(writer: Writer, insert: Insert, target: Row) -> str:
+    """Return the query that inserts rows, without its ``returning`` clause."""
     into = f"insert into {qualified(insert.table)} as {target.alias}"
     match insert.rows:
         case ValueRows(columns, rows):
             cells = ", ".join(f"({', '.join(_cell_sql(writer, cell) for cell in row)})" for row in rows)
             text = f"{into} ({_listed(columns)}) values {cells}"
-        case JsonRows() as rows if alone:
-            cells = ", ".join(_member_sql(writer, rows, each, insert.table) for each in rows.columns)
-            text = f"{into} ({_listed(column.name for column in rows.columns)}) values ({cells})"
         case JsonRows() as rows:
             row = Row(writer.alias())
             source = json_source_sql(writer, rows, row)
@@ -128,12 +115,10 @@ def insert_sql(writer: Writer, insert: Insert, target: Row, *, alone: bool = Fal
                 text += f" where {condition_sql(writer, insert.matching, row)} limit 1"
         case NestedRows():
             raise TypeError("each nested row takes a query of its own")
-    if insert.conflict is None:
-        return text
-    return text + _conflict_sql(insert.conflict, counting=not returns_inserted(insert))
+    return text if insert.conflict is None else text + _conflict_sql(insert.conflict)
 
 
-def _conflict_sql(conflict: OnConflict, *, counting: bool) -> str:
+def _conflict_sql(conflict: OnConflict) -> str:
     key = f"({_listed(conflict.columns)})"
     if conflict.constraint is not None:
         key = f"on constraint {quote_identifier(conflict.constraint)}"
@@ -141,7 +126,7 @@ def _conflict_sql(conflict: OnConflict, *, counting: bool) -> str:
         return f" on conflict {key} do nothing"
     names = map(quote_identifier, conflict.update)
     text = f" on conflict {key} do update set " + ", ".join(f"{name} = excluded.{name}" for name in names)
-    if conflict.counter is None or not counting:
+    if conflict.counter is None:
         return text
     setting = quote_literal(conflict.counter)
     more = f"(pg_catalog.current_setting({setting})::bigint {PLUS} 1)::text"
@@ -159,13 +144,9 @@ def update_sql(writer: Writer, update: Update, target: Row) -> str:
         case ValueRows(columns, rows):
             [row] = rows
             cells = [_cell_sql(writer, cell) for cell in row]
-        case JsonRows() as rows if sets_members(update):
-            columns = tuple(each.name for each in rows.columns)
-            cells = [_member_sql(writer, rows, each, update.table) for each in rows.columns]
         case JsonRows() as rows:
             json = Row(writer.alias())
-            source_of = json_source_sql if update.table.distributed_by is None else _json_set_sql
-            source = f" from {source_of(writer, rows, json, first=not update.key)}"
+            source = f" from {json_source_sql(writer, rows, json, first=not update.key)}"
             written = [each for each in rows.columns if each.name not in update.key]
             columns = tuple(each.name for each in written)
             cells = [_json_cell_sql(rows, each, json, target) for each in written]
@@ -186,15 +167,6 @@ def _equality(table: Table, name: str) -> str:
     return OWN_SCHEMA if column is None else column.comparison_schema
 
 
-def sets_members(update: Update) -> bool:
-    """Whether distributed rows are set to members of one object, which takes no other table beside theirs."""
-    rows = update.values
-    if not isinstance(rows, JsonRows) or update.table.distributed_by is None or update.key:
-        return False
-    plain = not rows.many and rows.missing is MissingMember.NULL and bool(rows.columns)
-    return plain and members_are_simple(rows)
-
-
 def delete_sql(writer: Writer, delete: Delete, target: Row, *conditions: str) -> str:
     """Return the query that deletes rows, without its ``returning`` clause.
 
@@ -213,6 +185,8 @@ def delete_sql(writer: Writer, delete: Delete, target: Row, *conditions: str) ->
 def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
     if isinstance(cell, Default):
         return "default"
+    if isinstance(cell, MadeCell):
+        return cell.sql(writer)
     return "null" if cell is None else writer.slot(cell)
 
 
@@ -239,15 +213,6 @@ def json_source_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = F
     return f"{objects} cross join lateral pg_catalog.json_to_record({_objects(row)}.value) as {record}"
 
 
-def _json_set_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = False) -> str:
-    """Return the item of JSON rows as a set: Citus sends no function of a single record to workers."""
-    if rows.many or not rows.columns or rows.missing is not MissingMember.NULL:
-        return json_source_sql(writer, rows, row, first=first)
-    members = ", ".join(f"{quote_identifier(each.key)} {each.type}" for each in rows.columns)
-    listed = f"pg_catalog.json_build_array({writer.slot(rows.value)})"
-    return f"pg_catalog.json_to_recordset({listed}) as {row.alias}({members})"
-
-
 def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | None = None) -> str:
     """Return what a column is set to.
 
@@ -270,53 +235,6 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
     # A member that is null is the JSON value null; only a missing one is NULL.
     member = f"{_objects(row)}.value {operator_sql('->')} {quote_literal(column.key)}::text"
     return f"case when ({member}) is not null then {value} else {missing} end"
-
-
-_JSON_TYPES = frozenset({'pg_catalog."json"', 'pg_catalog."jsonb"'})
-_SCALARS = frozenset(
-    f'pg_catalog."{name}"'
-    for name in (
-        *(
-            "bool",
-            "int2",
-            "int4",
-            "int8",
-            "float4",
-            "float8",
-            "numeric",
-            "money",
-            "uuid",
-            "bytea",
-            "bit",
-            "varbit",
-        ),
-        *("text", "varchar", "bpchar", "date", "time", "timetz", "timestamp", "timestamptz", "interval"),
-        *("inet", "cidr", "macaddr"),
-    )
-)
-"""Types of PostgreSQL that have no cast from text but by reading it."""
-
-
-def members_are_simple(rows: JsonRows) -> bool:
-    """Whether no member is read as a column of a whole row."""
-    return all(each.type in _SCALARS or each.type in _JSON_TYPES for each in rows.columns)
-
-
-def _member_sql(writer: Writer, rows: JsonRows, column: JsonColumn, table: Table) -> str:
-    """Return what a column is set to, a member of the one object, by functions of that alone."""
-    key, slot = f"{quote_literal(column.key)}::text", writer.slot(rows.value)
-    member = f"{slot} {operator_sql('->')} {key}"
-    if column.type in _SCALARS:
-        value = f"({slot} {operator_sql('->>')} {key})::{column.type}"
-    elif column.type in _JSON_TYPES:
-        value = f"{null_if_sql(f'({member})::text', 'null')}::{column.type}"
-    else:
-        alone = f"pg_catalog.json_build_object({quote_literal(column.name)}::text, {member})"
-        made = f"pg_catalog.json_populate_record(null::{qualified(table)}, {alone})"
-        value = f"({made}).{quote_identifier(column.name)}"
-    if column.function:
-        value = f"{column.function}({value})"
-    return f"{value}::{column.cast}" if column.cast else value
 
 
 def _objects(row: Row) -> str:

@@ -48,7 +48,6 @@ from dataapi.sql.algebra import (
     Rows,
     TextSearch,
 )
-from dataapi.sql.shards import composite_of, is_opaque, joined_tenant, tenant_of
 from dataapi.sql.statement import Row, Writer, qualified
 
 
@@ -193,8 +192,7 @@ def source_parts(
     relation: str | None = None,
 ) -> tuple[str, str]:
     """Return the ``from`` item of the rows and their conditions, empty for none; as of ``source_sql``."""
-    row.tenant, repeated = tenant_of(rows, parent)
-    row.composite = composite_of(rows)
+    row.value = writer.dialect.whole(rows, row)
     source = _relation_sql(writer, rows, row, parent) if relation is None else relation
     conditions = []
     if rows.join is not None:
@@ -204,7 +202,7 @@ def source_parts(
     if call is not None and not (call.value_column or call.keeps_null or call.function.returns_set):
         # A function of a composite result that returns NULL gives one row of nulls.
         conditions.append(f"not ({row.alias} is null)")
-    for condition in (repeated, rows.where, *extra):
+    for condition in (rows.where, *extra):
         if condition is not None:
             conditions.append(condition_sql(writer, condition, row))
     return source, " and ".join(conditions)
@@ -344,9 +342,8 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
     assert parent is not None, "a junction table needs the row on its other side"
     through, between = rows.through, Row(writer.alias())
     matches = _equalities(through.far, between, row) + _equalities(through.near, between, parent)
-    if parent.tenant is not None:
-        tenant = joined_tenant(through.table.distributed_by, through.near.pairs, parent.tenant)
-        matches += [] if tenant is None else [condition_sql(writer, tenant, between)]
+    if through.where is not None:
+        matches.append(condition_sql(writer, through.where, between))
     return f"{relation} join {qualified(through.table)} as {between.alias} on {' and '.join(matches)}"
 
 
@@ -358,12 +355,7 @@ def _called_sql(writer: Writer, call: FunctionCall, row: Row, parent: Row | None
     called = call_sql(writer, call, parent, json)
     if call.value_column:
         return f"{lead}(select {called} as {quote_identifier(call.value_column)}) as {row.alias}"
-    return f"{lead}{item_sql(call, called)} as {row.alias}"
-
-
-def item_sql(call: FunctionCall, called: str) -> str:
-    """Return a call as a ``from`` item without its alias; its rows may have a number as their last column."""
-    return f"{called} with ordinality" if is_opaque(call) else called
+    return f"{lead}{writer.dialect.called(call, called)} as {row.alias}"
 
 
 def _json_arguments_sql(writer: Writer, arguments: JsonArguments, row: Row) -> str:

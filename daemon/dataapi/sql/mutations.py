@@ -6,15 +6,31 @@ value by value (``ValueRows``), as one JSON text (``JsonRows``), or with related
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from dataapi.catalog.model import Table
 from dataapi.sql.algebra import Condition, Parameter
 
+if TYPE_CHECKING:
+    from dataapi.sql.statement import Writer
+
 # ---------------------------------------------------------------- rows to write
 
-Cell = Parameter | None
+
+class MadeCell(ABC):
+    """A value that is made of others."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def sql(self, writer: Writer, /) -> str:
+        """Return the SQL of the value."""
+
+
+Cell = Parameter | MadeCell | None
 """A value to write, None for NULL."""
 
 

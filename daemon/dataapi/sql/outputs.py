@@ -27,7 +27,7 @@ from dataapi.sql.algebra import (
     Rows,
 )
 from dataapi.sql.expressions import expression_sql
-from dataapi.sql.statement import Compiled, Row, Writer, compiled
+from dataapi.sql.statement import Row, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ Json = tuple[JsonPiece | JsonBetween | JsonQuery | str, ...]
 """JSON text in its pieces; a ``str`` is SQL of type ``text`` that is never NULL."""
 
 _BESIDE = f" {CONCATENATE} "
-_NEIGHBOURS = 32
+NEIGHBOURS = 32
 """Pieces put together at one level: PostgreSQL's stack holds a few thousand operators within one another."""
 
 BOOL = 16
@@ -80,18 +80,21 @@ _QUOTED = {_UUID: "uuid_out"}
 _QUOTED_TEXT = {**_QUOTED, 21: "int8out", 23: "int8out", INT8: "int8out", **_NUMBERS}
 
 
-def json_sql(json: Json, *, brief: bool = False) -> str:
-    """Return the SQL of JSON text, of type ``text``.
-
-    :param brief: put the pieces together by calls in place of operators.  They are planned, begun and, on
-        Citus, sent to a worker in a fraction of the time, but take longer for each of many rows.
-    """
+def json_sql(json: Json) -> str:
+    """Return the SQL of JSON text, of type ``text``."""
     fixed, pieces = _apart(json)
     match pieces:
         case []:
             return f"{quote_literal(fixed[0])}::text"
         case [JsonQuery()]:
             return f"({json_query(json)})"
+        case _:
+            return _joined(json_parts(json))
+
+
+def json_parts(json: Json) -> list[str]:
+    """Return the SQL of texts that JSON is made of, one beside the other."""
+    fixed, pieces = _apart(json)
     parts: list[str] = []
     for place, piece in enumerate(pieces):
         match piece:
@@ -104,7 +107,7 @@ def json_sql(json: Json, *, brief: bool = False) -> str:
                 parts += [_literal(fixed[place]), f"({json_query((piece,))})"]
             case _:
                 parts += [_literal(fixed[place]), piece]
-    return _joined([*parts, _literal(fixed[-1])], brief=brief)
+    return [part for part in (*parts, _literal(fixed[-1])) if part]
 
 
 def json_query(json: Json) -> str:
@@ -134,39 +137,35 @@ def _literal(text: str) -> str:
     return quote_literal(text) if text else ""
 
 
-def _joined(texts: list[str], *, brief: bool = False) -> str:
+def _joined(texts: list[str]) -> str:
     parts = [text for text in texts if text]
-    if brief and len(parts) > 1:
-        places = range(0, len(parts), _NEIGHBOURS)
-        parts = [f"pg_catalog.concat({', '.join(parts[place : place + _NEIGHBOURS])})" for place in places]
-    while len(parts) > _NEIGHBOURS:
-        places = range(0, len(parts), _NEIGHBOURS)
-        parts = [f"({_BESIDE.join(parts[place : place + _NEIGHBOURS])})" for place in places]
+    while len(parts) > NEIGHBOURS:
+        places = range(0, len(parts), NEIGHBOURS)
+        parts = [f"({_BESIDE.join(parts[place : place + NEIGHBOURS])})" for place in places]
     return _BESIDE.join(parts)
 
 
-def array_json(item: Json, order: str = "", rows: str = "", *, brief: bool = False) -> Json:
+def array_json(item: Json, order: str = "", rows: str = "") -> Json:
     """Return the array of an aggregated item.
 
     What all items begin and end with stands between them, so that it is not put to each one.
 
     :param order: an ``order by`` clause with its leading blank, or empty.
     :param rows: a ``filter`` clause with its leading blank, or empty.
-    :param brief: see ``json_sql``.
     """
-    begin, middle, end = split_json(item, brief=brief)
-    listed = f"pg_catalog.string_agg({middle}, {quote_literal(f'{end},{begin}')}{order}){rows}"
+    begin, middle, end = split_json(item)
+    listed = f"pg_catalog.string_agg({json_sql(middle)}, {quote_literal(f'{end},{begin}')}{order}){rows}"
     return (JsonBetween(f"[{begin}", listed, f"{end}]", "[]"),)
 
 
-def split_json(json: Json, *, brief: bool = False) -> tuple[str, str, str]:
-    """Return the fixed text that JSON begins with, the SQL of the rest, and the fixed text it ends with."""
+def split_json(json: Json) -> tuple[str, Json, str]:
+    """Return the fixed text that JSON begins with, what is between, and the fixed text it ends with."""
     fixed, pieces = _apart(json)
     begin, end = fixed[0], fixed[-1] if pieces else ""
     inner: list[JsonPiece | JsonBetween | JsonQuery | str] = []
     for place, piece in enumerate(pieces):
         inner += [JsonPiece(fixed[place] if place else ""), piece]
-    return begin, json_sql(tuple(inner), brief=brief), end
+    return begin, tuple(inner), end
 
 
 def value_json(value: str, type_: int | None = None, *, column: bool = False) -> Json:
@@ -422,12 +421,6 @@ def key_json(writer: Writer, key: Key) -> Json:
     if isinstance(key, Text):
         return key.json(writer, None)
     return (f"(select pg_catalog.to_json({writer.slot(key)})::text)",)  # once and not for each row
-
-
-def compile_query(output: Output) -> Compiled:
-    """Return the statement whose single row and column is the output's JSON text."""
-    writer = Writer()
-    return compiled(json_query(output.json(writer, None)), writer)
 
 
 def key_sql(writer: Writer, key: Key) -> str:

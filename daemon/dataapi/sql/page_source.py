@@ -27,7 +27,6 @@ from dataapi.sql.algebra import (
 )
 from dataapi.sql.expressions import expression_sql, limit_sql, one_sql, order_sql, source_sql, term_sql
 from dataapi.sql.outputs import Output, Value, type_of
-from dataapi.sql.shards import ShardRows, shard_rows, whole_sql
 from dataapi.sql.statement import Row, Writer
 
 OPERAND = "~operand"
@@ -60,11 +59,6 @@ class RowSource:
         """Whether there may be more than one row."""
         return not self.one and not at_most_one(self.rows)
 
-    @property
-    def shards(self) -> ShardRows | None:
-        """The rows as those of all shards, None where they are not."""
-        return shard_rows(self.rows, self.row.tenant, lambda: self.row, derived=self.row.derived)
-
 
 def row_source(writer: Writer, rows: Rows, parent: Row | None, *, one: bool = False) -> RowSource:
     """Return the source of the rows of a table or a call."""
@@ -95,7 +89,6 @@ def page_parts(
     page: Row,
     joins: list[str],
     groups: str | None,
-    shards: ShardRows | None = None,
 ) -> tuple[str, str]:
     """Return the ``from`` items of a page's rows with what is joined to them, and the clauses to follow.
 
@@ -103,7 +96,6 @@ def page_parts(
 
     :param joins: each gives exactly one row for each of the page.
     :param groups: the ``group by`` clause of rows that are grouped.
-    :param shards: what the shards make of the page's rows.
     """
     rows, items, order, outside = source.rows, "", "", ""
     if groups is not None:
@@ -115,20 +107,20 @@ def page_parts(
         items, order, outside = _order_twice(writer, rows.order, source.row, page)
         paged = rows.limit is not None or rows.offset is not None
         order = order + limit_sql(writer, rows) if paged else ""
-        outside += whole_sql(rows, outside)
+        outside += writer.dialect.unlimited
     elif not source.one:
         order = order_sql(writer, rows.order, source.row)
         order += _limit_sql(writer, rows, order)
     elif not rows.unique:
         order = order_sql(writer, rows.order, source.row) + one_sql(writer, rows)
     # What must be selected is known only now that everything else is written.
-    selection = page.selection_from(source.row) + items + (shards.items if shards else "")
+    selection = page.selection_from(source.row) + items
     return f"(select {selection} from {source.sql}{order}) as {page.alias}{''.join(joins)}", outside
 
 
 def _limit_sql(writer: Writer, rows: Rows, order: str) -> str:
     """Return the ``limit`` and ``offset`` clauses of ordered rows."""
-    return limit_sql(writer, rows) or whole_sql(rows, order)
+    return limit_sql(writer, rows) or (writer.dialect.unlimited if order else "")
 
 
 def _order_twice(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: Row) -> tuple[str, str, str]:

@@ -39,7 +39,6 @@ from dataapi.sql.page_source import (
     row_source,
     with_operand,
 )
-from dataapi.sql.shards import ShardRows, typed
 from dataapi.sql.statement import Row, Writer
 
 MOST_JOINS = 5
@@ -121,17 +120,14 @@ def json_rows(writer: Writer, output: Output, source: RowSource) -> tuple[Json, 
         rows = output_rows(writer, output, source)
         values = [(key, value_json(rows.column(place))) for place, (key, _) in enumerate(rows.columns)]
         return object_json(writer, values), rows.item
-    types = typed(source.rows, one=not source.is_page)
-    page = Row(writer.alias(), types, derived=True, tenant=source.row.tenant)
-    shards = source.shards
-    writing = MemberWriter(writer, page, joining=source.is_page, shards=shards)
-    json = writing.json(output)
-    item, after = page_parts(writer, source, page, writing.joins, None, shards)
+    page = writer.dialect.page(writer, source.rows, lambda: source.row, many=source.is_page)
+    json = page.json(output)
+    item, after = page.parts(source)
     if not after:
         return json, item
-    begin, text, end = split_json(json)
+    begin, middle, end = split_json(json)
     alias = writer.alias()
-    ordered = f"(select {text} as {_JSON} from {item}{after}) as {alias}"
+    ordered = f"(select {json_sql(middle)} as {_JSON} from {item}{after}) as {alias}"
     return (JsonPiece(begin), f"{alias}.{_JSON}", JsonPiece(end)), ordered
 
 
@@ -179,16 +175,18 @@ class MemberColumn:
 def output_rows(writer: Writer, output: Output, source: RowSource) -> OutputRows:
     """Return an output of each row of a source, with a column per member."""
     record = as_record(output)
-    page = Row(writer.alias(), source.rows.table, derived=True, tenant=source.row.tenant)
     grouped = record is not None and is_grouped(record)
-    shards = source.shards
-    writing = MemberWriter(writer, page, joining=source.is_page, columns=True, grouped=grouped, shards=shards)
-    members = [MemberColumn(None, (output.sql(writer, page),))] if record is None else writing.members(record)
+    page = writer.dialect.page(
+        writer, source.rows, lambda: source.row, many=source.is_page, columns=True, grouped=grouped
+    )
+    members = (
+        [MemberColumn(None, (output.sql(writer, page.row),))] if record is None else page.members(record)
+    )
     groups = None
     if grouped:  # by all members but the aggregates
         places = [str(place) for place, member in enumerate(members, 1) if not member.aggregated]
         groups = f" group by {', '.join(places)}" if places else ""
-    item, after = page_parts(writer, source, page, writing.joins, groups, shards)
+    item, after = page.parts(source, groups)
     alias, texts = writer.alias(), {each.key.text for each in members if isinstance(each.key, Text)}
     # Columns have the names of members, unless one is a client's, does not fit, or stands twice.
     named = len(texts) == len(members) and all(0 < len(text.encode()) <= LONGEST_IDENTIFIER for text in texts)
@@ -234,6 +232,21 @@ def _is_guaranteed_single(rows: Rows) -> bool:
     return rows.table.is_unique(own for own, _ in rows.join.pairs)
 
 
+def one_of(writer: Writer, spread: Spread, parent: Row) -> RowSource:
+    """Return the source of the one related row of a spread."""
+    rows = spread.rows if _is_guaranteed_single(spread.rows) else replace(spread.rows, unique=False)
+    return row_source(writer, rows, parent, one=True)
+
+
+def arrays_of(writer: Writer, spread: Spread, parent: Row) -> tuple[list[MemberColumn], str]:
+    """Return an array for each member of a spread's related rows, and the ``from`` item of these."""
+    related = output_rows(writer, spread.record, row_source(writer, spread.rows, parent))
+    columns = enumerate(related.columns)
+    return [
+        MemberColumn(key, array_json(value_json(related.column(place)))) for place, (key, _) in columns
+    ], related.item
+
+
 def _place(place: int) -> str:
     return f"~{place + 1}"
 
@@ -247,7 +260,6 @@ class MemberWriter:
     :ivar columns: whether members become columns and not JSON.
     :ivar grouped: whether these are keys that rows are grouped by.
     :ivar spread: whether the rows are themselves spread into others, where the groups are.
-    :ivar shards: the rows where they come from all shards, which make what is related to them.
     :ivar joins: each with its leading blank, to stand after the page's rows once everything is written; of
         a joined row those of the rows that it is joined to.
     """
@@ -259,16 +271,12 @@ class MemberWriter:
     columns: bool = False
     grouped: bool = False
     spread: bool = False
-    shards: ShardRows | None = None
     joins: list[str] = field(default_factory=list)
 
     def json(self, output: Output) -> Json:
         record = as_record(output)
         if record is not None:
             return object_json(self.writer, [(each.key, each.value) for each in self.members(record)])
-        if self.shards is not None and self.shards.have(output.related()):
-            made = json_sql(output.json(self.writer, self.shards.row))
-            return (self.shards.make(made, self.row),)
         if isinstance(output, One) and self._may_join(output):
             return self._joined(output)
         return output.json(self.writer, self.row)
@@ -279,10 +287,14 @@ class MemberWriter:
             if not isinstance(member, Spread):
                 found.append(self._own(*member))
             elif member.many:
-                found += self._spread_many(member)
+                found += self.spread_many(member)
             else:
-                found += self._spread_one(member)
+                found += self.spread_one(member)
         return found
+
+    def parts(self, source: RowSource, groups: str | None = None) -> tuple[str, str]:
+        """Return the ``from`` items of the rows and the clauses to follow, once everything is written."""
+        return page_parts(self.writer, source, self.row, self.joins, groups)
 
     def _own(self, key: Key, output: Output) -> MemberColumn:
         if not self.columns:
@@ -292,15 +304,16 @@ class MemberWriter:
             operand = aggregate.expression  # without one, a value that is never NULL is counted
             sql = "true" if operand is None else expression_sql(self.writer, operand, self.row)
             return MemberColumn(key, (sql,), hoisted=with_operand(output.expression, OPERAND))
-        if self.shards is not None and self.shards.have(output.related()):
-            sql = self.shards.make(output.sql(self.writer, self.shards.row), self.row)
-        elif isinstance(output, One) and self._may_join(output):
-            sql = nullable_sql(self._joined(output))
-        else:
-            sql = output.sql(self.writer, self.row)
+        sql = self.column(output)
         if self.grouped and aggregate is None:
             sql = groupable(sql, output, self.row)
         return MemberColumn(key, (sql,), aggregated=aggregate is not None)
+
+    def column(self, output: Output) -> str:
+        """Return an output as a column."""
+        if isinstance(output, One) and self._may_join(output):
+            return nullable_sql(self._joined(output))
+        return output.sql(self.writer, self.row)
 
     def _may_join(self, one: One) -> bool:
         """Whether a related row is joined: that is faster than a query for each row where tables are small.
@@ -329,13 +342,11 @@ class MemberWriter:
         made = json_sql(inner.json(one.output))
         return (f"case when {key} is distinct from null then {made} else 'null' end",)
 
-    def _spread_one(self, spread: Spread) -> Iterator[MemberColumn]:
+    def spread_one(self, spread: Spread) -> Iterator[MemberColumn]:
         """Give the members of the one related row; NULL stands for each where there is none."""
         writer, alias = self.writer, self.writer.alias()
-        rows = spread.rows if _is_guaranteed_single(spread.rows) else replace(spread.rows, unique=False)
-        made = self._spread_by_shards(rows)
-        source = row_source(writer, rows, self.row if made is None else made.row, one=True)
-        page = Row(writer.alias(), rows.table, derived=True, tenant=source.row.tenant)
+        source = one_of(writer, spread, self.row)
+        page = Row(writer.alias(), source.rows.table, derived=True)
         inner = MemberWriter(
             writer,
             page,
@@ -347,10 +358,7 @@ class MemberWriter:
         members = inner.members(spread.record)
         if not members:
             return
-        item, after = page_parts(writer, source, page, inner.joins, None)
-        if made is not None:
-            yield from self._made(made, members, f"{item}{after}")
-            return
+        item, after = inner.parts(source)
         columns = _columns_sql(members, [_place(place) for place in range(len(members))])
         self.joins.append(f" left join lateral (select {columns} from {item}{after}) as {alias} on true")
         for place, member in enumerate(members):
@@ -365,36 +373,16 @@ class MemberWriter:
         applied = expression_sql(self.writer, with_operand(member.hoisted, column), Row(alias))
         return MemberColumn(member.key, (applied,), aggregated=True)
 
-    def _spread_many(self, spread: Spread) -> Iterator[MemberColumn]:
+    def spread_many(self, spread: Spread) -> Iterator[MemberColumn]:
         """Give an array for each member of the related rows, empty where there are none."""
         writer, alias = self.writer, self.writer.alias()
-        made = self._spread_by_shards(spread.rows)
-        parent = self.row if made is None else made.row
-        related = output_rows(writer, spread.record, row_source(writer, spread.rows, parent))
-        if not related.columns:
-            return
-        arrays = [
-            MemberColumn(key, array_json(value_json(related.column(place))))
-            for place, (key, _) in enumerate(related.columns)
-        ]
-        if made is not None:
-            yield from self._made(made, arrays, related.item)
+        arrays, item = arrays_of(writer, spread, self.row)
+        if not arrays:
             return
         columns = _columns_sql(arrays, [_place(place) for place in range(len(arrays))])
-        self.joins.append(f" cross join lateral (select {columns} from {related.item}) as {alias}")
+        self.joins.append(f" cross join lateral (select {columns} from {item}) as {alias}")
         for place, array in enumerate(arrays):
             sql = f"{alias}.{quote_identifier(_place(place))}"
             if self.columns:
                 sql = f"({sql})::{'jsonb' if self.grouped else 'json'}"
             yield MemberColumn(array.key, (sql,))
-
-    def _spread_by_shards(self, rows: Rows) -> ShardRows | None:
-        """Return the rows whose shards make what is spread into them, as texts of JSON."""
-        by_shards = self.shards is not None and not self.columns and self.shards.have(rows)
-        return self.shards if by_shards else None
-
-    def _made(self, shards: ShardRows, members: list[MemberColumn], item: str) -> Iterator[MemberColumn]:
-        """Have the shards make the members of a query's row, and give them."""
-        made = shards.make_list([json_sql(member.value) for member in members], item, self.row)
-        for member, sql in zip(members, made, strict=True):
-            yield MemberColumn(member.key, (f"coalesce({sql}, 'null')",))

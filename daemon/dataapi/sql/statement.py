@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dataapi.catalog.media_types import MediaHandler
 from dataapi.catalog.model import Function, QualifiedName, Table, Type, Volatility
 from dataapi.concurrency.pauses import pause
-from dataapi.database.message import Block, Bound, Statement
+from dataapi.database.message import Bound, Statement
 from dataapi.database.sql_text import (
     ALIAS,
     CONCATENATE,
@@ -24,7 +24,10 @@ from dataapi.database.sql_text import (
     quote_literal,
     written,
 )
-from dataapi.sql.algebra import Compare, Parameter, SlotSource
+from dataapi.sql.algebra import Parameter, SlotSource
+
+if TYPE_CHECKING:
+    from dataapi.sql.dialect import Dialect
 
 MOST_PAGE_SIZES = 4
 """Combinations of page sizes for which a statement has a text of its own."""
@@ -46,13 +49,15 @@ class Writer:
 
     Aliases are counted, not random, so that the same algebra always gives the same text.
 
+    :ivar dialect: whose SQL it is; its ``writer()`` makes this.
     :ivar readings: statements that do nothing but read the value of a parameter, ``$1``, as this one does;
         they show whether a failure is the value's fault.
     :ivar limits: the slots that limit a number of rows, by their places from 0.
     :ivar volatile: whether a function is called that sees what the statement did so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
         self.sources: list[SlotSource] = []
         self.types: list[str] = []
         self.readings: list[tuple[str, Parameter]] = []
@@ -110,22 +115,17 @@ class Row:
     the columns that the outer one named, and no more, because a role may lack the privilege on others.
 
     :ivar table: what the row is of, None where that is not known.
-    :ivar tenant: the condition that gives the column by which its table is distributed one value, None where
-        there is none.
-    :ivar composite: the table whose type the whole row must be made to have, None where it has it.
     :ivar derived: whether it is of a query within the statement.
+    :ivar value: SQL of the whole row as one composite value, where it is not derived.
     """
 
     WHOLE = "~row"
 
-    def __init__(
-        self, alias: str, table: Table | None = None, *, derived: bool = False, tenant: Compare | None = None
-    ) -> None:
+    def __init__(self, alias: str, table: Table | None = None, *, derived: bool = False) -> None:
         self.alias = alias
         self.table = table
-        self.tenant = tenant
-        self.composite: Table | None = None
         self.derived = derived
+        self.value = alias
         self.columns: dict[str, None] = {}
         self.needs_whole = False
 
@@ -141,13 +141,9 @@ class Row:
     def whole(self) -> str:
         """Return the SQL of the row as one composite value."""
         if not self.derived:
-            return self.alias if self.composite is None else self._composed(self.composite)
+            return self.value
         self.needs_whole = True
         return f"{self.alias}.{quote_identifier(self.WHOLE)}"
-
-    def _composed(self, table: Table) -> str:
-        columns = ", ".join(f"{self.alias}.{quote_identifier(each.name)}" for each in table.columns)
-        return f"row({columns})::{qualified(table)}"
 
     def also(self, other: Row) -> None:
         """Name what was named of another row too."""
@@ -220,17 +216,15 @@ class Compiled:
         return replace(self, statement=replace(self.statement, prepared=False))
 
 
-def compiled(text: str, writer: Writer, block: Block | None = None) -> Compiled:
-    """Return the statement of a text with the slots that were written into it.
-
-    :param block: see ``Statement.block``.
-    """
+def compiled(text: str, writer: Writer) -> Compiled:
+    """Return the statement of a text with the slots that were written into it."""
     readings = tuple(
         Compiled(Statement(reading, (parameter.type,), prepared=False), (parameter.source,))
         for reading, parameter in writer.readings
     )
-    statement = Statement(text, tuple(writer.types), block=block)
-    return Compiled(statement, tuple(writer.sources), readings, tuple(writer.limits))
+    return Compiled(
+        Statement(text, tuple(writer.types)), tuple(writer.sources), readings, tuple(writer.limits)
+    )
 
 
 # ---------------------------------------------------------------- guards

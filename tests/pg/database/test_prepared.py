@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.database.citus import BlockStatement
 from dataapi.database.errors import plan_is_gone
-from dataapi.database.message import Block, Bound, Message, Statement
+from dataapi.database.message import Bound, Message, Statement, defaults_of
 from dataapi.http.errors import DatabaseError
 from psycopg.errors import lookup
 from support.messages import message, running, until
@@ -15,6 +17,7 @@ from twisted.internet import defer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dataapi.database.message import Defaults
     from dataapi.database.pool import Pool
     from support.postgres import Database, Server
 
@@ -232,15 +235,23 @@ async def test_a_percent_sign_in_a_statement_is_itself(make_pool: MakePool) -> N
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-async def test_a_block_runs_a_statement_and_looks_at_its_rows(make_pool: MakePool, prepared: bool) -> None:
-    """It takes literals, and the statement is planned once all the same."""
+async def test_a_block_runs_a_statement_and_looks_at_its_rows(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch, prepared: bool
+) -> None:
+    """On a coordinator of Citus; it takes literals, and the statement is planned once all the same."""
+
+    def of_coordinator(*facts: Any, **more: Any) -> Defaults:
+        return replace(defaults_of(*facts, **more), distributed=True)
+
+    monkeypatch.setattr("dataapi.database.session.defaults_of", of_coordinator)
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
-    block = Block(
-        "declare found record; begin for found in execute ",
-        " loop perform set_config('app.found', found.text, true); end loop; end",
+    kept = BlockStatement(
+        "select $2 || $1 as text",
+        ("text", "text"),
+        before="declare found record; begin for found in execute ",
+        after=" loop perform set_config('app.found', found.text, true); end loop; end",
     )
-    kept = Statement("select $2 || $1 as text", ("text", "text"), block=block)
     shown = Bound(Statement("select current_setting('app.found')", ()))
     for value in ("it's", "\\", "$1 $$ %s"):
         asked = Message("anon", (), (Bound(kept, ("!", value)), shown))

@@ -24,10 +24,11 @@ from dataapi.sql.algebra import (
     OrderTerm,
     Rows,
 )
+from dataapi.sql.dialect import POSTGRESQL
 from dataapi.sql.outputs import Output, Text, Value
 from dataapi.sql.page_source import RowSource
 from dataapi.sql.row_output import Many, Record, Spread
-from dataapi.sql.statement import Row, Writer, compiled
+from dataapi.sql.statement import Row, compiled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.slots import parameter
@@ -160,7 +161,7 @@ def test_csv_reads_back_as_what_was_written(films: Films, rows: list[tuple[str, 
     cells = [list(row) for row in rows]
     array = json.dumps([dict(zip("abc", row, strict=True)) for row in cells])
     function = films.function("several")
-    writer = Writer()
+    writer = POSTGRESQL.writer()
     row = Row(writer.alias())
     source = (
         f"json_to_recordset({writer.slot(parameter(array, 'json'))}) as {row.alias}(a text, b text, c text)"

@@ -11,7 +11,8 @@ import pytest
 from dataapi.rest.media_output import Form
 from dataapi.rest.statements import compile_answer
 from dataapi.sql.algebra import ColumnOf, Rows
-from dataapi.sql.outputs import Object, Output, Text, Value, WireForm, compile_query
+from dataapi.sql.dialect import compile_query
+from dataapi.sql.outputs import Object, Output, Text, Value, WireForm
 from dataapi.sql.row_output import Many, Record
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.sql.algebra import ColumnOf, Join, Rows
-from dataapi.sql.outputs import Object, Output, Text, Value, compile_query
+from dataapi.sql.dialect import compile_query
+from dataapi.sql.outputs import Object, Output, Text, Value
 from dataapi.sql.row_output import Many, One
 from dataapi.sql.statement import Compiled
 from support.catalog import load_catalog, table_named

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from dataapi.database import steps
-from dataapi.database.message import Block, Bound, Defaults, Message, Statement
+from dataapi.database.citus import BlockStatement
+from dataapi.database.coordinator import CoordinatorComposer
+from dataapi.database.message import Bound, Defaults, Message, Statement
 from dataapi.database.sql_text import quote_literal
 from dataapi.database.steps import Composer, PreparedStatements, Step, steps_of
 from dataapi.http.errors import ApiError, DatabaseError
@@ -16,12 +18,15 @@ LOOKUP_TEXT = b"select $1::int % 2, 'it''s 100%' from \"o%dd\" where b = $2"
 STORABLE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 VALUE = st.none() | STORABLE
 UNDOING = Defaults(undo=True)
-BLOCK = Block("begin execute ", ";end")
+COORDINATOR = Defaults(undo=True, distributed=True)
 
 
 def composer(defaults: Defaults = UNDOING, *, prepared: bool = True, shared: bool = False) -> Composer:
     """Return a composer of a new connection."""
-    return Composer(defaults, quote_literal, PreparedStatements("p1f_", shared=shared) if prepared else None)
+    statements = PreparedStatements("p1f_", shared=shared) if prepared else None
+    if defaults.distributed:
+        return CoordinatorComposer(defaults, statements, quote_literal)
+    return Composer(defaults, statements)
 
 
 def lookup(role: str = "anon", claims: str = "{}", one: str | None = "1", two: str | None = "x") -> Message:
@@ -159,15 +164,16 @@ def test_a_comment_is_part_of_statements_that_are_not_prepared() -> None:
 
 def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
     """By a block of the same message, whose text has the values."""
-    own = composer(Defaults(undo=True, distributed=True))
+    own = composer(COORDINATOR)
     message = lookup(claims="it's \\ $dataapi$;")._replace(
         settings=(("request.headers", "it's \\ $dataapi$;"), ("statement_timeout", "5"))
     )
-    for found in (own.whole(message)[1:], own.begun(message, "")[-3:]):
-        opening, block, statement = found
-        assert b"set_config('citus.propagate_set_commands','local',true)" in opening.text
+    for found in (own.whole(message)[1:], own.begun(message, "")[-4:]):
+        begin, opening, block, statement = found
+        assert begin.text == b"begin"
+        assert b"set_config('citus.propagate_set_commands',$2,true)" in opening.text
         assert b"request.headers" not in opening.text
-        assert opening.values == [b"anon", b"5"]
+        assert opening.values == [b"anon", b"local", b"5"]
         made = quote_literal("begin set local request.headers =  E'it''s \\\\ $dataapi$;';end")
         assert block == Step(f"do {made}".encode())
         assert statement.text == LOOKUP_TEXT
@@ -177,16 +183,16 @@ def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
 @given(VALUE)
 def test_a_block_runs_its_statement_by_a_literal(value: str | None) -> None:
     """A block takes no values."""
-    in_block = Statement("select $2, '%'", ("int", "text"), block=BLOCK)
+    in_block = BlockStatement("select $2, '%'", ("int", "text"), before="begin execute ", after=";end")
     message = Message("anon", (), (Bound(in_block, ("1", value)),))
     literal = "null" if value is None else quote_literal(value)
-    *_, preparing, block = composer().whole(message)
+    *_, preparing, block = composer(COORDINATOR).whole(message)
     assert (preparing.text, preparing.values) == (b"select $1::text, '%'", None)
     assert preparing.prepared is not None
     assert preparing.prepared.name == b"p1f_3"
-    assert block == Step(f"do {quote_literal(BLOCK.around(f'execute p1f_3({literal})'))}".encode())
-    *_, block = composer(prepared=False).whole(message)
-    body = BLOCK.around(f"select {literal}::text, '%'")
+    assert block == Step(f"do {quote_literal(in_block.around(f'execute p1f_3({literal})'))}".encode())
+    *_, block = composer(COORDINATOR, prepared=False).whole(message)
+    body = in_block.around(f"select {literal}::text, '%'")
     assert block == Step(f"do {quote_literal(body)}".encode())
 
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dataapi.sql.algebra import ColumnOf, Compare, Operator
+from dataapi.sql.dialect import POSTGRESQL
 from dataapi.sql.dml import mutation_queries
 from dataapi.sql.mutations import Delete, Insert, JsonColumn, JsonRows, MissingMember, OnConflict, Update
-from dataapi.sql.statement import Row, Writer
+from dataapi.sql.statement import Row
 from support.catalog import MadeUp, table_named
 from support.slots import parameter
 
@@ -38,7 +39,7 @@ def rows(*targets: JsonColumn, many: bool = True, missing: MissingMember = Missi
 
 def query(mutation: Mutation) -> str:
     """Return the query of a mutation, with short aliases and without PostgreSQL's own schema."""
-    writer = Writer()
+    writer = POSTGRESQL.writer()
     name, row = writer.alias(), Row(writer.alias(), derived=True)
     text = mutation_queries(writer, mutation, name, row).replace("pg_catalog.", "")
     text = re.sub(r'"t~([0-9]+)(~object)?"', lambda m: f"{'o' if m[2] else 't'}{m[1]}", text)
@@ -111,25 +112,3 @@ def test_a_conflict_names_its_columns() -> None:
         assert query(ignored).endswith(' on conflict ("id") do nothing returning 1')
     put = replace(change, matching=WHERE)
     assert ' where t4."id" operator(=) $2 limit 1 on conflict ' in query(put)
-
-
-DISTRIBUTED = replace(THING, distributed_by="id")
-
-
-def test_rows_of_a_distributed_table_say_whether_they_were_inserted() -> None:
-    """Workers do not count in a setting of the coordinator's."""
-    assert query(Insert(DISTRIBUTED, rows(ID, NAME), MERGE)) == (
-        'insert into "public"."thing" as t3 ("id", "na""me") select t4."id", t4."na""me" '
-        'from json_to_recordset($1) as t4("id" int8, "na""me" text) '
-        'on conflict ("id") do update set "na""me" = excluded."na""me" '
-        'returning 1, t3.xmax operator(=) 0 as "~inserted"'
-    )
-
-
-def test_an_object_for_a_distributed_table_is_read_as_a_set() -> None:
-    """Citus sends no function of a single record to workers."""
-    assert query(Update(DISTRIBUTED, rows(NAME, many=False), WHERE)) == (
-        'update "public"."thing" as t3 set "na""me" = t4."na""me" '
-        'from json_to_recordset(json_build_array($1)) as t4("na""me" text) '
-        'where t3."id" operator(=) $2 returning 1'
-    )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.sql.statement import Guard, Violation, Writer, raise_sql, violation_in
+from dataapi.sql.dialect import POSTGRESQL
+from dataapi.sql.statement import Guard, Violation, raise_sql, violation_in
 from support.slots import parameter
 
 RAISED = 'invalid input syntax for type integer: "~dataapi~too many~dataapi~2~dataapi~17"'
 
 
 def test_a_guard_compares_the_number_with_its_bound_or_one() -> None:
-    writer = Writer()
+    writer = POSTGRESQL.writer()
     assert Guard("one").violated_sql(writer, "n") == "n operator(pg_catalog.<>) 1"
     assert (
         Guard("few", parameter("most", "bigint")).violated_sql(writer, "n") == "n operator(pg_catalog.>) $1"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dataapi.sql.algebra import ColumnOf, Compare, Operator, Parameter, Rows
-from dataapi.sql.outputs import Object, Text, Value, compile_query
+from dataapi.sql.dialect import compile_query
+from dataapi.sql.outputs import Object, Text, Value
 from dataapi.sql.row_output import Many
 from dataapi.sql.statement import MOST_PAGE_SIZES, Compiled
 from support.catalog import MadeUp, table_named

@@ -170,7 +170,7 @@ def _compile(call: _Call) -> Compiled:
     record = planner.record()
     if call.lines:
         output = _VALUE if scalar else record
-        return compile_lines(rows, output, Form.ARRAY, role.project.longest_line)
+        return compile_lines(rows, output, Form.ARRAY, role.project.longest_line, role.dialect)
     body = _body(call)
     # The planner's estimate for a function would be meaningless.
     total = Total.EXACT if call.request.preferences.counts and not result.is_single else Total.NONE
@@ -178,7 +178,9 @@ def _compile(call: _Call) -> Compiled:
     output = with_column_names(record, body) if named else _VALUE
     bounded = body is not Form.NONE and call.media.explain is None
     most_bytes = role.project.max_answer if bounded else None
-    return compile_answer(rows, output, body, total, most_bytes=most_bytes, guard=_guard(call))
+    return compile_answer(
+        rows, output, body, total, most_bytes=most_bytes, guard=_guard(call), dialect=role.dialect
+    )
 
 
 def _body(call: _Call) -> Body:

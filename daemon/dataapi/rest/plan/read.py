@@ -60,9 +60,9 @@ def _compile(role: RestRole, table: Table, request: ApiRequest, media: Media | N
         total, bound = Total.BOUNDED, Parameter(FixedText(str(most)), "bigint")
     most_bytes = role.project.max_answer if media is not None and media.explain is None else None
     output = with_column_names(record, body)
-    answer = compile_answer(rows, output, body, total, bound, most_bytes=most_bytes)
+    answer = compile_answer(rows, output, body, total, bound, most_bytes=most_bytes, dialect=role.dialect)
     estimates = count is not None and total is not Total.EXACT
-    return (answer, compile_matching(rows)) if estimates else (answer,)
+    return (answer, compile_matching(rows, role.dialect)) if estimates else (answer,)
 
 
 # ---------------------------------------------------------------- streams
@@ -87,7 +87,9 @@ def _streamed(role: RestRole, request: ApiRequest, table: Table, media: Media) -
     form = Form.CSV if media.kind is MediaKind.CSV else Form.ARRAY
     shape, longest = (request.schema, request.target, query.selection, form), role.project.longest_line
     [compiled] = role.compile(
-        shape, query.selection.size, lambda: (compile_lines(planner.rows(), record, form, longest),)
+        shape,
+        query.selection.size,
+        lambda: (compile_lines(planner.rows(), record, form, longest, role.dialect),),
     )
     head = make_reply(request, Action.STREAM, TO_COME, 200, media.content_type, location(request))
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""

@@ -19,6 +19,7 @@ from dataapi.rest.plan.functions import RoleFunctions, content_of
 from dataapi.rest.plan.rows import RowPlanner
 from dataapi.rest.plan.tables import CatalogTables, Relation, RoleTables
 from dataapi.settings import Project
+from dataapi.sql.dialect import dialect_of
 from dataapi.sql.statement import Compiled, qualified
 
 
@@ -126,6 +127,7 @@ class PlanCacheFigures:
 class RestRole:
     """One role's view of a catalog, with the statements compiled for it.
 
+    :ivar dialect: in which statements are written.
     :ivar plans: the cached plans of requests of tables, by the parts of a request that decide them.
     :ivar compiled: the cached statements, by their shapes; plans for different clients share them.
     """
@@ -135,6 +137,7 @@ class RestRole:
         self.name = role
         self.project = project
         self.catalog = tables.catalog
+        self.dialect = dialect_of(tables.catalog)
         self.tables = RoleTables(tables, role, anonymous=anonymous)
         self.figures = figures
         self.plans: BoundedCache[Hashable, StatementPlan] = BoundedCache(PLANS_PER_ROLE, PLAN_CHARACTERS)

@@ -215,10 +215,9 @@ def _compile(mutation: _Mutation) -> tuple[Compiled, ...]:
         representation,
         tuple(guards),
         mutation.located,
-        mutation.counts_inserted,
         bound,
     )
-    return compile_mutation(query)
+    return compile_mutation(query, role.dialect)
 
 
 def _algebra(mutation: _Mutation, where: Condition | None) -> Mutation:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dataapi.catalog.shard_names import naming_tables
 from dataapi.http.errors import DatabaseError
+from dataapi.sql.dialects.shard_names import naming_tables
 from support.catalog import MadeUp
 
 _MADE = MadeUp()
@@ -14,7 +14,7 @@ _MADE.table("company", "id")
 _MADE.table("task", "id", "company_id")
 _MADE.foreign_key("task_company_id_fkey", "task", ["company_id"], "company")
 _PLAIN = _MADE.catalog()
-_HELD = {oid: replace(table, distributed_by="id", clustered=True) for oid, table in _PLAIN.tables.items()}
+_HELD = {oid: replace(table, distributed_by="id") for oid, table in _PLAIN.tables.items()}
 CLUSTER = replace(_PLAIN, tables=_HELD, clustered=True)
 REFERENCED = (
     'update or delete on table "company_102025" violates foreign key constraint '

@@ -1,0 +1,1 @@
+"""What relatives of PostgreSQL have otherwise than the generator writes it."""

@@ -1,0 +1,157 @@
+"""A rewrite of the algebra that says of every table which tenant's rows are meant.
+
+Citus sends a statement about one tenant as it is to the server that has the tenant's rows, once it finds that
+all of the statement is of one shard: where each distributed table is compared with the constant itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+from dataapi.catalog.model import Function, Table, Type
+from dataapi.database.sql_text import OWN_SCHEMA
+from dataapi.sql.algebra import (
+    AggregateOf,
+    And,
+    ColumnOf,
+    Compare,
+    ComputedOf,
+    Condition,
+    FunctionCall,
+    FunctionOf,
+    Operator,
+    Parameter,
+    Rows,
+)
+from dataapi.sql.mutations import Delete, Insert, Update, ValueRows
+
+T = TypeVar("T")
+
+_MADE = (Rows, ComputedOf, FunctionOf, FunctionCall, AggregateOf)
+"""What of the algebra is more than a column."""
+_WHOLE = (Table, Function, Type, Parameter)
+"""What algebra is made of that has no algebra in it."""
+
+
+def pinned(value: T, tenant: Compare | None = None) -> T:
+    """Return algebra in which each table is compared with the tenant that follows for it.
+
+    :param tenant: the comparison that gives one value to the distribution column of the row in scope.
+    """
+    if isinstance(value, tuple):
+        found = tuple([pinned(each, tenant) for each in value])
+        return value if all(map(_same, found, value)) else cast(T, found)
+    if isinstance(value, _WHOLE) or not is_dataclass(value):
+        return value
+    scope = tenant_in(value, tenant)
+    changed: dict[str, Any] = {}
+    for name, part in _parts(value):
+        # Rows are joined to the row outside of what is made of them.
+        new = pinned(part, tenant if isinstance(part, Rows) else scope)
+        if new is not part:
+            changed[name] = new
+    if isinstance(value, Rows):
+        changed |= _repeated(value, changed.get("where", value.where), tenant, scope)
+    return cast(T, replace(cast(Any, value), **changed)) if changed else value
+
+
+def reads_only_columns(value: object) -> bool:
+    """Whether a part of the algebra is made of nothing but columns of the row in scope."""
+    if isinstance(value, tuple):
+        return all(map(reads_only_columns, value))
+    if isinstance(value, _MADE):
+        return False
+    if isinstance(value, _WHOLE) or not is_dataclass(value):
+        return True
+    return all(reads_only_columns(part) for _, part in _parts(value))
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    return ((each.name, getattr(value, each.name)) for each in fields(value))
+
+
+def _repeated(
+    rows: Rows, where: Condition | None, tenant: Compare | None, own: Compare | None
+) -> dict[str, Any]:
+    """Return what changes of rows that are joined to a row of a tenant."""
+    changed: dict[str, Any] = {}
+    if own is not None and own is not _tenant_of(rows, None):
+        rest = where.conditions if isinstance(where, And) else () if where is None else (where,)
+        changed["where"] = And((own, *rest)) if rest else own
+    if rows.through is not None and tenant is not None:
+        through = rows.through
+        junction = _joined(through.table.distributed_by, through.near.pairs, tenant)
+        if junction is not None:
+            changed["through"] = replace(through, where=junction)
+    return changed
+
+
+def tenant_in(value: object, tenant: Compare | None = None) -> Compare | None:
+    """Return the comparison that gives a tenant to the row that is in scope within a part of the algebra.
+
+    :param tenant: that of the row in scope outside.
+    """
+    match value:
+        case Rows():
+            return _tenant_of(value, tenant)
+        case Update(table=table, where=where) | Delete(table=table, where=where):
+            return _tenant_of(Rows(table, where=where), None)
+        case Insert():
+            return _tenant_of_rows(value)
+    for name in ("rows", "mutation"):
+        inner = getattr(value, name, None)
+        if isinstance(inner, Rows | Insert | Update | Delete):
+            return tenant_in(inner, tenant)
+    return tenant
+
+
+def _tenant_of(rows: Rows, tenant: Compare | None) -> Compare | None:
+    """Return the comparison that gives rows one tenant: their own, or that of the row they are joined to."""
+    if rows.table is None or not rows.table.distributed_by or rows.call is not None:
+        return None
+    name = rows.table.distributed_by
+    own = _equated(rows.where, name)
+    if own is not None or tenant is None:
+        return own
+    if rows.through is None:
+        return _joined(name, () if rows.join is None else rows.join.pairs, tenant)
+    junction = _joined(rows.through.table.distributed_by, rows.through.near.pairs, tenant)
+    pairs = tuple((theirs, ours) for ours, theirs in rows.through.far.pairs)
+    return None if junction is None else _joined(name, pairs, junction)
+
+
+def _tenant_of_rows(insert: Insert) -> Compare | None:
+    """Return the comparison that gives all inserted rows one tenant."""
+    table, rows = insert.table, insert.rows
+    if not isinstance(rows, ValueRows) or table.distributed_by not in rows.columns:
+        return None
+    values = {row[rows.columns.index(table.distributed_by)] for row in rows.rows}
+    if len(values) != 1 or not isinstance(value := values.pop(), Parameter):
+        return None
+    column = table.column(table.distributed_by)
+    schema = OWN_SCHEMA if column is None else column.comparison_schema
+    return Compare(ColumnOf(table.distributed_by), Operator.EQ, value, schema)
+
+
+def _equated(condition: Condition | None, name: str) -> Compare | None:
+    """Return the comparison of a column with one value that a condition demands."""
+    match condition:
+        case Compare(ColumnOf(column), Operator.EQ, Parameter(), quantifier=None) if column == name:
+            return condition
+        case And(conditions):
+            return next((found for each in conditions if (found := _equated(each, name)) is not None), None)
+        case _:
+            return None
+
+
+def _joined(name: str | None, pairs: Sequence[tuple[str, str]], tenant: Compare) -> Compare | None:
+    """Return the same comparison for a column that equals the compared one."""
+    if name and isinstance(tenant.left, ColumnOf) and (name, tenant.left.name) in pairs:
+        return replace(tenant, left=ColumnOf(name))
+    return None

@@ -1,0 +1,230 @@
+"""A tenant's constant is said of every distributed table that it follows for; shards make what they have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dataapi.catalog.model import UniqueKey
+from dataapi.rest.media_output import Form
+from dataapi.rest.statements import compile_answer
+from dataapi.sql.algebra import (
+    And,
+    ColumnOf,
+    Compare,
+    ComputedOf,
+    Exists,
+    FunctionCall,
+    Join,
+    Operator,
+    OrderTerm,
+    Rows,
+    Through,
+)
+from dataapi.sql.dialect import POSTGRESQL, Dialect, compile_query
+from dataapi.sql.dialects.citus import CITUS
+from dataapi.sql.dialects.tenants import pinned, tenant_in
+from dataapi.sql.mutations import Delete, Insert, ValueRows
+from dataapi.sql.outputs import Text, Value
+from dataapi.sql.row_output import Many, Record
+from dataapi.sql.statement import Guard
+from support.catalog import MadeUp, table_named
+from support.slots import parameter
+
+_MADE = MadeUp()
+_MADE.table("task", "id", "company", "project")
+_MADE.table("membership", "id", "company", "task", "person")
+TASK = replace(table_named(_MADE.catalog(), "task"), distributed_by="company")
+MEMBERSHIP = replace(table_named(_MADE.catalog(), "membership"), distributed_by="company")
+OURS = Compare(ColumnOf("company"), Operator.EQ, parameter("company"))
+OTHER = Compare(ColumnOf("id"), Operator.EQ, parameter("id"))
+
+
+def test_a_filter_on_the_distribution_column_names_the_tenant() -> None:
+    assert tenant_in(Rows(TASK, where=OURS)) == OURS
+    assert tenant_in(Rows(TASK, where=And((OTHER, OURS)))) == OURS
+    assert tenant_in(Rows(TASK, where=OTHER)) is None
+
+
+def test_a_change_names_the_tenant_by_its_filter_or_by_the_value_that_all_rows_have() -> None:
+    assert tenant_in(Delete(TASK, OURS)) == OURS
+    company, another = parameter("company"), parameter("another")
+    assert tenant_in(Insert(TASK, ValueRows(("company",), ((company,), (company,))))) == OURS
+    assert tenant_in(Insert(TASK, ValueRows(("company",), ((company,), (another,))))) is None
+    assert tenant_in(Insert(TASK, ValueRows(("id",), ((company,),)))) is None
+
+
+def related(rows: Rows) -> Rows:
+    """Return rows as they are written where they are related to a row of the tenant."""
+    found = pinned(Many(Rows(TASK, where=OURS), Many(rows, ID))).output
+    assert isinstance(found, Many)
+    return found.rows
+
+
+def test_related_rows_of_the_tenant_repeat_it() -> None:
+    rows = Rows(TASK, join=Join((("company", "company"), ("id", "project"))))
+    assert related(rows).where == OURS
+    assert related(replace(rows, where=OTHER)).where == And((OURS, OTHER))
+    assert related(replace(rows, where=OURS)) == replace(rows, where=OURS)
+
+
+def test_conditions_on_related_rows_repeat_the_tenant() -> None:
+    rows = Rows(TASK, join=TOGETHER)
+    found = pinned(Rows(TASK, where=And((OURS, Exists(rows)))))
+    assert found.where == And((OURS, Exists(replace(rows, where=OURS))))
+    assert pinned(Delete(TASK, And((OURS, Exists(rows))))).where == found.where
+
+
+def test_rows_joined_by_other_columns_may_be_of_any_tenant() -> None:
+    for pairs in ((("id", "project"),), (("company", "project"),)):
+        rows = Rows(TASK, join=Join(pairs))
+        assert related(rows) is rows
+
+
+def test_a_junction_table_hands_the_tenant_on() -> None:
+    near = Join((("company", "company"), ("task", "id")))
+    far = Join((("company", "company"), ("person", "id")))
+    found = related(Rows(TASK, through=Through(MEMBERSHIP, near, far)))
+    assert (found.where, found.through) == (OURS, Through(MEMBERSHIP, near, far, OURS))
+    apart = Through(MEMBERSHIP, near, Join((("person", "id"),)))
+    assert related(Rows(TASK, through=apart)).where is None
+
+
+def test_tables_of_one_server_have_no_tenant() -> None:
+    plain = Rows(replace(TASK, distributed_by=None), join=TOGETHER)
+    assert related(plain) is plain
+
+
+GROUPED = replace(TASK, colocated=1)
+TOGETHER = Join((("company", "company"), ("id", "project")))
+ORDER = (OrderTerm(ColumnOf("id"), nullable=False),)
+ID = Value(ColumnOf("id"))
+ONLY_ID = Record(((Text("id"), ID),))
+
+
+def sql(rows: Rows, *members: Value | Many, dialect: Dialect = CITUS) -> str:
+    """Return the statement of a list of rows."""
+    record = Record(tuple((Text(f"m{place}"), member) for place, member in enumerate(members)))
+    return compile_query(Many(rows, record), dialect).statement.text
+
+
+def is_made_by_shards(rows: Rows) -> bool:
+    """Whether rows that are related to those of all shards are read beside them."""
+    return '"~made0"' in sql(Rows(GROUPED), Many(rows, ID))
+
+
+def test_shards_make_what_is_related_by_the_distribution_column_within_a_group() -> None:
+    assert is_made_by_shards(Rows(GROUPED, join=TOGETHER))
+    assert not is_made_by_shards(Rows(GROUPED, join=Join((("id", "project"),))))
+    assert not is_made_by_shards(Rows(replace(GROUPED, colocated=2), join=TOGETHER))
+    assert not is_made_by_shards(Rows(replace(TASK, distributed_by=None), join=TOGETHER))
+
+
+def test_shards_have_reference_tables_however_they_are_joined() -> None:
+    reference = replace(TASK, distributed_by="", colocated=0)
+    related = Rows(reference, join=Join((("id", "project"),)))
+    assert is_made_by_shards(related)
+    assert "~made" not in sql(Rows(reference), Many(related, ID))
+
+
+def test_shards_make_what_a_junction_table_leads_to_by_the_distribution_column() -> None:
+    junction = replace(MEMBERSHIP, colocated=1)
+    near = Join((("company", "company"), ("task", "id")))
+    far = Join((("company", "company"), ("person", "id")))
+    assert is_made_by_shards(Rows(GROUPED, through=Through(junction, near, far)))
+    apart = Join((("person", "id"),))
+    assert not is_made_by_shards(Rows(GROUPED, through=Through(junction, near, apart)))
+    assert not is_made_by_shards(Rows(GROUPED, through=Through(junction, Join((("task", "id"),)), far)))
+
+
+def test_related_rows_are_made_where_the_rows_of_all_shards_are_selected() -> None:
+    text = sql(Rows(GROUPED, order=ORDER), Many(Rows(GROUPED, join=TOGETHER), ONLY_ID))
+    assert '"t~2"."~made0"' in text
+    assert text.index('as "~made0"') < text.index('from "public"."task" as "t~1"')
+    assert "~made" not in sql(Rows(GROUPED, where=OURS), Many(Rows(GROUPED, join=TOGETHER), ONLY_ID))
+
+
+def test_rows_of_a_cluster_are_ordered_as_a_whole_without_a_limit() -> None:
+    assert sql(Rows(GROUPED, order=ORDER), ID).endswith('order by "t~1"."id" offset 0) as "t~2"')
+    assert "offset" not in sql(Rows(GROUPED), ID)
+    assert "offset" not in sql(Rows(GROUPED, order=ORDER), ID, dialect=POSTGRESQL)
+
+
+def test_no_function_that_returns_rows_is_read_as_a_part_of_the_statement() -> None:
+    made = MadeUp()
+    made.function("tasks", returns=20, returns_set=True)
+    call = FunctionCall(made.catalog().functions[0])
+    assert 'from "public"."tasks"() with ordinality as "t~1"' in sql(Rows(None, call), ID)
+    assert 'from "public"."tasks"() as "t~1"' in sql(Rows(None, call), ID, dialect=POSTGRESQL)
+
+
+KEYED = replace(GROUPED, unique_keys=(UniqueKey("k", ("company",), constraint=True),))
+LOCAL = replace(KEYED, distributed_by=None, colocated=None)
+
+
+def test_values_of_one_distributed_row_are_written_without_their_types() -> None:
+    """Of several rows, or on one server, by what is fastest for the type."""
+    one = Rows(KEYED, where=OURS, order=ORDER)
+    written = 'pg_catalog.to_json("t~2"."id")', 'pg_catalog.int8out("t~2"."id")'
+    assert [text in sql(one, ID) for text in written] == [True, False]
+    assert [text in sql(replace(one, table=LOCAL), ID) for text in written] == [False, True]
+    assert "int8out" in sql(Rows(GROUPED, where=OURS), ID)
+
+
+def test_a_whole_row_of_a_shard_is_given_the_type_of_its_table() -> None:
+    made = MadeUp()
+    made.function("label")
+    label = Value(ComputedOf(made.catalog().functions[0]))
+    row = 'row("t~1"."id", "t~1"."company", "t~1"."project")::"public"."task"'
+    assert row in sql(Rows(GROUPED), label)
+    assert row not in sql(Rows(LOCAL), label)
+
+
+def answer(rows: Rows, *members: Many, most_bytes: int | None = None, guard: Guard | None = None) -> str:
+    """Return the answer of a read with the rows' ids."""
+    record = Record((*ONLY_ID.members, *((Text("all"), each) for each in members)))
+    found = compile_answer(rows, record, Form.ARRAY, most_bytes=most_bytes, guard=guard, dialect=CITUS)
+    return found.statement.text
+
+
+ONE = Rows(KEYED, where=OURS, limit=1000)
+
+
+def test_one_row_of_a_tenant_is_answered_by_its_table_alone() -> None:
+    """Where nothing but its columns is asked for."""
+    alone = ' from "public"."task" as "t~1" where "t~1"."company" operator(pg_catalog.=) $1'
+    assert answer(ONE).endswith(alone)
+    assert answer(ONE).count("select ") == 1
+    for other in (
+        replace(ONE, limit=0),
+        replace(ONE, limit=parameter("limit")),
+        replace(ONE, offset=parameter("offset")),
+        replace(ONE, table=GROUPED),
+        replace(ONE, table=LOCAL),
+    ):
+        assert not answer(other).endswith(alone)
+    assert not answer(ONE, Many(Rows(GROUPED, join=TOGETHER), ONLY_ID)).endswith(alone)
+
+
+def test_the_size_of_one_row_s_answer_is_that_of_its_parts() -> None:
+    """Without a query around it: of a short value the most that it can have."""
+    text = answer(ONE, most_bytes=100, guard=Guard("one"))
+    assert text.count("select ") == 1
+    size = len('[{"id":,}]') + 20
+    assert f"else case when {size} operator(pg_catalog.>) 100 then" in text
+
+
+def shard(rows: int, cost: float) -> dict[str, Any]:
+    return {"Remote Plan": [[{"Plan": {"Plan Rows": rows, "Total Cost": cost}}]]}
+
+
+def test_a_plan_of_one_server_says_how_many_rows_there_are() -> None:
+    plans = [{"Plan": {"Node Type": "Seq Scan", "Plan Rows": 7, "Total Cost": 0.0}}]
+    assert [POSTGRESQL.planned_rows(plans), CITUS.planned_rows(plans)] == [7, 7]
+
+
+def test_planned_rows_of_shards_are_added_up_but_for_empty_ones() -> None:
+    """PostgreSQL expects a row of a table that has none."""
+    tasks = [shard(20, 1.25), shard(1, 0.0), shard(30, 1.5), shard(1, 8.27)]
+    plan = {"Plan Rows": 100_000, "Distributed Query": {"Job": {"Tasks": tasks}}}
+    assert CITUS.planned_rows([{"Plan": plan}]) == 51
