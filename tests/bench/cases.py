@@ -49,7 +49,7 @@ class Case:
 
     :ivar path: path and query string of the URL.
     :ivar body: the POSTed body, None for a GET; this and the path may hold ``NUMBER``.
-    :ivar most: the numbers go from 1 to this one and begin anew.
+    :ivar maximum: the numbers go from 1 to this one and begin anew.
     :ivar status: the status of its answer.
     :ivar writes: each request changes something, so that no two answers are equal.
     :ivar signed_in: it is sent with the token of a user.
@@ -60,7 +60,7 @@ class Case:
     name: str
     path: str
     body: str | None = None
-    most: int = 1
+    maximum: int = 1
     status: int = 200
     writes: bool = False
     signed_in: bool = False
@@ -82,7 +82,7 @@ def graphql(
     document: str,
     variables: str = "{}",
     *,
-    most: int = 1,
+    maximum: int = 1,
     writes: bool = False,
     signed_in: bool = False,
     floor: str = "",
@@ -91,7 +91,9 @@ def graphql(
     """Return the case of a GraphQL document; ``variables`` is JSON, but for ``NUMBER``."""
     same = None if peer is None else _body(peer, variables)
     body = _body(document, variables)
-    return Case(name, "/graphql/v1", body, most, writes=writes, signed_in=signed_in, floor=floor, peer=same)
+    return Case(
+        name, "/graphql/v1", body, maximum, writes=writes, signed_in=signed_in, floor=floor, peer=same
+    )
 
 
 def rows(columns: str, source: str, head: str = "", tail: str = "", row: str = "{%s}") -> str:
@@ -221,14 +223,14 @@ def objects(count: int) -> Case:
 
 
 BY_KEY = graphql(
-    "GraphQL by primary key, with an object", LOOKUP, '{"id":<N>}', most=TRACK_COUNT,
+    "GraphQL by primary key, with an object", LOOKUP, '{"id":<N>}', maximum=TRACK_COUNT,
     floor=FLOOR_LOOKUP, peer=PEER_LOOKUP,
 )  # fmt: skip
 
 CASES = (
     BY_KEY,
     graphql(
-        "the same signed in, row level security", OWNED, '{"id":<N>}', most=TRACK_COUNT, signed_in=True,
+        "the same signed in, row level security", OWNED, '{"id":<N>}', maximum=TRACK_COUNT, signed_in=True,
         floor=FLOOR_OWNED, peer=PEER_OWNED,
     ),
     graphql("GraphQL 10 x 10 nested list", NESTED, floor=FLOOR_NESTED, peer=PEER_NESTED),
@@ -236,27 +238,32 @@ CASES = (
     page(1000),
     objects(100),
     objects(1000),
-    graphql("GraphQL document never seen before", COLD, most=ENDLESS, peer=PEER_COLD),
-    graphql("GraphQL operation name never seen before", NAMED, most=ENDLESS, peer=PEER_NAMED),
+    graphql("GraphQL document never seen before", COLD, maximum=ENDLESS, peer=PEER_COLD),
+    graphql("GraphQL operation name never seen before", NAMED, maximum=ENDLESS, peer=PEER_NAMED),
     graphql(
-        "GraphQL other literals each time", LITERALS, most=TRACK_COUNT, floor=FLOOR_LOOKUP, peer=PEER_LITERALS
+        "GraphQL other literals each time", LITERALS,
+        maximum=TRACK_COUNT, floor=FLOOR_LOOKUP, peer=PEER_LITERALS,
     ),
     graphql(
-        "GraphQL insert", INSERT, '{"name":"<N>"}', most=ENDLESS, writes=True,
+        "GraphQL insert", INSERT, '{"name":"<N>"}', maximum=ENDLESS, writes=True,
         floor=FLOOR_INSERT, peer=PEER_INSERT,
     ),
     graphql(
-        "GraphQL update by key", UPDATE, '{"id":"<N>"}', most=1000, writes=True,
+        "GraphQL update by key", UPDATE, '{"id":"<N>"}', maximum=1000, writes=True,
         floor=FLOOR_UPDATE, peer=PEER_UPDATE,
     ),
     graphql(
-        "GraphQL delete by key", DELETE, '{"id":"<N>"}', most=ROWS, writes=True,
+        "GraphQL delete by key", DELETE, '{"id":"<N>"}', maximum=ROWS, writes=True,
         floor=FLOOR_DELETE, peer=PEER_DELETE,
     ),
     graphql(
-        "GraphQL insert of a row with two others", NESTED_INSERT, '{"name":"<N>"}', most=ENDLESS, writes=True
+        "GraphQL insert of a row with two others", NESTED_INSERT, '{"name":"<N>"}',
+        maximum=ENDLESS, writes=True,
     ),
-    Case("REST by primary key", f"{TRACKS}&track_id=eq.{NUMBER}", most=TRACK_COUNT, floor=FLOOR_REST_LOOKUP),
+    Case(
+        "REST by primary key", f"{TRACKS}&track_id=eq.{NUMBER}",
+        maximum=TRACK_COUNT, floor=FLOOR_REST_LOOKUP,
+    ),
     Case("REST 10 rows, each with an object", f"{TRACKS},album(title)&order=track_id.desc&limit=10"),
     Case(
         "REST 100 rows, each with an object", f"{TRACKS},album(title)&order=track_id&limit=100",
@@ -264,8 +271,8 @@ CASES = (
     ),
     Case("REST 10 rows, each with a list", "/rest/v1/album?select=title,track(name,milliseconds)&limit=10"),
     Case("REST 1,000 rows", f"{TRACKS},milliseconds,unit_price&limit=1000", floor=FLOOR_REST_PAGE),
-    Case("REST insert", BENCH_ROWS, f'{{"name":"{NUMBER}"}}', most=ENDLESS, status=201, writes=True),
+    Case("REST insert", BENCH_ROWS, f'{{"name":"{NUMBER}"}}', maximum=ENDLESS, status=201, writes=True),
     Case("REST insert of 1,000 rows", BENCH_ROWS, MANY_ROWS, status=201, writes=True),
-    Case("REST function by GET", f"/rest/v1/rpc/bench_add?a={NUMBER}&b=1", most=10**6),
-    Case("REST function by POST", "/rest/v1/rpc/bench_add", f'{{"a": {NUMBER}, "b": 1}}', most=10**6),
+    Case("REST function by GET", f"/rest/v1/rpc/bench_add?a={NUMBER}&b=1", maximum=10**6),
+    Case("REST function by POST", "/rest/v1/rpc/bench_add", f'{{"a": {NUMBER}, "b": 1}}', maximum=10**6),
 )  # fmt: skip

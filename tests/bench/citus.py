@@ -193,7 +193,7 @@ def _sent(connection: HTTPConnection, case: Case, number: int) -> float:
     return took
 
 
-def _least(times: list[float]) -> float:
+def _minimum(times: list[float]) -> float:
     """Return the milliseconds that a twentieth of the times stays below."""
     return 1000 * sorted(times[_WARM_UP:])[len(times[_WARM_UP:]) // 20]
 
@@ -210,7 +210,7 @@ def _measured(case: Case, connections: list[HTTPConnection], plain: list[Plain],
         times += [client.alone(value(2 * number + 1)) for client in plain]
         for several, one in zip(found, times, strict=True):
             several.append(one)
-    return [_least(times) for times in found]
+    return [_minimum(times) for times in found]
 
 
 def main(rounds: int) -> None:

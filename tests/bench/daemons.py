@@ -75,16 +75,16 @@ def deliver(installation: Installation, count: int) -> float:
     return seconds
 
 
-def rates(server: Server, delay: float, most: str, per_second: int, seconds: float, rounds: int) -> None:
+def rates(server: Server, delay: float, maximum: str, per_second: int, seconds: float, rounds: int) -> None:
     """Print a table.
 
-    :param most: how many attempts a process makes at once.
+    :param maximum: how many attempts a process makes at once.
     :param per_second: how many deliveries one process is expected to make.
     """
     first = 0.0
     for daemons, workers in SETUPS:
         with TemporaryDirectory() as folder, receiving(delay) as receiver, Recorder() as recorder:
-            settings = {"timeout": "20", "concurrency": most, "concurrency-per-host": most}
+            settings = {"timeout": "20", "concurrency": maximum, "concurrency-per-host": maximum}
             installation = Installation(Path(folder), server.create_database(), recorder, settings=settings)
             assert receiver.stdout is not None
             installation.endpoints([f"http://127.0.0.1:{receiver.stdout.readline().strip()}/hook"])

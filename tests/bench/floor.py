@@ -36,7 +36,8 @@ def put_floor_load(
     before = processor_time(database)
     finished = subprocess.run(
         ["pgbench", "-n", "-M", "prepared", "-j", "1", "-c", str(connections), "-T", str(seconds),
-         "-D", "begins=1", "-D", f"first={first}", "-D", f"clients={connections}", "-D", f"most={case.most}",
+         "-D", "begins=1", "-D", f"first={first}", "-D", f"clients={connections}",
+         "-D", f"most={case.maximum}",
          "-f", str(script), "-h", address["host"], "-p", address["port"],
          "-U", address["user"], address["dbname"]],
         capture_output=True, text=True, check=False,

@@ -151,7 +151,7 @@ def connections(bench: Bench, database: Database) -> tuple[Plot, Plot]:
     """Measure a small query over more and more connections at once."""
     rate: Plot = {}
     latency: Plot = {}
-    cases = {"GraphQL": BY_KEY, "REST": Case("REST", f"{TRACKS}&track_id=eq.<N>", most=3503)}
+    cases = {"GraphQL": BY_KEY, "REST": Case("REST", f"{TRACKS}&track_id=eq.<N>", maximum=3503)}
     with bench.daemon(database) as daemon:
         daemon.wait_ready()
         target = Target(daemon.port, daemon.process.pid, HEADERS)

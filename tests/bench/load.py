@@ -16,11 +16,11 @@ local headers = {headers}
 local method = {method}
 local path_head, path_tail = {path_head}, {path_tail}
 local body_head, body_tail = {body_head}, {body_tail}
-local varying, most, number = {varying}, {most}, {first}
+local varying, maximum, number = {varying}, {maximum}, {first}
 local tokens, turn = {tokens}, 0
 function request()
   if not varying then return fixed end
-  number = number % most + 1
+  number = number % maximum + 1
   if #tokens > 0 then
     turn = turn % #tokens + 1
     headers["Authorization"] = tokens[turn]
@@ -149,7 +149,7 @@ def _lua(case: Case, target: Target, first: int) -> str:
         body_head=_quoted(body_head) if case.body else "nil",
         body_tail=_quoted(body_tail) if body_varies else "nil",
         varying="true" if path_varies or body_varies or target.tokens else "false",
-        most=case.most,
+        maximum=case.maximum,
         first=first,
         tokens="{" + ", ".join(_quoted(token) for token in target.tokens) + "}",
     )

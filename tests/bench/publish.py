@@ -45,7 +45,7 @@ def main() -> None:
         daemon = installation.daemon()
         headers = {"Authorization": f"Bearer {installation.token}", "Content-Type": "application/json"}
         body = json.dumps(event(f"key {NUMBER}"))
-        case = Case("publish", "/v1/webhooks/events", body, most=10**9, status=201)
+        case = Case("publish", "/v1/webhooks/events", body, maximum=10**9, status=201)
         began = time.time()
         load, _ = put_load(
             case, Target(daemon.port, daemon.process.pid, headers), folder,

@@ -239,9 +239,9 @@ async def measure(reactor: Any, server: Server, receiver: Receiver, count: int) 
         await listener.stop()
         sender.close()
         await pool.stop()
-    least, rate, hosts = _median(floors), _median(rates), _median(spread)
-    share_of_floor = rate.per_second / least.per_second
-    print(f"floor       {least.per_second:6.0f} /s, {least.processor:4.0f} us each")  # noqa: T201
+    minimum, rate, hosts = _median(floors), _median(rates), _median(spread)
+    share_of_floor = rate.per_second / minimum.per_second
+    print(f"floor       {minimum.per_second:6.0f} /s, {minimum.processor:4.0f} us each")  # noqa: T201
     print(f"deliveries  {rate.per_second:6.0f} /s, {rate.processor:4.0f} us each")  # noqa: T201
     print(f"            {share_of_floor:.0%} of the floor, {count} queued")  # noqa: T201
     print(f"hosts       {hosts.per_second:6.0f} /s, {hosts.processor:4.0f} us each")  # noqa: T201

@@ -105,14 +105,14 @@ def rename(database: Database, name: str) -> None:
 
 def test_connections_may_be_as_many_as_the_system_allows(database: Database, tmp_path: Path) -> None:
     """Though systems begin with few open files, for programs that cannot have more."""
-    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(few, 256), most))
+    few, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(few, 256), maximum))
     try:
         with Daemon(tmp_path, database.uri) as daemon:
             daemon.wait_ready()
             limits = Path(f"/proc/{daemon.process.pid}/limits").read_text()
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, maximum))
     [line] = [line for line in limits.splitlines() if line.startswith("Max open files")]
     soft, hard = line.split()[3:5]
     assert soft == hard

@@ -65,7 +65,7 @@ class FakeQueue:
 
     async def claim(
         self,
-        most: int,
+        maximum: int,
         lease: float,
         *,
         per_endpoint: int = 16,
@@ -80,7 +80,7 @@ class FakeQueue:
         settled = 0
         due = [row for row in self.rows.values() if row.claimable <= now]
         for row in sorted(due, key=lambda row: row.claimable):
-            if len(found) + settled == most:
+            if len(found) + settled == maximum:
                 break
             endpoint = row.work.endpoint_id
             usual = 0 if row.work.organization in full else per_endpoint

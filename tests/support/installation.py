@@ -157,7 +157,7 @@ class Installation:
         """Add endpoints past the API's limits; return their identifiers."""
 
         async def add(database: Any) -> list[str]:
-            store = Endpoints(database, Cipher([KEY]), most=10_000)
+            store = Endpoints(database, Cipher([KEY]), maximum=10_000)
             news = [NewEndpoint(url=url, event_types=("*",), signing_secret=SECRET) for url in urls]
             return [str((await store.create(ACME, new)).id) for new in news]
 

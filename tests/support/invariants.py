@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from support.campaign import Campaign
     from support.known import Published, Target
 
-MOST = 5
+MAXIMUM = 5
 """Automatic attempts."""
 NEAR = 3.0
 """Seconds between a fault and a request that it may have to do with; claimed work waits that long."""
@@ -111,9 +111,9 @@ class Verdict:
         assert [one.final for one in records] == [False] * (len(records) - 1) + [True], told
         assert all(one.status == "failed" for one in records[:-1]), told
         last = records[-1]
-        assert len(records) <= (1 if is_test else MOST), told
+        assert len(records) <= (1 if is_test else MAXIMUM), told
         if last.status == "failed":
-            assert is_test or len(records) == MOST, told
+            assert is_test or len(records) == MAXIMUM, told
         if last.status == "skipped":
             assert not target.steady, told
         assert all(one.final for one in self._records[event] if one.trigger == "manual"), told

@@ -25,8 +25,8 @@ BACKSLASH = chr(92)
 def documents(tokens: int) -> dict[str, str]:
     """Return documents of up to that many tokens by what they are about."""
 
-    def many(text: str, each_takes: int, most: int = tokens) -> str:
-        return each(text, min(tokens // each_takes - 10, most))
+    def many(text: str, each_takes: int, maximum: int = tokens) -> str:
+        return each(text, min(tokens // each_takes - 10, maximum))
 
     fields = many("a<N>: personByPk(id: <N>) { id person { name } }", 15, 999)
     aliases = many("a<N>: name", 5, 999)

@@ -60,9 +60,9 @@ async def publish(store: Store, scope: Scope = PROJECT, event_type: str = PAUSED
     return await store.publisher.publish(NewEvent(event_type, scope, payload, str(uuid4())))
 
 
-async def claim(store: Store, most: int = 100, lease: float = 30.0, **named: Any) -> tuple[DueWork, ...]:
+async def claim(store: Store, maximum: int = 100, lease: float = 30.0, **named: Any) -> tuple[DueWork, ...]:
     """Claim what is due."""
-    return (await store.queue.claim(most, lease, **{"per_endpoint": most, **named})).work
+    return (await store.queue.claim(maximum, lease, **{"per_endpoint": maximum, **named})).work
 
 
 def made_at(identifier: UUID) -> datetime:

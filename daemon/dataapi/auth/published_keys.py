@@ -35,7 +35,7 @@ LONGEST_SET = 262_144
 """Bytes of a set of keys."""
 TIME_LIMIT = 10.0
 """Seconds from the connection to the last byte."""
-LEAST_FRESH, USUALLY_FRESH, MOST_FRESH = 300.0, 3600.0, 86_400.0
+MIN_FRESH, USUALLY_FRESH, MAX_FRESH = 300.0, 3600.0, 86_400.0
 """Seconds that a set is fresh: at least, where the issuer does not say, and at most."""
 FIRST_RETRY, LAST_RETRY = 5.0, 300.0
 """Seconds until a reading that failed is tried again, doubling."""
@@ -63,7 +63,7 @@ Fetch = Callable[[str, str | None], Awaitable[Fetched]]
 def freshness(cache_control: str) -> float:
     """Return for how many seconds a set is fresh, by the issuer's ``Cache-Control``."""
     found = _MAX_AGE.search(cache_control)
-    return min(max(float(found[1]), LEAST_FRESH), MOST_FRESH) if found else USUALLY_FRESH
+    return min(max(float(found[1]), MIN_FRESH), MAX_FRESH) if found else USUALLY_FRESH
 
 
 class PublishedKeys:

@@ -18,7 +18,7 @@ from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Problem
 from dataapi.concurrency.pauses import pause
 from dataapi.database.sql_text import OWN_SCHEMA
 
-MOST_READINGS = 16
+MAX_READINGS = 16
 """How many ways a view may show the columns of one key; more of them are left out."""
 
 Columns = tuple[str, ...]
@@ -266,7 +266,7 @@ class ViewKeys:
         for view, shown in self._shown.get(oid, {}).items():
             if all(number in shown for number in numbers):
                 readings = product(*(shown[number] for number in numbers))
-                yield from ((view, columns) for columns in islice(readings, MOST_READINGS))
+                yield from ((view, columns) for columns in islice(readings, MAX_READINGS))
 
 
 def _names(table: Table) -> dict[int, str]:

@@ -31,8 +31,8 @@ class Backoff:
 
     def after(self, failures: int) -> float:
         """Return the seconds to wait after so many failures in a row."""
-        most = min(self.longest, self.first * 2.0 ** min(failures - 1, 16))
-        return most * (1.0 - self.spread + self.spread * self.random())
+        maximum = min(self.longest, self.first * 2.0 ** min(failures - 1, 16))
+        return maximum * (1.0 - self.spread + self.spread * self.random())
 
 
 RECONNECTING = Backoff(longest=2.0)

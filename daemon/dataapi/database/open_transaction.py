@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FIRST_FETCH = 100
 """Rows of the first fetch, by whose size the next ones are measured."""
 
-_MOST_ROWS = 10_000
+_MAX_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def next_fetch(fetched: int, size: int, batch: int) -> int:
     """
     fitting = batch * fetched // max(1, size)
     # Rows differ in size: no more than four times as many as were seen to fit.
-    return max(1, min(fitting, fetched * 4, _MOST_ROWS))
+    return max(1, min(fitting, fetched * 4, _MAX_ROWS))
 
 
 # The record of a commit may not be flushed yet, as with synchronous_commit = off.

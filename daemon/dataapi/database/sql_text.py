@@ -179,7 +179,7 @@ def _without_columns(calls: Sequence[str], guard: str = "") -> str:
 
     :param guard: a condition without which it fails.
     """
-    groups = [calls[first : first + _MOST_ARGUMENTS] for first in range(0, len(calls), _MOST_ARGUMENTS)]
+    groups = [calls[first : first + _MAX_ARGUMENTS] for first in range(0, len(calls), _MAX_ARGUMENTS)]
     counts = [f"pg_catalog.num_nonnulls({','.join(group)})" for group in groups]
     made = f"{' operator(pg_catalog.+) '.join(counts)} operator(pg_catalog.>=) 0"
     if guard:
@@ -209,7 +209,7 @@ def _current(name: str) -> str:
     return f"pg_catalog.current_setting('{name}')"
 
 
-_MOST_ARGUMENTS = 100
+_MAX_ARGUMENTS = 100
 """Arguments that PostgreSQL takes for one function."""
 
 

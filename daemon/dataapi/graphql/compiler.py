@@ -100,7 +100,7 @@ class Cost:
         """Return the number of rows for a request's variables."""
         return int(self._rows(lambda page: page.count(variables)))
 
-    def most(self) -> float:
+    def maximum(self) -> float:
         """Return the number of rows whatever the variables say; infinite when nothing bounds them."""
         return self._rows(lambda page: inf if page.maximum is None else page.maximum)
 
@@ -154,7 +154,7 @@ def member_key(key: str, node: FieldNode) -> Key:
 
 COUNT = AggregateOf(AggregateFunction.COUNT)
 
-MOST_OBJECTS = 3_000
+MAX_OBJECTS = 3_000
 """Objects that one operation may select, about half a second to compile.
 
 A few fragments that spread each other twice select millions without an alias, however short the document
@@ -210,10 +210,10 @@ class Compiler:
         :param disjoint: whether the pages of different parents have no row in common.
         """
         outer, self.costs = self.costs, []
-        most = None if table is None else capacity(table)
+        maximum = None if table is None else capacity(table)
         try:
             yield
-            outer.append(Cost(page, tuple(self.costs), most, disjoint))
+            outer.append(Cost(page, tuple(self.costs), maximum, disjoint))
         finally:
             self.costs = outer
 
@@ -236,9 +236,9 @@ class Compiler:
             first one.
         """
         self._objects += 1
-        if self._objects > MOST_OBJECTS:
+        if self._objects > MAX_OBJECTS:
             message = (
-                f"The operation selects more than the {MOST_OBJECTS} objects allowed, counting each "
+                f"The operation selects more than the {MAX_OBJECTS} objects allowed, counting each "
                 "fragment wherever it is spread."
             )
             raise RequestRejected(Stage.VALIDATION, message)

@@ -39,7 +39,7 @@ from dataapi.graphql.schema.role_schema import MUTATION, QUERY, SUBSCRIPTION, Ro
 from dataapi.graphql.schema.type_mapping import abbreviated
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.graphql.validation import (
-    MOST_ERRORS,
+    MAX_ERRORS,
     client_error,
     is_surely_valid,
     validate_document,
@@ -48,9 +48,9 @@ from dataapi.graphql.variables import Variable, coercer, faults, shaper
 
 LONGEST_DOCUMENT = 1_000_000
 """Characters of the longest document that is read."""
-MOST_SELECTIONS = 5_000
+MAX_SELECTIONS = 5_000
 """Fields and fragments that one selection set may name; validation looks at all of them at once."""
-MOST_INPUT_OBJECTS = 10_000
+MAX_INPUT_OBJECTS = 10_000
 """Input objects that one request's variables may hold; each becomes a piece of a statement."""
 
 
@@ -180,9 +180,9 @@ class GraphQLOperation:
 
     def _refusal(self, raw: Mapping[str, Any]) -> RequestRejected:
         """Return the errors of variables that did not coerce."""
-        errors = list(islice(self._errors(raw), MOST_ERRORS + 1))
-        if len(errors) > MOST_ERRORS:
-            errors[MOST_ERRORS] = GraphQLError("There are more errors in the variables.")
+        errors = list(islice(self._errors(raw), MAX_ERRORS + 1))
+        if len(errors) > MAX_ERRORS:
+            errors[MAX_ERRORS] = GraphQLError("There are more errors in the variables.")
         assert errors, "the same coercion failed before"
         return RequestRejected(Stage.VARIABLES, *errors)
 
@@ -313,7 +313,7 @@ def _default(node: ConstValueNode, type_: GraphQLInputType) -> Any:
     if value is Undefined:
         errors: list[GraphQLError] = []
         validate_input_literal(node, type_, lambda error, _place: errors.append(error), hide_suggestions=True)
-        raise RequestRejected(Stage.VALIDATION, *map(client_error, errors[:MOST_ERRORS]))
+        raise RequestRejected(Stage.VALIDATION, *map(client_error, errors[:MAX_ERRORS]))
     return value
 
 
@@ -401,9 +401,9 @@ class _Measure:
     def of(self, selection_set: SelectionSetNode | None) -> tuple[int, int]:
         if selection_set is None:
             return 0, 0
-        if len(selection_set.selections) > MOST_SELECTIONS:
+        if len(selection_set.selections) > MAX_SELECTIONS:
             raise GraphQLError(
-                f"A selection set names more than the {MOST_SELECTIONS} fields allowed.", selection_set
+                f"A selection set names more than the {MAX_SELECTIONS} fields allowed.", selection_set
             )
         depth = aliases = 0
         for selection in selection_set.selections:
@@ -457,13 +457,13 @@ def check_variables(variables: Iterable[tuple[str, Any, Any]]) -> None:
     :param variables: name, type and value of each, as the client sent it.
     :raises RequestRejected: naming the variable.
     """
-    left = MOST_INPUT_OBJECTS
+    left = MAX_INPUT_OBJECTS
     for name, type_, value in variables:
         rows = get_named_type(type_).extensions.get("rows")
         left -= 0 if rows and _same_members(value) else _objects(value, left)
         if left < 0:
             message = (
-                f"The variable '${name}' holds too many input objects: {MOST_INPUT_OBJECTS} are allowed in "
+                f"The variable '${name}' holds too many input objects: {MAX_INPUT_OBJECTS} are allowed in "
                 "one request, not counting rows that all name the same members."
             )
             raise RequestRejected(Stage.VARIABLES, message)
@@ -476,11 +476,11 @@ def _same_members(value: Any) -> bool:
     return bool(members) and all(item.keys() == members for item in value)
 
 
-def _objects(value: Any, most: int) -> int:
-    """Return how many objects a JSON value holds, not counting far beyond ``most``."""
+def _objects(value: Any, maximum: int) -> int:
+    """Return how many objects a JSON value holds, not counting far beyond ``maximum``."""
     found = 0
     pending = [value]
-    while pending and found <= most:
+    while pending and found <= maximum:
         item = pending.pop()
         if isinstance(item, dict):
             found += 1

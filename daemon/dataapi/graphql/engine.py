@@ -255,7 +255,7 @@ class Engine:
         try:
             operation, variables, shape = self._coerce(prepared, request)
             plan = role.plans.get((operation.key, shape))
-            if plan is None or plan.most > self._limits.cost:
+            if plan is None or plan.maximum > self._limits.cost:
                 return None
             statements = [each.bind(variables) for each in plan.statements]
             execution = _Execution(operation, plan, statements, variables)

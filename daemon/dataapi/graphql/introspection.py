@@ -78,11 +78,11 @@ class Introspection:
             self._schema = self._make_schema()
         if self._schema is None:
             return {}
-        most = FIELDS_PER_TYPE * len(self._schema.type_map)
+        maximum = FIELDS_PER_TYPE * len(self._schema.type_map)
         resolved = itertools.count(1)
 
         def counted(resolve: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-            if next(resolved) > most:
+            if next(resolved) > maximum:
                 raise _TooMuch
             return resolve(*arguments, **named)
 

@@ -36,7 +36,7 @@ class OperationPlan:
 
     :ivar statements: run in order, the last one giving the data; none when the data is constant.
     :ivar constant: the data of an operation that needs no database, as JSON text.
-    :ivar most: the highest cost with any variables.
+    :ivar maximum: the highest cost with any variables.
     :ivar errors: those of fields that are left out or null.
     :ivar keys: the response keys of the root fields in order; None for one that needs no database.
     :ivar fields: those whose statements are sent one by one; empty where all are sent at once.
@@ -45,7 +45,7 @@ class OperationPlan:
     statements: tuple[Compiled, ...]
     constant: str
     costs: tuple[Cost, ...] = ()
-    most: float = 0
+    maximum: float = 0
     errors: tuple[GraphQLError, ...] = ()
     keys: tuple[str | None, ...] = ()
     fields: tuple[FieldStatements, ...] = ()
@@ -170,8 +170,8 @@ def _plan(
     keys: list[str | None],
     errors: Iterable[GraphQLError] = (),
 ) -> OperationPlan:
-    most = sum(cost.most() for cost in compiler.costs)
-    return OperationPlan(statements, "", tuple(compiler.costs), most, tuple(errors), tuple(keys))
+    maximum = sum(cost.maximum() for cost in compiler.costs)
+    return OperationPlan(statements, "", tuple(compiler.costs), maximum, tuple(errors), tuple(keys))
 
 
 def plan_mutation(
@@ -219,7 +219,7 @@ def check_cost(plan: OperationPlan, variables: Variables, limit: int) -> None:
 
     :raises RequestRejected: with the cost and the limit.
     """
-    if plan.most <= limit:
+    if plan.maximum <= limit:
         return
     cost = plan.cost(variables)
     if cost > limit:

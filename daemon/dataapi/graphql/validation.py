@@ -30,7 +30,7 @@ COMPARISONS = 12_000
 
 graphql-core's own limit is forty times as high, and no other request is answered meanwhile.
 """
-MOST_ERRORS = 20
+MAX_ERRORS = 20
 """Errors of one document after which validation stops; each may take a search for similar names."""
 
 _PYTHON_ERROR = re.compile(", but encountered error '.*'; found: ", re.DOTALL)
@@ -100,12 +100,12 @@ class _OverlappingFields(gql.OverlappingFieldsCanBeMergedRule):
 def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gql.GraphQLError]:
     """Return a document's errors as graphql-core's ``validate`` does, with pauses and without cycles.
 
-    After ``MOST_ERRORS`` of them comes one that says so.
+    After ``MAX_ERRORS`` of them comes one that says so.
     """
     errors: list[gql.GraphQLError] = []
 
     def on_error(error: gql.GraphQLError) -> None:
-        if len(errors) >= MOST_ERRORS:
+        if len(errors) >= MAX_ERRORS:
             raise ValidationAbortedError(
                 "Too many validation errors, error limit reached. Validation aborted."
             )

@@ -127,9 +127,9 @@ class LiveQueries:
         repeated, headers = repeatable(request, self._project.live_ignored_headers)
         caller = await self._authenticator.authenticate(request)
         name, since = identity(request, caller), self._clock.seconds()
-        most = self._project.live_subscriptions_per_caller
-        if self._callers[name] >= most:
-            message = f"A caller may have {most} subscriptions"
+        maximum = self._project.live_subscriptions_per_caller
+        if self._callers[name] >= maximum:
+            message = f"A caller may have {maximum} subscriptions"
             raise ApiError(429, "TOO_MANY_SUBSCRIPTIONS", message, headers=(("Retry-After", "10"),))
         self._callers[name] += 1
         try:

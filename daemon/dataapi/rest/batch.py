@@ -22,7 +22,7 @@ from dataapi.http.strict_json import EXACT_DECODER, INVALID_JSON, is_storable
 from dataapi.rest.parse.body import JSON
 
 MEDIA_TYPE = "application/vnd.dataapi.batch+json"
-MOST = 100
+MAXIMUM = 100
 """Requests of a batch."""
 
 _UNREADABLE = "The body of a batch is no valid JSON"
@@ -51,8 +51,8 @@ def read(request: Request) -> tuple[Request, ...]:
         raise _bad(_UNREADABLE) from None
     if listed is None:
         raise _bad('The body of a batch is not an object with only the member "requests", a list')
-    if not 0 < len(listed) <= MOST:
-        raise _bad(f"A batch has 1 to {MOST} requests, and not {len(listed)}")
+    if not 0 < len(listed) <= MAXIMUM:
+        raise _bad(f"A batch has 1 to {MAXIMUM} requests, and not {len(listed)}")
     inherited = {
         name: value
         for name, value in request.headers.items()

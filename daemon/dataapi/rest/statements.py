@@ -112,9 +112,9 @@ def compile_answer(
 _NAMES = ('"body"', '"count"', '"total"', '"headers"', '"status"')
 
 
-def _within(most: int, size: str, _number: str, found: str) -> str:
+def _within(maximum: int, size: str, _number: str, found: str) -> str:
     """Return the number of rows of an answer, raising instead where its body has more bytes."""
-    return f"case when {size} {GREATER} {most} then {raise_sql(TOO_LARGE, size)} else {found} end"
+    return f"case when {size} {GREATER} {maximum} then {raise_sql(TOO_LARGE, size)} else {found} end"
 
 
 def _guarded(writer: Writer, guard: Guard, _size: str, number: str, found: str) -> str:

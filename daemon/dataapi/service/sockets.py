@@ -67,8 +67,8 @@ def allow_open_files() -> None:
 
     The lower limit that systems begin with is for programs that use ``select()``.
     """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
 class StartFailed(Exception):
@@ -115,8 +115,8 @@ class ConnectionShare:
     @property
     def is_due(self) -> bool:
         """Whether no other worker serves clearly fewer connections."""
-        least = min(self._counts)
-        return self._counts[self._worker] <= least + least // 8
+        minimum = min(self._counts)
+        return self._counts[self._worker] <= minimum + minimum // 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ STUCK_BEATS = 15
 """Unanswered heartbeats in a row after which a worker is killed."""
 STARTING_BEATS = 60
 """The same for a worker that is still starting."""
-_MOST_DEATHS = 5
+_MAX_DEATHS = 5
 """Deaths in a row of a worker that never served, after which the daemon gives up."""
 
 _PARENT_ONLY = (
@@ -236,7 +236,7 @@ class Workers:
             if self._stopping:
                 return
             deaths = 1 if self._reactor.seconds() - began > _HEALTHY_AFTER else deaths + 1
-            if number in self._first and (deaths >= _MOST_DEATHS or refusal == worker.refusal is not None):
+            if number in self._first and (deaths >= _MAX_DEATHS or refusal == worker.refusal is not None):
                 reason = worker.refusal or f"worker {number} ended while starting: {how}"
                 self._first.pop(number).errback(StartFailed(reason))
                 return

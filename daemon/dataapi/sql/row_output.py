@@ -41,7 +41,7 @@ from dataapi.sql.page_source import (
 )
 from dataapi.sql.statement import Row, Writer
 
-MOST_JOINS = 5
+MAX_JOINS = 5
 """Related rows joined to the rows of one page.
 
 PostgreSQL weighs the orders of up to eight joins (its ``join_collapse_limit``), which for pages of few rows
@@ -326,7 +326,7 @@ class MemberWriter:
         record = as_record(one.output)
         single = _is_guaranteed_single(one.rows) and record is not None and not is_grouped(record)
         large = one.rows.table is not None and one.rows.table.large
-        return single and not large and self.joining and len(self.joins) < MOST_JOINS
+        return single and not large and self.joining and len(self.joins) < MAX_JOINS
 
     def _joined(self, one: One) -> Json:
         """Return the object of the one related row, which is joined; null where there is none."""

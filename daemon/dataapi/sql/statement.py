@@ -29,9 +29,9 @@ from dataapi.sql.algebra import Parameter, SlotSource
 if TYPE_CHECKING:
     from dataapi.sql.dialect import Dialect
 
-MOST_PAGE_SIZES = 4
+MAX_PAGE_SIZES = 4
 """Combinations of page sizes for which a statement has a text of its own."""
-MOST_SEMIJOINS = 8
+MAX_SEMIJOINS = 8
 """Conditions on whether rows exist that PostgreSQL may turn into joins, in one statement.
 
 It weighs every order of such joins, nested ones included: planning thirty of them takes longer than clients
@@ -105,7 +105,7 @@ class Writer:
     def joinable(self) -> bool:
         """Count a condition on whether rows exist; whether PostgreSQL may still turn it into a join."""
         self._semijoins += 1
-        return self._semijoins <= MOST_SEMIJOINS
+        return self._semijoins <= MAX_SEMIJOINS
 
 
 class Row:
@@ -200,7 +200,7 @@ class Compiled:
         statement = self._sized.get(sizes)
         if statement is not None:
             return statement
-        if len(self._sized) == MOST_PAGE_SIZES or not all(
+        if len(self._sized) == MAX_PAGE_SIZES or not all(
             size and size.isascii() and size.isdecimal() for size in sizes
         ):
             return self.statement

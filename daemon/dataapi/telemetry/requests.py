@@ -81,7 +81,7 @@ def summary_of(facts: Iterable[Fact]) -> Summary:
 _Series = tuple[str, str, str, int, str]
 """Area, method, route, status and code."""
 
-MOST_SERIES = 1000
+MAX_SERIES = 1000
 """Series beyond which errors are counted without their codes, of which SQL can raise any."""
 
 
@@ -89,7 +89,7 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"
 """All others, of which clients can make up any, are counted together."""
 
 
-_MOST_NOTED = 256
+_MAX_NOTED = 256
 """Requests whose times are noted until they are counted together, which takes a fraction of the work."""
 _PARTS = ("duration", "queue", "database", "daemon")
 
@@ -140,13 +140,13 @@ class RequestMetrics:
             times.database.append(database)
         times.daemon.append(max(0.0, seconds - queued - database))
         times.duration.append(seconds)
-        if len(times.duration) >= _MOST_NOTED:
+        if len(times.duration) >= _MAX_NOTED:
             times.counted()
 
     def _count_new(self, series: _Series) -> None:
         if series[1] not in _METHODS:
             series = (series[0], "other", *series[2:])
-        if len(self._counts) >= MOST_SERIES and series[-1]:
+        if len(self._counts) >= MAX_SERIES and series[-1]:
             series = (*series[:-1], "other")
         self._counts[series] = self._counts.get(series, 0) + 1
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 SLOW = 0.5
 """Seconds from which a request counts as slow."""
-MOST = 100
+MAXIMUM = 100
 """Slow requests that are kept of one project."""
 KEPT = 900.0
 """Seconds for which they are kept."""
@@ -41,7 +41,7 @@ class SlowRequests:
 
     def add(self, project: str, request: SlowRequest) -> None:
         """Keep a request in place of the oldest one, if there are too many."""
-        self._by_project.setdefault(project, deque(maxlen=MOST)).append(request)
+        self._by_project.setdefault(project, deque(maxlen=MAXIMUM)).append(request)
 
     def of(self, project: str, now: float) -> list[SlowRequest]:
         """Return the slow requests of a project's last minutes, the latest first."""

@@ -126,11 +126,11 @@ def _reply(error: ApiError, media_type: str, members: Mapping[str, Any], proxy: 
     return Reply(error.status, tuple(headers), body, reason=error.reason, code=error.code)
 
 
-_MOST_GRAPHQL = 1_048_576
+_MAX_GRAPHQL = 1_048_576
 """Bytes of a GraphQL request: parsing one blocks all others."""
 
 GRAPHQL = ProtocolFamily(
-    "graphql", "/graphql/", ("GET", "POST", "HEAD", "OPTIONS"), False, graphql_error, max_body=_MOST_GRAPHQL
+    "graphql", "/graphql/", ("GET", "POST", "HEAD", "OPTIONS"), False, graphql_error, max_body=_MAX_GRAPHQL
 )
 REST = ProtocolFamily(
     "rest", "/rest/", ("GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "HEAD"), True, rest_error
@@ -145,7 +145,7 @@ MANAGEMENT = ProtocolFamily(
     max_body=body.MAX_READ,
 )
 PUBLISHING = replace(MANAGEMENT, prefix="/v1/webhooks/", methods=("POST", "OPTIONS"))
-_MOST_DELIVERED = 524_288
+_MAX_DELIVERED = 524_288
 """Bytes of a request to the console: the largest are deliveries to its receivers."""
 
 CONSOLE = ProtocolFamily(
@@ -154,7 +154,7 @@ CONSOLE = ProtocolFamily(
     ("GET", "HEAD", "POST", "OPTIONS"),
     False,
     rest_error,
-    max_body=_MOST_DELIVERED,
+    max_body=_MAX_DELIVERED,
     shared=False,
     keyed=False,
 )
@@ -165,7 +165,7 @@ PORTAL = ProtocolFamily(
     False,
     rest_error,
     of_project=False,
-    max_body=_MOST_DELIVERED,
+    max_body=_MAX_DELIVERED,
     shared=False,
     keyed=False,
 )

@@ -36,16 +36,16 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
 class Calls:
     """Counts calls of functions from one pause to the next.
 
-    :ivar most: the most that there were between two.
+    :ivar maximum: the most that there were between two.
     """
 
     def __init__(self) -> None:
-        self.most = 0
+        self.maximum = 0
         self._since = 0
 
     def pause(self) -> None:
         """Begin to count anew."""
-        self.most = max(self.most, self._since)
+        self.maximum = max(self.maximum, self._since)
         self._since = 0
 
     def count(self, _frame: Any, event: str, _argument: Any) -> None:
@@ -83,4 +83,4 @@ async def test_little_happens_between_two_pauses(
     monkeypatch.setattr(engine, "in_turn", in_turn)
     await api.ask(DOCUMENTS[name], check=False)
     assert counted
-    assert max(calls.most for calls in counted) <= CALLS
+    assert max(calls.maximum for calls in counted) <= CALLS

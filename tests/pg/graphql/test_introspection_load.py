@@ -48,14 +48,14 @@ class Watched:
 
     def __init__(self) -> None:
         self.may_go = threading.Event()
-        self.begun = self.running = self.most = 0
+        self.begun = self.running = self.maximum = 0
         self._execute = Introspection._execute
 
     def execute(self, introspection: Introspection, *arguments: Any) -> Any:
         """Stand in for the method of that object."""
         self.begun += 1
         self.running += 1
-        self.most = max(self.most, self.running)
+        self.maximum = max(self.maximum, self.running)
         self.may_go.wait(FOR_EVER)
         self.running -= 1
         return self._execute(introspection, *arguments)
@@ -108,7 +108,7 @@ async def test_nobody_begins_while_the_thread_of_one_who_left_runs(
     assert watched.begun == 1
     watched.may_go.set()
     assert (await stays).data == '{"__schema": {"queryType": {"name": "Query"}}}'
-    assert (watched.begun, watched.most) == (2, 1)
+    assert (watched.begun, watched.maximum) == (2, 1)
 
 
 FRAGMENT = """ fragment t on __Type { name kind description fields { name type { name kind ofType { name } } }

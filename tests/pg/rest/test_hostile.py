@@ -14,10 +14,10 @@ from dataapi.http.errors import ApiError
 from dataapi.http.messages import Request
 from dataapi.rest import batch, handler
 from dataapi.rest.handler import LONG_BATCH, RestHandler
-from dataapi.rest.parse.filters import MOST_CONDITIONS
-from dataapi.rest.parse.select import MOST_ITEMS, MOST_NAMES, MOST_RESOURCES, MOST_STEPS, MOST_TERMS
+from dataapi.rest.parse.filters import MAX_CONDITIONS
+from dataapi.rest.parse.select import MAX_ITEMS, MAX_NAMES, MAX_RESOURCES, MAX_STEPS, MAX_TERMS
 from dataapi.rest.plan import role
-from dataapi.rest.plan.embed_tree import MOST_MEMBERS_IN_ALL
+from dataapi.rest.plan.embed_tree import MAX_MEMBERS_IN_ALL
 from dataapi.settings import Project, TransactionEnd
 from support.catalog import load_catalog
 from support.clocks import FOR_EVER
@@ -85,24 +85,24 @@ def casts(count: int) -> str:
     return ",".join(f"a{n}:id::text" for n in range(count))
 
 
-def beyond(most: int, what: str) -> str:
+def beyond(maximum: int, what: str) -> str:
     """Return how the message about a bound ends."""
-    return f"expecting at most {most} {what}"
+    return f"expecting at most {maximum} {what}"
 
 
 BEYOND = {
-    "items": (f"select={repeated('id', MOST_ITEMS + 1)}", beyond(MOST_ITEMS, "items")),
-    "stars": (f"select={repeated('*', 10_000)}", beyond(MOST_ITEMS, "items")),
-    "resources": (f"select={repeated('boss(id)', MOST_RESOURCES + 1)}", beyond(MOST_RESOURCES, "resources")),
+    "items": (f"select={repeated('id', MAX_ITEMS + 1)}", beyond(MAX_ITEMS, "items")),
+    "stars": (f"select={repeated('*', 10_000)}", beyond(MAX_ITEMS, "items")),
+    "resources": (f"select={repeated('boss(id)', MAX_RESOURCES + 1)}", beyond(MAX_RESOURCES, "resources")),
     "depth": (
         f"select={repeated('boss(', 21, '')}id{repeated(')', 21, '')}",
         beyond(20, "resources within each other"),
     ),
-    "terms": (f"order={repeated('id', MOST_TERMS + 1)}", beyond(MOST_TERMS, "terms")),
-    "steps": (f"select=data{repeated('->a', MOST_STEPS + 1, '')}", beyond(MOST_STEPS, "steps")),
+    "terms": (f"order={repeated('id', MAX_TERMS + 1)}", beyond(MAX_TERMS, "terms")),
+    "steps": (f"select=data{repeated('->a', MAX_STEPS + 1, '')}", beyond(MAX_STEPS, "steps")),
     "wide logic": (
-        f"or=({repeated('id.eq.1', MOST_CONDITIONS)})",
-        beyond(MOST_CONDITIONS, "filters and logic operators"),
+        f"or=({repeated('id.eq.1', MAX_CONDITIONS)})",
+        beyond(MAX_CONDITIONS, "filters and logic operators"),
     ),
     "deep logic": (f"or=({repeated('or(', 3000, '')}", beyond(50, "logic operators within each other")),
     "names": (f"{repeated('a', 5000, '.')}=eq.1", beyond(25, "names within each other")),
@@ -125,9 +125,9 @@ async def test_what_exceeds_a_limit_is_reported_with_its_place(api: Service, cas
 @pytest.mark.parametrize(
     "query",
     [
-        repeated("id=eq.1", MOST_CONDITIONS + 1, "&"),
+        repeated("id=eq.1", MAX_CONDITIONS + 1, "&"),
         "&".join([f"or=({repeated('id.eq.1', 600)})"] * 2),
-        f"select={repeated('*', MOST_MEMBERS_IN_ALL // 6)}",
+        f"select={repeated('*', MAX_MEMBERS_IN_ALL // 6)}",
         "select=" + ",".join(f"b{n}:boss({repeated('*', 20)})" for n in range(60)),
         f"select={casts(501)}",
         # Each filter on whether there is a boss repeats all that is asked of the boss.
@@ -150,16 +150,16 @@ async def test_what_is_too_much_in_all_is_refused(api: Service, query: str) -> N
 @pytest.mark.parametrize(
     "query",
     [
-        f"select={repeated('id', MOST_ITEMS)}",
+        f"select={repeated('id', MAX_ITEMS)}",
         f"select={repeated('*', 100)}",
         f"select={casts(500)}",
         f"id=in.({repeated('1', 10_000)})",
-        repeated("id=eq.1", MOST_CONDITIONS, "&"),
-        f"or=({repeated('id.eq.1', MOST_CONDITIONS - 2)})",
+        repeated("id=eq.1", MAX_CONDITIONS, "&"),
+        f"or=({repeated('id.eq.1', MAX_CONDITIONS - 2)})",
         f"or=({repeated('and(', 49, '')}id.eq.1{repeated(')', 50, '')}",
-        f"order={repeated('id', MOST_TERMS)}",
-        f"select=data{repeated('->a', MOST_STEPS, '')}",
-        "select=" + ",".join(f"a{n}:boss(id)" for n in range(MOST_RESOURCES)),
+        f"order={repeated('id', MAX_TERMS)}",
+        f"select=data{repeated('->a', MAX_STEPS, '')}",
+        "select=" + ",".join(f"a{n}:boss(id)" for n in range(MAX_RESOURCES)),
         "select=" + ",".join(f"a{n}:boss!inner(id)" for n in range(50)),
         "select=" + ",".join(f"a{n}:person!boss!inner(id)" for n in range(50)),
         f"select={repeated('...boss(name)', 50)}",
@@ -252,9 +252,9 @@ async def test_conditions_on_related_rows_hold_beyond_those_that_are_joined(api:
 
 @pytest.mark.parametrize("parameter", ["columns", "on_conflict"])
 async def test_the_number_of_names_is_limited(api: Service, parameter: str) -> None:
-    answer = await api.rest("POST", f"person?{parameter}={repeated('id', MOST_NAMES + 1)}", [{"id": 9}])
+    answer = await api.rest("POST", f"person?{parameter}={repeated('id', MAX_NAMES + 1)}", [{"id": 9}])
     assert (answer.status, answer.body["code"]) == (400, "PGRST100")
-    assert answer.body["details"].endswith(beyond(MOST_NAMES, "names"))
+    assert answer.body["details"].endswith(beyond(MAX_NAMES, "names"))
 
 
 BODIES = {

@@ -78,20 +78,20 @@ def ask(board: Database, make_pool: Callable[..., Pool]) -> Ask:
     handlers: dict[Any, RestHandler] = {}
 
     async def send(
-        target: str, *, method: str = "GET", claims: str = "{}", most: int | None = None, schemas: Any = None,
-        **headers: str,
+        target: str, *, method: str = "GET", claims: str = "{}", maximum: int | None = None,
+        schemas: Any = None, **headers: str,
     ) -> Reply:  # fmt: skip
         path, _, query = target.partition("?")
         exposed = schemas or ("public",)
-        if (most, exposed) not in handlers:
+        if (maximum, exposed) not in handlers:
             if not handlers:
                 await pool.start()
-            project = Project("a" * 20, "acme", board.uri, db_schemas=exposed, db_max_rows=most)
+            project = Project("a" * 20, "acme", board.uri, db_schemas=exposed, db_max_rows=maximum)
             catalog = load_catalog(board.uri, *exposed)
-            handlers[most, exposed] = RestHandler(project, pool, lambda: catalog)
+            handlers[maximum, exposed] = RestHandler(project, pool, lambda: catalog)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         request = Request("1", method, f"/rest/v1/{path}", query, named, b"")
-        return await handlers[most, exposed].handle(request, Caller("anon", claims))
+        return await handlers[maximum, exposed].handle(request, Caller("anon", claims))
 
     return send
 
@@ -247,10 +247,10 @@ async def test_limits_offsets_and_ranges(
 
 async def test_db_max_rows_is_never_exceeded(ask: Ask) -> None:
     """The configured cap holds for the table and for embedded rows, whatever limit is asked for."""
-    assert len(await rows(ask, "note", most=2)) == 2
-    assert len(await rows(ask, "note?limit=3", most=2)) == 2
-    assert len(await rows(ask, "note?limit=1", most=2)) == 1
-    [ada] = await rows(ask, "player?select=leaderboard(score)&limit=1&order=id", most=1)
+    assert len(await rows(ask, "note", maximum=2)) == 2
+    assert len(await rows(ask, "note?limit=3", maximum=2)) == 2
+    assert len(await rows(ask, "note?limit=1", maximum=2)) == 1
+    [ada] = await rows(ask, "player?select=leaderboard(score)&limit=1&order=id", maximum=1)
     assert len(ada["leaderboard"]) == 1
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dataapi.graphql import document, engine
-from dataapi.graphql.document import LONGEST_DOCUMENT, MOST_INPUT_OBJECTS
+from dataapi.graphql.document import LONGEST_DOCUMENT, MAX_INPUT_OBJECTS
 from support.effort import Effort
 from support.service import Service
 
@@ -57,12 +57,12 @@ INSERT = "mutation($o: [personInsertInput!]!) { insertIntopersonCollection(objec
 @pytest.mark.parametrize(
     ("query", "variables", "name"),
     [
-        (FILTER, {"f": {"or": [{}] * MOST_INPUT_OBJECTS}}, "$f"),
-        (FILTER, {"f": {"and": [{"id": {"eq": 1}}] * MOST_INPUT_OBJECTS}}, "$f"),
+        (FILTER, {"f": {"or": [{}] * MAX_INPUT_OBJECTS}}, "$f"),
+        (FILTER, {"f": {"and": [{"id": {"eq": 1}}] * MAX_INPUT_OBJECTS}}, "$f"),
         (FILTER, {"f": {"or": [{"or": [{"or": [{}] * 100}] * 100}]}}, "$f"),
-        (ORDER, {"o": [{}] * (MOST_INPUT_OBJECTS + 1)}, "$o"),
-        (INSERT, {"o": [{"id": 5}, {"name": "x"}] * MOST_INPUT_OBJECTS}, "$o"),
-        (INSERT, {"o": [{}] * (MOST_INPUT_OBJECTS + 1)}, "$o"),
+        (ORDER, {"o": [{}] * (MAX_INPUT_OBJECTS + 1)}, "$o"),
+        (INSERT, {"o": [{"id": 5}, {"name": "x"}] * MAX_INPUT_OBJECTS}, "$o"),
+        (INSERT, {"o": [{}] * (MAX_INPUT_OBJECTS + 1)}, "$o"),
     ],
     ids=["alternatives", "conditions", "nested", "order", "rows of different members", "empty rows"],
 )
@@ -79,7 +79,7 @@ async def test_input_objects_in_variables_are_limited(
 
 
 async def test_many_rows_of_equal_members_are_no_objects_too_many(api: Service) -> None:
-    rows = [{"id": 100 + n, "name": "x"} for n in range(MOST_INPUT_OBJECTS + 1)]
+    rows = [{"id": 100 + n, "name": "x"} for n in range(MAX_INPUT_OBJECTS + 1)]
     answer = await api.ask(INSERT, {"o": rows})
     assert answer.data["insertIntopersonCollection"]["affectedCount"] == len(rows)
     await api.ask(

@@ -151,7 +151,7 @@ async def test_endpoints_are_listed_page_by_page_with_their_total(database: Data
 async def test_a_scope_has_a_limit_of_endpoints(database: Database, pool: Pool) -> None:
     """At most 50 endpoints per scope; scopes do not count for each other."""
     store = await migrated(database, pool)
-    few = dataclasses.replace(store, endpoints=Endpoints(pool, Cipher([KEY]), most=2))
+    few = dataclasses.replace(store, endpoints=Endpoints(pool, Cipher([KEY]), maximum=2))
     for _ in range(2):
         await add_endpoint(few)
     with pytest.raises(TooManyEndpoints):

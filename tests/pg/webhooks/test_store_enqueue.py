@@ -388,10 +388,10 @@ async def test_the_comment_on_the_function_names_its_errors(database: Database, 
 async def test_payload_has_a_limit(database: Database, pool: Pool) -> None:
     """256 KiB as PostgreSQL writes it, so that what a daemon claims at once fits into its memory."""
     store = await migrated(database, pool)
-    most = 256 * 1024 - len('{"a": ""}')
-    await publish(store, a="x" * most)
+    maximum = 256 * 1024 - len('{"a": ""}')
+    await publish(store, a="x" * maximum)
     with pytest.raises(CannotPublish, match="256 KiB") as refused:
-        await publish(store, a="x" * (most + 1))
+        await publish(store, a="x" * (maximum + 1))
     assert refused.value.problem is PublishProblem.MALFORMED
 
 

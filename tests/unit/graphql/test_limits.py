@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dataapi.graphql.compiler import Cost
-from dataapi.graphql.document import MOST_SELECTIONS, Limits, check_limits
+from dataapi.graphql.document import MAX_SELECTIONS, Limits, check_limits
 from dataapi.graphql.sources import Bounded, InputLeaf, VariableOrigin
 from graphql import GraphQLError, parse
 from hypothesis import given
@@ -66,9 +66,9 @@ def test_fragments_that_nothing_spreads_are_measured_too() -> None:
 
 def test_selection_sets_are_limited() -> None:
     """All fields of one are compared at once."""
-    check_limits(parse("{" + "a " * MOST_SELECTIONS + "}"), Limits())
+    check_limits(parse("{" + "a " * MAX_SELECTIONS + "}"), Limits())
     with pytest.raises(GraphQLError, match="names more than the 5000 fields allowed"):
-        check_limits(parse("{ b {" + "a " * (MOST_SELECTIONS + 1) + "} }"), Limits())
+        check_limits(parse("{ b {" + "a " * (MAX_SELECTIONS + 1) + "} }"), Limits())
 
 
 def page(name: str, maximum: int) -> Bounded:
@@ -87,7 +87,7 @@ def test_no_variables_cost_more_than_the_most(first: int, nested: int) -> None:
     """A page is never larger than its cap, so the most is known without variables."""
     cost = Cost(page("a", 30), (Cost(page("b", 20)),))
     assert cost.rows({"a": first, "b": nested}) == min(first, 30) * (1 + min(nested, 20))
-    assert cost.rows({"a": first, "b": nested}) <= cost.most() == 30 * 21
+    assert cost.rows({"a": first, "b": nested}) <= cost.maximum() == 30 * 21
 
 
 def test_no_more_rows_are_counted_than_there_are() -> None:

@@ -164,7 +164,7 @@ TEXTS = st.text(min_size=1)
 @given(sources=st.lists(TEXTS, min_size=3, max_size=3))
 def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
     """Whatever the front end binds, the text is the same."""
-    value, where, most = (("request", text) for text in sources)
+    value, where, maximum = (("request", text) for text in sources)
     condition: Condition = Compare(ColumnOf('na"me'), Operator.LIKE, parameter(where, "text"))
 
     def texts(*bound: Any) -> list[str]:
@@ -181,4 +181,4 @@ def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
             for text, _, _ in compiled(mutation, output, Guard("r", parameter(bound[1], "b")))
         ]
 
-    assert texts(value, most) == texts("other", "another")
+    assert texts(value, maximum) == texts("other", "another")

@@ -75,9 +75,9 @@ def test_unknown_preferences_are_refused_under_strict_handling_alone(header: str
 
 def test_a_maximum_holds_under_strict_handling_alone() -> None:
     """Without it clients that send it meant nothing by it; one that is no number is no maximum."""
-    assert read_preferences("max-affected=2").most is None
-    assert read_preferences("max-affected=2, handling=strict").most == 2
-    assert read_preferences("max-affected=many, handling=strict").most is None
+    assert read_preferences("max-affected=2").maximum is None
+    assert read_preferences("max-affected=2, handling=strict").maximum == 2
+    assert read_preferences("max-affected=many, handling=strict").maximum is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataapi.http.errors import ApiError
 from dataapi.rest.parse.filters import has_operator
 from dataapi.rest.parse.query import Selection, Values, parse_query
 from dataapi.rest.parse.select import Field, Term
-from dataapi.rest.parse.window import MOST, Window, count_of, window_of_header
+from dataapi.rest.parse.window import MAXIMUM, Window, count_of, window_of_header
 from dataapi.rest.respond import content_range, status_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,7 +66,7 @@ def test_limits_that_are_not_numbers_of_rows_are_refused() -> None:
 @given(st.text("0123456789", min_size=1, max_size=30) | st.just("9" * 5000))
 def test_any_whole_number_is_a_limit(text: str) -> None:
     """However large, it becomes one that PostgreSQL takes, and those of tables' sizes are taken exactly."""
-    assert count_of(text, "limit") == (int(text) if len(text) <= 18 else MOST)
+    assert count_of(text, "limit") == (int(text) if len(text) <= 18 else MAXIMUM)
 
 
 @pytest.mark.parametrize(

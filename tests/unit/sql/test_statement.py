@@ -8,7 +8,7 @@ from dataapi.sql.algebra import ColumnOf, Compare, Operator, Parameter, Rows
 from dataapi.sql.dialect import compile_query
 from dataapi.sql.outputs import Object, Text, Value
 from dataapi.sql.row_output import Many
-from dataapi.sql.statement import MOST_PAGE_SIZES, Compiled
+from dataapi.sql.statement import MAX_PAGE_SIZES, Compiled
 from support.catalog import MadeUp, table_named
 
 
@@ -46,7 +46,7 @@ def test_few_page_sizes_have_a_statement_of_their_own() -> None:
     """Clients may send any; so may they nothing, or what is no number."""
     compiled = page()
     bound = [compiled.bind({"what": "a", "first": str(first)}).statement for first in range(100)]
-    assert len(set(bound)) == MOST_PAGE_SIZES + 1
+    assert len(set(bound)) == MAX_PAGE_SIZES + 1
     assert bound[-1] is compiled.statement
     for first in (None, "1; drop table thing", "-1", "\u0661"):
         assert page().bind({"what": "a", "first": first}).statement.text == compiled.statement.text

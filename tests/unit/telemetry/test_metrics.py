@@ -16,7 +16,7 @@ from dataapi.telemetry.metrics import (
     merge,
     to_json,
 )
-from dataapi.telemetry.requests import MOST_SERIES, AnsweredRequest, RequestMetrics
+from dataapi.telemetry.requests import MAX_SERIES, AnsweredRequest, RequestMetrics
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -59,10 +59,10 @@ def test_requests_are_counted_by_method_route_status_and_code() -> None:
 def test_codes_that_sql_makes_up_do_not_make_series_without_end() -> None:
     """Beyond a number of series an error is counted under the code "other"; none is lost."""
     figures = RequestMetrics()
-    for number in range(MOST_SERIES + 500):
+    for number in range(MAX_SERIES + 500):
         figures.observe(answered(400, code=f"C{number}"))
     counts = figures.snapshot()["dataapi_requests_total"]
-    assert len(counts) == MOST_SERIES + 1
+    assert len(counts) == MAX_SERIES + 1
     assert counts[("rest", "GET", "/rest/v1/{resource}", "400", "other")] == 500
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataapi.telemetry.slow_requests import KEPT, MOST, SlowRequest, SlowRequests
+from dataapi.telemetry.slow_requests import KEPT, MAXIMUM, SlowRequest, SlowRequests
 
 
 def request(number: int) -> SlowRequest:
@@ -13,9 +13,9 @@ def request(number: int) -> SlowRequest:
 def test_the_latest_ones_are_kept_for_a_while_and_no_more_than_a_number() -> None:
     """However many there are, the memory is bounded."""
     slow = SlowRequests()
-    for number in range(3 * MOST):
+    for number in range(3 * MAXIMUM):
         slow.add("one", request(number))
-    latest = 3 * MOST - 1
-    assert [each.at for each in slow.of("one", latest)] == [latest - ago for ago in range(MOST)]
+    latest = 3 * MAXIMUM - 1
+    assert [each.at for each in slow.of("one", latest)] == [latest - ago for ago in range(MAXIMUM)]
     assert [each.at for each in slow.of("one", latest + KEPT)] == [latest]
     assert slow.of("another", latest) == []

@@ -33,12 +33,12 @@ def work(host: str = "a.example", endpoint: UUID | None = None, organization: st
     return row.work
 
 
-def made(most: int, per_host: int, known: str = "", organization: str | None = None) -> ConcurrencyLimits:
+def made(maximum: int, per_host: int, known: str = "", organization: str | None = None) -> ConcurrencyLimits:
     """Make limits that know an organization's endpoints to be quick and to have all they may have.
 
     :param known: their hosts, each named by a letter.
     """
-    limits = ConcurrencyLimits(most, per_host, slow=5.0)
+    limits = ConcurrencyLimits(maximum, per_host, slow=5.0)
     for host in known:
         for _ in range(per_host):
             limits.add(ClaimedAttempt(work(host, organization=organization), 0.0))
@@ -70,14 +70,14 @@ STEPS = st.lists(
 
 @given(st.integers(1, 6), st.integers(1, 6), STEPS)
 def test_limits_hold_whatever_happens(
-    most: int, per_host: int, steps: list[tuple[str, str, UUID, float | None, bool]]
+    maximum: int, per_host: int, steps: list[tuple[str, str, UUID, float | None, bool]]
 ) -> None:
     """Neither all hosts together nor one has more under way than it may.
 
     And what waits is held back for a host's or an organization's limit alone: with nothing under way,
     something begins.
     """
-    limits = ConcurrencyLimits(most, per_host, slow=5.0)
+    limits = ConcurrencyLimits(maximum, per_host, slow=5.0)
     running: list[DueWork] = []
     waiting = 0
     for host, organization, endpoint, ends, answered in steps:
@@ -90,8 +90,8 @@ def test_limits_hold_whatever_happens(
         running += came
         waiting -= len(came)
         hosts = Counter(host_of(one.url) for one in running)
-        assert len(running) == limits.running <= most
-        assert all(count <= min(most, per_host) for count in hosts.values())
+        assert len(running) == limits.running <= maximum
+        assert all(count <= min(maximum, per_host) for count in hosts.values())
         assert limits.waiting == waiting
         assert running or not waiting
     while running:
@@ -289,9 +289,9 @@ def test_what_waits_is_dropped_by_choice() -> None:
     assert limits.waiting == 0
 
 
-def slow_limits(most: int, per_host: int, hosts: str) -> ConcurrencyLimits:
+def slow_limits(maximum: int, per_host: int, hosts: str) -> ConcurrencyLimits:
     """Make limits that know the hosts, each named by a letter, to answer slowly."""
-    limits = made(most, per_host, hosts)
+    limits = made(maximum, per_host, hosts)
     for host in hosts:
         limits.add(ClaimedAttempt(work(host), 0.0))
         held = limits.next(0.0)
@@ -348,10 +348,10 @@ def test_a_host_that_was_refused_some_has_more() -> None:
 
 @given(st.integers(1, 8), st.integers(1, 4), st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 3))))
 def test_slow_hosts_have_half_of_the_attempts_again_once_the_others_are_quick(
-    most: int, per_host: int, steps: list[tuple[str, int]]
+    maximum: int, per_host: int, steps: list[tuple[str, int]]
 ) -> None:
     """Whatever came, ended and was dropped meanwhile."""
-    limits = slow_limits(most, per_host, "abcdez")
+    limits = slow_limits(maximum, per_host, "abcdez")
     running: list[DueWork] = []
     for now, (host, step) in enumerate(steps):
         if step == 0:
@@ -373,4 +373,4 @@ def test_slow_hosts_have_half_of_the_attempts_again_once_the_others_are_quick(
         assert held is not None
         limits.ended(held.work, 9.0)
     mine = sum(limits.add(ClaimedAttempt(work("z"), 0.0)) for _ in range(per_host))
-    assert mine == max(1, min(most // 2, per_host))
+    assert mine == max(1, min(maximum // 2, per_host))

@@ -30,7 +30,7 @@ class Simulation:
     :ivar answer: what it answers then.
     :ivar began: when attempts began, by receiver.
     :ivar running: how many are under way, by receiver.
-    :ivar most: how many were under way at once, by receiver.
+    :ivar maximum: how many were under way at once, by receiver.
     """
 
     def __init__(self, seconds: Callable[[str], float], rules: Webhooks = RULES) -> None:
@@ -40,7 +40,7 @@ class Simulation:
         self.answer: Callable[[Attempt], AttemptOutcome] = lambda _: OK
         self.began: dict[str, list[float]] = {}
         self.running: dict[str, int] = {}
-        self.most: dict[str, int] = {}
+        self.maximum: dict[str, int] = {}
         self._timeout = rules.timeout
         self.dispatcher = Dispatcher(self.clock, self.queue, self, lambda *_: {}, rules, random=lambda: 0.5)
 
@@ -49,7 +49,7 @@ class Simulation:
         receiver = attempt.url.removeprefix("https://")
         self.began.setdefault(receiver, []).append(self.clock.seconds())
         self.running[receiver] = self.running.get(receiver, 0) + 1
-        self.most[receiver] = max(self.most.get(receiver, 0), self.running[receiver])
+        self.maximum[receiver] = max(self.maximum.get(receiver, 0), self.running[receiver])
         seconds = self.seconds(receiver)
         await deferLater(self.clock, min(seconds, self._timeout))
         self.running[receiver] -= 1
@@ -192,9 +192,9 @@ def test_a_host_alone_has_all_that_it_may_have_soon() -> None:
     simulation.plan("alone", "one.alone", 400)
     simulation.dispatcher.start()
     simulation.pass_time(0.04)
-    assert simulation.most["one.alone"] == 2
+    assert simulation.maximum["one.alone"] == 2
     simulation.pass_time(0.31)
-    assert simulation.most["one.alone"] == 14, "an eighth is for others that come"
+    assert simulation.maximum["one.alone"] == 14, "an eighth is for others that come"
     simulation.pass_time(1.0)
     assert len(simulation.began["one.alone"]) >= 14 * 1.0 / 0.05
 
@@ -224,7 +224,7 @@ def test_an_endpoint_that_hangs_does_not_delay_another_organizations_at_its_host
     simulation.plan("dead", f"{SHARED}/dead", 40)
     simulation.dispatcher.start()
     assert max(simulation.waits("alive", HEALTHY, 90, 1.5)) <= 0.2
-    assert simulation.most[f"{SHARED}/dead"] == 2
+    assert simulation.maximum[f"{SHARED}/dead"] == 2
     assert len(simulation.began[f"{SHARED}/dead"]) >= 5, "it is tried all the time"
 
 
@@ -275,7 +275,7 @@ def test_endpoints_that_begin_to_hang_do_not_delay_their_neighbours(busy: int, e
         simulation.dispatcher.wake()
         died[0] = second >= 3
         assert max(simulation.waits("alive", HEALTHY, 0.5)) <= 0.3
-    assert sum(count for name, count in simulation.most.items() if "dead" in name) <= 14
+    assert sum(count for name, count in simulation.maximum.items() if "dead" in name) <= 14
 
 
 def test_an_endpoint_alone_at_its_host_leaves_room_for_one_that_comes() -> None:

@@ -34,9 +34,9 @@ def test_the_busiest_organization_takes_the_place_of_a_quieter_one() -> None:
     st.integers(1, 3),
     st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["success", "timeout"]), st.booleans())),
 )
-def test_labels_are_bounded_and_counts_only_grow(most: int, steps: list[tuple[str, str, bool]]) -> None:
+def test_labels_are_bounded_and_counts_only_grow(maximum: int, steps: list[tuple[str, str, bool]]) -> None:
     """Whoever comes when; a label may end, but no count goes down while it is there."""
-    attempts = OrganizationAttempts(most)
+    attempts = OrganizationAttempts(maximum)
     before: Mapping[tuple[str, ...], float] = {}
     total: Counter[str] = Counter()
     for organization, outcome, read in steps:
@@ -44,7 +44,7 @@ def test_labels_are_bounded_and_counts_only_grow(most: int, steps: list[tuple[st
         total[outcome] += 1
         if read:
             shown = attempts.counts()
-            assert len({label for label, _ in shown} - {OTHERS}) <= most
+            assert len({label for label, _ in shown} - {OTHERS}) <= maximum
             assert all(shown[labels] >= number for labels, number in before.items() if labels in shown)
             assert sum(shown.values()) <= total.total()
             before = shown

@@ -27,7 +27,7 @@ from dataapi.sql.statement import qualified
 Encode = Callable[[Any], str]
 """Makes the text form of a coerced value, which PostgreSQL reads."""
 
-_LONGEST_TEXT, _MOST_MEMBERS, _DEEPEST = 100, 5, 2
+_LONGEST_TEXT, _MAX_MEMBERS, _DEEPEST = 100, 5, 2
 _CUT = "…"
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
@@ -47,12 +47,12 @@ def abbreviated(value: Any, depth: int = 0) -> str:
     begin, end = "{}" if isinstance(value, dict) else "[]"
     if depth == _DEEPEST:
         return begin + _CUT + end
-    items = islice(value, _MOST_MEMBERS)
+    items = islice(value, _MAX_MEMBERS)
     if isinstance(value, dict):
         parts = [f"{abbreviated(name)}: {abbreviated(value[name], depth + 1)}" for name in items]
     else:
         parts = [abbreviated(item, depth + 1) for item in items]
-    if len(value) > _MOST_MEMBERS:
+    if len(value) > _MAX_MEMBERS:
         parts.append(_CUT)
     return f"{begin}{', '.join(parts)}{end}"
 

@@ -30,7 +30,7 @@ NULL = "NULL"
 ROWS_AT_ONCE = 1000
 """Rows that are encoded at once."""
 
-MOST_REPEATED = 16
+MAX_REPEATED = 16
 """How many times as long as a CSV body its rows may be as JSON, which repeats the columns' names."""
 SHORT = 1_000_000
 """Characters that these rows may have in any case."""
@@ -178,7 +178,7 @@ def _lines(text: str) -> list[dict[str, str | None]]:
         raise invalid('parse error (not enough input) at ""') from None
     if any(len(line) != len(header) for line in lines):
         raise invalid(UNEQUAL_LINES)
-    if len(lines) * sum(len(name) + 6 for name in header) > max(SHORT, MOST_REPEATED * len(text)):
+    if len(lines) * sum(len(name) + 6 for name in header) > max(SHORT, MAX_REPEATED * len(text)):
         raise invalid(LONG_NAMES)
     return [
         dict(zip(header, [None if cell == NULL else cell for cell in line], strict=True)) for line in lines

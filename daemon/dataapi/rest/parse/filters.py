@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dataapi.rest.parse.reader import BLANKS, DELIMITER, Failure, Mismatch, Reader, read_with
 from dataapi.rest.parse.select import Path, json_path, parse_embeds
 
-MOST_CONDITIONS = 1000
+MAX_CONDITIONS = 1000
 """Filters of one request, those in logic trees included; a list of ``in`` counts as one."""
 QUANTIFIABLE = frozenset({"eq", "gt", "gte", "lt", "lte", "like", "ilike", "match", "imatch"})
 SEARCHES = frozenset({"fts", "plfts", "phfts", "wfts"})
@@ -260,7 +260,7 @@ def _leaf_value(reader: Reader) -> str:
 
 def _tree(reader: Reader, values: list[str], depth: int) -> LogicTree:
     """Read a filter, or ``not.and(…)`` and the like."""
-    reader.count("filters and logic operators", MOST_CONDITIONS)
+    reader.count("filters and logic operators", MAX_CONDITIONS)
     plain = _plain_leaf(reader, values)
     if plain is not None:
         return plain

@@ -81,7 +81,7 @@ class Preferences(NamedTuple):
     unknown: tuple[str, ...] = ()
 
     @property
-    def most(self) -> int | None:
+    def maximum(self) -> int | None:
         """How many rows a change may affect; ``max-affected`` holds only under ``handling=strict``."""
         return self.max_affected if self.strict else None
 
@@ -126,7 +126,7 @@ def applied(preferences: Preferences, action: Action) -> str:
         "tx": preferences.end,
         "handling": None if preferences.strict is None else _HANDLING[preferences.strict],
         "timezone": preferences.timezone,
-        "max-affected": preferences.most,
+        "max-affected": preferences.maximum,
         "consistency": preferences.consistency,
     }
     followed = [(kind, value) for kind, value in values.items() if value is not None and kind in action.value]

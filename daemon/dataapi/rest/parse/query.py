@@ -16,7 +16,7 @@ from urllib.parse import quote
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.filters import (
-    MOST_CONDITIONS,
+    MAX_CONDITIONS,
     FilterOperation,
     LogicTree,
     has_operator,
@@ -122,14 +122,14 @@ class Values:
     :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
     :ivar body: the text of the body.
     :ivar arguments: those of a call that have a slot each, by name.
-    :ivar most: how many rows may be affected or returned, None without a limit.
+    :ivar maximum: how many rows may be affected or returned, None without a limit.
     """
 
     literals: tuple[str, ...] = ()
     offset: int = 0
     body: str = ""
     arguments: Mapping[str, str] = field(default_factory=dict)
-    most: int | None = None
+    maximum: int | None = None
 
 
 def _selection(shape: SelectionShape) -> Selection:
@@ -318,8 +318,8 @@ class _QueryParser:
 
     def _count(self, conditions: int) -> None:
         self._conditions += conditions
-        if self._conditions > MOST_CONDITIONS:
-            raise too_much(f"At most {MOST_CONDITIONS} parameters are allowed, with filters in logic trees")
+        if self._conditions > MAX_CONDITIONS:
+            raise too_much(f"At most {MAX_CONDITIONS} parameters are allowed, with filters in logic trees")
 
     def result(self, header: str | None, *, cached: bool) -> tuple[Selection, Values]:
         """Return the selection and the values, within the window that the ``Range`` header requests.

@@ -98,11 +98,11 @@ class Reader:
             details=f"unexpected {shown} expecting {expected}",
         )
 
-    def count(self, what: str, most: int) -> None:
+    def count(self, what: str, maximum: int) -> None:
         """Count an occurrence of something, and fail at the first one beyond the limit."""
         number = self._counts[what] = self._counts.get(what, 0) + 1
-        if number > most:
-            raise self.fail(f"at most {most} {what}")
+        if number > maximum:
+            raise self.fail(f"at most {maximum} {what}")
 
     # ------------------------------------------------------------ tokens
 

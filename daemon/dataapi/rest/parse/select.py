@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from dataapi.rest.parse.reader import DELIMITER, Mismatch, Reader, read_with
 
-MOST_ITEMS = 1600
+MAX_ITEMS = 1600
 """Items of ``select``: as many as a table may have columns."""
-MOST_RESOURCES = 100
+MAX_RESOURCES = 100
 """Resources embedded by one request."""
-MOST_STEPS = 100
+MAX_STEPS = 100
 """Steps of one path into a JSON value."""
-MOST_TERMS = 100
+MAX_TERMS = 100
 """Terms of one ``order``."""
-MOST_NAMES = 1600
+MAX_NAMES = 1600
 """Names in ``columns`` and ``on_conflict``."""
 DEEPEST = 20
 """The maximum depth of embedded resources."""
@@ -155,7 +155,7 @@ def parse_names(text: str, parameter: str) -> tuple[str, ...]:
 def _names(reader: Reader) -> tuple[str, ...]:
     names: list[str] = []
     while not names or reader.lexeme(","):
-        reader.count("names", MOST_NAMES)
+        reader.count("names", MAX_NAMES)
         names.append(reader.name())
     reader.need_end(",")
     return tuple(names)
@@ -209,7 +209,7 @@ def _items(reader: Reader, depth: int) -> tuple[Item, ...]:
 
 
 def _item(reader: Reader, depth: int) -> Item:
-    reader.count("items", MOST_ITEMS)
+    reader.count("items", MAX_ITEMS)
     plain = _PLAIN_ITEM.match(reader.text, reader.at)
     if plain is not None:  # the usual case
         reader.at = plain.end()
@@ -260,7 +260,7 @@ def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: 
         return None
     if depth >= DEEPEST:
         raise reader.fail(f"at most {DEEPEST} resources within each other")
-    reader.count("resources", MOST_RESOURCES)
+    reader.count("resources", MAX_RESOURCES)
     items = _items(reader, depth + 1)
     reader.need(")")
     reader.blanks()
@@ -290,8 +290,8 @@ def json_path(reader: Reader) -> Path:
         as_text = reader.token("->>")
         if not as_text and not reader.token("->"):
             return tuple(steps)
-        if len(steps) == MOST_STEPS:
-            raise reader.fail(f"at most {MOST_STEPS} steps")
+        if len(steps) == MAX_STEPS:
+            raise reader.fail(f"at most {MAX_STEPS} steps")
         steps.append(_step(reader, as_text))
 
 
@@ -334,7 +334,7 @@ def _terms(reader: Reader) -> tuple[Term, ...]:
 
 
 def _term(reader: Reader) -> Term:
-    reader.count("terms", MOST_TERMS)
+    reader.count("terms", MAX_TERMS)
     reader.blanks()
     name, relation = reader.name(), None
     start, failure = reader.at, reader.failure

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dataapi.http.errors import ApiError
 
-MOST = 2**63 - 1
+MAXIMUM = 2**63 - 1
 """The largest number that PostgreSQL takes for a limit or an offset."""
 
 NEGATIVE = "Limit should be greater than or equal to zero."
@@ -44,7 +44,7 @@ def count_of(text: str, parameter: str) -> int | None:
     if number is None:
         return None
     sign, digits = number.groups()
-    count = MOST if len(digits) > 18 else int(digits)
+    count = MAXIMUM if len(digits) > 18 else int(digits)
     if not sign:
         return count
     if parameter == "offset":

@@ -111,7 +111,7 @@ def _call(role: RestRole, request: ApiRequest, chosen: ChosenFunction) -> _Call:
     media = role.media(request, result.relation.table, raw=result.raw, lines=lines)
     if described and media.content_type.startswith(JSON):
         media = replace(media, content_type=f"{OPENAPI}; charset=utf-8")
-    if request.preferences.most is not None and not function.returns_set:
+    if request.preferences.maximum is not None and not function.returns_set:
         raise ApiError(
             400,
             "PGRST128",
@@ -124,9 +124,9 @@ def _call(role: RestRole, request: ApiRequest, chosen: ChosenFunction) -> _Call:
 
 
 def _streamed(call: _Call) -> StreamPlan:
-    if call.request.preferences.most is not None:
+    if call.request.preferences.maximum is not None:
         # One row too many would come when others were sent.
-        raise not_followed(f"max-affected={call.request.preferences.most}")
+        raise not_followed(f"max-affected={call.request.preferences.maximum}")
     head = make_reply(call.request, Action.STREAM, TO_COME, 200, call.media.content_type, ())
     statement, values = _statement(call)
     return StreamPlan(statement.bind(values), head, settings=_settings(call), by_replica=call.by_replica)
@@ -141,8 +141,8 @@ def _statement(call: _Call) -> tuple[Compiled, Values]:
     size = query.selection.size + sum(len(name) for name in arguments.names)
     [compiled] = call.role.compile(_shape(call), size, lambda: (_compile(call),))
     named = _argument_values(call.chosen.function, arguments)
-    most = call.request.preferences.most
-    return compiled, Values(query.values.literals, query.values.offset, arguments.body, named, most)
+    maximum = call.request.preferences.maximum
+    return compiled, Values(query.values.literals, query.values.offset, arguments.body, named, maximum)
 
 
 def _shape(call: _Call) -> Hashable:
@@ -198,7 +198,7 @@ def _guard(call: _Call) -> Guard | None:
     """Return the bound that the statement itself checks, so that the function's changes are undone."""
     if call.media.single and not call.result.is_single:
         return Guard(respond.NOT_SINGLE)
-    bounded = call.request.preferences.most is not None
+    bounded = call.request.preferences.maximum is not None
     return Guard(respond.TOO_MANY, Parameter(MaxAffected(), "bigint")) if bounded else None
 
 

@@ -27,9 +27,9 @@ from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
 from dataapi.rest.plan.tables import Relation, RoleTables
 from dataapi.settings import Project
 
-MOST_MEMBERS = 1600
+MAX_MEMBERS = 1600
 """Members of one object: PostgreSQL makes rows of little more."""
-MOST_MEMBERS_IN_ALL = 5000
+MAX_MEMBERS_IN_ALL = 5000
 """Members of the objects of all resources, those that stars stand for included."""
 
 
@@ -95,10 +95,10 @@ def build_embed_tree(
     root = Resource(relation, selection.items or (Star(),))
     _embed_all(tables, root)
     _assign_parameters(root, selection)
-    most, in_all = _members(root)
-    if most > MOST_MEMBERS or in_all > MOST_MEMBERS_IN_ALL:
+    maximum, in_all = _members(root)
+    if maximum > MAX_MEMBERS or in_all > MAX_MEMBERS_IN_ALL:
         raise too_much(
-            f"At most {MOST_MEMBERS} members are allowed in one object, and {MOST_MEMBERS_IN_ALL} in all"
+            f"At most {MAX_MEMBERS} members are allowed in one object, and {MAX_MEMBERS_IN_ALL} in all"
         )
     if not project.db_aggregates_enabled and _has_aggregates(root):
         raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
@@ -182,15 +182,15 @@ def not_embedded(name: str) -> ApiError:
 def _members(resource: Resource) -> tuple[int, int]:
     """Return how many members the largest object below a resource has, and all of them together."""
     children = iter(resource.children)
-    own = most = in_all = 0
+    own = maximum = in_all = 0
     for item in resource.items:
         if isinstance(item, Embed):
             most_below, below = _members(next(children))
-            most, in_all = max(most, most_below), in_all + below
+            maximum, in_all = max(maximum, most_below), in_all + below
             own += below if item.spread else 1
         else:
             own += len(resource.relation.columns or ()) if isinstance(item, Star) else 1
-    return max(most, own), in_all + own
+    return max(maximum, own), in_all + own
 
 
 def _check_spreads(resource: Resource) -> None:

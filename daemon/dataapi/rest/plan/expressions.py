@@ -80,12 +80,12 @@ class CappedLimit:
     """A limit in the query string, with the maximum number of rows that may be answered."""
 
     position: int
-    most: int | None
+    maximum: int | None
 
     def bind(self, values: Values) -> str:
         """Return the number."""
         text = values.literals[self.position]
-        return text if self.most is None or int(text) <= self.most else str(self.most)
+        return text if self.maximum is None or int(text) <= self.maximum else str(self.maximum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class MaxAffected:
 
     def bind(self, values: Values) -> str:
         """Return the number."""
-        return str(values.most)
+        return str(values.maximum)
 
 
 @dataclass(frozen=True, slots=True)

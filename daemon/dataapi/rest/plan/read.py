@@ -49,15 +49,15 @@ def _compile(role: RestRole, table: Table, request: ApiRequest, media: Media | N
 
     :param media: None where rows are only counted.
     """
-    most, count = role.project.db_max_rows, request.preferences.count
+    maximum, count = role.project.db_max_rows, request.preferences.count
     planner = role.planner(Relation.of(table), request.query.selection)
     record, rows = planner.record(), planner.rows()
     body = Form.NONE if media is None else media.body(table, role.tables.catalog.postgis)
     total, bound = Total.NONE, None
-    if count is Count.EXACT or (count is Count.ESTIMATED and most is None):
+    if count is Count.EXACT or (count is Count.ESTIMATED and maximum is None):
         total = Total.EXACT
     elif count is Count.ESTIMATED:
-        total, bound = Total.BOUNDED, Parameter(FixedText(str(most)), "bigint")
+        total, bound = Total.BOUNDED, Parameter(FixedText(str(maximum)), "bigint")
     most_bytes = role.project.max_answer if media is not None and media.explain is None else None
     output = with_column_names(record, body)
     answer = compile_answer(rows, output, body, total, bound, most_bytes=most_bytes, dialect=role.dialect)

@@ -49,7 +49,7 @@ from dataapi.sql.algebra import (
 from dataapi.sql.outputs import Key, Output, Text, Value
 from dataapi.sql.row_output import Many, One, Record, Spread
 
-MOST_RESOURCES_AND_CONDITIONS = 2500
+MAX_RESOURCES_AND_CONDITIONS = 2500
 """Resources and conditions where they stand in a statement: some are there more than once."""
 
 
@@ -75,7 +75,7 @@ class RowPlanner:
         written: bool = False,
     ) -> None:
         self._tables = tables
-        self._most = None if written else project.db_max_rows
+        self._maximum = None if written else project.db_max_rows
         self._places = 0
         self._root = build_embed_tree(tables, relation, selection, project)
 
@@ -106,10 +106,10 @@ class RowPlanner:
         where = all_of([*conditions, *self._required(resource)])
         table = resource.relation.table
         own = None if table is None else self._tables.catalog.directives.table(table.oid).rest_max_rows
-        most = 1 if resource.to_one else (self._most if own is None else own)
-        limit: Parameter | int | None = most
+        maximum = 1 if resource.to_one else (self._maximum if own is None else own)
+        limit: Parameter | int | None = maximum
         if resource.limit is not None:
-            limit = Parameter(CappedLimit(resource.limit, most), "bigint")
+            limit = Parameter(CappedLimit(resource.limit, maximum), "bigint")
         related_call, join, through = _related_by(resource.relationship)
         return Rows(
             table,
@@ -127,10 +127,10 @@ class RowPlanner:
         """Count each occurrence of a resource in the statement: filters on embedded ones repeat it."""
         self._places += 1 + len(resource.order)
         self._places += sum(1 for tree, _ in resource.filters for _ in leaves(tree))
-        if self._places > MOST_RESOURCES_AND_CONDITIONS:
+        if self._places > MAX_RESOURCES_AND_CONDITIONS:
             raise too_much(
                 "Filters and orders by embedded resources repeat these with all of their own filters: "
-                f"at most {MOST_RESOURCES_AND_CONDITIONS} resources, filters and terms are allowed"
+                f"at most {MAX_RESOURCES_AND_CONDITIONS} resources, filters and terms are allowed"
             )
 
     def _required(self, resource: Resource) -> list[Condition]:

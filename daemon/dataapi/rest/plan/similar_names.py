@@ -23,11 +23,11 @@ FARTHEST = 3
 LONGEST_TEXT = 200
 """Characters of a text for which a similar name is searched."""
 
-_MOST_SCANNED = 4_000_000
+_MAX_SCANNED = 4_000_000
 """Characters of names that one search reads: a few milliseconds."""
-_MOST_FOUND = 2000
+_MAX_FOUND = 2000
 """Occurrences of pieces of the text that one search looks at; the rarest pieces go first."""
-_MOST_COMPARED = 100
+_MAX_COMPARED = 100
 """Names that are compared with the text, those that share the most pieces with it."""
 _END = "\0"
 """Stands before and after each name; no name in PostgreSQL has it."""
@@ -48,16 +48,16 @@ class NameIndex:
         found = 0
         for occurrences, piece in sorted(self._counted(pieces)):
             found += occurrences
-            if shared and found > _MOST_FOUND:
+            if shared and found > _MAX_FOUND:
                 break
-            shared.update(set(islice(self._places(piece), _MOST_FOUND)))
+            shared.update(set(islice(self._places(piece), _MAX_FOUND)))
         for place in sorted(shared, key=lambda place: (-shared[place], place)):
             yield self._names[place]
 
     def _counted(self, pieces: Iterable[str]) -> Iterator[tuple[int, str]]:
         """Yield how often each piece occurs; of too many pieces only some, evenly spread."""
         ordered = sorted(pieces)
-        step = 1 + len(ordered) * len(self._text) // _MOST_SCANNED
+        step = 1 + len(ordered) * len(self._text) // _MAX_SCANNED
         for piece in ordered[::step]:
             occurrences = self._text.count(piece)
             if occurrences:
@@ -71,21 +71,21 @@ class NameIndex:
 
 
 def similar(
-    text: str, names: NameIndex, least: float = ALIKE, allowed: Callable[[str], bool] = lambda _: True
+    text: str, names: NameIndex, minimum: float = ALIKE, allowed: Callable[[str], bool] = lambda _: True
 ) -> str | None:
     """Return the most similar name, None if none is similar enough.
 
     Names that have three characters in a row in common with the text go before those that have two.
 
-    :param least: how alike it must be, from 0 to 1: one less the share of characters that differ.
+    :param minimum: how alike it must be, from 0 to 1: one less the share of characters that differ.
     :param allowed: whether a name may be suggested.
     """
     if len(text) > LONGEST_TEXT:
         return None
     requested = text.lower()
     for size in (3, 2):
-        candidates = filter(allowed, islice(names.sharing(_pieces(requested, size)), _MOST_FOUND))
-        found = _most_alike(requested, islice(candidates, _MOST_COMPARED), least)
+        candidates = filter(allowed, islice(names.sharing(_pieces(requested, size)), _MAX_FOUND))
+        found = _most_alike(requested, islice(candidates, _MAX_COMPARED), minimum)
         if found is not None:
             return found
     return None
@@ -97,14 +97,14 @@ def _pieces(text: str, size: int) -> set[str]:
     return {ended[start : start + size] for start in range(len(ended) - size + 1)}
 
 
-def _most_alike(text: str, names: Iterable[str], least: float) -> str | None:
-    best, found = least, None
+def _most_alike(text: str, names: Iterable[str], minimum: float) -> str | None:
+    best, found = minimum, None
     for name in names:
         longest = max(len(text), len(name.lower()))
-        most = int((1 - best) * longest)
-        far = distance(text, name.lower(), most)
-        likeness = 1 - far / longest if far <= most else 0.0
-        if likeness > best or (found is None and likeness >= least):
+        maximum = int((1 - best) * longest)
+        far = distance(text, name.lower(), maximum)
+        likeness = 1 - far / longest if far <= maximum else 0.0
+        if likeness > best or (found is None and likeness >= minimum):
             best, found = likeness, name
     return found
 
@@ -113,30 +113,30 @@ def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
     """Return the hint that names the most similar column, or the two; None if there is none, or are more."""
     if len(name) > LONGEST_IDENTIFIER:
         return None
-    most, alike = min(FARTHEST, len(name) // 2), list[str]()
+    maximum, alike = min(FARTHEST, len(name) // 2), list[str]()
     for column in columns:
-        far = distance(name, column, most)
-        if far < most:
+        far = distance(name, column, maximum)
+        if far < maximum:
             alike.clear()
-        if far <= most:
-            most = far
+        if far <= maximum:
+            maximum = far
             alike.append(f'"{relation}.{column}"')
     if len(alike) not in (1, 2):
         return None
     return f"Perhaps you meant to reference the column {' or the column '.join(alike)}."
 
 
-def distance(one: str, other: str, most: int) -> int:
+def distance(one: str, other: str, maximum: int) -> int:
     """Return how many characters must be put in, taken out or replaced; ``most + 1`` stands for any more."""
-    beyond = most + 1
+    beyond = maximum + 1
     # What both have of each character bounds the distance, and takes less time to find.
-    if max(len(one), len(other)) - (Counter(one) & Counter(other)).total() > most:
+    if max(len(one), len(other)) - (Counter(one) & Counter(other)).total() > maximum:
         return beyond
     row = [min(place, beyond) for place in range(len(other) + 1)]
     for number, character in enumerate(one, 1):
-        first, last = max(1, number - most), min(len(other), number + most)
+        first, last = max(1, number - maximum), min(len(other), number + maximum)
         above, row = row, [beyond] * (len(other) + 1)
-        if number <= most:
+        if number <= maximum:
             row[0] = number
         for place in range(first, last + 1):
             replaced = above[place - 1] + (character != other[place - 1])

@@ -64,7 +64,7 @@ class _Mutation:
     @property
     def bounded(self) -> bool:
         """Whether the number of affected rows is limited."""
-        return self.preferences.most is not None and self.request.method in ("PATCH", "DELETE")
+        return self.preferences.maximum is not None and self.request.method in ("PATCH", "DELETE")
 
     @property
     def counts_inserted(self) -> bool:
@@ -184,7 +184,7 @@ def _planned(mutation: _Mutation, action: Action) -> Planned:
 
 def values_of(request: ApiRequest) -> Values:
     values = request.query.values
-    return Values(values.literals, values.offset, request.rows.text, most=request.preferences.most)
+    return Values(values.literals, values.offset, request.rows.text, maximum=request.preferences.maximum)
 
 
 def _compile(mutation: _Mutation) -> tuple[Compiled, ...]:

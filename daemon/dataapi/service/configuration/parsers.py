@@ -83,17 +83,17 @@ def automatic(value: str) -> bool | None:
     return None if value.lower() == "auto" else boolean(value, "expected yes, no or auto")
 
 
-def whole(minimum: int, further: str = "", *, most: int | None = None) -> Callable[[str], int]:
+def whole(minimum: int, further: str = "", *, maximum: int | None = None) -> Callable[[str], int]:
     """Return a parser of whole numbers of at least ``minimum``; ``further`` names what else is accepted."""
     expected = f"expected a whole number of at least {minimum}{further}"
-    if most is not None:
-        expected = f"expected a whole number from {minimum} to {most}"
+    if maximum is not None:
+        expected = f"expected a whole number from {minimum} to {maximum}"
 
     def parse(value: str) -> int:
         if (
             _WHOLE.fullmatch(value) is None
             or int(value) < minimum
-            or (most is not None and int(value) > most)
+            or (maximum is not None and int(value) > maximum)
         ):
             raise InvalidValue(expected)
         return int(value)

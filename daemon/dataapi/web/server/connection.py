@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _READ_AHEAD = 16_384
 """Bytes that are read behind a request while it is answered, so that the end of the connection is noticed."""
 
-_LEAST_SENT = 4096
+_MIN_SENT = 4096
 """Bytes of a body that a client must send within the time-out, unless the request is complete."""
 
 _DISCARDED = 16 * 1024 * 1024
@@ -130,7 +130,7 @@ class ClientConnection(Protocol):
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
         """Take data, which may be a part of a request, or several; a byte now and then is no progress."""
         before, self._received = self._received, self._received + len(data)
-        progressed = before == 0 or before // _LEAST_SENT < self._received // _LEAST_SENT
+        progressed = before == 0 or before // _MIN_SENT < self._received // _MIN_SENT
         if progressed and not self.sender.waits:
             self._progress = self.site.reactor.seconds()
         if self._state is _DISCARDING:

@@ -18,14 +18,14 @@ _LONGEST_LINE = LONGEST_TARGET + 100
 _LONGEST_HEADER = 32_768
 _LONGEST_HEADERS = 65_536
 """Bytes of all headers together."""
-_MOST_HEADERS = 200
-_SURELY_WITHIN_LIMITS = 4 * _MOST_HEADERS
+_MAX_HEADERS = 200
+_SURELY_WITHIN_LIMITS = 4 * _MAX_HEADERS
 """Bytes of a head in which there is no room for too many headers, nor for one that is too long."""
 _LONGEST_COMPARED = 4096
 """Bytes of headers that are compared with those of the next request on the connection."""
 _LONGEST_LENGTH = 30
 """Digits of a ``Content-Length``, leading zeros included."""
-_MOST_FRAMING = 16
+_MAX_FRAMING = 16
 """Bytes by which each byte of a body may be framed as chunks, besides as many as headers may have."""
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
@@ -201,7 +201,7 @@ class RequestParser:
         body, message.body = b"".join(message.body), []
         self._read += len(body)
         self._framing += len(received) - len(body)
-        if self._framing > _LONGEST_HEADERS + _MOST_FRAMING * self._read:
+        if self._framing > _LONGEST_HEADERS + _MAX_FRAMING * self._read:
             raise _invalid_http()
         if message.complete:
             self.unread = 0
@@ -231,8 +231,8 @@ def _check_limits(received: bytes) -> None:
     lines = headers.split(b"\r\n")
     if len(max(lines, key=len)) > _LONGEST_HEADER:
         raise _too_large(f"A header of the request is longer than {_LONGEST_HEADER} bytes")
-    if len(lines) > _MOST_HEADERS + 1:
-        raise _too_large(f"The request has more than {_MOST_HEADERS} headers")
+    if len(lines) > _MAX_HEADERS + 1:
+        raise _too_large(f"The request has more than {_MAX_HEADERS} headers")
     if len(headers) > _LONGEST_HEADERS:
         raise _too_large(f"The request's headers are longer than {_LONGEST_HEADERS} bytes")
 

@@ -166,7 +166,7 @@ class _Endpoint:
 class ConcurrencyLimits:
     """Decides how much to claim and which attempt begins next.
 
-    :param most: attempts in flight at once.
+    :param maximum: attempts in flight at once.
     :param per_host: of these, to one host.
     :param slow: seconds from which an attempt is slow.
     :ivar usual_limit: how many attempts to claim of an endpoint that ``limits`` does not have.
@@ -174,9 +174,9 @@ class ConcurrencyLimits:
     :ivar waiting: claimed attempts that have not begun.
     """
 
-    def __init__(self, most: int, per_host: int, slow: float = inf) -> None:
-        self._most = most
-        self._per_host = min(per_host, most)
+    def __init__(self, maximum: int, per_host: int, slow: float = inf) -> None:
+        self._maximum = maximum
+        self._per_host = min(per_host, maximum)
         self._slow = slow
         self._prompt = min(PROMPT, slow / 2)
         self.usual_limit = min(self._per_host, 2 * UNKNOWN)
@@ -203,12 +203,12 @@ class ConcurrencyLimits:
     @property
     def _vacant(self) -> int:
         """How many more attempts may be in flight or waiting."""
-        return self._most + MAX_AHEAD - self.running - self.waiting
+        return self._maximum + MAX_AHEAD - self.running - self.waiting
 
     @property
     def _open(self) -> bool:
         """Whether to claim at all."""
-        return self.running < self._most and self._vacant > 0
+        return self.running < self._maximum and self._vacant > 0
 
     def room(self) -> int:
         """Return how many attempts to claim: half of the vacancy, so that no claim takes all of it."""
@@ -267,7 +267,7 @@ class ConcurrencyLimits:
         if not held and host.waiting >= self._per_host * (1 if endpoint.slow else 2):
             return 0
         if endpoint.slow:
-            space = min(endpoint.limit, max(1, self._most // 2 // self._slow_and_busy)) - held
+            space = min(endpoint.limit, max(1, self._maximum // 2 // self._slow_and_busy)) - held
         elif endpoint.pace is _Pace.SLOW:
             space = 0
         else:
@@ -374,7 +374,7 @@ class ConcurrencyLimits:
 
     def next(self, now: float) -> ClaimedAttempt | None:
         """Return the attempt that begins now, by turns of organizations and of their endpoints, if any."""
-        if self.running >= self._most:
+        if self.running >= self._maximum:
             return None
         for _ in range(len(self._turns)):
             slug, organization = self._turns.popitem(last=False)
@@ -393,7 +393,7 @@ class ConcurrencyLimits:
 
     def _next_endpoint(self, organization: _Organization, now: float) -> _Endpoint | None:
         """Return the organization's endpoint whose turn it is, None when its share is used up."""
-        free = self._most - self.running
+        free = self._maximum - self.running
         shares = organization.shares
         new, quick, slow = shares[_Pace.NEW], shares[_Pace.QUICK], shares[_Pace.SLOW]
         others = organization.others
@@ -433,7 +433,7 @@ class ConcurrencyLimits:
 
     def _others_come_first(self, endpoint: _Endpoint) -> bool:
         """Whether its organization may need what is free for the first attempts to other new endpoints."""
-        return 3 * (endpoint.organization.others - endpoint.running) > self._most - self.running
+        return 3 * (endpoint.organization.others - endpoint.running) > self._maximum - self.running
 
     def _is_fair(self, endpoint: _Endpoint, free: int, now: float) -> bool:
         """Whether an endpoint that is not prompt leaves enough of the host's limit free for its neighbours.

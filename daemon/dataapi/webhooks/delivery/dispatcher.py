@@ -71,7 +71,7 @@ class DeliveryQueue(StoresOutcomes, StoresRendered, Protocol):
 
     async def claim(
         self,
-        most: int,
+        maximum: int,
         lease: float,
         *,
         per_endpoint: int,

@@ -18,11 +18,11 @@ _BUSIER = 2
 class OrganizationAttempts:
     """Attempts by organization and outcome.
 
-    :param most: how many organizations have labels of their own.
+    :param maximum: how many organizations have labels of their own.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
         self._attempts: Counter[tuple[str, str]] = Counter()
         self._named: set[str] = set()
         # Attempts of late: halved whenever the metrics are read.
@@ -30,11 +30,11 @@ class OrganizationAttempts:
 
     def ended(self, organization: str, outcome: str) -> None:
         """Count the end of an attempt."""
-        if self._most == 0:
+        if self._maximum == 0:
             return
         if organization in self._recent or len(self._recent) < MAX_REMEMBERED:
             self._recent[organization] += 1
-        if len(self._named) < self._most:
+        if len(self._named) < self._maximum:
             self._named.add(organization)
         label = organization if organization in self._named else OTHERS
         self._attempts[label, outcome] += 1
@@ -48,7 +48,7 @@ class OrganizationAttempts:
         found: dict[tuple[str, ...], float] = {
             labels: float(number) for labels, number in self._attempts.items()
         }
-        for organization, number in self._recent.most_common(self._most):
+        for organization, number in self._recent.most_common(self._maximum):
             quietest = min(self._named, key=self._recent.__getitem__)
             if organization not in self._named and number > _BUSIER * self._recent[quietest]:
                 self._named.remove(quietest)

@@ -148,9 +148,9 @@ class Outcomes:
 
     def _take(self) -> list[_Unrecorded]:
         """Remove and return what is recorded next: refused outcomes one by one."""
-        source, most = (self._waiting, MAX_BATCH) if self._waiting else (self._refused, 1)
-        batch = source[:most]
-        del source[:most]
+        source, maximum = (self._waiting, MAX_BATCH) if self._waiting else (self._refused, 1)
+        batch = source[:maximum]
+        del source[:maximum]
         return batch
 
     async def _try(self, batch: list[_Unrecorded]) -> bool:

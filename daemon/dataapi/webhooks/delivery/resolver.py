@@ -112,9 +112,9 @@ class SystemResolver:
                 self._slow.add(name)
 
 
-def _threads(most: int) -> ThreadPool:
+def _threads(maximum: int) -> ThreadPool:
     """Make a pool without initial threads; a hanging thread does not keep the process alive."""
-    pool = ThreadPool(0, most, "dataapi-names")
+    pool = ThreadPool(0, maximum, "dataapi-names")
     pool.threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]
     pool.start()
     return pool

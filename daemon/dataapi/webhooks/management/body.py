@@ -28,19 +28,19 @@ MAX_ISSUES = 20
 _MEDIA_TYPES = frozenset({"application/json", "application/vnd.api+json"})
 
 
-def check_length(request: Request, most: int = MAX_BYTES) -> None:
-    """Raise ``ManagementError`` (413) for a body of more than ``most`` bytes, even if none is read."""
-    if len(request.body) > most:
-        raise ManagementError(ErrorCode.TOO_LARGE, f"The request body is larger than {most} bytes")
+def check_length(request: Request, maximum: int = MAX_BYTES) -> None:
+    """Raise ``ManagementError`` (413) for a body of more than ``maximum`` bytes, even if none is read."""
+    if len(request.body) > maximum:
+        raise ManagementError(ErrorCode.TOO_LARGE, f"The request body is larger than {maximum} bytes")
 
 
-def document(request: Request, *, most: int = 0) -> Any:
+def document(request: Request, *, maximum: int = 0) -> Any:
     """Return the parsed JSON of a body.
 
-    :param most: how many documents the body may list; 0 where it is one document.
+    :param maximum: how many documents the body may list; 0 where it is one document.
     :raises ManagementError: 413, 415, or 400 if it is invalid or has text that PostgreSQL cannot store.
     """
-    check_length(request, MAX_READ if most and request.body.lstrip().startswith(b"[") else MAX_BYTES)
+    check_length(request, MAX_READ if maximum and request.body.lstrip().startswith(b"[") else MAX_BYTES)
     if media_type(request.headers.get("content-type", "application/json")) not in _MEDIA_TYPES:
         raise ManagementError(ErrorCode.WRONG_MEDIA_TYPE)
     try:
@@ -57,8 +57,8 @@ def document(request: Request, *, most: int = 0) -> Any:
     place = _unstorable(found) if b"\\u" in request.body else None
     if place is not None:
         raise invalid(Issue(IssueCode.CHARACTERS, "Text may not hold U+0000 or half a surrogate pair", place))
-    if most and isinstance(found, list) and not 0 < len(found) <= most:
-        raise invalid(Issue(IssueCode.LENGTH, f"Expected 1 to {most} entries", ""))
+    if maximum and isinstance(found, list) and not 0 < len(found) <= maximum:
+        raise invalid(Issue(IssueCode.LENGTH, f"Expected 1 to {maximum} entries", ""))
     return found
 
 

@@ -44,7 +44,7 @@ class EventPublishing:
             raise
 
     async def _publish(self, request: Request) -> OperationResult:
-        document = body.document(request, most=resources.MAX_EVENTS)
+        document = body.document(request, maximum=resources.MAX_EVENTS)
         places = _places(document)
         events = await in_turn(lambda: self._events(places))
         listing.values((), request.query)
@@ -99,7 +99,7 @@ class EventPublishing:
                 RequestedScope(
                     _text(document, "organization_slug"), _text(document, "project_ref"), place or None
                 )
-                for place, document in _places(body.document(request, most=resources.MAX_EVENTS))
+                for place, document in _places(body.document(request, maximum=resources.MAX_EVENTS))
             ]
         except ManagementError:
             scopes = []

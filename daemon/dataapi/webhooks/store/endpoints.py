@@ -39,10 +39,10 @@ class Endpoints:
     Reading and changing raise ``CannotOpen`` when no configured key opens an endpoint's custom headers.
     """
 
-    def __init__(self, database: SqlRunner, cipher: Cipher, *, most: int = MAX_ENDPOINTS) -> None:
+    def __init__(self, database: SqlRunner, cipher: Cipher, *, maximum: int = MAX_ENDPOINTS) -> None:
         self._database = database
         self._cipher = cipher
-        self._most = most
+        self._maximum = maximum
 
     async def create(self, scope: Scope, new: NewEndpoint) -> Endpoint:
         """Add an endpoint to a scope.
@@ -63,7 +63,7 @@ class Endpoints:
             new.description,
             new.enabled,
             new.created_by,
-            self._most,
+            self._maximum,
             new.max_per_second,
         )
         try:
@@ -73,7 +73,7 @@ class Endpoints:
                 raise NoScope from error
             raise
         if not rows:
-            raise TooManyEndpoints(f"a scope has at most {self._most} endpoints")
+            raise TooManyEndpoints(f"a scope has at most {self._maximum} endpoints")
         return self._endpoint(rows[0])
 
     async def page(self, scope: Scope, limit: int, offset: int) -> tuple[tuple[Endpoint, ...], int]:

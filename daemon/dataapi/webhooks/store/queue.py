@@ -64,7 +64,7 @@ class Queue:
 
     async def claim(
         self,
-        most: int,
+        maximum: int,
         lease: float,
         *,
         per_endpoint: int = 16,
@@ -78,7 +78,7 @@ class Queue:
         has delivered; work of deleted endpoints is dropped.  All of these count as settled: claim again
         while any were.
 
-        :param most: the maximum number of attempts.
+        :param maximum: the maximum number of attempts.
         :param lease: seconds after which others may claim them.
         :param per_endpoint: the maximum for each endpoint.
         :param limits: other maxima for some endpoints; 0 excludes one.
@@ -88,7 +88,7 @@ class Queue:
         limits = limits or {}
         limited = [str(identifier) for identifier in limits]
         last, rooms = str(self._last_endpoint), list(limits.values())
-        values = (most, lease, per_endpoint, last, limited, rooms, list(full), holder)
+        values = (maximum, lease, per_endpoint, last, limited, rooms, list(full), holder)
         rows = await self._recording(_SQL["claim"], values)
         settled = rows[0][0]
         work, unreadable = [], []
