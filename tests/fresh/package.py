@@ -146,6 +146,24 @@ def see_what_systemd_knows(container: Container) -> None:
         )
 
 
+def see_what_helps_at_the_terminal(container: Container) -> None:
+    """Read the manual pages, and complete a command as bash does when Tab is pressed."""
+    container.output("root", "DEBIAN_FRONTEND=noninteractive apt-get install --yes man-db")
+    for page, section in (("1 dataapi", "EXIT STATUS"), ("5 dataapi.ini", "db-uri")):
+        shown = container.output("root", f"MANPAGER=cat man {page}")
+        assert section in shown, shown
+    script = (
+        "set +eu; source /usr/share/bash-completion/completions/dataapi;"
+        " COMP_WORDS=(dataapi check-); COMP_CWORD=1;"
+        " COMP_LINE='dataapi check-'; COMP_POINT=14;"
+        r" $(complete -p dataapi | sed 's/.*-F \([^ ]*\).*/\1/') dataapi check- dataapi;"
+        ' echo "${COMPREPLY[*]}"'
+    )
+    assert container.output("root", script).split() == ["check-config"]
+    for other in ("zsh/vendor-completions/_dataapi", "fish/vendor_completions.d/dataapi.fish"):
+        assert succeeds(container, f"test -s /usr/share/{other}"), other
+
+
 def see_that_an_upgrade_loses_nothing(container: Container, package: Path) -> None:
     """Upgrade while requests come, with a configuration file that was changed."""
     container.output("root", f"echo 'DATAAPI_DATAAPI_LOG_LEVEL=info' >> {ENVIRONMENT}")
@@ -202,6 +220,7 @@ def main() -> int:
             )
             say(container.output("root", "systemctl status --no-pager dataapi.service"))
             see_what_systemd_knows(container)
+            see_what_helps_at_the_terminal(container)
             see_that_an_upgrade_loses_nothing(container, higher)
             see_that_the_way_back_is_refused(container, package)
             *blocks, last = steps(removing)

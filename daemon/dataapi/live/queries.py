@@ -191,6 +191,8 @@ class LiveQueries:
                 if whole or self._urgent:
                     try:
                         await self._find_due(whole=whole)
+                    except CancelledError:
+                        raise
                     except Exception:
                         _log.failure("changes could not be looked for")
                 self._woken = Deferred()

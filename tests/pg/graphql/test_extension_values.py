@@ -47,14 +47,20 @@ def api(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterato
         ("mutation($v: Opaque) { u: updatethingCollection(set: {tags: $v}) { affectedCount } }", "u"),
     ],
 )  # fmt: skip
-async def test_a_bad_value_is_the_clients_mistake(api: Service, query: str, field: str) -> None:
-    """PostgreSQL gives it the code of internal errors where the extension gives none (hstore, PostGIS)."""
+async def test_a_bad_value_is_the_clients_mistake(
+    api: Service, server: Server, query: str, field: str
+) -> None:
+    """PostgreSQL gives it the code of internal errors where the extension gives none (hstore, PostGIS).
+
+    PostgreSQL 13 does not tell that it was a value.
+    """
+    told = server.version >= 14
     for _ in range(2):
         answer = await api.ask(query, {"v": "bad="})
-        assert answer.status == 200
+        assert answer.status == (200 if told else 500)
         [error] = answer.errors
-        assert error["path"] == [field]
-        assert "unexpected end of string" in error["message"].lower()
+        assert error.get("path") == ([field] if told else None)
+        assert ("unexpected end of string" in error["message"].lower()) is told
     assert "errors" not in (await api.ask(query, {"v": "b=>2"})).body
     api.database.execute("delete from thing where id = 2")
 

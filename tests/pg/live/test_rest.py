@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.live import LiveService, serving_live, signed
+from twisted.internet import defer
+from twisted.logger import capturedLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,3 +193,25 @@ async def test_a_notification_does_not_wait_for_the_interval(notified: LiveServi
     assert not other.events
     notified.database.execute('notify "dataapi-live"')
     assert (await notified.next(other)).json == [{"title": "Sketch"}]
+
+
+async def test_a_look_for_changes_ends_with_the_service(
+    notified: LiveService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, and nobody is told that it failed."""
+    await notified.next(await notified.rest("book?select=title"))
+    assert notified.part.apis is not None
+    live = notified.part.apis.live
+    assert live is not None
+    looks: list[defer.Deferred[None]] = []
+
+    def look() -> defer.Deferred[None]:
+        looks.append(defer.Deferred())
+        return looks[-1]
+
+    monkeypatch.setattr(live._changes, "look", look)
+    notified.database.execute('notify "dataapi-live"')
+    await notified.until(lambda: looks, "a look")
+    with capturedLogs() as events:
+        live.stop()
+    assert [event for event in events if "log_failure" in event] == []
