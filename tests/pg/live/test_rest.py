@@ -195,6 +195,7 @@ async def test_a_notification_does_not_wait_for_the_interval(notified: LiveServi
     assert (await notified.next(other)).json == [{"title": "Sketch"}]
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 async def test_a_look_for_changes_ends_with_the_service(
     notified: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
