@@ -40,7 +40,7 @@ quick: develop
 # The same tests of what is installed with the lowest versions of the libraries that setup.cfg allows, and few
 # random examples each.
 test-lowest: .venv/.lowest
-	.venv/lowest/bin/python -m pytest --numprocesses=2 --dist=worksteal --hypothesis-profile=few $(wildcard tests/unit/*/) tests/web
+	.venv/lowest/bin/python -m pytest --numprocesses=2 --dist=worksteal --hypothesis-profile=few $(filter-out %__pycache__/,$(wildcard tests/unit/*/)) tests/web
 
 # The tests with a real PostgreSQL, with each major version that is supported; needs npm.
 test-versions: develop
