@@ -52,8 +52,8 @@ async def test_idle_connections_that_die_are_noticed_and_replaced(
     pool: Pool, server: Server, database: Database, reactor: Any
 ) -> None:
     """A connection that dies while idle is never handed out."""
-    await defer.gatherResults([running(pool.run(message("select pg_sleep(0.05)"))) for _ in range(3)])
-    assert pool.figures().open == 3
+    while pool.figures().open < 3:  # a connection may be free again before the last one is open
+        await defer.gatherResults([running(pool.run(message("select pg_sleep(0.05)"))) for _ in range(3)])
     server.terminate_backends(database)
     await until(reactor, lambda: pool.figures().connects > 3 and pool.available)
     answers = [running(pool.run(message("select 1"))) for _ in range(6)]
