@@ -205,7 +205,8 @@ def main(words: Sequence[str]) -> int:
     )
     options = parser.parse_args(words)
     options.output.mkdir(parents=True, exist_ok=True)
-    server = Server()
+    # Thousands of tables are made in one transaction.
+    server = Server(settings={"max_locks_per_transaction": "256"})
     try:
         server.create()
         with tempfile.TemporaryDirectory() as name:
