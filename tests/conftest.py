@@ -108,7 +108,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the time limit around every ``async def`` test; through a pooler, skip what has to go without."""
+    """Order the tests, limit the time of ``async def`` ones, and skip those that a pooler cannot serve."""
     items[:] = _spread(items)
     for item in items:
         direct = item.get_closest_marker("direct")

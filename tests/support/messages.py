@@ -10,6 +10,8 @@ from twisted.internet import defer, task
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from dataapi.database.pool import Pool
+
 
 def message(text: str, *values: str | None, types: tuple[str, ...] | None = None, **named: Any) -> Message:
     """Make a message of one statement, as ``anon`` and with slots of type text unless said otherwise."""
@@ -27,3 +29,9 @@ async def until(reactor: Any, condition: Callable[[], bool]) -> None:
     """Wait for a condition; the test's time limit ends a wait that is in vain."""
     while not condition():
         await task.deferLater(reactor, 0.01)
+
+
+async def open_all(pool: Pool, size: int) -> None:
+    """Use a pool until all its connections are open: one may be free again before the last is needed."""
+    while pool.figures().idle < size:
+        await defer.gatherResults([running(pool.run(message("select pg_sleep(0.05)"))) for _ in range(size)])

@@ -2,7 +2,7 @@ import { explorerPlugin } from "@graphiql/plugin-explorer";
 import { GraphiQL } from "graphiql";
 import "graphiql/style.css";
 import "@graphiql/plugin-explorer/style.css";
-import { useEffect, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import { refusalOf, type Refused } from "../kit/data";
 import { Notice } from "../kit/notice";
 import { makeStore, useStore } from "../kit/store";
@@ -78,16 +78,14 @@ export default function GraphQLPage() {
     document.body.classList.add(`graphiql-${current}`);
   }, [current]);
   const { documents, documentsOnly, live } = settings;
-  const fetcher = useMemo(() => {
-    // GraphiQL asks for the schema again whenever it is given another function.
-    return async (asked: Asked, options?: { headers?: Record<string, string> }) => {
-      const subscription = live ? asSubscription(asked) : null;
-      if (subscription) return follow((signal) => respond(subscription, options?.headers ?? {}, "text/event-stream, application/json;q=0.9", signal)) as never;
-      if (asked.operationName !== "IntrospectionQuery") return (await measured(asked, options?.headers)) as never;
-      const answered = await send(asked, options?.headers);
-      setDescribed(Boolean(answered.data?.__schema));
-      return answered as never;
-    };
+  // GraphiQL asks for the schema again whenever it is given another function.
+  const fetcher = useCallback(async (asked: Asked, options?: { headers?: Record<string, string> }) => {
+    const subscription = live ? asSubscription(asked) : null;
+    if (subscription) return follow((signal) => respond(subscription, options?.headers ?? {}, "text/event-stream, application/json;q=0.9", signal)) as never;
+    if (asked.operationName !== "IntrospectionQuery") return (await measured(asked, options?.headers)) as never;
+    const answered = await send(asked, options?.headers);
+    setDescribed(Boolean(answered.data?.__schema));
+    return answered as never;
   }, [live]);
   const plugins = useMemo(() => [explorer, planPlugin, ...(documents ? [documentsPlugin] : [])], [documents]);
   return (

@@ -1,4 +1,4 @@
-"""Statements for a coordinator of Citus: such as blocks run, and such as make settings on its workers."""
+"""Statements for a coordinator of Citus: those that blocks run, and those that make settings on workers."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def set_locally(settings: Sequence[tuple[str, str]]) -> str:
 
 def made_on_workers(*names: str) -> Bound:
     """Return what makes settings of the transaction on workers, too, where they have a value."""
-    names_ = ",".join(sql_text.quote_literal(sql_text.checked(name)) for name in names)
+    listed = ",".join(sql_text.quote_literal(sql_text.checked(name)) for name in names)
     text = (
         "do $dataapi$declare name text;begin "
-        f"foreach name in array array[{names_}] loop "
+        f"foreach name in array array[{listed}] loop "
         "if pg_catalog.current_setting(name, true) <> '' then "
         "execute pg_catalog.concat('set local ', name, ' = ', "
         "pg_catalog.quote_literal(pg_catalog.current_setting(name)));"

@@ -21,8 +21,8 @@ _PROPAGATING = ("citus.propagate_set_commands", "local")
 class CoordinatorComposer(Composer):
     """Composes the messages of one connection to a coordinator.
 
-    Citus makes settings on workers in transaction blocks alone, and to PostgreSQL what goes between two
-    ``Sync`` messages is none.
+    Citus makes settings on workers only in transaction blocks, and PostgreSQL does not regard as one what is
+    sent between two ``Sync`` messages.
 
     :param literal: quotes a value for ``DO``, which takes no others.
     """

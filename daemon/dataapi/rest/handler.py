@@ -190,8 +190,8 @@ class RestHandler:
         work = partial(_each, requests, lambda each: (*each, plan(role, each[1])))
         parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
         http.context.report(StageEnd("plan", perf_counter()))
-        most_bytes = self._project.max_answer
-        return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, most_bytes))
+        max_bytes = self._project.max_answer
+        return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, max_bytes))
 
 
 def _is_long(http: Request) -> bool:

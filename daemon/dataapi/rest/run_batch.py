@@ -30,13 +30,13 @@ async def run_batch(
     caller: Caller,
     catalog: Catalog,
     parts: Sequence[Part],
-    most_bytes: int,
+    max_bytes: int,
 ) -> list[Reply]:
     """Run the parts of a batch in one transaction and return their replies, in order.
 
     It is run again when it lost to a concurrent one, as a single request is.
 
-    :param most_bytes: the most that the bodies of all replies may have together.
+    :param max_bytes: the most that the bodies of all replies may have together.
     :raises ApiError: the batch was undone; ``index`` names the request that failed, where one did.
     """
     planned = [each for _, _, each in parts if not isinstance(each, Reply)]
@@ -48,13 +48,13 @@ async def run_batch(
         async with transactions.begin(
             catalog, http, caller, read_only=read_only, settings=settings
         ) as transaction:
-            return await _replies(transaction, catalog, parts, most_bytes)
+            return await _replies(transaction, catalog, parts, max_bytes)
 
     return await retried(attempt)
 
 
 async def _replies(
-    transaction: MultiMessageTransaction, catalog: Catalog, parts: Sequence[Part], most_bytes: int
+    transaction: MultiMessageTransaction, catalog: Catalog, parts: Sequence[Part], max_bytes: int
 ) -> list[Reply]:
     replies, size = list[Reply](), 0
     for index, (http, request, planned) in enumerate(parts):
@@ -63,7 +63,7 @@ async def _replies(
             if http.method == "HEAD":
                 reply = reply._replace(body=b"")
             size += len(reply.body)
-            if size > most_bytes:
+            if size > max_bytes:
                 raise respond.violated(TOO_LARGE, size)
         except ApiError as error:
             raise error.replaced(index=index) from error

@@ -83,7 +83,7 @@ def compile_answer(
     total: Total = Total.NONE,
     bound: Parameter | None = None,
     *,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
     guard: Guard | None = None,
     dialect: Dialect = POSTGRESQL,
 ) -> Compiled:
@@ -93,7 +93,7 @@ def compile_answer(
 
     :param output: a ``Record`` of each row, or a function's value (``ColumnOf(SCALAR)``).
     :param bound: a ``bigint`` parameter, for ``Total.BOUNDED``.
-    :param most_bytes: raise ``TOO_LARGE`` and the size of a body of more.
+    :param max_bytes: raise ``TOO_LARGE`` and the size of a body of more.
     :param guard: raise where the number of rows is out of bounds.
     """
     writer = dialect.writer()
@@ -102,7 +102,7 @@ def compile_answer(
     counted = _total_sql(writer, source, output, total, bound)
     made, item = body_parts(writer, output, source.page(), body)
     columns = (made, "pg_catalog.count(*)", counted, *SETTINGS)
-    checks: list[Check] = [] if most_bytes is None else [partial(_within, most_bytes)]
+    checks: list[Check] = [] if max_bytes is None else [partial(_within, max_bytes)]
     if guard is not None:
         checks.append(partial(_guarded, writer, guard))
     answer = Answer(_NAMES, columns, item, source.with_call())
@@ -127,13 +127,13 @@ def compile_lines(
     rows: Rows,
     output: Output,
     form: Form,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
     dialect: Dialect = POSTGRESQL,
 ) -> Compiled:
     """Return the statement that gives a row of one column for each row, to be sent while they come.
 
     :param form: ``ARRAY`` or ``STRIPPED`` for a JSON value each, ``CSV`` for a line each, without its end.
-    :param most_bytes: raise ``TOO_LARGE`` and the size of a line of more.
+    :param max_bytes: raise ``TOO_LARGE`` and the size of a line of more.
     """
     writer = dialect.writer()
     rows, output = dialect.answered(rows, output)
@@ -146,11 +146,11 @@ def compile_lines(
         line = json_sql(json)
         if form is Form.STRIPPED:
             line = f"pg_catalog.json_strip_nulls(({line})::json)"
-    if most_bytes is None:
+    if max_bytes is None:
         return compiled(f"select {line} from {item}", writer)
     size = 'pg_catalog.pg_column_size("line")'
     refused = (
-        f"case when {size} {GREATER} {most_bytes} then {raise_sql(TOO_LARGE, size)} {EQUAL} 0 else true end"
+        f"case when {size} {GREATER} {max_bytes} then {raise_sql(TOO_LARGE, size)} {EQUAL} 0 else true end"
     )
     # Without the offset PostgreSQL would make each line twice.
     lines = f'(select {line} from {item} offset 0) as "lines"("line")'
@@ -251,14 +251,14 @@ class MutationQuery:
 
     :ivar representation: None to show nothing, which takes no privilege to read.
     :ivar located: key columns of which the one changed row's values are answered.
-    :ivar most_bytes: a larger body is refused; None where none is made, as only the plan is asked for.
+    :ivar max_bytes: a larger body is refused; None where none is made, as only the plan is asked for.
     """
 
     mutation: Mutation
     representation: Representation | None
     guards: tuple[Guard, ...] = ()
     located: tuple[str, ...] = ()
-    most_bytes: int | None = 2**30
+    max_bytes: int | None = 2**30
 
 
 def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tuple[Compiled, ...]:
@@ -278,9 +278,9 @@ def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tup
     )
     columns = (body, count, "null::bigint", *SETTINGS, location, change.inserted)
     answer = f"select {', '.join(columns)} from {page}"
-    if query.representation is None or query.most_bytes is None:
+    if query.representation is None or query.max_bytes is None:
         return *change.before, compiled(f"with {change.queries} {answer}", writer)
-    counted = _within(query.most_bytes, 'pg_catalog.pg_column_size("body")', '"count"', '"count"')
+    counted = _within(query.max_bytes, 'pg_catalog.pg_column_size("body")', '"count"', '"count"')
     bounded = f'select "body", {counted}, {", ".join(_OTHERS)}'
     named = f'"answer"("body", "count", {", ".join(_OTHERS)})'
     text = f'with {change.queries}, {named} as ({answer}) {bounded} from "answer"'

@@ -82,13 +82,13 @@ class Change:
 
 
 class Dialect:
-    """How PostgreSQL's SQL is written; a subclass says what a relative has otherwise.
+    """How PostgreSQL's SQL is written; a subclass overrides where a relative differs.
 
-    :cvar writing: what writes a statement; ``writer()`` makes one.
-    :ivar unlimited: what keeps rows in an order that no limit follows.
-    :ivar sends_apart: whether statements that depend on one another take a message each.
-    :ivar after_pre_request: statements that follow a call of the pre-request function.
-    :ivar of_planner: settings under which the planner tells how many rows it expects.
+    :cvar writing: the class of writers; ``writer()`` makes one.
+    :cvar unlimited: the clause that preserves the order of rows where no limit follows.
+    :cvar sends_apart: whether statements that depend on one another take a message each.
+    :cvar after_pre_request: statements that follow a call of the pre-request function.
+    :cvar of_planner: settings under which the planner estimates the number of rows.
     """
 
     writing = Writer

@@ -14,7 +14,7 @@ from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
 from dataapi.database.succession import Succession
 from dataapi.http.errors import DatabaseUnavailable
-from support.messages import message, running, until
+from support.messages import message, open_all, running, until
 from support.outages import frozen
 from twisted.internet import defer, task
 
@@ -58,8 +58,8 @@ async def started(make_pool: MakePool, database: Database, size: int, **named: A
     uri = f"{database.uri}?connect_timeout=3"
     pool = make_pool(uri=uri, size=size, backoff=EAGER, **named)
     await pool.start()
-    while pool.figures().idle < size:  # a connection may be free again before the last one is open
-        await defer.gatherResults([running(pool.run(message("select pg_sleep(0.05)"))) for _ in range(size)])
+    await open_all(pool, size)
+    assert pool.figures().idle == size
     return pool
 
 

@@ -10,7 +10,7 @@ from dataapi.concurrency.timers import Backoff
 from dataapi.database.address import parameters
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from support.clocks import FOR_EVER
-from support.messages import message, running, until
+from support.messages import message, open_all, running, until
 from support.ports import free_port
 from twisted.internet import defer, task, threads
 
@@ -52,8 +52,8 @@ async def test_idle_connections_that_die_are_noticed_and_replaced(
     pool: Pool, server: Server, database: Database, reactor: Any
 ) -> None:
     """A connection that dies while idle is never handed out."""
-    while pool.figures().open < 3:  # a connection may be free again before the last one is open
-        await defer.gatherResults([running(pool.run(message("select pg_sleep(0.05)"))) for _ in range(3)])
+    await open_all(pool, 3)
+    assert pool.figures().open == 3
     server.terminate_backends(database)
     await until(reactor, lambda: pool.figures().connects > 3 and pool.available)
     answers = [running(pool.run(message("select 1"))) for _ in range(6)]

@@ -52,15 +52,15 @@ async def test_a_bad_value_is_the_clients_mistake(
 ) -> None:
     """PostgreSQL gives it the code of internal errors where the extension gives none (hstore, PostGIS).
 
-    PostgreSQL 13 does not tell that it was a value.
+    PostgreSQL 13 does not report that a value was the cause.
     """
-    told = server.version >= 14
+    reported = server.version >= 14
     for _ in range(2):
         answer = await api.ask(query, {"v": "bad="})
-        assert answer.status == (200 if told else 500)
+        assert answer.status == (200 if reported else 500)
         [error] = answer.errors
-        assert error.get("path") == ([field] if told else None)
-        assert ("unexpected end of string" in error["message"].lower()) is told
+        assert error.get("path") == ([field] if reported else None)
+        assert ("unexpected end of string" in error["message"].lower()) is reported
     assert "errors" not in (await api.ask(query, {"v": "b=>2"})).body
     api.database.execute("delete from thing where id = 2")
 

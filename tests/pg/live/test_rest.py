@@ -199,7 +199,7 @@ async def test_a_notification_does_not_wait_for_the_interval(notified: LiveServi
 async def test_a_look_for_changes_ends_with_the_service(
     notified: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, and nobody is told that it failed."""
+    """At once, and no failure is logged."""
     await notified.next(await notified.rest("book?select=title"))
     assert notified.part.apis is not None
     live = notified.part.apis.live

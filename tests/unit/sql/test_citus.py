@@ -180,10 +180,10 @@ def test_a_whole_row_of_a_shard_is_given_the_type_of_its_table() -> None:
     assert row not in sql(Rows(LOCAL), label)
 
 
-def answer(rows: Rows, *members: Many, most_bytes: int | None = None, guard: Guard | None = None) -> str:
+def answer(rows: Rows, *members: Many, max_bytes: int | None = None, guard: Guard | None = None) -> str:
     """Return the answer of a read with the rows' ids."""
     record = Record((*ONLY_ID.members, *((Text("all"), each) for each in members)))
-    found = compile_answer(rows, record, Form.ARRAY, most_bytes=most_bytes, guard=guard, dialect=CITUS)
+    found = compile_answer(rows, record, Form.ARRAY, max_bytes=max_bytes, guard=guard, dialect=CITUS)
     return found.statement.text
 
 
@@ -208,7 +208,7 @@ def test_one_row_of_a_tenant_is_answered_by_its_table_alone() -> None:
 
 def test_the_size_of_one_row_s_answer_is_that_of_its_parts() -> None:
     """Without a query around it: of a short value the most that it can have."""
-    text = answer(ONE, most_bytes=100, guard=Guard("one"))
+    text = answer(ONE, max_bytes=100, guard=Guard("one"))
     assert text.count("select ") == 1
     size = len('[{"id":,}]') + 20
     assert f"else case when {size} operator(pg_catalog.>) 100 then" in text

@@ -33,7 +33,7 @@ class Window:
 
 
 def count_of(text: str, parameter: str) -> int | None:
-    """Return the value of a ``limit`` or ``offset`` parameter, at most ``MOST``.
+    """Return the value of a ``limit`` or ``offset`` parameter, at most ``MAXIMUM``.
 
     A value that is not a whole number, and a negative offset of embedded rows, are ignored; the offset of
     the outermost rows may be negative, as in PostgREST.

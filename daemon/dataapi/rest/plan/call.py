@@ -177,9 +177,9 @@ def _compile(call: _Call) -> Compiled:
     named = not scalar or body is Form.CSV or isinstance(body, GeoJson)
     output = with_column_names(record, body) if named else _VALUE
     bounded = body is not Form.NONE and call.media.explain is None
-    most_bytes = role.project.max_answer if bounded else None
+    max_bytes = role.project.max_answer if bounded else None
     return compile_answer(
-        rows, output, body, total, most_bytes=most_bytes, guard=_guard(call), dialect=role.dialect
+        rows, output, body, total, max_bytes=max_bytes, guard=_guard(call), dialect=role.dialect
     )
 
 

@@ -185,8 +185,8 @@ def _members(resource: Resource) -> tuple[int, int]:
     own = maximum = in_all = 0
     for item in resource.items:
         if isinstance(item, Embed):
-            most_below, below = _members(next(children))
-            maximum, in_all = max(maximum, most_below), in_all + below
+            maximum_below, below = _members(next(children))
+            maximum, in_all = max(maximum, maximum_below), in_all + below
             own += below if item.spread else 1
         else:
             own += len(resource.relation.columns or ()) if isinstance(item, Star) else 1

@@ -58,9 +58,9 @@ def _compile(role: RestRole, table: Table, request: ApiRequest, media: Media | N
         total = Total.EXACT
     elif count is Count.ESTIMATED:
         total, bound = Total.BOUNDED, Parameter(FixedText(str(maximum)), "bigint")
-    most_bytes = role.project.max_answer if media is not None and media.explain is None else None
+    max_bytes = role.project.max_answer if media is not None and media.explain is None else None
     output = with_column_names(record, body)
-    answer = compile_answer(rows, output, body, total, bound, most_bytes=most_bytes, dialect=role.dialect)
+    answer = compile_answer(rows, output, body, total, bound, max_bytes=max_bytes, dialect=role.dialect)
     estimates = count is not None and total is not Total.EXACT
     return (answer, compile_matching(rows, role.dialect)) if estimates else (answer,)
 

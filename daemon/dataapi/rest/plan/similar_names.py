@@ -127,7 +127,7 @@ def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
 
 
 def distance(one: str, other: str, maximum: int) -> int:
-    """Return how many characters must be put in, taken out or replaced; ``most + 1`` stands for any more."""
+    """Return how many characters must be inserted, removed or replaced; ``maximum + 1`` for any more."""
     beyond = maximum + 1
     # What both have of each character bounds the distance, and takes less time to find.
     if max(len(one), len(other)) - (Counter(one) & Counter(other)).total() > maximum:

@@ -1,1 +1,1 @@
-"""What relatives of PostgreSQL have otherwise than the generator writes it."""
+"""The dialects of relatives of PostgreSQL: where their SQL differs from what the generator writes."""

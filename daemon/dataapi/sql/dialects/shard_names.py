@@ -1,4 +1,4 @@
-"""The names that Citus gives to the parts of a table, told apart from those of the database; pure."""
+"""The names that Citus gives to the parts of a table, distinguished from those of the database; pure."""
 
 from __future__ import annotations
 
