@@ -38,7 +38,7 @@ INPUT_AND_OUTPUT = {
         "listener open_transaction polling pool pooler query_log replicas script server_watch session steps"
     ),
     "graphql": "document_store engine introspection separate_execution",
-    "live": "changes cohort dialects queries",
+    "live": "changes cohort protocols queries subscribers",
     "rest": "handler openapi.descriptions run_batch stream",
     "service": (
         "__main__ assembly configuration configuration.database configuration.endpoints configuration.keys "

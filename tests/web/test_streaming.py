@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.http.errors import ApiError
-from dataapi.http.messages import Reply, Request, Stream
+from dataapi.http.messages import Chunk, Reply, Request, Stream
 from dataapi.web.app import make_site
-from dataapi.web.server import request as server_request
 from support.memory_http import Connection, Web, raw
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import ClientCreator, Protocol, connectionDone
@@ -275,7 +274,9 @@ async def test_a_large_answer_never_waits_in_memory(reactor: Any) -> None:
 
 
 def test_a_chunk_says_its_length_in_hexadecimal_digits() -> None:
-    assert server_request.chunk(b"a" * 26) == b"1a\r\n" + b"a" * 26 + b"\r\n"
+    piece = Chunk(b"a" * 26)
+    assert (piece.framed, bytes(piece.plain)) == (b"1a\r\n" + b"a" * 26 + b"\r\n", b"a" * 26)
+    assert (Chunk(b"").framed, len(Chunk(b""))) == (b"0\r\n\r\n", 0)
 
 
 def test_what_is_sent_behind_a_request_is_left_to_the_client_while_it_reads_nothing() -> None:

@@ -153,28 +153,48 @@ class Request(NamedTuple):
         return named if named and not _is_public(self.peer) else self.peer
 
 
+class Chunk:
+    """A piece of a body as RFC 9112, section 7.1, frames it. Several clients may share it."""
+
+    __slots__ = ("__weakref__", "framed", "plain")
+
+    def __init__(self, data: bytes) -> None:
+        self.framed = b"%x\r\n%b\r\n" % (len(data), data)
+        self.plain = memoryview(self.framed)[-2 - len(data) : -2]
+
+    def __len__(self) -> int:
+        return len(self.plain)
+
+
 class Outlet(Protocol):
-    """Where a feed writes the rest of a body."""
+    """The response that a feed writes to."""
 
     @property
     def waits(self) -> bool:
-        """Whether the client has not taken all of it yet."""
+        """Whether the client has not taken everything that was written."""
 
-    def write(self, piece: bytes) -> None:
+    @property
+    def progressed(self) -> float:
+        """When the client last took a part of what was waiting, by the reactor's clock."""
+
+    def write(self, piece: Chunk) -> None:
         """Send a piece, or the rest of it when the client takes more."""
 
     def abort(self) -> None:
-        """Cut the body off."""
+        """Close the connection without sending what is waiting."""
 
 
 class Feed(Protocol):
     """The rest of a body, which is written whenever there is more of it."""
 
     async def write_to(self, outlet: Outlet) -> None:
-        """Write until there is no more; cancelled when the client is gone."""
+        """Write until there is no more. Cancelled when the client disconnects."""
+
+    def taken(self) -> None:
+        """Continue, now that the client has taken everything that was written."""
 
     def leave(self) -> None:
-        """Write nothing more.  It is called for each feed, be it written or not."""
+        """Write nothing more. Called once: when the connection is closed, or if the feed never began."""
 
 
 class Reply(NamedTuple):

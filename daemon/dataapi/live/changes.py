@@ -26,7 +26,7 @@ select pg_catalog.concat_ws(' ', pg_catalog.pg_postmaster_start_time(), case
 _log = Logger(namespace="dataapi.live")
 
 
-class State(NamedTuple):
+class DatabaseState(NamedTuple):
     """A state of the database.
 
     :ivar visible: equal for states between which nothing can have changed.
@@ -37,7 +37,7 @@ class State(NamedTuple):
     position: str = ""
 
 
-UNKNOWN = State(None)
+UNKNOWN = DatabaseState(None)
 """The state of a database that was not asked, or did not answer."""
 
 
@@ -55,7 +55,7 @@ class Changes:
         self._text = _VISIBLE.format(position=f"({POSITION})" if replicated else "''")
         self._refused = False
 
-    async def look(self) -> State:
+    async def look(self) -> DatabaseState:
         """Return the state of the database, ``UNKNOWN`` while it does not answer.
 
         Every state is another one where that may not be asked, and where Citus holds tables on other servers.
@@ -66,10 +66,10 @@ class Changes:
             if not self._refused:
                 _log.warn("live queries are run at each interval: {error}", error=error.message)
             self._refused = True
-            return State(object())
+            return DatabaseState(object())
         except ApiError:
             return UNKNOWN
         catalog = self.catalog()
         if catalog is None:
             return UNKNOWN
-        return State(object() if catalog.clustered else (catalog.generation, visible), position or "")
+        return DatabaseState(object() if catalog.clustered else (catalog.generation, visible), position or "")

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from typing import NamedTuple
 
 from dataapi.http.headers import Headers, media_type, parse_accept
-from dataapi.http.messages import Request
+from dataapi.http.messages import Chunk, Request
 
 EVENT_STREAM = "text/event-stream"
-HEARTBEAT = b":\n\n"
-"""A comment, which clients skip; it shows either side that the other one is still there."""
+HEARTBEAT = Chunk(b":\n\n")
+"""A comment, which clients skip. It shows each side that the other one is still connected."""
 
 HEADERS = (
     ("Content-Type", f"{EVENT_STREAM}; charset=utf-8"),
@@ -22,16 +21,6 @@ HEADERS = (
     ("X-Accel-Buffering", "no"),  # has nginx pass events on as they come
 )
 """The headers of a stream of events."""
-
-
-class Snapshot(NamedTuple):
-    """An answer as an event.
-
-    :ivar identifier: equal for equal bodies.
-    """
-
-    event: bytes
-    identifier: str
 
 
 def event(name: str, data: bytes = b"", identifier: str = "") -> bytes:
@@ -43,14 +32,13 @@ def event(name: str, data: bytes = b"", identifier: str = "") -> bytes:
     return b"\n".join(lines) + b"\n\n"
 
 
-def snapshot(name: str, body: bytes) -> Snapshot:
-    """Return a body as the event of that name."""
-    identifier = hashlib.blake2b(body, digest_size=12).hexdigest()
-    return Snapshot(event(name, body, identifier), identifier)
+def fingerprint(body: bytes) -> str:
+    """Return the identifier of a body, which is equal for equal bodies."""
+    return hashlib.blake2b(body, digest_size=12).hexdigest()
 
 
 def retry(seconds: float) -> bytes:
-    """Return the field that says after how long a client may connect again."""
+    """Return the field that sets the reconnect delay of a client."""
     return f"retry: {seconds * 1000:.0f}\n".encode()
 
 
@@ -61,12 +49,9 @@ def wants_events(request: Request) -> bool:
 
 
 def repeatable(request: Request, ignored: Collection[str]) -> tuple[Request, str]:
-    """Return the request that gives the answers, and its headers as text, equal where it is the same.
+    """Return the request to run, and the text of its headers, a part of the key of equal subscriptions.
 
-    It has no header that says how it was sent, and it accepts what else the client does, or else JSON.
-
-    :param ignored: the names of headers that statements do not see, in lower case; one that ends in ``*``
-        stands for all that begin so.
+    :param ignored: names of headers to leave out, in lower case; a trailing ``*`` matches any suffix.
     """
     names = {name for name in ignored if not name.endswith("*")}
     beginnings = tuple(name[:-1] for name in ignored if name.endswith("*"))

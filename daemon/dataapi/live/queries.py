@@ -1,7 +1,7 @@
 """The live queries of one project: who has subscribed, and which requests are run again.
 
-A subscription is a request that is run again, and whose answer is sent again when it is another one.  Its
-rights are those that the request has at that moment.
+A subscription is a request that is run again, and whose answer is sent again when it has changed.  Each run
+has the rights that the request has at that moment.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from twisted.internet import defer
@@ -24,27 +25,34 @@ from dataapi.catalog.model import Catalog, TableKind
 from dataapi.catalog.reflect import UNKNOWN_NAMES
 from dataapi.concurrency.tasks import Background, wait_at_most
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
-from dataapi.http.messages import Reply, Request, RequestContext
+from dataapi.http.messages import Chunk, Reply, Request, RequestContext
 from dataapi.live.changes import UNKNOWN, Changes
-from dataapi.live.cohort import Cohort, Dialect, Finished, Subscriber
-from dataapi.live.events import HEADERS, HEARTBEAT, repeatable, retry
-from dataapi.live.writer import Writer
+from dataapi.live.cohort import Cohort, Finished, LiveProtocol
+from dataapi.live.events import HEADERS, HEARTBEAT, fingerprint, repeatable, retry
+from dataapi.live.subscribers import Subscriber, Subscribers
+from dataapi.live.turns import FairTurns
 from dataapi.settings import Project
 
 RECONNECT = 2.0
-"""Seconds after which a client whose connection was lost should connect again."""
+"""Seconds that a client waits before it reconnects after its connection was lost."""
 
 SPREAD = 0.5, 5.0
-"""Between which seconds the clients of a daemon that stops connect again, each at random."""
+"""Minimum and maximum reconnect delay that clients are given on shutdown, in seconds."""
 
 _AUTHENTICATED = 15.0
-"""Seconds for which a key or a token that was valid is taken to be so; it may have been withdrawn."""
+"""Seconds after which a key or token is checked again, because it may have been revoked."""
 
 _REPLANNED = 5.0
-"""Seconds in which the catalog has to follow a change of the schema by which a name became unknown."""
+"""Seconds that the catalog has to follow a change of the schema by which a name became unknown."""
 
 _PAUSE = 0.002
 """Seconds between two polls of a connection, so that requests do not wait for one after the other."""
+
+_TENDED_EVERY = 1.0
+"""Seconds between two checks of what depends on time alone: tokens, heartbeats and slow clients."""
+
+_LONG = 0.1
+"""Seconds beyond which a run is long: the long runs of one caller leave a connection to others."""
 
 _UNAVAILABLE = 503
 _OPAQUE = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW, TableKind.FOREIGN})
@@ -59,7 +67,7 @@ class LiveFigures:
     :ivar changed, unchanged, failed: requests that were run again since the start, by their outcomes.
     :ivar sent, held: bytes of events since the start, and those that clients have not taken yet.
     :ivar interval: seconds between the last two looks for changes.
-    :ivar lag: seconds that the oldest request has been waiting for which a change is known.
+    :ivar lag: seconds that the oldest request that may have changed has been waiting for its run.
     """
 
     subscribers: int
@@ -77,8 +85,8 @@ class LiveFigures:
 class LiveQueries:
     """Keeps the answers of a project's subscribers current.
 
-    :param resize: sets how many connections there are besides those of requests.
-    :param now: the time in Unix seconds.
+    :param resize: sets the number of connections for live queries.
+    :param now: returns the time in Unix seconds.
     """
 
     def __init__(
@@ -89,8 +97,8 @@ class LiveQueries:
         changes: Changes,
         resize: Callable[[int], object],
         now: Callable[[], float],
-        rest: Dialect,
-        graphql: Dialect,
+        rest: LiveProtocol,
+        graphql: LiveProtocol,
     ) -> None:
         assert project.live_interval is not None, "else there are none"
         self.rest = rest
@@ -102,24 +110,26 @@ class LiveQueries:
         self._changes = changes
         self._resize = resize
         self._now = now
-        self._writer = Writer(clock)
+        self._subscribers = Subscribers(clock, self._leave, self._poll_due)
         self._background = Background()
         self._callers: Counter[str] = Counter()
         self._cohorts: dict[object, Cohort] = {}
         self._urgent: set[Cohort] = set()
-        self._due: dict[Cohort, float] = {}  # since when
-        self._polls = 0
+        self._due: FairTurns[Cohort] = FairTurns()
+        self._due_again: set[Cohort] = set()
+        self._polls: Counter[str] = Counter()
         self._state = UNKNOWN
         self._running = self._draining = False
         self._woken: Deferred[None] = Deferred()
         self._looks = self._changed = self._unchanged = self._failed = 0
 
-    async def subscribe(self, request: Request, dialect: Dialect) -> Reply:
+    async def subscribe(self, request: Request, protocol: LiveProtocol) -> Reply:
         """Answer a request with a stream of events: its answer now, and each later one that differs.
 
-        An answer that ``Last-Event-ID`` says the client already has is not sent again.
+        An answer that the client already has, according to ``Last-Event-ID``, is not sent again.
 
-        :raises ApiError: the request is refused, or its caller has too many subscriptions.
+        :raises ApiError: the request is refused, its caller has too many subscriptions, or there is no room
+            for the bytes of more events.
         """
         if self._draining:
             soon = (("Retry-After", f"{RECONNECT:.0f}"),)
@@ -127,38 +137,48 @@ class LiveQueries:
         repeated, headers = repeatable(request, self._project.live_ignored_headers)
         caller = await self._authenticator.authenticate(request)
         name, since = identity(request, caller), self._clock.seconds()
-        maximum = self._project.live_subscriptions_per_caller
-        if self._callers[name] >= maximum:
-            message = f"A caller may have {maximum} subscriptions"
-            raise ApiError(429, "TOO_MANY_SUBSCRIPTIONS", message, headers=(("Retry-After", "10"),))
+        self._check_room(name)
         self._callers[name] += 1
         try:
-            first = dialect.snapshot(await dialect.answer(repeated))
+            body = await protocol.answer(repeated)
         except Finished as only:
             self._release(name)
-            return Reply(200, HEADERS, dialect.end(repeated, only))
+            return Reply(200, HEADERS, protocol.end(repeated, only))
         except BaseException:
             self._release(name)
             raise
         key = repeated.method, repeated.path, repeated.query, headers, repeated.body
         cohort = self._cohorts.get(key)
         if cohort is None:
+            cost = self._clock.seconds() - since
             repeated = repeated._replace(context=RequestContext(request.context.route))
-            cohort = Cohort(self._clock, self._writer, key, repeated, dialect, first, expiry(caller.claims))
+            cohort = Cohort(self._clock, key, repeated, protocol, body, cost, expiry(caller.claims))
             self._cohorts[key] = cohort
-        subscriber = Subscriber(cohort, name, first.identifier, since, self._leave)
+        identifier = fingerprint(body)
+        has_it = request.headers.get("last-event-id") == identifier
+        first = HEARTBEAT if has_it else cohort.event(body, identifier)
+        subscriber = Subscriber(self._subscribers, cohort, name, identifier, since, first)
         cohort.join(subscriber)
         if not self._running:
             self._running = True
             self._background.spawn(self._run())
-        has_it = request.headers.get("last-event-id") == first.identifier
-        return Reply(200, HEADERS, retry(RECONNECT) + (HEARTBEAT if has_it else first.event), feed=subscriber)
+        return Reply(200, HEADERS, retry(RECONNECT), feed=subscriber)
+
+    def _check_room(self, caller: str) -> None:
+        """Refuse one more subscription of a caller if there is no room for it."""
+        maximum = self._project.live_subscriptions_per_caller
+        retry_after = (("Retry-After", "10"),)
+        if self._callers[caller] >= maximum:
+            message = f"A caller may have {maximum} subscriptions"
+            raise ApiError(429, "TOO_MANY_SUBSCRIPTIONS", message, headers=retry_after)
+        if not self._subscribers.may_subscribe(caller):
+            message = "Too many events are waiting to be read by clients"
+            raise ApiError(503, "TOO_MANY_SUBSCRIPTIONS", message, headers=retry_after)
 
     def _leave(self, subscriber: Subscriber) -> None:
         cohort = subscriber.cohort
         self._release(subscriber.caller)
-        self._writer.forget(subscriber)
-        cohort.subscribers.pop(subscriber, None)
+        cohort.leave(subscriber)
         if not cohort.subscribers:
             self._forget(cohort)
 
@@ -166,37 +186,34 @@ class LiveQueries:
         self._callers[caller] -= 1
         if not self._callers[caller]:
             del self._callers[caller]
+            self._due.forget(caller)
 
     def _forget(self, cohort: Cohort) -> None:
         if self._cohorts.get(cohort.key) is cohort:
             del self._cohorts[cohort.key]
         self._urgent.discard(cohort)
-        self._due.pop(cohort, None)
+        self._due.discard(cohort)
+        self._due_again.discard(cohort)
 
     # ------------------------------------------------------------ changes
 
     async def _run(self) -> None:
         """Look for changes, and run what they may concern, for as long as there are subscribers."""
         self._resize(self._project.live_connections)
-        tending = LoopingCall(self._writer.tend)
+        tending = LoopingCall(self._tend)
         tending.clock = self._clock
-        tending.start(1.0, now=False)
+        tending.start(_TENDED_EVERY, now=False)
         try:
             last = self._clock.seconds()
             while self._cohorts:
                 now = self._clock.seconds()
-                whole = now - last >= self._interval and not self._due
+                whole = now - last >= self._interval
                 if whole:
                     self._looked_every, last = now - last, now
                 if whole or self._urgent:
-                    try:
-                        await self._find_due(whole=whole)
-                    except CancelledError:
-                        raise
-                    except Exception:
-                        _log.failure("changes could not be looked for")
+                    await self._find_due(whole=whole)
                 self._woken = Deferred()
-                left = max(0.0, last + self._interval - self._clock.seconds()) or self._interval
+                left = max(0.0, last + self._interval - self._clock.seconds())
                 if not self._urgent:
                     await wait_at_most(left, self._woken, self._clock)
         finally:
@@ -205,26 +222,42 @@ class LiveQueries:
             self._state, self._running = UNKNOWN, False
             self._resize(0)
 
+    def _tend(self) -> None:
+        """Check what depends on time alone: tokens, heartbeats and slow clients."""
+        now = self._clock.seconds()
+        for cohort in tuple(self._cohorts.values()):
+            if cohort.expires < self._now() or now - cohort.authenticated > _AUTHENTICATED:
+                self._background.spawn(self._authenticate(cohort))
+        self._subscribers.tend()
+
     async def _find_due(self, *, whole: bool) -> None:
         """Look at the database, and run the requests whose answers may have changed.
 
         :param whole: whether to check every cohort, or only those that a notification concerns.
         """
         urgent, self._urgent = self._urgent, set()
-        self._state = await self._changes.look()
         self._looks += 1
-        now = self._clock.seconds()
-        if whole:
-            for cohort in tuple(self._cohorts.values()):
-                if cohort.expires < self._now() or now - cohort.authenticated > _AUTHENTICATED:
-                    self._background.spawn(self._authenticate(cohort))
+        try:
+            self._state = await self._changes.look()
+        except CancelledError:
+            raise
+        except Exception:
+            _log.failure("changes could not be looked for")
+            return
         if self._state == UNKNOWN:
             return
         visible = self._state.visible
         for cohort in sorted(self._cohorts.values() if whole else urgent, key=lambda one: one.asked):
-            if cohort.seen.visible != visible:
-                self._due.setdefault(cohort, now)
+            if cohort.subscribers and cohort.seen.visible != visible:
+                self._set_due(cohort)
         self._poll_due()
+
+    def _set_due(self, cohort: Cohort) -> None:
+        """Have a cohort run, in the turn of the caller of it that has used the least time."""
+        if cohort.polling:
+            self._due_again.add(cohort)
+        else:
+            self._due.add(cohort, min(cohort.callers, key=self._due.used), self._clock.seconds())
 
     def notified(self, table: str) -> None:
         """Run the queries that may read a changed table at once; all of them if no table is named."""
@@ -239,30 +272,43 @@ class LiveQueries:
     # ------------------------------------------------------------ polls
 
     def _poll_due(self) -> None:
-        """Run due requests, longest wait first, on at most ``live-connections`` connections."""
-        for cohort in list(self._due):
-            if self._polls >= self._project.live_connections:
+        """Run due requests in turns that are fair to callers, on at most ``live-connections`` connections."""
+        while self._polls.total() < self._project.live_connections and not self._subscribers.is_full:
+            turn = self._due.take(self._may_run)
+            if turn is None:
                 return
-            if not cohort.polling:
-                del self._due[cohort]
-                self._polls += 1
-                cohort.polling = True
-                self._background.spawn(self._poll(cohort))
+            cohort, caller = turn
+            self._polls[caller] += 1
+            cohort.polling = True
+            self._background.spawn(self._poll(cohort, caller))
 
-    async def _poll(self, cohort: Cohort) -> None:
+    def _may_run(self, cohort: Cohort, caller: str) -> bool:
+        """Return whether a run may begin; long runs of one caller leave a connection to others."""
+        return cohort.cost < _LONG or self._polls[caller] < max(1, self._project.live_connections - 1)
+
+    async def _poll(self, cohort: Cohort, caller: str) -> None:
         """Run a request again and send its answer; then let others have their turn."""
+        estimate = cohort.cost
+        self._due.charge(caller, estimate)
+        began = self._clock.seconds()
         try:
             body = await self._asked(cohort)
+            self._due.charge(caller, self._clock.seconds() - began - estimate)
             if body is not None and cohort.subscribers:
-                if cohort.take(body):
+                if await cohort.publish(body):
                     self._changed += 1
                 else:
                     self._unchanged += 1
-                await cohort.publish()
+            self._subscribers.make_room()
             await deferLater(self._clock, _PAUSE)
         finally:
             cohort.polling = False
-            self._polls -= 1
+            self._polls[caller] -= 1
+            if not self._polls[caller]:
+                del self._polls[caller]
+            if cohort in self._due_again:
+                self._due_again.discard(cohort)
+                self._set_due(cohort)
             self._poll_due()
 
     async def _asked(self, cohort: Cohort) -> bytes | None:
@@ -307,7 +353,7 @@ class LiveQueries:
 
     async def _end(self, cohort: Cohort, error: ApiError | Finished) -> None:
         self._forget(cohort)
-        last, count = cohort.dialect.end(cohort.request, error), len(cohort.subscribers)
+        last, count = Chunk(cohort.protocol.end(cohort.request, error)), len(cohort.subscribers)
         _log.info("a live query of {count} ended: {code}: {error}", count=count, code=error.code, error=error)
         await cohort.end(lambda: last)
 
@@ -316,8 +362,7 @@ class LiveQueries:
         self._draining = True
         for cohort in tuple(self._cohorts.values()):
             self._forget(cohort)
-            reconnect = cohort.dialect.reconnect
-            await cohort.end(lambda reconnect=reconnect: reconnect(random.uniform(*SPREAD)))  # type: ignore[misc]
+            await cohort.end(partial(_reconnect, cohort.protocol))
 
     def stop(self) -> None:
         """Run nothing any more."""
@@ -325,13 +370,18 @@ class LiveQueries:
 
     def figures(self) -> LiveFigures:
         """Return the figures, for metrics."""
-        first = min(self._due.values(), default=None)
+        first = self._due.oldest
         return LiveFigures(
             subscribers=sum(self._callers.values()), cohorts=len(self._cohorts), looks=self._looks,
             changed=self._changed, unchanged=self._unchanged, failed=self._failed,
-            sent=self._writer.sent, held=self._writer.held, interval=self._looked_every,
+            sent=self._subscribers.sent, held=self._subscribers.unsent.total, interval=self._looked_every,
             lag=0.0 if first is None else self._clock.seconds() - first,
         )  # fmt: skip
+
+
+def _reconnect(protocol: LiveProtocol) -> Chunk:
+    """Return the event that has a client reconnect after a random delay."""
+    return Chunk(protocol.reconnect(random.uniform(*SPREAD)))
 
 
 def _is_transient(error: ApiError | Finished) -> bool:

@@ -39,7 +39,7 @@ from dataapi.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
     from dataapi.auth.published_keys import PublishedKeys
-    from dataapi.live.cohort import Dialect
+    from dataapi.live.cohort import LiveProtocol
     from dataapi.live.queries import LiveFigures, LiveQueries
     from dataapi.web.app import ProjectApis
 
@@ -180,7 +180,7 @@ class ProjectPart:
         )
         return ProjectApis(self.settings, runner, self._watcher, self._authenticator, data, live)
 
-    def _make_live(self, rest: Dialect, graphql: Dialect) -> LiveQueries:
+    def _make_live(self, rest: LiveProtocol, graphql: LiveProtocol) -> LiveQueries:
         from dataapi.live.changes import Changes  # noqa: PLC0415 - imported with the APIs
         from dataapi.live.queries import LiveQueries  # noqa: PLC0415
 

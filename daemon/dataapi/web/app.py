@@ -21,8 +21,8 @@ from dataapi.graphql.document_store import DocumentFolder
 from dataapi.graphql.engine import Engine
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, StageEnd
-from dataapi.live.dialects import graphql_dialect, rest_dialect
 from dataapi.live.events import wants_events
+from dataapi.live.protocols import live_graphql, live_rest
 from dataapi.live.queries import LiveQueries
 from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project, Settings
@@ -122,8 +122,8 @@ class ProjectApis:
         self._rest = RestHandler(project, runner, lambda: watcher.current, watcher.refresh, watcher.regrant)
         self.live: LiveQueries | None = None
         if live is not None:
-            rest = rest_dialect(authenticator, self._rest.handle, partial(_error_body, REST, project))
-            graphql = graphql_dialect(authenticator, self._engine, partial(_error_body, GRAPHQL, project))
+            rest = live_rest(authenticator, self._rest.handle, partial(_error_body, REST, project))
+            graphql = live_graphql(authenticator, self._engine, partial(_error_body, GRAPHQL, project))
             self.live = live(rest, graphql)
         self.backend = Backend(project, authenticator, self._engine, self._rest, data, self.live)
 

@@ -299,26 +299,26 @@ class Pipeline:
     async def _feed(self, received: ServerRequest, routed: RoutedRequest, reply: Reply, feed: Feed) -> None:
         """Answer with what a feed writes until it ends; the request is logged when the feed begins.
 
-        A feed is not a request in flight: a drain does not wait for it.
+        A feed is not a request in flight, so that a drain does not wait for it. Its connection ends it.
         """
-        try:
-            if received.gone:
-                self._report(routed, _CLIENT_CLOSED_REQUEST, 0, "")
-                return
-            if not received.site.feed(received.connection):
-                self._send(received, routed, routed.refuse(too_many_subscriptions()))
-                return
-            self._report(routed, reply.status, len(reply.body), "")
-            received.site.in_flight -= 1
-            try:
-                await received.send_feed(reply, feed, self._headers(routed, ""))
-            finally:
-                received.site.in_flight += 1
-            received.finish()
-        except CancelledError:
-            pass  # the client is gone
-        finally:
+        begun = not received.gone and received.site.begin_feed(received.connection, feed)
+        if not begun:
             feed.leave()
+        if received.gone:
+            self._report(routed, _CLIENT_CLOSED_REQUEST, 0, "")
+            return
+        if not begun:
+            self._send(received, routed, routed.refuse(too_many_subscriptions()))
+            return
+        self._report(routed, reply.status, len(reply.body), "")
+        received.site.in_flight -= 1
+        try:
+            await received.send_feed(reply, feed, self._headers(routed, ""))
+        except CancelledError:
+            return  # the client is gone
+        finally:
+            received.site.in_flight += 1
+        received.finish()
 
     def _route(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
         """Route a request; return the error too if it is malformed."""

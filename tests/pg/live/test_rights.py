@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.live import writer
 from support.live import LiveService, serving_live, signed
 from twisted.internet import defer
 
@@ -153,45 +152,6 @@ async def test_a_client_that_is_gone_leaves_nothing(live: LiveService) -> None:
     assert live.part._pool.figures().size == live.project.db_pool
 
 
-async def test_a_slow_client_misses_states_and_gets_the_last_one(live: LiveService) -> None:
-    """What it has not taken waits for it once, however often the answer changes."""
-    live.database.execute("update item set name = repeat('x', 3000000) where id = 1")
-    stream = await live.rest("item?select=id,name&id=lte.2&order=id")
-    await live.next(stream)
-    stream.transport.pauseProducing()
-    for number in range(8):
-        changed = live.figures.changed
-        live.database.execute(f"update item set name = 'state {number}' where id = 2")
-        await live.until(lambda: live.figures.changed > changed, "the poll")  # noqa: B023
-    assert 0 < live.figures.held < 8_000_000
-    stream.transport.resumeProducing()
-    seen: list[str] = []
-    while not seen or seen[-1] != "state 7":
-        seen.append((await live.next(stream)).json[1]["name"])
-    assert len(seen) < 8
-    await live.until(lambda: live.figures.held == 0, "what it held")
-
-
-async def test_clients_that_hold_too_much_are_disconnected(live: LiveService, monkeypatch: Any) -> None:
-    """Memory is never theirs."""
-    monkeypatch.setattr(writer, "HELD", 1_000_000)
-    live.database.execute("update item set name = repeat('x', 9000000) where id = 1")
-    stream = await live.rest("item?select=id,name&id=lte.2&order=id")
-    await live.next(stream)
-    stream.transport.pauseProducing()
-    live.database.execute("update item set name = 'another' where id = 2")
-    await live.until(lambda: live.figures.subscribers == 0, "the end")
-    assert live.figures.held == 0
-
-
-async def test_heartbeats(live: LiveService, monkeypatch: Any) -> None:
-    """A comment comes after a while without an event."""
-    monkeypatch.setattr(writer, "SILENCE", 0.0)
-    stream = await live.rest("item")
-    await live.next(stream)
-    await live.until(lambda: stream.comments >= 2, "two heartbeats")
-
-
 async def test_a_drain_has_clients_connect_again(live: LiveService) -> None:
     """Each after a time of its own; with GraphQL by the end of the stream alone."""
     rest = await live.rest("item?id=eq.1")
@@ -207,35 +167,3 @@ async def test_a_drain_has_clients_connect_again(live: LiveService) -> None:
         assert 500 <= (stream.retry or 0) <= 5000
     refused = await live.rest("item")
     assert (refused.status, refused.headers["retry-after"]) == (503, "2")
-
-
-@pytest.fixture
-def slow(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve a table that takes as long to read as its only row says."""
-    database = server.create_database("""
-        create table pause (seconds float8);
-        insert into pause values (0);
-        create view paused as select seconds, pg_sleep(seconds) is null as over from pause;
-        create table item (id int primary key);
-        insert into item values (1);
-        grant select on all tables in schema public to anon;
-    """)
-    with serving_live(reactor, database, db_pool=1, live_connections=2) as service:
-        yield service
-
-
-async def test_requests_do_not_wait_for_polls(slow: LiveService) -> None:
-    """Polls have connections of their own, so that the only one of requests is free."""
-    streams = [await slow.rest(f"paused?limit={number}") for number in (1, 2, 3)]
-    for stream in streams:
-        await slow.next(stream)
-    await slow.until(lambda: slow.figures.unchanged >= 3, "the first polls")
-    slow.database.execute("update pause set seconds = 30")
-    sleeping = "select count(*) from pg_stat_activity where state = 'active' and wait_event = 'PgSleep'"
-    await slow.until(lambda: slow.database.execute(sleeping) == [(2,)], "as many polls as may be run")
-    plain = await slow.rest("item", Accept="application/json")
-    await plain.ended
-    assert plain.text == '[{"id":1}]'
-    assert slow.figures.lag > 0
-    for stream in streams:
-        stream.close()

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from dataapi.http.errors import ApiError
+from dataapi.http.messages import Feed
 from dataapi.web.server.parser import RequestParser
 from dataapi.web.server.request import UNCOUNTED, Sender, ServerRequest, too_many_connections
 
@@ -76,14 +77,16 @@ class ClientConnection(Protocol):
 
     :ivar request: the one that is being received or answered.
     :ivar crowded: there are too many connections, so its request is refused.
-    :ivar fed: whether its answer is a feed, which lasts as long as the client stays.
+    :ivar feed: the rest of a response that lasts for as long as the client stays, None for others.
     :ivar peer: the client's address, "" where there is none.
+    :ivar progressed: when the client last sent or took something, by the reactor's clock.
     :ivar persistent: whether the connection stays open beyond the current answer.
     """
 
     transport: Any
     sender: Sender
-    crowded = fed = False
+    crowded = False
+    feed: Feed | None = None
     persistent = True
     _state = _RECEIVING
     _timer: Any = None
@@ -98,7 +101,7 @@ class ClientConnection(Protocol):
         self.peer = peer
         self.request: ServerRequest | None = None
         self._parser = RequestParser()
-        self._progress = 0.0
+        self.progressed = 0.0
         self._deadline = 0.0  # of a head that is awaited and of a refusal; 0 for none
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
@@ -123,7 +126,7 @@ class ClientConnection(Protocol):
     @property
     def quiet(self) -> bool:
         """Whether the client has had time for a request, and sent none that is complete."""
-        return not self.answers and self.site.reactor.seconds() - self._progress >= _QUIET_AFTER
+        return not self.answers and self.site.reactor.seconds() - self.progressed >= _QUIET_AFTER
 
     # Requests
 
@@ -132,7 +135,7 @@ class ClientConnection(Protocol):
         before, self._received = self._received, self._received + len(data)
         progressed = before == 0 or before // _MIN_SENT < self._received // _MIN_SENT
         if progressed and not self.sender.waits:
-            self._progress = self.site.reactor.seconds()
+            self.progressed = self.site.reactor.seconds()
         if self._state is _DISCARDING:
             self._discard(len(data))
         elif self._state is not _CLOSING:
@@ -215,15 +218,17 @@ class ClientConnection(Protocol):
             self.sender.send(_INTERIM)
             self._interim_sent = True
 
-    def feed(self) -> None:
-        """Stop the timer: the answer is a feed, which disconnects slow clients itself."""
-        self.fed = True
+    def begin_feed(self, feed: Feed) -> None:
+        """Stop the timer while a feed lasts, because it disconnects slow clients itself."""
+        self.feed = feed
         _cancel(self._timer)
 
     def finished(self) -> None:
-        """Go on with the next request, now that one was answered."""
+        """Continue with the next request, now that one was answered."""
+        if self.feed is not None:  # its last bytes have a deadline again
+            self._end_within(self.site.timeout)
         self.request = None
-        self._progress = self.site.reactor.seconds()
+        self.progressed = self.site.reactor.seconds()
         if self._state is _ANSWERING:
             self._received = len(self._parser.buffer)
             if self.persistent:
@@ -234,7 +239,10 @@ class ClientConnection(Protocol):
                 self.close()
 
     def _sent(self) -> None:
-        """Go on, now that an answer was made or taken."""
+        """Continue, now that the client has taken everything that was written."""
+        if self.feed is not None:
+            self.feed.taken()
+            return
         self._advance()
         if self._reading_paused and not (self.answers or self._input_ended):
             self._reading_paused = False
@@ -243,7 +251,7 @@ class ClientConnection(Protocol):
     # Time
 
     def _progressed(self) -> None:
-        self._progress = self.site.reactor.seconds()
+        self.progressed = self.site.reactor.seconds()
 
     def _end_within(self, seconds: float) -> None:
         """End in so many seconds, unless the client acts before."""
@@ -255,7 +263,7 @@ class ClientConnection(Protocol):
         """Disconnect a client that made no progress with its request, or with taking its answer."""
         if self._state is _ANSWERING and not self.sender.waits:  # it is our turn
             self._progressed()
-        left = (self._deadline or self._progress + self.site.timeout) - self.site.reactor.seconds()
+        left = (self._deadline or self.progressed + self.site.timeout) - self.site.reactor.seconds()
         if left > 0:
             self._timer = self.site.reactor.callLater(left, self._check_time)
         elif self._state is _RECEIVING and not self.sender.waits:
@@ -318,7 +326,7 @@ class ClientConnection(Protocol):
 
     def readConnectionLost(self) -> None:  # noqa: N802 - twisted's name
         """Answer the requests of a client that ended its input, then close."""
-        if self._input_ended or self.fed or not self.answers:
+        if self._input_ended or self.feed is not None or not self.answers:
             self.close()
             return
         self._input_ended, self._interim_sent = True, False
@@ -353,6 +361,8 @@ class ClientConnection(Protocol):
         if request is not None:
             request.lost()
         self.sender.drop()
+        if self.feed is not None:
+            self.feed.leave()
         self.site.closed(self)
 
 

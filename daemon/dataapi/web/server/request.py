@@ -6,6 +6,7 @@ Answers are written as far as the socket takes them at once, and the rest as the
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
 from dataapi.http.errors import ApiError
-from dataapi.http.messages import Feed, Reply, Stream
+from dataapi.http.messages import Chunk, Feed, Reply, Stream
 
 if TYPE_CHECKING:
     from dataapi.web.pipeline import RoutedRequest
@@ -119,7 +120,7 @@ class ServerRequest:
         async for piece in stream:
             if piece:
                 size += len(piece)
-                self.write(piece)
+                sender.send(Chunk(piece).framed if self._chunked else piece)
                 await sender.room()
         self._end_body()
         return size
@@ -142,7 +143,7 @@ class ServerRequest:
             self.connection.persistent = False
         head, body = self._head(reply, headers, None), reply.body
         if self.head.method != "HEAD" and body:
-            head += chunk(body) if self._chunked else body
+            head += Chunk(body).framed if self._chunked else body
         self.connection.sender.send(head)
 
     def _end_body(self) -> None:
@@ -155,15 +156,20 @@ class ServerRequest:
 
     @property
     def waits(self) -> bool:
-        """Whether the client has not taken all of the body yet."""
+        """Whether the client has not taken everything that was written."""
         return self.connection.sender.waits
 
-    def write(self, piece: bytes) -> None:
+    @property
+    def progressed(self) -> float:
+        """When the client last took a part of what was waiting, by the reactor's clock."""
+        return self.connection.progressed
+
+    def write(self, piece: Chunk) -> None:
         """Send a piece of the body, or the rest of it when the client takes more."""
-        self.connection.sender.send(chunk(piece) if self._chunked else piece)
+        self.connection.sender.send(piece.framed if self._chunked else piece.plain)
 
     def abort(self) -> None:
-        """Cut the body off."""
+        """Close the connection without sending what is waiting."""
         self.connection.abort()
 
     def _head(self, reply: Reply, headers: tuple[tuple[str, str], ...], length: int | None) -> bytes:
@@ -205,11 +211,6 @@ def too_many_connections() -> ApiError:
 def too_many_subscriptions() -> ApiError:
     headers = (("Retry-After", "10"),)
     return ApiError(503, "TOO_MANY_SUBSCRIPTIONS", "There are too many subscriptions", headers=headers)
-
-
-def chunk(piece: bytes) -> bytes:
-    """Frame a piece of a body as RFC 9112 section 7.1 says."""
-    return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
 _AT_ONCE = 65_536
@@ -267,31 +268,32 @@ class Sender:
         self._transport = transport
         self._progress = progress
         self._sent = sent
-        self._unsent = memoryview(b"")
+        self._unsent: deque[memoryview] = deque()
         self._full = False
         self._room: Deferred[None] | None = None
         self._end: Callable[[], object] | None = None
         if not plain:
             transport.registerProducer(self, True)
 
-    def send(self, data: bytes) -> None:
-        """Write as much as the socket takes at once, and leave only the rest to the reactor.
+    def send(self, data: bytes | memoryview) -> None:
+        """Write as much as the socket accepts, and leave the rest to the reactor, without copying it.
 
         Waiting until the reactor finds the socket writable would cost another turn of it and
         two system calls.
         """
         if self.socket is None:
-            self._unsent = memoryview(bytes(self._unsent) + data)
+            self._unsent.append(memoryview(data))
             self.waits = True
             self._write()
             return
+        rest = memoryview(data)
         if not self.waits:
-            sent = self.socket.writeSomeData(data)
+            sent = self.socket.writeSomeData(data)  # type: ignore[arg-type]  # a memoryview will do
             if sent == len(data):
                 return
             if isinstance(sent, int):  # else the connection is lost, as the reactor will find out
-                data = data[sent:]
-        self._unsent = memoryview(bytes(self._unsent) + data)
+                rest = rest[sent:]
+        self._unsent.append(rest)
         if not self.waits:
             self.waits = True
             self.socket.registerProducer(self, False)  # which calls resumeProducing
@@ -310,8 +312,10 @@ class Sender:
 
     def _write(self) -> None:
         while self._unsent and not self._full:
-            piece, self._unsent = self._unsent[:_AT_ONCE], self._unsent[_AT_ONCE:]
-            self._transport.write(bytes(piece))
+            piece = self._unsent.popleft()
+            if len(piece) > _AT_ONCE:
+                self._unsent.appendleft(piece[_AT_ONCE:])
+            self._transport.write(bytes(piece[:_AT_ONCE]))
             if self.socket is not None:
                 return  # a plain connection calls when it has sent that
         if self.waits and not self._full:
@@ -360,7 +364,7 @@ class Sender:
     def drop(self) -> None:
         """Forget what waits: the connection is lost."""
         self.waits = False
-        self._unsent = memoryview(b"")
+        self._unsent.clear()
         self._progress = self._sent = self._end = lambda: None
 
     def pauseProducing(self) -> None:  # noqa: N802 - twisted's name

@@ -13,6 +13,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from dataapi.http.messages import Feed
 from dataapi.settings import Settings
 from dataapi.web.server.connection import ClientConnection
 
@@ -147,12 +148,12 @@ class ApiSite(Factory):
             self._by_address[connection.peer] += 1
         self.report(len(self.connections))
 
-    def feed(self, connection: ClientConnection) -> bool:
-        """Count a connection against ``max-subscriptions`` instead; return False if there is no room."""
+    def begin_feed(self, connection: ClientConnection, feed: Feed) -> bool:
+        """Count a connection towards ``max-subscriptions`` until it is closed, if there is room."""
         if self._feeds >= self._max_subscriptions:
             return False
         self._forget(connection)
-        connection.feed()
+        connection.begin_feed(feed)
         self._feeds += 1
         self.connections[connection] = None
         return True
@@ -166,7 +167,7 @@ class ApiSite(Factory):
 
     def _forget(self, connection: ClientConnection) -> None:
         del self.connections[connection]
-        if connection.fed:
+        if connection.feed is not None:
             self._feeds -= 1
             return
         if connection.crowded:

@@ -1,6 +1,6 @@
-"""The protocols whose answers can be kept open: REST, and GraphQL over server-sent events.
+"""The protocols whose answers can be kept live: REST, and GraphQL over server-sent events.
 
-Names of events, and what ends a stream: docs/reference/rest.md and docs/reference/graphql.md, Live queries.
+docs/reference/rest.md and docs/reference/graphql.md, Live queries, list the events and what ends a stream.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataapi.graphql import transport
 from dataapi.graphql.engine import Engine
 from dataapi.http.errors import ApiError, TokenError
 from dataapi.http.messages import Reply, Request
-from dataapi.live.cohort import Dialect, Finished
-from dataapi.live.events import EVENT_STREAM, event, retry, snapshot
+from dataapi.live.cohort import Finished, LiveProtocol
+from dataapi.live.events import EVENT_STREAM, event, retry
 from dataapi.rest.negotiation import unavailable
 from dataapi.rest.parse.request import FUNCTIONS
 
@@ -26,8 +26,8 @@ _JSON = ("application/json", "application/vnd.pgrst.object+json", "application/v
 _COMPLETE = event("complete")
 
 
-def rest_dialect(authenticator: Authenticator, handle: Handle, render_error: RenderError) -> Dialect:
-    """Return the dialect of REST: ``snapshot`` events, then ``expired``, ``failed`` or ``reconnect``."""
+def live_rest(authenticator: Authenticator, handle: Handle, render_error: RenderError) -> LiveProtocol:
+    """Return the protocol of REST: ``snapshot`` events, then ``expired``, ``failed`` or ``reconnect``."""
 
     async def answer(request: Request) -> bytes:
         caller = await authenticator.authenticate(request)
@@ -37,7 +37,7 @@ def rest_dialect(authenticator: Authenticator, handle: Handle, render_error: Ren
         reply = await handle(request, caller)
         kind = next((value for name, value in reply.headers if name == "Content-Type"), "")
         if reply.stream is not None or not kind.startswith(_JSON):
-            raise unavailable([EVENT_STREAM]).replaced(details="Only JSON can be sent so.")
+            raise unavailable([EVENT_STREAM]).replaced(details="Only JSON can be sent as events.")
         return reply.body
 
     def end(request: Request, error: ApiError | Finished) -> bytes:
@@ -45,24 +45,24 @@ def rest_dialect(authenticator: Authenticator, handle: Handle, render_error: Ren
         name = "expired" if isinstance(error, TokenError) else "failed"
         return event(name, render_error(error, request))
 
-    return Dialect(
-        answer, partial(snapshot, "snapshot"), end, lambda seconds: retry(seconds) + event("reconnect")
+    return LiveProtocol(
+        answer, partial(event, "snapshot"), end, lambda seconds: retry(seconds) + event("reconnect")
     )
 
 
 async def _check_stable(handle: Handle, request: Request, caller: Caller) -> None:
-    """Refuse a function that is VOLATILE, whose value may be another one each time.
+    """Refuse a VOLATILE function, whose value may differ each time.
 
-    OPTIONS says that such a function is not called by GET.
+    The response to OPTIONS does not allow GET for such a function.
     """
     options = await handle(request._replace(method="OPTIONS"), caller)
     if not any(name == "Allow" and "GET" in value for name, value in options.headers):
-        details = "A function that is VOLATILE may have another value each time."
+        details = "A VOLATILE function may return another value each time."
         raise unavailable([EVENT_STREAM]).replaced(details=details)
 
 
-def graphql_dialect(authenticator: Authenticator, engine: Engine, render_error: RenderError) -> Dialect:
-    """Return the dialect of GraphQL over server-sent events, distinct connections mode."""
+def live_graphql(authenticator: Authenticator, engine: Engine, render_error: RenderError) -> LiveProtocol:
+    """Return the protocol of GraphQL over server-sent events, distinct connections mode."""
 
     async def answer(request: Request) -> bytes:
         caller = await authenticator.authenticate(request)
@@ -78,5 +78,5 @@ def graphql_dialect(authenticator: Authenticator, engine: Engine, render_error: 
         body = error.body if isinstance(error, Finished) else render_error(error, request)
         return event("next", body) + _COMPLETE
 
-    # Without the event "complete" a client connects again; it knows no others.
-    return Dialect(answer, partial(snapshot, "next"), end, lambda seconds: retry(seconds) + b"\n")
+    # A client reconnects if the stream ends without the event "complete". There is no event for that.
+    return LiveProtocol(answer, partial(event, "next"), end, lambda seconds: retry(seconds) + b"\n")

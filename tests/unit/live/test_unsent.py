@@ -1,0 +1,29 @@
+"""The bytes that clients hold are counted once for each event, and once for each caller."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dataapi.http.messages import Chunk
+from dataapi.live.unsent import UnsentBytes
+from hypothesis import given
+from hypothesis import strategies as st
+
+EVENTS = [Chunk(b"x" * size) for size in (1, 10, 100, 1000)]
+CALLERS = ["ada", "grace"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(EVENTS), st.sampled_from(CALLERS))))
+def test_shared_events_count_once(actions: list[tuple[bool, Chunk, str]]) -> None:
+    unsent, held = UnsentBytes(), Counter[tuple[Chunk, str]]()
+    for holds, event, caller in actions:
+        if holds:
+            unsent.hold(event, caller)
+            held[event, caller] += 1
+        elif held[event, caller]:
+            unsent.release(event, caller)
+            held[event, caller] -= 1
+        present = {key for key, count in held.items() if count}
+        assert unsent.total == sum(map(len, {event for event, _ in present}))
+        for name in CALLERS:
+            assert unsent.of(name) == sum(len(event) for event, holder in present if holder == name)
