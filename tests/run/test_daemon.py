@@ -225,7 +225,7 @@ def test_log_lines_are_json_with_the_requests_id(daemon: Daemon) -> None:
 
 
 def test_log_lines_name_client_project_role_operation_and_error(daemon: Daemon) -> None:
-    """The proxy's word counts for the address, as it is not public itself."""
+    """The address is the one that a trusted proxy names, and loopback is trusted by default."""
     before = len(daemon.lines)
     body = json.dumps({"query": "query Notes { noteCollection { nonsense } }", "operationName": "Notes"})
     headers = {"apikey": KEY, "X-Forwarded-For": "192.0.2.7, 198.51.100.4"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import NamedTuple, Protocol
 
 Stream = AsyncGenerator[bytes, None]
@@ -117,15 +115,6 @@ def server_timing(started: float, facts: Iterable[Fact], ended: float, *, failed
     return ", ".join(f"{name};dur={stages[name] * 1000:.3f}" for name in STAGES if name in stages)
 
 
-@lru_cache(maxsize=1024)
-def _is_public(address: str) -> bool:
-    """Whether an address is on the Internet; a unix socket has none.  Cached, as each request asks."""
-    try:
-        return ip_address(address).is_global
-    except ValueError:
-        return False
-
-
 class Request(NamedTuple):
     """One HTTP request whose body was read and is within the limit.
 
@@ -133,7 +122,8 @@ class Request(NamedTuple):
     :ivar path: the path as ``query_string.path`` decodes it, without the query string.
     :ivar query: the raw query string, without the question mark.
     :ivar headers: names in lower case; the values of repeated headers are joined by ``", "``.
-    :ivar peer: the client's address, "" where the connection has none.
+    :ivar peer: the address of the other end of the connection, "" for a Unix socket.
+    :ivar client: the client's address, as ``client_address`` decides it.
     :ivar context: goes with its statements, and takes the facts that they report.
     """
 
@@ -144,13 +134,8 @@ class Request(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     peer: str = ""
+    client: str = ""
     context: RequestContext = NO_CONTEXT
-
-    @property
-    def client(self) -> str:
-        """The client's address: the one that a proxy names, if the proxy's own is not public."""
-        named = self.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-        return named if named and not _is_public(self.peer) else self.peer
 
 
 class Chunk:

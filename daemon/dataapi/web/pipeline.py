@@ -342,7 +342,10 @@ class Pipeline:
         facts: list[Fact] = []
         traceparent = continued_trace(headers["traceparent"]) if "traceparent" in headers else ""
         context = RequestContext(route.form, traceparent, facts.append)
-        request = Request(identifier, method, route.path, query, headers, body, connection.peer, context)
+        peer = client = connection.peer
+        if "x-forwarded-for" in headers:
+            client = received.site.proxies.client(peer, headers["x-forwarded-for"])
+        request = Request(identifier, method, route.path, query, headers, body, peer, client, context)
         return RoutedRequest(route, request, backend, started, facts), error
 
     def _with_body(self, routed: RoutedRequest, body: bytes) -> RoutedRequest:

@@ -12,9 +12,10 @@ from twisted.logger import capturedLogs
 
 def answered(status: int, code: str = "", facts: tuple[Fact, ...] = ()) -> AnsweredRequest:
     """Return a request that was answered so."""
-    headers = {"x-forwarded-for": "192.0.2.7"} if facts else {}
     context = RequestContext("/rest/v1/{resource}")
-    request = Request("r-1", "GET", "/rest/v1/blog", "", headers, b"", context=context)
+    request = Request(
+        "r-1", "GET", "/rest/v1/blog", "", {}, b"", client="192.0.2.7" if facts else "", context=context
+    )
     project = "p" if facts else ""
     return AnsweredRequest("rest", request, status, 0.0123456, 42, project, code, facts=facts)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -13,6 +12,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from dataapi.http.client_address import TrustedProxies, address_of
 from dataapi.http.messages import Feed
 from dataapi.settings import Settings
 from dataapi.web.server.connection import ClientConnection
@@ -27,12 +27,6 @@ _REFUSED = 64
 """Connections above the limit on which a request is awaited, so that it can be refused in its own form."""
 _REPORT_EVERY = 60.0
 """Minimum number of seconds between two log lines that report it."""
-
-
-def address_of(peer: Any) -> str:
-    """Return the address of a client, "" for a Unix socket; one of IPv4 as such on a socket for both."""
-    host = str(getattr(peer, "host", ""))
-    return host.removeprefix("::ffff:") if "." in host else host
 
 
 class _Closing(Protocol):
@@ -71,6 +65,7 @@ class ApiSite(Factory):
     """The factory of connections.
 
     :param settings: hold the limits of connections and bodies.
+    :ivar proxies: the trusted proxies.
     :ivar header_timeout: seconds within which the head of a request must be complete.
     :ivar timeout: seconds for which a connection may be idle, or a client make no progress with a request.
     :ivar connections: in order of their age, the oldest first.
@@ -122,7 +117,7 @@ class ApiSite(Factory):
         self._max_connections = settings.max_connections
         self._max_subscriptions = settings.max_subscriptions
         self._max_connections_per_address = settings.connections_per_address
-        self._trusted_proxies = tuple(map(ip_network, settings.trusted_proxies))
+        self.proxies = TrustedProxies(settings.trusted_proxies)
 
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 - twisted's name
         """Speak only HTTP/1.1."""
@@ -182,7 +177,8 @@ class ApiSite(Factory):
 
         Refused connections are beyond the limit, and leave no room when they end.
         """
-        if self._by_address[address] >= self._max_connections_per_address and not self._trusts(address):
+        maximum = self._max_connections_per_address
+        if self._by_address[address] >= maximum and not self.proxies.trusts(address):
             return self._make_room(lambda each: each.peer == address and not each.crowded)
         if len(self.connections) - self._crowded - self._feeds < self._max_connections:
             return True
@@ -199,10 +195,6 @@ class ApiSite(Factory):
         self._forget(quiet)
         quiet.make_room()
         return True
-
-    def _trusts(self, address: str) -> bool:
-        """Whether an address is a proxy's, which connects for many clients; a Unix socket has none."""
-        return not address or any(ip_address(address) in each for each in self._trusted_proxies)
 
     def _report_full(self) -> None:
         now = self.reactor.seconds()
