@@ -237,6 +237,11 @@ def died(cause: BaseException | None = None) -> ApiError:
     return _retry_after("PGRST001", "Database client error. Retrying.", 1)
 
 
+def silent(seconds: float) -> ApiError:
+    """Return the error for a statement of the daemon's own that was given up after so many seconds."""
+    return _retry_after("PGRST001", f"The database did not answer within {seconds:g} seconds. Retrying.", 1)
+
+
 def stopped() -> ApiError:
     """Return the error while the pool is stopping or not started."""
     return _retry_after("PGRST000", "The service is shutting down.", 1)

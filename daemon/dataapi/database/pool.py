@@ -22,7 +22,7 @@ from dataapi.concurrency.tasks import Background
 from dataapi.concurrency.timers import RECONNECTING, Backoff
 from dataapi.concurrency.wait_queue import Slots, WaitQueue
 from dataapi.database import address, errors
-from dataapi.database.cancel import Canceller, ControlConnection, cancelled, end_statement
+from dataapi.database.cancel import ANSWER_TIMEOUT, Canceller, ControlConnection, cancelled, end_statement
 from dataapi.database.connection import ConnectionDied
 from dataapi.database.connector import Connector
 from dataapi.database.health import Ageing, Liveness
@@ -67,6 +67,25 @@ _token = partial(token_hex, 8)
 
 BATCH = 65_536
 """Bytes of a stream's batch, about as many as Twisted buffers for a slow reader before it pauses."""
+
+
+FETCHED_WITHIN = 30.0
+"""Seconds that a statement of the daemon's own may take, unless its caller sets another limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPool:
+    """A pool whose own SQL has a time limit.
+
+    :ivar seconds: see ``Pool.fetch``.
+    """
+
+    pool: Pool
+    seconds: float
+
+    async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
+        """Run the daemon's own SQL; see ``Pool.fetch``."""
+        return await self.pool.fetch(text, values, within=self.seconds)
 
 
 class Pool:
@@ -254,21 +273,34 @@ class Pool:
         finally:
             self._release(session)
 
-    async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
+    async def fetch(
+        self, text: str, values: Sequence[object] = (), *, within: float = FETCHED_WITHIN
+    ) -> Rows:
         """Run the daemon's own SQL as the login role and return the last statement's rows.
 
         Statements separated by ``;`` are one transaction.  ``$1`` … are values of any Python type
         that psycopg knows; write ``$1::type`` where PostgreSQL cannot infer it.  Raises like ``run``.
+
+        :param within: seconds after which the statement and its connection are given up, because the
+            connection may be one that nothing answers any more although a proxy keeps it open.
         """
         session = self._idle.pop() if self._idle else await self._wait()
         try:
-            return await session.fetch(text, values)
+            fetching = defer.Deferred.fromCoroutine(session.fetch(text, values))
+            return await fetching.addTimeout(within, self._reactor)
+        except defer.TimeoutError:
+            self._background.spawn(self._liveness.check())
+            raise errors.silent(within) from None
         except psycopg.Error as error:
             raise errors.refused(error, anonymous=False) from error
         except ConnectionDied as error:
             raise errors.died(error.__cause__) from error
         finally:
             self._release(session)
+
+    def within(self, seconds: float) -> TimedPool:
+        """Return what runs the daemon's own SQL with this limit."""
+        return TimedPool(self, seconds)
 
     async def stream(self, message: Message, batch: int = BATCH) -> AsyncGenerator[Rows, None]:
         """Run a message that only reads, and give its last statement's rows in batches of ``batch`` bytes.
@@ -362,8 +394,9 @@ class Pool:
                 session.cancelling = True
                 ended = await end_statement(self._canceller, session.connection, self._reactor)
                 session.cancelling = not ended
-            await session.settle()
-        except (ConnectionDied, psycopg.Error) as error:
+            settling = defer.Deferred.fromCoroutine(session.settle())
+            await settling.addTimeout(ANSWER_TIMEOUT, self._reactor)
+        except (ConnectionDied, psycopg.Error, defer.TimeoutError) as error:
             self._log.info("closing a database connection in an unknown state: {error}", error=error)
         finally:
             if session.clean:

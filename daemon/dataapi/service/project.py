@@ -47,6 +47,12 @@ _log = Logger(namespace="dataapi.service")
 ASKING = Backoff(first=1.0)
 """For settings in a database that could not be read."""
 
+REFLECTED_WITHIN = 60.0
+"""Seconds that a statement about the catalog may take, which has thousands of tables in large schemas."""
+
+LOOKED_WITHIN = 10.0
+"""Seconds that a look for changes may take."""
+
 LIVE_CHANNEL = "dataapi-live"
 """The channel of notifications that rows of a table have changed, which their payload names."""
 
@@ -129,7 +135,7 @@ class ProjectPart:
         """Run SQL for the watcher; no catalog, and so no answer, comes of settings that are not complete."""
         if self.settings.settings_error is not None:
             raise DatabaseUnavailable(503, "PGRST002", self.settings.settings_error)
-        return await self._pool.fetch(text, values)
+        return await self._pool.fetch(text, values, within=REFLECTED_WITHIN)
 
     async def _ask_for_settings(self) -> None:
         """Have the settings read again until a part that has them takes our place."""
@@ -184,9 +190,8 @@ class ProjectPart:
         from dataapi.live.changes import Changes  # noqa: PLC0415 - imported with the APIs
         from dataapi.live.queries import LiveQueries  # noqa: PLC0415
 
-        changes = Changes(
-            self._pool.fetch, lambda: self._watcher.current, replicated=self._replicas is not None
-        )
+        fetch = self._pool.within(LOOKED_WITHIN).fetch
+        changes = Changes(fetch, lambda: self._watcher.current, replicated=self._replicas is not None)
         return LiveQueries(
             self._reactor, self.settings, self._authenticator, changes, self._resize, time.time, rest, graphql
         )

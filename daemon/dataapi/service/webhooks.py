@@ -85,6 +85,15 @@ WATCH_AFTER = 2 * LONGEST_WAIT
 LEAVE_WAITS = (0.1, 0.2, 0.4, 0.8)
 """Seconds after which a lost session is told once more; others wait two seconds until they act."""
 
+QUEUE_WITHIN = 10.0
+"""Seconds that a statement of the queue may take, the margin of a lease."""
+
+UPKEEP_WITHIN = 600.0
+"""Seconds that a statement of upkeep may take, which can wait for locks and drop large partitions."""
+
+STALLED_AFTER = 15.0
+"""Seconds without progress of the dispatcher after which webhooks are reported as not ready."""
+
 STATISTICS_WITHIN = 2.0
 """Seconds that statistics of the queue may take."""
 
@@ -152,6 +161,8 @@ class WebhooksPart:
             section.retention_days,
             on_enqueued=self._enqueued,
             disable_after=section.disable_after,
+            for_queue=self._pool.within(QUEUE_WITHIN),
+            for_upkeep=self._pool.within(UPKEEP_WITHIN),
         )
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
         self.catalogue = self._installed = installed_catalogue(section.row_change_types)
@@ -248,14 +259,23 @@ class WebhooksPart:
         reason = self.reason
         if reason is not None and not self._pool.available and self._pool.trouble is not None:
             reason = f"the database cannot be reached: {self._pool.trouble}"
+        if reason is None and self._dispatcher.stalled > STALLED_AFTER:
+            reason = (
+                f"deliveries have made no progress for {self._dispatcher.stalled:.0f} seconds:"
+                f" {self._dispatcher.trouble or 'the database does not answer'}"
+            )
         if reason is None and not self.settings.encryption_key:
             reason = str(NoEncryptionKey())
         return WebhooksState(self._pool.available, self._migrated, reason)
 
     async def snapshot(self) -> Snapshot:
         """Return the metrics of the pool and of deliveries."""
-        deliveries = self._dispatcher.counters.snapshot(self._dispatcher.in_flight, await self._statistics())
-        return {**pool_snapshot("webhooks", self._pool), **deliveries}
+        statistics, dispatcher = await self._statistics(), self._dispatcher
+        return {
+            **pool_snapshot("webhooks", self._pool),
+            **dispatcher.counters.snapshot(dispatcher.in_flight, statistics),
+            "dataapi_webhooks_stalled_seconds": {(): dispatcher.stalled},
+        }
 
     async def _statistics(self) -> QueueStatistics | None:
         """Return statistics of the queue, None when the database does not respond in time."""

@@ -123,6 +123,11 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_webhooks_oldest_due_seconds": Metric(
         "How long ago the earliest attempt that is not over was due.", (), max
     ),
+    "dataapi_webhooks_stalled_seconds": Metric(
+        "Time since the queue was last read and all outcomes were recorded; a second or less in order.",
+        (),
+        max,
+    ),
     "dataapi_webhooks_in_flight": Metric("Attempts being made."),
     "dataapi_webhooks_attempts_total": Metric("Attempts made, by outcome.", ("outcome",)),
     "dataapi_webhooks_organization_attempts_total": Metric(

@@ -14,6 +14,8 @@ from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
 from dataapi.database.succession import Succession
 from dataapi.http.errors import DatabaseUnavailable
+from pytest_twisted import blockon
+from support.freezing_proxy import FreezingProxy
 from support.messages import message, open_all, running, until
 from support.outages import frozen
 from twisted.internet import defer, task
@@ -237,3 +239,30 @@ async def test_a_listener_listens_again(server: Server, database: Database, reac
         await until(reactor, lambda: heard == ["again", "news"])
     finally:
         await listener.stop()
+
+
+@pytest.fixture
+def proxy(reactor: Any, database: Database) -> Iterator[FreezingProxy]:
+    """Put a proxy before the database whose connections can freeze."""
+    made = FreezingProxy(reactor, database)
+    yield made
+    blockon(running(made.stop()))
+
+
+async def test_own_statement_on_a_frozen_connection_is_given_up(
+    make_pool: MakePool, proxy: FreezingProxy, reactor: Any
+) -> None:
+    """Its packets are acknowledged and the server answers other connections, so only a deadline can tell."""
+    pool = make_pool(uri=proxy.uri, size=3, backoff=EAGER)
+    await pool.start()
+    await open_all(pool, 3)
+    proxy.freeze()
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(health, "WITHIN", 0.3)
+        patching.setattr(health, "READY_WITHIN", 0.3)
+        with pytest.raises(DatabaseUnavailable, match=r"did not answer within 0\.2 seconds") as caught:
+            await pool.fetch("select 1", within=0.2)
+        assert (caught.value.status, caught.value.code) == (503, "PGRST001")
+        await until(reactor, lambda: pool.figures().connects > 3)
+    assert await pool.within(60.0).fetch("select 2") == [(2,)]
+    await until(reactor, lambda: all(not pipe.frozen for pipe in proxy.pipes))

@@ -11,6 +11,7 @@ from dataapi.service.webhooks import CONNECTIONS, REFUSED, WebhooksPart
 from dataapi.settings import Project, Settings, Webhooks
 from dataapi.telemetry.metrics import FAMILIES, exposition
 from dataapi.telemetry.readiness import WebhooksState
+from support.freezing_proxy import FreezingProxy
 from support.messages import until
 from support.receiver import Receiver, World, pause
 from support.service import run
@@ -33,6 +34,45 @@ def part(reactor: Any, database: Database) -> Iterator[WebhooksPart]:
     yield made
     run(made.drain(0.5))
     run(made.stop())
+
+
+@pytest.fixture
+def proxy(reactor: Any, database: Database) -> Iterator[FreezingProxy]:
+    """Put a proxy before the database whose connections can freeze."""
+    made = FreezingProxy(reactor, database)
+    yield made
+    run(made.stop())
+
+
+@pytest.mark.direct("a pooler keeps its clients while the server is away")
+async def test_deliveries_continue_after_their_connections_froze(
+    proxy: FreezingProxy, database: Database, world: World, reactor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While nothing is answered, /ready and a metric say that nothing progresses."""
+    monkeypatch.setattr("dataapi.service.webhooks.QUEUE_WITHIN", 0.3)
+    monkeypatch.setattr("dataapi.service.webhooks.STALLED_AFTER", 0.5)
+    allow_migrations(database)
+    part = WebhooksPart(reactor, Settings((Project(REF, "acme", proxy.uri),), webhooks=SECTION))
+    try:
+        await part.start()
+        await organization(part)
+        receiver = Receiver()
+        await add_endpoint(part.store, url=f"http://127.0.0.1:{world.listen(receiver)}/")
+        publishing = "select webhooks.publish('v1.project.paused', 'acme', null, '{}', %s)"
+        database.execute(publishing, ("first",))
+        await until(reactor, lambda: len(receiver.received) == 1)
+        proxy.freeze(new=True)
+        await until(reactor, lambda: "no progress for" in (part.state().reason or ""))
+        assert not part.state().ready
+        [(_, stalled)] = (await part.snapshot())["dataapi_webhooks_stalled_seconds"].items()
+        assert stalled > 0.5
+        proxy.thaw()
+        database.execute(publishing, ("second",))
+        await until(reactor, lambda: len(receiver.received) == 2)
+        await until(reactor, lambda: part.state().ready)
+    finally:
+        await part.drain(0.5)
+        await part.stop()
 
 
 async def organization(part: WebhooksPart) -> None:

@@ -95,6 +95,7 @@ class Dispatcher:
     :param render: renders older versions of events.
     :param listening: whether notifications arrive, in a session that says that this process lives.
     :ivar number: what this dispatcher is known by to others on the same queue.
+    :ivar trouble: why work could not be claimed when that was last tried, "" if it could.
     """
 
     _log = Logger(namespace="dataapi.webhooks")
@@ -129,9 +130,11 @@ class Dispatcher:
         self._attempts: dict[Claim, Deferred[AttemptOutcome | None]] = {}
         self._ended: Deferred[None] | None = None
         self._claiming: Deferred[None] | None = None
-        self._claim_again = self._looking = self._beginning = self._troubled = False
+        self._claim_again = self._looking = self._beginning = False
+        self.trouble = ""
         self._stopping = True
         self._claimed_at = float("-inf")
+        self._progressed_at: float | None = None
         self._worked_at = 0.0
         self._changes = 0
         self._outdated: list[Claim] = []
@@ -140,9 +143,14 @@ class Dispatcher:
     def in_flight(self) -> int:
         return self._limits.running
 
+    @property
+    def stalled(self) -> float:
+        """Seconds since the queue was last read and all outcomes were recorded, 0 before the start."""
+        return 0.0 if self._progressed_at is None else float(self._clock.seconds() - self._progressed_at)
+
     def start(self) -> None:
         self._stopping = False
-        self._worked_at = self._clock.seconds()
+        self._worked_at = self._progressed_at = self._clock.seconds()
         self.look()
 
     def notified(self, channel: str) -> None:
@@ -219,18 +227,20 @@ class Dispatcher:
                     await deferLater(self._clock, pause)
                 self._claim_again = False
                 await self._claim()
+                if not self._outcomes.stuck:
+                    self._progressed_at = self._clock.seconds()
                 if self._looking and not self._claim_again:
                     await self._look_ahead()
                 self._claim_again = self._claim_again or (
                     not self._outcomes.stuck and self._limits.wants_more()
                 )
-            self._troubled = False
+            self.trouble = ""
         except CancelledError:
             raise
         except ApiError as error:
-            if not self._troubled:
+            if not self.trouble:
                 self._log.warn("work cannot be claimed: {reason}", reason=error.message)
-            self._troubled = True
+            self.trouble = error.message
             self._try_later()
         except Exception:
             self._log.failure("claiming failed")

@@ -38,20 +38,25 @@ def make_store(
     retention_days: int,
     on_enqueued: Callable[[], None] = lambda: None,
     disable_after: int = 0,
+    *,
+    for_queue: SqlRunner | None = None,
+    for_upkeep: SqlRunner | None = None,
 ) -> Store:
     """Make the store of a database; it needs the schema ``webhooks`` only when it is used.
 
+    :param for_queue: runs the SQL of the queue, with a shorter time limit.
+    :param for_upkeep: runs the SQL of upkeep, with a longer time limit.
     :param on_enqueued: called after this store has added to the queue.
     :param disable_after: days after which an endpoint is disabled whose every attempt failed; 0 for never.
     """
-    upkeep = Upkeep(database, retention_days)
+    upkeep = Upkeep(for_upkeep or database, retention_days)
     return Store(
         answers=Answers(database),
         directory=Directory(database),
         endpoints=Endpoints(database, cipher),
         history=History(database, retention_days),
         publisher=Publisher(database, on_enqueued),
-        queue=Queue(database, cipher, upkeep, disable_after),
+        queue=Queue(for_queue or database, cipher, upkeep, disable_after),
         manual_deliveries=ManualDeliveries(database, retention_days, on_enqueued),
         key_rotation=KeyRotation(database, cipher),
         row_change_types=RowChangeTypes(database),
