@@ -28,9 +28,9 @@ class _Pipe(Protocol):
         self._proxy.pipes.append(self)
         if self.other is None:
             self.frozen = self._proxy.freezes_new
-            self.other = _Pipe(self._proxy, self)
-            self.other.frozen = self.frozen
-            self._proxy.endpoint.connect(Factory.forProtocol(lambda: self.other))
+            other = self.other = _Pipe(self._proxy, self)
+            other.frozen = self.frozen
+            self._proxy.endpoint.connect(Factory.forProtocol(lambda: other))
         elif self.other._early:
             self.transport.write(self.other._early)
 

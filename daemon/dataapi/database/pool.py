@@ -128,6 +128,7 @@ class Pool:
         self._sessions: set[Session] = set()
         self._idle: list[Session] = []
         self._outdated: set[Session] = set()
+        self._renewals: list[defer.Deferred[None]] = []
         self._handing_over = False
         self._background = Background()
         self._start_up = StartUp()
@@ -156,6 +157,7 @@ class Pool:
         """Refuse new messages, let running ones finish for ``grace`` seconds, then cancel and close."""
         self._stopped = True
         self._connector.stop()
+        self._end_renewals()
         self._queue.fail_all(self._unavailable)
         self._slot_queue.fail_all(self._unavailable)
         while self._idle:
@@ -181,15 +183,32 @@ class Pool:
         self._outdated.update(tuple(self._sessions)[size:])
         self._grow()
 
-    def renew(self) -> None:
+    def renew(self) -> defer.Deferred[None]:
         """Replace every connection, those in use as soon as they are free.
 
         What ``alter database`` and ``alter role`` set for a session holds for those that begin afterwards.
+        The present connections serve until there is a new one.
+
+        :return: fires when messages get new connections, or none could be made.
         """
         self._start_up.forget()
         self._outdated = set(self._sessions)
-        for session in tuple(self._idle):
+        renewed: defer.Deferred[None] = defer.Deferred()
+        self._renewals.append(renewed)
+        if self._stopped or not self._sessions:
+            self._end_renewals()
+        else:
+            self._connector.restart()
+            self._grow()
+        return renewed
+
+    def _end_renewals(self) -> None:
+        """Use outdated connections no more."""
+        renewals, self._renewals = self._renewals, []
+        for session in [one for one in self._idle if one in self._outdated]:
             self._discard(session)
+        for renewed in renewals:
+            renewed.callback(None)
 
     def follow(self, succession: Succession) -> None:
         """Have no connection to a server that another one has succeeded; to be called before the start."""
@@ -366,7 +385,8 @@ class Pool:
         if session.connection.lost:
             return
         clean = session.clean
-        if self._stopped or (clean and session in self._outdated):
+        outdated = session in self._outdated and not self._renewals
+        if self._stopped or (clean and outdated):
             self._discard(session)
         elif clean:
             self._idle.append(session)
@@ -409,6 +429,8 @@ class Pool:
         if not self._stopped:
             in_use = len(self._sessions) - len(self._idle)
             number = min(self._size, max(1, in_use + len(self._queue.waiting)))
+            if self._renewals:
+                number = max(number, len(self._sessions) + 1)
             self._connector.open(number, len(self._sessions))
 
     def _opened(self, session: Session) -> None:
@@ -416,12 +438,16 @@ class Pool:
         session.connection.on_lost = lambda: self._discard(session)
         first_pooled = session.connection.pooled and not self.pooled
         self._sessions.add(session)
+        if self._renewals:
+            self._end_renewals()
         if first_pooled and self.on_pooler is not None:
             self.on_pooler()
         self._release(session)
 
     def _none_opened(self) -> None:
         """Answer those that wait when there is no connection at all."""
+        if self._renewals:
+            self._end_renewals()
         if not self._sessions:
             self._queue.fail_all(self._unavailable)
 

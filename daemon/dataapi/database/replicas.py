@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet import task
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background, concurrently, next_item
@@ -207,10 +208,9 @@ class Replicas:
         for replica in self._replicas:
             replica.pool.resize(size)
 
-    def renew(self) -> None:
-        """Replace every connection to the replicas."""
-        for replica in self._replicas:
-            replica.pool.renew()
+    def renew(self) -> list[Deferred[None]]:
+        """Replace every connection to the replicas; see ``Pool.renew``."""
+        return [replica.pool.renew() for replica in self._replicas]
 
     def figures(self) -> list[ReplicaFigures]:
         """Return the figures of the replicas."""

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
@@ -143,10 +143,10 @@ class ProjectPart:
             await deferLater(self._reactor, ASKING.after(failures))
             self._reconfigure(self.ref)
 
-    def _renew_sessions(self) -> None:
-        self._pool.renew()
-        if self._replicas is not None:
-            self._replicas.renew()
+    def _renew_sessions(self) -> Deferred[Any]:
+        """Replace every connection; fires when new ones are used."""
+        replicas = [] if self._replicas is None else self._replicas.renew()
+        return gatherResults([self._pool.renew(), *replicas])
 
     def _renew(self) -> None:
         """Renew the sessions, and have the configuration read again."""
@@ -286,7 +286,7 @@ class ProjectPart:
         if self.apis is not None:
             await self.apis.documents.load()
         problem = None if self._keys is None else await self._keys.reread()
-        self._renew_sessions()
+        await self._renew_sessions()
         generation = (await self._watcher.reload()).generation
         if problem is not None:
             raise NotReloaded(f"the keys at the URL of jwt-secret were not read: {problem}")

@@ -282,16 +282,32 @@ async def test_connections_are_renewed_and_those_in_use_when_they_are_free(make_
     await pool.start()
     pid = "select pg_backend_pid()"
     [(idle,)] = await pool.fetch(pid)
-    pool.renew()
+    await pool.renew()
     [(renewed,)] = await pool.fetch(pid)
     assert renewed != idle
     running = defer.ensureDeferred(pool.fetch(f"{pid} from pg_sleep(0.2)"))
-    pool.renew()
+    await pool.renew()
     assert await pool.fetch(pid) != [(renewed,)]
     assert await running == [(renewed,)]
-    pool.renew()
+    await pool.renew()
     assert (renewed,) not in [row for _ in range(3) for row in await pool.fetch(pid)]
     assert pool.figures().open <= 2
+
+
+async def test_old_connections_serve_until_there_is_a_new_one(make_pool: MakePool) -> None:
+    """The pool is available all the time, so that a reload takes no daemon out of service."""
+    pool = make_pool(size=1)
+    await pool.start()
+    pid = "select pg_backend_pid()"
+    old = await pool.fetch(pid)
+    renewed = pool.renew()
+    assert not renewed.called
+    assert pool.available
+    assert await pool.fetch(pid) == old
+    await renewed
+    assert pool.available
+    assert await pool.fetch(pid) != old
+    assert pool.figures().open == 1
 
 
 async def test_stop_lets_running_statements_finish(make_pool: MakePool, database: Database) -> None:

@@ -159,7 +159,7 @@ async def test_each_connection_finds_the_pooler_out_by_itself(
         assert await pool.run(prepared) == [(3,)]
         assert not met
         monkeypatch.setattr(pool._connector, "_parameters", address.parameters(behind.uri))
-        pool.renew()
+        await pool.renew()
         assert await pool.run(prepared) == [(0,)]
         assert met == [True]
 

@@ -206,7 +206,7 @@ async def test_what_the_login_role_has_of_its_own_wins_as_soon_as_it_is_known(
     await pool.start()
     assert await pool.run(message(SHOW, "statement_timeout")) == [("5s",)]
     database.execute(f"alter role authenticator in database {database.name} set statement_timeout = '7s'")
-    pool.renew()
+    await pool.renew()
     assert await pool.run(message(SHOW, "statement_timeout")) == [("7s",)]
     assert await pool.fetch(SHOW, ("statement_timeout",)) == [("7s",)]
 
@@ -221,5 +221,5 @@ async def test_a_setting_that_no_session_may_begin_with_is_refused_message_by_me
     for _ in range(2):
         with pytest.raises(DatabaseError, match='permission denied to set parameter "log_statement"'):
             await pool.run(message("select 1"))
-        pool.renew()
+        await pool.renew()
     assert pool.trouble is None

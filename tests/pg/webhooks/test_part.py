@@ -65,6 +65,7 @@ async def test_deliveries_continue_after_their_connections_froze(
         await until(reactor, lambda: "no progress for" in (part.state().reason or ""))
         assert not part.state().ready
         [(_, stalled)] = (await part.snapshot())["dataapi_webhooks_stalled_seconds"].items()
+        assert isinstance(stalled, float)
         assert stalled > 0.5
         proxy.thaw()
         database.execute(publishing, ("second",))
