@@ -176,7 +176,8 @@ class Settings:
     max_connections_per_address: int | None = None
     trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1")
     header_timeout: float = 10.0
-    max_bodies: int = 268_435_456
+    keep_alive_timeout: float = 75.0
+    max_bodies: int = 67_108_864
     max_subscriptions: int = 10_000
     log_format: str = "json"
     log_level: str = "error"

@@ -54,6 +54,7 @@ SERVICE = {
     "max-connections-per-address": _POSITIVE,
     "trusted-proxies": _list(parsers.networks),
     "header-timeout": _SECONDS,
+    "keep-alive-timeout": _SECONDS,
     "max-bodies": _POSITIVE,
     "max-subscriptions": ConfigurationKey(parsers.whole(0)),
     "log-format": ConfigurationKey(parsers.one_of("json", "text")),

@@ -263,7 +263,9 @@ class ClientConnection(Protocol):
         """Disconnect a client that made no progress with its request, or with taking its answer."""
         if self._state is _ANSWERING and not self.sender.waits:  # it is our turn
             self._progressed()
-        left = (self._deadline or self.progressed + self.site.timeout) - self.site.reactor.seconds()
+        idle = self._state is _RECEIVING and self.request is None and not self.sender.waits
+        timeout = self.site.keep_alive_timeout if idle else self.site.timeout
+        left = (self._deadline or self.progressed + timeout) - self.site.reactor.seconds()
         if left > 0:
             self._timer = self.site.reactor.callLater(left, self._check_time)
         elif self._state is _RECEIVING and not self.sender.waits:

@@ -67,7 +67,8 @@ class ApiSite(Factory):
     :param settings: hold the limits of connections and bodies.
     :ivar proxies: the trusted proxies.
     :ivar header_timeout: seconds within which the head of a request must be complete.
-    :ivar timeout: seconds for which a connection may be idle, or a client make no progress with a request.
+    :ivar timeout: seconds for which a client may make no progress with a request or its response.
+    :ivar keep_alive_timeout: seconds for which a connection may be idle.
     :ivar connections: in order of their age, the oldest first.
     :ivar in_flight: requests that are being answered.
     :ivar draining: no connection is kept open beyond its answer.
@@ -114,6 +115,7 @@ class ApiSite(Factory):
     def _limit(self, settings: Settings) -> None:
         self.bodies.resize(settings.max_bodies)
         self.header_timeout = settings.header_timeout
+        self.keep_alive_timeout = settings.keep_alive_timeout
         self._max_connections = settings.max_connections
         self._max_subscriptions = settings.max_subscriptions
         self._max_connections_per_address = settings.connections_per_address
