@@ -1,15 +1,22 @@
-"""Whether the database may have changed, by one cheap look at what its transactions may see."""
+"""Whether the database may have changed: one cheap query about what its transactions may see.
+
+It does not notice data that changes without a transaction; ``untracked.sql`` lists what has such data.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
 from typing import Any, NamedTuple
+from urllib.parse import unquote_plus
 
 from twisted.logger import Logger
 
 from dataapi.catalog.model import Catalog
 from dataapi.database.open_transaction import POSITION
 from dataapi.http.errors import ApiError, DatabaseError
+from dataapi.http.messages import Request
 
 Fetch = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
 
@@ -18,12 +25,20 @@ Fetch = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
 # standby a commit can be seen once its record was replayed.
 _VISIBLE = """
 select pg_catalog.concat_ws(' ', pg_catalog.pg_postmaster_start_time(), case
-    when exists (select from pg_catalog.pg_foreign_table) then pg_catalog.clock_timestamp()::text
     when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn()::text
     else pg_catalog.pg_current_snapshot()::text end), {position}
 """
 
+_UNTRACKED = files("dataapi.live").joinpath("untracked.sql").read_text(encoding="utf-8")
+_NOW = re.compile(r"""[.("' ](?:now|today|tomorrow|yesterday)(?:$|[&,)"' ])""")
+
 _log = Logger(namespace="dataapi.live")
+
+
+def depends_on_time(request: Request) -> bool:
+    """Return whether a request compares something with the current time."""
+    text = f"{unquote_plus(request.query)} {request.body.decode('utf-8', 'replace')}"
+    return _NOW.search(text) is not None
 
 
 class DatabaseState(NamedTuple):
@@ -47,6 +62,7 @@ class Changes:
     :param fetch: runs SQL as the login role.
     :param catalog: returns the current snapshot, None before the first one.
     :param replicated: whether replicas answer reads, so that positions are needed.
+    :ivar untracked: names of tables, views and functions whose data changes without a transaction.
     """
 
     def __init__(self, fetch: Fetch, catalog: Callable[[], Catalog | None], *, replicated: bool) -> None:
@@ -54,6 +70,8 @@ class Changes:
         self._fetch = fetch
         self._text = _VISIBLE.format(position=f"({POSITION})" if replicated else "''")
         self._refused = False
+        self._generation = 0
+        self.untracked: frozenset[str] = frozenset()
 
     async def look(self) -> DatabaseState:
         """Return the state of the database, ``UNKNOWN`` while it does not answer.
@@ -72,4 +90,14 @@ class Changes:
         catalog = self.catalog()
         if catalog is None:
             return UNKNOWN
+        if catalog.generation != self._generation:
+            await self._list_untracked()
+            self._generation = catalog.generation
         return DatabaseState(object() if catalog.clustered else (catalog.generation, visible), position or "")
+
+    async def _list_untracked(self) -> None:
+        """Find out what the database has that changes without a transaction."""
+        try:
+            self.untracked = frozenset(name for (name,) in await self._fetch(_UNTRACKED))
+        except ApiError as error:
+            _log.warn("live queries may be outdated: {error}", error=error.message)

@@ -12,7 +12,7 @@ from twisted.internet.task import deferLater
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import Headers
 from dataapi.http.messages import Chunk, Fact, Request, RoundTrip
-from dataapi.live.changes import UNKNOWN, DatabaseState
+from dataapi.live.changes import UNKNOWN, DatabaseState, depends_on_time
 from dataapi.live.events import fingerprint
 from dataapi.live.subscribers import Subscriber
 
@@ -86,6 +86,7 @@ class Cohort:
         self.polling = False
         self.outdated: float | None = None
         self._text = ""
+        self._compares_time = depends_on_time(request)
         self._identifier = fingerprint(first)
         self._events: WeakValueDictionary[str, Chunk] = WeakValueDictionary()
 
@@ -109,6 +110,13 @@ class Cohort:
             self.callers[subscriber.caller] -= 1
             if not self.callers[subscriber.caller]:
                 del self.callers[subscriber.caller]
+
+    def changes_alone(self, untracked: Iterable[str]) -> bool:
+        """Return whether the answer may change without a transaction.
+
+        :param untracked: names of tables, views and functions with such data.
+        """
+        return self._compares_time or (bool(self._text) and any(name in self._text for name in untracked))
 
     def names(self, names: Iterable[str]) -> bool:
         """Return whether the statement of the last answer may contain one of these names, or is unknown."""

@@ -246,9 +246,9 @@ class LiveQueries:
             return
         if self._state == UNKNOWN:
             return
-        visible = self._state.visible
+        visible, untracked = self._state.visible, self._changes.untracked
         for cohort in sorted(self._cohorts.values() if whole else urgent, key=lambda one: one.asked):
-            if cohort.subscribers and cohort.seen.visible != visible:
+            if cohort.subscribers and (cohort.seen.visible != visible or cohort.changes_alone(untracked)):
                 self._set_due(cohort)
         self._poll_due()
 

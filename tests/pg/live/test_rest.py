@@ -216,3 +216,55 @@ async def test_a_look_for_changes_ends_with_the_service(
     with capturedLogs() as events:
         live.stop()
     assert [event for event in events if "log_failure" in event] == []
+
+
+UNTRACKED = """
+create sequence ticket;
+create table offer (id int primary key, ends timestamptz);
+insert into offer values (1, now() + interval '1 second');
+create table guarded (id int primary key, ends timestamptz);
+insert into guarded values (1, now() + interval '1 second');
+create table quiet (id int primary key);
+create view tickets as select last_value from ticket;
+create view seen_tickets as select last_value + 1 as next from tickets;
+create view open_offer as select id from offer where ends > now();
+create function current_second() returns float8 language plpgsql stable
+    as 'begin return extract(epoch from clock_timestamp()); end';
+create function offers() returns setof offer language sql stable
+    as 'select * from offer where ends > CURRENT_TIMESTAMP';
+alter table guarded enable row level security;
+create policy in_time on guarded using (ends > statement_timestamp());
+create foreign data wrapper elsewhere;
+create server other foreign data wrapper elsewhere;
+create schema hidden;
+create foreign table hidden.far (id int) server other;
+select nextval('ticket');
+grant select on all tables in schema public to anon;
+grant select on ticket to anon;
+"""
+
+
+@pytest.fixture
+def untracked(server: Server, reactor: Any) -> Iterator[LiveService]:
+    """Serve data that changes without transactions."""
+    with serving_live(reactor, server.create_database(UNTRACKED)) as service:
+        yield service
+
+
+async def test_data_without_transactions_is_followed(untracked: LiveService) -> None:
+    """Sequences and what depends on the time change without a commit; such requests run at each interval."""
+    targets = ("tickets", "seen_tickets", "open_offer", "rpc/current_second", "rpc/offers", "guarded")
+    streams = [await untracked.rest(target) for target in (*targets, "offer?ends=gt.now")]
+    firsts = [await untracked.next(stream) for stream in streams]
+    await untracked.until(lambda: untracked.figures.unchanged, "a poll")
+    untracked.database.execute("select nextval('ticket')")
+    for stream, first in zip(streams, firsts, strict=True):
+        assert (await untracked.next(stream)).json != first.json
+
+
+async def test_foreign_tables_elsewhere_cost_other_requests_nothing(untracked: LiveService) -> None:
+    await untracked.next(await untracked.rest("quiet"))
+    await untracked.until(lambda: untracked.figures.unchanged, "the poll that follows the first answer")
+    polls, looks = untracked.figures.unchanged, untracked.figures.looks
+    await untracked.until(lambda: untracked.figures.looks > looks + 5, "more looks")
+    assert untracked.figures.unchanged == polls
