@@ -116,8 +116,14 @@ def _conflict(mutation: _Mutation) -> OnConflict | None:
 
 
 def _merging(mutation: _Mutation, key: tuple[str, ...]) -> OnConflict:
-    """Return the clause that updates existing rows and counts them."""
-    return OnConflict(key, mutation.request.rows.columns, counter=UPDATED)
+    """Return the clause that updates existing rows and counts them.
+
+    The key already has its values.  It is only set if there is nothing else to set, because PostgreSQL
+    returns no row that it does not change.
+    """
+    columns = mutation.request.rows.columns
+    others = tuple([name for name in columns if name not in key])
+    return OnConflict(key, others or columns, counter=UPDATED)
 
 
 def _missing(mutation: _Mutation) -> MissingMember:
