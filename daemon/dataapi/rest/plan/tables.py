@@ -127,6 +127,10 @@ class RoleTables:
             self._privileges.can(table, each) for each in ("SELECT", "INSERT", "UPDATE", "DELETE")
         )
 
+    def may_read_whole(self, table: Table) -> bool:
+        """Whether the role may read all columns, those included that the catalog does not know yet."""
+        return self._privileges.can_whole(table, "SELECT")
+
     def similar_name(self, schema: str, name: str, *, related: bool = False) -> str | None:
         """Return the most similar name of a table that the role may use, None without one.
 

@@ -222,6 +222,7 @@ def _compile(mutation: _Mutation) -> tuple[Compiled, ...]:
         tuple(guards),
         mutation.located,
         bound,
+        role.tables.may_read_whole(table),
     )
     return compile_mutation(query, role.dialect)
 
