@@ -53,6 +53,7 @@ class CallArguments:
     :ivar media_type: of the body of a POST; None for a call by GET.
     :ivar pairs: names and values, in order, where they are not members of ``body``.
     :ivar body: the text of the body.
+    :ivar as_text: whether the members of ``body`` are texts, even for JSON arguments.
     :ivar many: whether that is an array of objects.
     :ivar refusal: why the body has no named arguments; a function may still accept the whole body.
     """
@@ -63,6 +64,7 @@ class CallArguments:
     body: str = ""
     many: bool = False
     refusal: ApiError | None = None
+    as_text: bool = False
 
     @property
     def unparsed(self) -> bool:
@@ -222,7 +224,7 @@ def _arguments(request: Request, query: QueryParameters) -> CallArguments:
         fields = tuple(querystring.pairs(_text(body)))
         return CallArguments(frozenset([name for name, _ in fields]), form, fields)
     read = read_rows(body, form, query.columns)
-    return CallArguments(frozenset(read.columns), form, None, read.text, read.many)
+    return CallArguments(frozenset(read.columns), form, None, read.text, read.many, as_text=read.as_text)
 
 
 def _members(text: str, columns: tuple[str, ...] | None) -> CallArguments:

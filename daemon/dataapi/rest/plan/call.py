@@ -22,7 +22,8 @@ from dataapi.rest.plan.expressions import ArgumentValue, BodyText, MaxAffected
 from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultShape, choose, unknown
 from dataapi.rest.plan.role import CallAnswer, Planned, RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.rows import with_column_names
-from dataapi.rest.plan.tables import made_of_pairs
+from dataapi.rest.plan.tables import JSON as JSON_OID
+from dataapi.rest.plan.tables import JSONB, made_of_pairs
 from dataapi.rest.respond import make_reply
 from dataapi.rest.statements import SCALAR, TO_COME, Total, compile_call, compile_lines
 from dataapi.sql.algebra import CallArgument, ColumnOf, FunctionCall, JsonArguments, Parameter
@@ -154,6 +155,7 @@ def _shape(call: _Call) -> Hashable:
         arguments.names,
         arguments.pairs is None,
         arguments.many,
+        arguments.as_text,
         call.request.query.selection,
         (media.kind, media.stripped, media.row_handler, media.explain is None),
         call.request.method == "HEAD",
@@ -203,7 +205,8 @@ def _guard(call: _Call) -> Guard | None:
 
 
 def _function_call(call: _Call) -> FunctionCall:
-    function, arguments, types = call.chosen.function, call.request.arguments, call.role.catalog.types
+    function, arguments, catalog = call.chosen.function, call.request.arguments, call.role.catalog
+    types = catalog.types
     from_json = None
     named = [argument for argument in function.arguments if argument.name in arguments.names]
     if call.chosen.whole:
@@ -214,14 +217,14 @@ def _function_call(call: _Call) -> FunctionCall:
             CallArgument(each.name, _slot(each, types[each.type]), variadic=each.variadic) for each in named
         ]
     else:
-        pairs = {each.name: made_of_pairs(types[each.type]) for each in named}
-        members = [
-            (each.name, "json" if pairs[each.name] else _member_type(types[each.type])) for each in named
-        ]
+        members, values = [], []
+        for each in named:
+            type_ = types[each.type]
+            pairs, read_as = made_of_pairs(type_), _member_type(type_)
+            cast = read_as if arguments.as_text and catalog.underlying(type_).oid in (JSON_OID, JSONB) else ""
+            members.append((each.name, "json" if pairs else "text" if cast else read_as))
+            values.append(CallArgument(each.name, None, variadic=each.variadic, pairs=pairs, cast=cast))
         from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, tuple(members))
-        values = [
-            CallArgument(each.name, None, variadic=each.variadic, pairs=pairs[each.name]) for each in named
-        ]
     column = SCALAR if call.result.is_scalar else ""
     return FunctionCall(function, tuple(values), value_column=column, from_json=from_json, keeps_null=True)
 

@@ -77,7 +77,7 @@ class _Mutation:
         request, rows = self.request, self.request.rows
         media = self.media if self.represents else None
         target = (request.method, request.schema, request.target, request.query.selection)
-        written = (rows.columns, rows.many, self.missing, self.conflict, self.matched_by)
+        written = (rows.columns, rows.many, rows.as_text, self.missing, self.conflict, self.matched_by)
         return (*target, *written, media, self.media.single, self.bounded, self.located)
 
 
@@ -231,7 +231,8 @@ def _algebra(mutation: _Mutation, where: Condition | None) -> Mutation:
     method, table, payload = mutation.request.method, mutation.table, mutation.request.rows
     if method == "DELETE":
         return Delete(table, where)
-    columns = tuple([json_column(mutation.role.catalog, table, name) for name in payload.columns])
+    catalog, as_text = mutation.role.catalog, payload.as_text
+    columns = tuple([json_column(catalog, table, name, as_text=as_text) for name in payload.columns])
     rows = JsonRows(Parameter(BodyText(), 'pg_catalog."json"'), payload.many, columns, mutation.missing)
     if method == "PATCH":
         return Update(table, rows, where, mutation.matched_by)
