@@ -248,7 +248,7 @@ def _argument_values(function: Function, arguments: CallArguments) -> dict[str, 
     for argument in function.arguments:
         if argument.variadic and argument.name in values:
             listed = [value for name, value in arguments.pairs or () if name == argument.name]
-            values[argument.name] = '{""}' if listed == [""] else array_literal(listed)
+            values[argument.name] = array_literal(listed)
     return values
 
 

@@ -283,13 +283,15 @@ def matching(
 
     :param schema: the request's; relationships within it come first.
     """
-    stored: list[StoredRelationship] = []
+    stored, named = list[StoredRelationship](), list[StoredRelationship]()
     for each in relationships:
-        if not isinstance(each, ComputedRelationship):
-            stored.append(each)
-        elif each.function.name == name:
-            return [each]
-    named = [each for each in stored if _is_meant(each, name, hint)]
+        if isinstance(each, ComputedRelationship):
+            if each.function.name == name:
+                return [each]
+            continue
+        stored.append(each)
+        if _is_meant(each, name, hint):
+            named.append(each)
     if not named and hint is not None:
         named = [each for each in stored if name == each.target.name and hint in _long_hints(each)]
     found: dict[tuple[bool, bool], list[Relationship]] = {}
