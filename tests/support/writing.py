@@ -65,6 +65,11 @@ begin
     return new;
 end $$;
 create trigger tell before insert on told for each row execute function tell();
+create table keyed (id int primary key default 7, code text unique, word text);
+create function refuse() returns trigger language plpgsql as $$ begin
+    raise 'the key is set'; end $$;
+create trigger refuse_id before update of id on keyed for each row execute function refuse();
+create trigger refuse_code before update of code on keyed for each row execute function refuse();
 create table zone (id int primary key, at timestamptz);
 
 create domain shade as int check (value between 0 and 255);
@@ -84,13 +89,15 @@ create table types (
 grant all on all tables in schema public, side to anon, authenticated;
 grant usage on all sequences in schema public to anon, authenticated;
 revoke all on secret, write_only from anon, authenticated;
+revoke update on keyed from anon;
+grant update (word) on keyed to anon;
 grant insert (id, shown), update (shown), select (id) on secret to anon, authenticated;
 grant insert on write_only to anon, authenticated;
 """
 
 RESET = """
 truncate author, book, counter, numbered, fixed, pair, "Odd Table", key_only, keyless, named, event, secret,
-    write_only, owned, told, zone, paint, types restart identity cascade;
+    write_only, owned, told, zone, paint, types, keyed restart identity cascade;
 insert into author values (1, 'Ada'), (2, 'Bob');
 insert into book (id, title, author) values (1, 'one', 1), (2, 'two', 1), (3, 'three', null);
 insert into counter (name) values ('a'), ('b');
@@ -102,5 +109,6 @@ insert into named values (1, 'a@x', 'a'), (2, 'b@x', 'b');
 insert into event values (1, '2010-05-05', 'old'), (2, '2025-05-05', 'new');
 insert into owned values (1, 'a user of authenticated', 'mine'), (2, 'other', 'theirs');
 insert into paint values (1, 16, 'n');
+insert into keyed values (1, 'a', 'old');
 insert into zone values (1, '2020-06-01 12:00:00+00');
 """

@@ -5,6 +5,7 @@ No value of a request is ever part of it, so that a text is made once and used f
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +20,12 @@ _T = TypeVar("_T")
 
 LONGEST_IDENTIFIER = 63
 """Bytes of a name; PostgreSQL cuts longer ones."""
+
+ERROR_MARKER = f"~dataapi-{os.urandom(8).hex()}~"
+"""Begins the values whose errors our statements raise on purpose.
+
+Each process has its own, so that no stored or sent value can look like one.
+"""
 
 ALIAS = "t~"
 """The beginning of the aliases of generated statements, followed by a number."""
@@ -189,8 +196,8 @@ def _without_columns(calls: Sequence[str], guard: str = "") -> str:
     return f"select where {made}"
 
 
-LEFTOVERS = "a transaction that began with settings left for the session: "
-"""Begins the value that the error of a guard names."""
+LEFTOVERS = f"{ERROR_MARKER}the transaction began with settings that were left for the session: "
+"""Begins the value in the error of a guarded transaction."""
 
 
 def _guard(*, read_only: bool) -> str:

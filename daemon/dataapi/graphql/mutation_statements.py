@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from dataapi.catalog.model import Volatility
 from dataapi.database.sql_text import EQUAL, operator_sql, quote_identifier, quote_literal
 from dataapi.graphql.outputs import ConnectionOutput
-from dataapi.sql.algebra import Rows
 from dataapi.sql.dialect import POSTGRESQL, ChangeOf, Dialect
 from dataapi.sql.dml import delete_sql
-from dataapi.sql.expressions import condition_sql, source_sql
+from dataapi.sql.expressions import condition_sql
+from dataapi.sql.kept_rows import call_first
 from dataapi.sql.mutations import Delete, Mutation
 from dataapi.sql.outputs import (
     InnerOutput,
@@ -304,9 +304,5 @@ def _call_separately(dialect: Dialect, output: Output, setting: str) -> tuple[tu
     volatile = output.rows.call.function.volatility is Volatility.VOLATILE
     if not volatile or (isinstance(output, One) and output.output.reads_only_columns()):
         return (), output
-    writer = dialect.writer()
-    row = Row(writer.alias())
-    source = source_sql(writer, Rows(rows.table, call=rows.call), row, None)
-    stored = f"coalesce(pg_catalog.array_agg({row.whole()})::text, '{{}}')"
-    text = f"select pg_catalog.set_config({quote_literal(setting)}, {stored}, true) from {source}"
-    return (compiled(text, writer),), replace(output, rows=replace(rows, call=None, stored_in=setting))
+    calling, kept = call_first(dialect, rows, setting)
+    return (calling,), replace(output, rows=kept)

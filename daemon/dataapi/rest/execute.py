@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dataapi.database.message import Bound
+from dataapi.database.sql_text import ERROR_MARKER
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply
 from dataapi.rest import respond
@@ -41,7 +42,8 @@ async def execute(
     if explain is not None:
         # Text arrives as a row per line, JSON as a single row.
         headers = (("Content-Type", plan.media.content_type), *request.profile, VARY)
-        return Reply(200, headers, b"\n".join([as_bytes(line) for (line,) in rows]))
+        plan_text = b"\n".join([as_bytes(line) for (line,) in rows])
+        return Reply(200, headers, plan_text.replace(ERROR_MARKER.encode(), b"~"))
     row = ResultRow(*rows[0])
     if plan.estimated is not None:
         beyond = plan.estimated_beyond

@@ -222,7 +222,7 @@ def plan(role: RestRole, request: ApiRequest) -> Planned:
     if not request.is_call and request.objects is None:
         key = (
             *(request.method, request.schema, request.target, query.selection.shape, request.accept),
-            *(request.preferences, query.columns, query.conflict, rows.columns, rows.many),
+            *(request.preferences, query.columns, query.conflict, rows.columns, rows.many, rows.as_text),
         )
         known = role.plans.get(key)
         if known is not None:

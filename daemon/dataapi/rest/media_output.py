@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dataapi.catalog.model import Table
-from dataapi.database.sql_text import CONCATENATE, EQUAL, operator_sql, quote_identifier, quote_literal
+from dataapi.database.sql_text import (
+    CONCATENATE,
+    EQUAL,
+    GREATER,
+    operator_sql,
+    quote_identifier,
+    quote_literal,
+)
 from dataapi.http.errors import ApiError
+from dataapi.rest.parse.body import NULL
 from dataapi.sql.algebra import Parameter
 from dataapi.sql.outputs import Json, Key, Output, Text, array_json, json_sql, key_sql
 from dataapi.sql.page_source import RowSource
@@ -27,7 +35,10 @@ class Form(Enum):
     STRIPPED = "stripped"
     """A JSON array of objects without their null members."""
     CSV = "csv"
-    """RFC 4180 with a header line; NULL is empty, and the last line has no end."""
+    """RFC 4180 with a header line; the last line has no end.
+
+    NULL is empty, or the word ``NULL`` if it is alone in its line.  A text that would be read so is quoted.
+    """
     VALUE = "value"
     """The one row, or the one value of a function, as JSON; null when there is none."""
     VALUES = "values"
@@ -86,6 +97,7 @@ class HandlerBody:
 
 Body = Form | GeoJson | HandlerBody | Raw
 
+_QUOTED_NULL = quote_literal(f'"{NULL}"')
 _JSON = frozenset({Form.ARRAY, Form.STRIPPED, Form.VALUE, Form.VALUES})
 
 
@@ -178,12 +190,33 @@ def _keys(output: Output) -> list[Key]:
 def csv_line_sql(rows: OutputRows) -> str:
     """Return the SQL of a row as a line of CSV, without its end.
 
-    A row's text form is one but for its brackets and for backslashes, which it doubles.
+    A row's text form is one but for its brackets, for backslashes, which it doubles, and for the word
+    ``NULL``, which it does not quote.  Lines with that word are made field by field.
     """
     if not rows.columns:
         return "''::text"
-    text = f"({rows.alias})::text"
-    fields = f"pg_catalog.substr(pg_catalog.left({text}, -1), 2)"
+    if len(rows.columns) == 1:
+        # An empty line would be no row.
+        nothing = f"when line {EQUAL} '' then {quote_literal(NULL)}"
+        word = f"when line {EQUAL} {quote_literal(NULL)} then {_QUOTED_NULL}"
+        return _line_sql(_fields_sql(rows.alias), f"{nothing} {word}")
+    fields = []
+    for place in range(len(rows.columns)):
+        field = _fields_sql(f"row({rows.column(place)})")
+        fields.append(f"case when {field} {EQUAL} {quote_literal(NULL)} then {_QUOTED_NULL} else {field} end")
+    apart = f"pg_catalog.array_to_string(array[{', '.join(fields)}], ',')"
+    has_word = f"pg_catalog.strpos(line, {quote_literal(NULL)}) {GREATER} 0"
+    return _line_sql(_fields_sql(rows.alias), f"when {has_word} then {apart}")
+
+
+def _line_sql(line: str, cases: str) -> str:
+    """Return SQL that computes a line once, and in some cases returns another one."""
+    return f"(select case {cases} else line end from (select {line} as line offset 0) as made)"
+
+
+def _fields_sql(row: str) -> str:
+    """Return the SQL of the fields of a row, as its text form has them."""
+    fields = f"pg_catalog.substr(pg_catalog.left(({row})::text, -1), 2)"
     return f"pg_catalog.replace({fields}, E'\\\\\\\\', E'\\\\')"
 
 

@@ -13,14 +13,17 @@ from functools import partial
 from typing import NamedTuple
 
 from dataapi.catalog.model import Table, Volatility
-from dataapi.database.sql_text import EQUAL, GREATER, PLUS, quote_identifier
+from dataapi.database.sql_text import EQUAL, GREATER, PLUS, quote_identifier, quote_literal
 from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql
 from dataapi.sql.algebra import Condition, OrderTerm, Parameter, Rows
-from dataapi.sql.dialect import POSTGRESQL, Answer, ChangeOf, Check, Dialect
+from dataapi.sql.dialect import POSTGRESQL, Answer, Change, ChangeOf, Check, Dialect
+from dataapi.sql.dml import UNCOUNTED
 from dataapi.sql.expressions import condition_sql, source_sql
-from dataapi.sql.mutations import Mutation
+from dataapi.sql.kept_rows import call_first, keeping_sql, kept_rows_sql, may_lack, partial_row_sql
+from dataapi.sql.mutations import Delete, Mutation
 from dataapi.sql.outputs import Output, json_sql
 from dataapi.sql.page_source import RowSource, row_source
+from dataapi.sql.parts import reads_only_columns
 from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, raise_sql
 
@@ -121,6 +124,32 @@ def _guarded(writer: Writer, guard: Guard, _size: str, number: str, found: str) 
     """Return the number of rows, raising instead where it is out of bounds."""
     violated, raised = guard.violated_sql(writer, number), raise_sql(guard.reason, number)
     return f"case when {violated} then {raised} else {found} end"
+
+
+def compile_call(
+    rows: Rows,
+    output: Output,
+    body: Body,
+    total: Total = Total.NONE,
+    *,
+    max_bytes: int | None = None,
+    guard: Guard | None = None,
+    dialect: Dialect = POSTGRESQL,
+) -> tuple[Compiled, ...]:
+    """Return the statements of a call, the last of which returns the answer; see ``compile_answer``.
+
+    A volatile function is called by a statement of its own if the answer has more than columns of its rows.
+    """
+    calling: tuple[Compiled, ...] = ()
+    call, plain = rows.call, reads_only_columns((output, rows.where, rows.order))
+    volatile = call is not None and call.function.volatility is Volatility.VOLATILE
+    if volatile and rows.table is not None and dialect.reads_after and not plain:
+        first, rows = call_first(dialect, rows, _KEPT_ROWS)
+        calling = (first,)
+    return (
+        *calling,
+        compile_answer(rows, output, body, total, max_bytes=max_bytes, guard=guard, dialect=dialect),
+    )
 
 
 def compile_lines(
@@ -252,6 +281,7 @@ class MutationQuery:
     :ivar representation: None to show nothing, which takes no privilege to read.
     :ivar located: key columns of which the one changed row's values are answered.
     :ivar max_bytes: a larger body is refused; None where none is made, as only the plan is asked for.
+    :ivar reads_whole: whether the role may read all columns of the rows.
     """
 
     mutation: Mutation
@@ -259,13 +289,14 @@ class MutationQuery:
     guards: tuple[Guard, ...] = ()
     located: tuple[str, ...] = ()
     max_bytes: int | None = 2**30
+    reads_whole: bool = False
 
 
 def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tuple[Compiled, ...]:
-    """Return the statements of a mutation, the last of which answers.
+    """Return the statements of a mutation, the last of which returns the answer.
 
-    PostgreSQL runs all parts of one on one snapshot: relationships of changed rows are seen as they were
-    before, as PostgREST shows them.
+    PostgreSQL runs all parts of one statement on the same snapshot.  If the answer has more than columns of
+    the changed rows, such as related rows, a second statement makes it, which sees what was written.
     """
     query, writer = dialect.rewritten(query), dialect.writer()
     changed = writer.alias()
@@ -273,9 +304,11 @@ def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tup
     body, page = _body_and_page(writer, query.representation, changed, row)
     location = _location_sql(writer, query.located, changed, row)
     count = _count_sql(writer, query.guards, changed)
-    change = dialect.change(
-        writer, ChangeOf(query.mutation, changed, row, shown=query.representation, guards=query.guards)
-    )
+    asked = ChangeOf(query.mutation, changed, row, shown=query.representation, guards=query.guards)
+    if _reads_after(dialect, query, row):
+        change = _change_first(writer, asked, whole=query.reads_whole)
+    else:
+        change = dialect.change(writer, asked)
     columns = (body, count, "null::bigint", *SETTINGS, location, change.inserted)
     answer = f"select {', '.join(columns)} from {page}"
     if query.representation is None or query.max_bytes is None:
@@ -285,6 +318,45 @@ def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tup
     named = f'"answer"("body", "count", {", ".join(_OTHERS)})'
     text = f'with {change.queries}, {named} as ({answer}) {bounded} from "answer"'
     return *change.before, compiled(text, writer)
+
+
+_KEPT_ROWS, _KEPT_INSERTED = "dataapi.kept_rows", "dataapi.kept_inserted"
+"""The transaction's settings that keep rows for the next statement, and how many an upsert inserted."""
+
+
+def _reads_after(dialect: Dialect, query: MutationQuery, row: Row) -> bool:
+    """Whether the answer is made by a statement after the change; deleted rows are shown as they were.
+
+    :param row: what the answer needs of a row was named of this one.
+    """
+    shown, mutation = query.representation, query.mutation
+    if shown is None or isinstance(mutation, Delete) or not dialect.reads_after:
+        return False
+    if reads_only_columns((shown.record, shown.order, shown.required)):
+        return False
+    return query.reads_whole or row.needs_whole or may_lack(mutation.table, row.columns)
+
+
+def _change_first(writer: Writer, asked: ChangeOf, *, whole: bool) -> Change:
+    """Return a change that a statement of its own makes, and the query of the rows that it keeps."""
+    dialect, table = writer.dialect, asked.mutation.table
+    first = dialect.writer()
+    row = Row(first.alias(), derived=True)
+    if whole:
+        row.needs_whole = True
+    else:
+        row.also(asked.row)
+    changed = first.alias()
+    change = dialect.change(first, replace(asked, name=changed, row=row))
+    value = row.whole() if row.needs_whole else partial_row_sql(table, row.alias, row.columns)
+    kept, inserted = [keeping_sql(_KEPT_ROWS, value)], UNCOUNTED
+    if change.inserted != UNCOUNTED:
+        setting = quote_literal(_KEPT_INSERTED)
+        kept.append(f"pg_catalog.set_config({setting}, ({change.inserted})::text, true)")
+        inserted = f"pg_catalog.current_setting({setting})::bigint"
+    text = f"with {change.queries} select {', '.join(kept)} from {changed} as {row.alias}"
+    queries = f"{asked.name} as ({kept_rows_sql(writer, table, _KEPT_ROWS, asked.row)})"
+    return Change(queries, inserted, (*change.before, compiled(text, first)))
 
 
 def _count_sql(writer: Writer, guards: tuple[Guard, ...], changed: str) -> str:

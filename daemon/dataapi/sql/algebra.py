@@ -235,7 +235,7 @@ class CallArgument:
     :ivar value: None for NULL.
     :ivar composite: the composite type that the value, JSON text, is made into; None for other types.
     :ivar variadic: the value is an array of a variadic function's last arguments.
-    :ivar pairs: of a member of a JSON object, as of ``JsonColumn``.
+    :ivar pairs, cast: of a member of a JSON object, as of ``JsonColumn``.
     """
 
     name: str
@@ -243,6 +243,7 @@ class CallArgument:
     composite: Type | None = None
     variadic: bool = False
     pairs: str = ""
+    cast: str = ""
 
 
 @dataclass(frozen=True, slots=True)

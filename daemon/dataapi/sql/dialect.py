@@ -87,6 +87,7 @@ class Dialect:
     :cvar writing: the class of writers; ``writer()`` makes one.
     :cvar unlimited: the clause that preserves the order of rows where no limit follows.
     :cvar sends_apart: whether statements that depend on one another take a message each.
+    :cvar reads_after: whether a later statement may read what was written, with related rows.
     :cvar after_pre_request: statements that follow a call of the pre-request function.
     :cvar of_planner: settings under which the planner estimates the number of rows.
     """
@@ -94,6 +95,7 @@ class Dialect:
     writing = Writer
     unlimited = ""
     sends_apart = False
+    reads_after = True
     after_pre_request: tuple[Bound, ...] = ()
     of_planner: Settings = ()
 

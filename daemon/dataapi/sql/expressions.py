@@ -306,6 +306,8 @@ def _argument_sql(writer: Writer, argument: CallArgument, json: Row | None) -> s
         value = json.column(argument.name)
         if argument.pairs:
             value = pairs_sql(value, argument.pairs)
+        if argument.cast:
+            value = f"{value}::{argument.cast}"
     else:
         value = "null" if argument.value is None else writer.slot(argument.value)
     if argument.composite is not None and argument.value is not None:

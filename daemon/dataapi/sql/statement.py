@@ -18,6 +18,7 @@ from dataapi.database.message import Bound, Statement
 from dataapi.database.sql_text import (
     ALIAS,
     CONCATENATE,
+    ERROR_MARKER,
     GREATER,
     UNEQUAL,
     quote_identifier,
@@ -229,10 +230,8 @@ def compiled(text: str, writer: Writer) -> Compiled:
 
 # ---------------------------------------------------------------- guards
 
-_MARK = "~dataapi~"
 _INVALID_TEXT = "22P02"
-# A client's own value may look so too: no more digits than a number of rows has.
-_RAISED = re.compile(f"{_MARK}([^~]+){_MARK}([0-9]{{1,9}}){_MARK}([0-9]{{1,19}})(?![0-9])", re.ASCII)
+_RAISED = re.compile(f"{ERROR_MARKER}([^~]+)~([0-9]{{1,9}})~([0-9]{{1,19}})(?![0-9])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +270,11 @@ class Violation:
 
 def raise_sql(reason: str, number: str, place: int = 0) -> str:
     """Return SQL of type ``int`` that raises; it depends on the number, so that planning does not raise."""
-    return f"({quote_literal(f'{_MARK}{reason}{_MARK}{place}{_MARK}')} {CONCATENATE} {number})::int"
+    return f"({quote_literal(f'{ERROR_MARKER}{reason}~{place}~')} {CONCATENATE} {number})::int"
 
 
 def violation_in(code: str, message: str) -> Violation | None:
-    """Return what an error of PostgreSQL says of a guard, None for any other error.
+    """Return the violation that an error of PostgreSQL reports, None for any other error.
 
     :param code: its SQLSTATE.
     """

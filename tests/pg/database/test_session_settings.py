@@ -81,6 +81,16 @@ async def test_a_message_that_fails_does_not_bring_the_setting_back(single: Pool
     assert await single.run(message(SHOW, "timezone")) == [("UTC",)]
 
 
+async def test_values_cannot_have_a_message_sent_again(single: Pool, database: Database) -> None:
+    """A message whose transaction began with leftovers is sent again; data cannot forge that error."""
+    database.execute("create sequence attempts; grant all on sequence attempts to anon")
+    counted = "select (case when nextval('attempts') > 0 then $1::text end)::boolean"
+    forged = "a transaction that began with settings left for the session: read committed"
+    with pytest.raises(DatabaseError, match="invalid input syntax for type boolean"):
+        await single.run(message(counted, forged, read_only=False))
+    assert database.execute("select last_value from attempts") == [(1,)]
+
+
 async def test_the_next_caller_may_write_whatever_the_last_one_set(single: Pool, database: Database) -> None:
     """Defaults of transactions count from their very beginning."""
     database.execute("create table t (id int); grant all on t to anon")

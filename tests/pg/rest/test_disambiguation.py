@@ -2,10 +2,81 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.service import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
     from support.service import Service
+
+RELATED = """
+create schema api;
+create schema shop;
+create table film (id int primary key, name text);
+create table actor (id int primary key, name text);
+create table part (film int references film, actor int references actor, primary key (film, actor));
+create view api.film as select * from film;
+create view api.actor as select * from actor;
+create view api.part as select * from part;
+create view shop.film as select * from film;
+create view shop.actor as select * from actor;
+create schema other;
+create view other.part as select * from part;
+
+create table team (id int primary key, name text);
+create table stadium (id int primary key);
+create table game (
+    home int references team, away int references team, at int references stadium,
+    primary key (home, away, at)
+);
+create table follows (
+    person int, followed int, primary key (person, followed)
+);
+create table blocks (person int, blocked int, primary key (person, blocked));
+create table person (id int primary key);
+alter table follows add foreign key (person) references person, add foreign key (followed) references person;
+alter table blocks add foreign key (person) references person, add foreign key (blocked) references person;
+
+create table egg (ref int, id int primary key, "no.1" int);
+create table hen (ref int, id int primary key);
+alter table egg add constraint laid foreign key (ref) references hen;
+alter table hen add constraint laid foreign key (ref) references egg;
+alter table egg add constraint "by,a hen" foreign key ("no.1") references hen;
+create table nest (id int primary key, inner_egg int, egg int);
+alter table nest add constraint "inner" foreign key (inner_egg) references egg;
+alter table nest add constraint "left" foreign key (egg) references egg;
+create function egg(nest) returns setof egg rows 1 stable language sql
+    as 'select * from egg where id = $1.egg';
+
+create table employee (
+    company int, id int, boss int, next int unique, tutor int,
+    primary key (company, id),
+    constraint boss_key foreign key (company, boss) references employee
+);
+create table step (id int primary key, next int unique constraint next_step references step);
+insert into film values (1, 'f');
+insert into actor values (2, 'a');
+insert into part values (1, 2);
+insert into team values (1, 'home'), (2, 'away');
+insert into stadium values (1);
+insert into game values (1, 2, 1);
+insert into employee (company, id, boss) values (1, 1, null), (1, 2, 1), (2, 1, null);
+insert into step values (1, null), (2, 1);
+grant usage on schema api, shop, other to anon;
+grant select on all tables in schema public, api, shop, other to anon;
+"""
+
+
+@pytest.fixture(scope="module")
+def related(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve tables that are related in many ways, some of them in several schemas."""
+    schemas = ("public", "api", "shop", "other")
+    with serving(reactor, server.create_database(RELATED), db_schemas=schemas) as service:
+        yield service
 
 
 async def test_two_keys_between_the_same_tables_are_ambiguous(features: Service) -> None:
@@ -58,9 +129,10 @@ async def test_ambiguous_relationships_are_listed_by_kind_then_by_name(features:
     ]  # fmt: skip
 
 
-async def choices(service: Service, target: str) -> list[str]:
-    """Return what the hint of an ambiguous request says, each of which then works."""
-    answer = await service.rest("GET", target)
+async def choices(service: Service, target: str, schema: str | None = None) -> list[str]:
+    """Return what the hint of an ambiguous request says."""
+    headers = {} if schema is None else {"accept-profile": schema}
+    answer = await service.rest("GET", target, headers=headers)
     assert (answer.status, answer.body["code"]) == (300, "PGRST201"), answer.text
     offered: str = answer.body["hint"].partition("following: ")[2].partition(". Find")[0]
     return [choice.strip("'") for choice in offered.split(", ")]
@@ -73,6 +145,68 @@ async def test_every_choice_that_a_hint_offers_works(features: Service) -> None:
         for choice in offered:
             answer = await features.rest("GET", f"{target}?select={choice}(id)&limit=1")
             assert (answer.status, list(answer.body[0])) == (200, [name]), choice
+
+
+@pytest.mark.parametrize("schema", ["public", "api"])
+async def test_a_junction_of_the_requests_schema_comes_first(related: Service, schema: str) -> None:
+    """Others show it, too."""
+    answer = await related.rest("GET", "film?select=actor(name)", headers={"accept-profile": schema})
+    assert (answer.status, answer.body) == (200, [{"actor": [{"name": "a"}]}])
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "schema", "expected"),
+    [
+        ("film", "actor", "shop", {
+            'actor!"public.part"', 'actor!"api.part"', 'actor!"other.part"',
+        }),
+        ("stadium", "team", None, {"team!game_home_fkey", "team!game_away_fkey"}),
+        ("team", "stadium", None, {"stadium!game_home_fkey", "stadium!game_away_fkey"}),
+        ("person", "person!person", None, {
+            "person!follows_person_fkey", "person!blocks_person_fkey",
+        }),
+        ("egg", "hen", None, {'hen!"id=ref"', 'hen!"ref=id"', 'hen!"by,a hen"'}),
+        ("hen", "egg", None, {'egg!"id=ref"', 'egg!"ref=id"', 'egg!"by,a hen"'}),
+        ("egg", "nest", None, {"nest!inner_egg", "nest!egg"}),
+    ],
+)  # fmt: skip
+async def test_hints_work_whatever_is_ambiguous(
+    related: Service, target: str, name: str, schema: str | None, expected: set[str]
+) -> None:
+    """Tables in several schemas, several keys to one side of a junction, and constraints of one name."""
+    found = await choices(related, f"{target}?select={name}(*)", schema)
+    assert set(found) == expected
+    for choice in found:
+        headers = {} if schema is None else {"accept-profile": schema}
+        answer = await related.rest("GET", f"{target}?select={choice}(*)", headers=headers)
+        assert answer.status == 200, (choice, answer.text)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("employee?select=id,boss_key(id)&company=eq.1&order=id", [
+            {"id": 1, "boss_key": None}, {"id": 2, "boss_key": {"id": 1}},
+        ]),
+        ("employee?select=id,employee(id)&company=eq.1&order=id", [
+            {"id": 1, "employee": [{"id": 2}]}, {"id": 2, "employee": []},
+        ]),
+        ("employee?select=id,staff:employee!boss_key(id)&company=eq.1&id=eq.1", [
+            {"id": 1, "staff": [{"id": 2}]},
+        ]),
+        ("employee?select=id,staff:employee!\"company,boss\"(id)&company=eq.1&id=eq.1", [
+            {"id": 1, "staff": [{"id": 2}]},
+        ]),
+        ("step?select=id,next(id)&order=id", [{"id": 1, "next": None}, {"id": 2, "next": {"id": 1}}]),
+        ("step?select=id,next_step(id)&id=eq.2", [{"id": 2, "next_step": {"id": 1}}]),
+        ("step?select=id,step(id)&order=id", [{"id": 1, "step": {"id": 2}}, {"id": 2, "step": None}]),
+        ("step?select=id,step!next_step(id)&id=eq.1", [{"id": 1, "step": {"id": 2}}]),
+    ],
+)  # fmt: skip
+async def test_self_references_have_two_directions(related: Service, target: str, expected: Any) -> None:
+    """The row that is referenced by the column or constraint, those that reference this one by the table."""
+    answer = await related.rest("GET", target)
+    assert (answer.status, answer.body) == (200, expected)
 
 
 async def test_two_junction_tables_are_told_apart(features: Service) -> None:

@@ -50,10 +50,13 @@ if TYPE_CHECKING:
             {"remakes": [{"id": 3}], "lead": {"name": "Xena"}}, {"remakes": [{"id": 2}], "lead": None}]),
         ("film?select=poster(url)&id=in.(1,2)", [
             {"poster": {"url": "https://posters.example/alpha.png"}}, {"poster": None}]),
-        # A function of one row has one, be it of nothing but nulls.
+        # A function that returns no set.
         ("film?select=banner(url)&id=in.(1,2)&order=id", [
-            {"banner": {"url": "alpha.png"}}, {"banner": {"url": None}}]),
-        ("film?select=id,banner!inner()&id=in.(1,2)&order=id", [{"id": 1}, {"id": 2}]),
+            {"banner": {"url": "alpha.png"}}, {"banner": None}]),
+        ("film?select=...banner(url)&id=in.(1,2)&order=id", [{"url": "alpha.png"}, {"url": None}]),
+        ("film?select=id,banner!inner()&id=in.(1,2)&order=id", [{"id": 1}]),
+        ("film?select=id,banner()&banner=is.null&id=in.(1,2)&order=id", [{"id": 2}]),
+        ("film?select=id,banner()&order=banner(url).desc.nullsfirst&id=in.(1,2)", [{"id": 2}, {"id": 1}]),
         ("director?select=pupils(name,pupils(name))&id=eq.1&pupils.order=name", [
             {"pupils": [{"name": "Bert", "pupils": [{"name": "Dan"}]}, {"name": "Cleo", "pupils": []}]}]),
         ("film?select=remakes(id,director(name))&id=eq.2", [

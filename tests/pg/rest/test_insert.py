@@ -225,7 +225,7 @@ async def test_embedded_resources_of_what_was_inserted(api: Service) -> None:
     rows = [{"id": 7, "title": "x", "author": 1}, {"id": 8, "title": "y", "author": None}]
     target = "book?select=title,author(name,book(title))&author.book.order=title.desc"
     answer = await api.rest("POST", target, rows, headers=SHOWN)
-    books = [{"title": "two"}, {"title": "one"}]
+    books = [{"title": "x"}, {"title": "two"}, {"title": "one"}]
     assert answer.body == [
         {"title": "x", "author": {"name": "Ada", "book": books}},
         {"title": "y", "author": None},

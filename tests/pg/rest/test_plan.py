@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.database.sql_text import ERROR_MARKER
 from dataapi.settings import TransactionEnd
 from support import documents
 from support.service import Service, serving
@@ -146,3 +147,12 @@ async def test_what_postgresql_refuses_to_explain_is_its_error(service: Service)
     assert (answer.status, answer.body["code"]) == (400, "22023")
     answer = await service.rest("GET", "rpc/not_for_anon", headers={"accept": PLAN})
     assert (answer.status, answer.body["code"]) == (401, "42501")
+
+
+async def test_plans_do_not_show_the_marker_of_guards(service: Service) -> None:
+    accept = f'{PLAN}+text; for="{OBJECT}"; options=verbose'
+    headers = {"accept": accept, "prefer": "return=representation"}
+    answer = await service.rest("DELETE", "visit?id=eq.1", headers=headers)
+    assert answer.status == 200, answer.text
+    assert "PGRST116" in answer.text
+    assert ERROR_MARKER not in answer.text

@@ -13,6 +13,7 @@ SCHEMA, RESET = writing.SCHEMA, writing.RESET
 
 SHOWN = {"prefer": "return=representation"}
 MATCHED = {"prefer": "resolution=match, return=representation"}
+BATCH = "application/vnd.dataapi.batch+json"
 
 
 async def test_matching_rows_are_changed_and_the_answer_is_empty(api: Service) -> None:
@@ -282,3 +283,42 @@ async def test_matched_rows_obey_the_same_bounds(api: Service) -> None:
     for body in ([], [{"id": 1}]):
         answer = await api.rest("PATCH", "author", body, headers=MATCHED)
         assert (answer.status, answer.body) == (200, [])
+
+
+@pytest.mark.parametrize("header", ["if-match", "if-none-match", "if-unmodified-since"])
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("POST", "author", {"id": 9, "name": "n"}),
+        ("PATCH", "author?id=eq.1", {"name": "n"}),
+        ("PUT", "author?id=eq.1", {"id": 1, "name": "n"}),
+        ("DELETE", "author?id=eq.2", None),
+        ("POST", "rpc/rename", {}),
+        ("POST", "", {"requests": [{"method": "DELETE", "path": "/author?id=eq.2"}]}),
+    ],
+)
+async def test_conditional_writes_are_refused(
+    api: Service, method: str, target: str, body: Any, header: str
+) -> None:
+    """Rows have no entity tags, so that the condition cannot be followed."""
+    headers = {header: "*"} if target else {header: "*", "content-type": BATCH}
+    answer = await api.rest(method, target, body, headers=headers)
+    assert (answer.status, answer.body["code"]) == (412, "PGRST127")
+    assert header in answer.body["details"].lower()
+    assert answer.messages == ()
+    assert api.database.execute("select id, name from author order by id") == [(1, "Ada"), (2, "Bob")]
+
+
+async def test_requests_of_a_batch_may_not_be_conditional(api: Service) -> None:
+    part = {"method": "DELETE", "path": "/author?id=eq.2", "headers": {"If-Match": '"1"'}}
+    first = {"method": "PATCH", "path": "/author?id=eq.1", "body": {"name": "n"}}
+    answer = await api.rest("POST", "", {"requests": [first, part]}, headers={"content-type": BATCH})
+    assert (answer.status, answer.body["code"], answer.body["index"]) == (412, "PGRST127", 1)
+    assert answer.messages == ()
+
+
+async def test_reads_may_be_conditional(api: Service) -> None:
+    """Without an entity tag in the answer none matches."""
+    for method in ("GET", "HEAD", "OPTIONS"):
+        headers = {"if-none-match": '"1"', "if-modified-since": "Sat, 01 Jan 2000 00:00:00 GMT"}
+        assert (await api.rest(method, "author", headers=headers)).status == 200

@@ -80,6 +80,24 @@ async def test_composite_keys_partitions_and_tables_of_keys_alone(api: Service) 
     assert (answer.status, answer.body) == (200, [{"Key Part": "k", "päge & more": "n"}])
 
 
+@pytest.mark.parametrize("role", ["anon", "authenticated"])
+@pytest.mark.parametrize(
+    ("method", "target", "row"),
+    [
+        ("POST", "keyed", {"id": 1, "word": "new"}),
+        ("POST", "keyed?columns=id,word", [{"id": 1, "word": "new", "code": "ignored"}]),
+        ("POST", "keyed?on_conflict=code", [{"code": "a", "word": "new"}]),
+        ("PUT", "keyed?id=eq.1", {"id": 1, "word": "new"}),
+    ],
+)
+async def test_an_upsert_does_not_set_the_key(
+    api: Service, method: str, target: str, row: Any, role: str
+) -> None:
+    """One role may not update the key, and for the other one a trigger refuses it."""
+    answer = await api.rest(method, target, row, role=role, headers=MERGE)
+    assert (answer.status, answer.body) == (200, [{"id": 1, "code": "a", "word": "new"}])
+
+
 async def test_without_a_key_rows_are_inserted(api: Service) -> None:
     """The resolution has no meaning there, and is not said to have been applied."""
     answer = await api.rest("POST", "keyless", {"word": "w", "number": 1}, headers=MERGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from dataapi.database.sql_text import ERROR_MARKER
 from dataapi.graphql.mutation_statements import (
     AffectedCount,
     AffectedRecords,
@@ -118,7 +119,7 @@ def test_a_limit_is_checked_in_the_statement_that_changes() -> None:
         'with t1 as (update "public"."thing" as t3 set "na""me" = $1 where t3."id" = $2 returning 1) '
     )
     assert "case when count(*) > $3 then" in text
-    assert "'~dataapi~too many~dataapi~0~dataapi~' || count(*)" in text
+    assert f"'{ERROR_MARKER}too many~0~' || count(*)" in text
     assert sources == ("v", "where", "most")
 
 

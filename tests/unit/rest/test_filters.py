@@ -132,6 +132,9 @@ def test_array_literals_keep_their_elements(elements: list[str]) -> None:
 def test_an_empty_list_has_no_element() -> None:
     """``in.()`` is true for nothing."""
     assert read_filter("in.()") == (FilterOperation("in"), ("{}",))
+    assert read_filter("not.in.()") == (FilterOperation("in", True), ("{}",))
+    assert read_filter('in.("")')[1] == ('{""}',)
+    assert read_filter("in.(,)")[1] == ('{"",""}',)
     assert read_filter('in.("","")')[1] == ('{"",""}',)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from dataapi.database.sql_text import ERROR_MARKER
 from dataapi.sql.dialect import POSTGRESQL
 from dataapi.sql.statement import Guard, Violation, raise_sql, violation_in
 from support.slots import parameter
 
-RAISED = 'invalid input syntax for type integer: "~dataapi~too many~dataapi~2~dataapi~17"'
+RAISED = f'invalid input syntax for type integer: "{ERROR_MARKER}too many~2~17"'
 
 
 def test_a_guard_compares_the_number_with_its_bound_or_one() -> None:
@@ -21,7 +22,7 @@ def test_a_guard_compares_the_number_with_its_bound_or_one() -> None:
 
 def test_what_is_raised_says_why_where_and_with_which_number() -> None:
     raised = raise_sql("too many", "count", 2)
-    assert raised == "('~dataapi~too many~dataapi~2~dataapi~' operator(pg_catalog.||) count)::int"
+    assert raised == f"('{ERROR_MARKER}too many~2~' operator(pg_catalog.||) count)::int"
     assert violation_in("22P02", RAISED) == Violation("too many", 2, 17)
 
 
@@ -30,8 +31,11 @@ def test_what_is_raised_says_why_where_and_with_which_number() -> None:
     [
         ("22P01", RAISED),
         ("22P02", RAISED[:-1] + "9" * 5000),
-        ("22P02", 'invalid input syntax for type integer: "~dataapi~too many~dataapi~17"'),
+        ("22P02", f'invalid input syntax for type integer: "{ERROR_MARKER}too many~17"'),
+        ("22P02", 'invalid input syntax for type integer: "~dataapi~too many~2~17"'),
+        ("22P02", 'invalid input syntax for type integer: "~dataapi~too many~dataapi~2~dataapi~17"'),
     ],
+    ids=["other code", "many digits", "two parts", "no process", "constant marker"],
 )
 def test_other_errors_are_no_violations(code: str, message: str) -> None:
     """Such as those of a client's own values, however alike they look."""

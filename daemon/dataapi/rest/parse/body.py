@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,13 @@ FORM = "application/x-www-form-urlencoded"
 BINARY = "application/octet-stream"
 
 NULL = "NULL"
-"""Null in a CSV body."""
+"""Null in CSV, unless it is quoted; so is nothing at all."""
+_NULLS = frozenset({"", NULL})
+
+_QUOTED = re.compile(r'(?<![^,\r\n])"([^"]*(?:""[^"]*)*)"')
+"""A quoted field of CSV."""
+_MARK = "\ud800"
+"""Marks quoted fields that are not null; no decoded text has this character."""
 
 ROWS_AT_ONCE = 1000
 """Rows that are encoded at once."""
@@ -48,12 +55,14 @@ class Payload:
     :ivar many: whether it is an array of objects and not one object.
     :ivar columns: the names of the columns, sorted.
     :ivar incomplete: whether an object lacks one of them.
+    :ivar as_text: whether all values are texts, as those of CSV and forms are, even those of JSON columns.
     """
 
     text: str
     many: bool
     columns: tuple[str, ...]
     incomplete: bool = False
+    as_text: bool = False
 
 
 NO_ROWS = Payload("[]", True, ())
@@ -74,16 +83,17 @@ def read_rows(body: bytes, content_type: str | None, columns: tuple[str, ...] | 
         text = _text(body)
         return Payload(text, not text.lstrip().startswith("{"), _sorted(columns))
     text, value = _parsed(body, form)
+    as_text = form != JSON
     if columns is not None:
-        return Payload(text, isinstance(value, list), _sorted(columns))
+        return Payload(text, isinstance(value, list), _sorted(columns), as_text=as_text)
     if isinstance(value, dict):
-        return Payload(text, False, _sorted(value))
+        return Payload(text, False, _sorted(value), as_text=as_text)
     if not isinstance(value, list) or not value:
         return NO_ROWS  # a lone number or text is no row
     keys = value[0].keys() if isinstance(value[0], dict) else ()
     if not all(isinstance(row, dict) and row.keys() == keys for row in value):
         raise invalid(UNEQUAL_KEYS)
-    return Payload(text, True, _sorted(keys))
+    return Payload(text, True, _sorted(keys), as_text=as_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +102,13 @@ class Objects:
 
     :ivar text: their JSON text.
     :ivar many: whether it is an array of them.
+    :ivar as_text: as of ``Payload``.
     """
 
     text: str
     many: bool
     objects: Sequence[Mapping[str, Any]]
+    as_text: bool = False
 
     def by_key(self, columns: tuple[str, ...] | None, key: tuple[str, ...]) -> Payload:
         """Return them as rows.
@@ -112,7 +124,8 @@ class Objects:
         if len({str(values) for values in keys}) < len(keys):
             raise invalid(f"All objects must differ in the key columns: {', '.join(key)}")
         incomplete = any(not named <= each.keys() for each in objects)
-        return Payload(self.text, self.many, _sorted(named if objects else ()), incomplete)
+        names = _sorted(named if objects else ())
+        return Payload(self.text, self.many, names, incomplete, self.as_text)
 
 
 def read_objects(body: bytes, content_type: str | None) -> Objects:
@@ -120,11 +133,12 @@ def read_objects(body: bytes, content_type: str | None) -> Objects:
 
     :raises ApiError: PGRST102 (400), the body or its type cannot be understood, or has other values.
     """
-    text, value = _parsed(body, media_type(content_type or JSON))
+    form = media_type(content_type or JSON)
+    text, value = _parsed(body, form)
     objects = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in objects):
         raise invalid(UNEQUAL_KEYS)
-    return Objects(text, isinstance(value, list), objects)
+    return Objects(text, isinstance(value, list), objects, form != JSON)
 
 
 def form_hint(names: Iterable[str]) -> str | None:
@@ -169,7 +183,9 @@ def _lines(text: str) -> list[dict[str, str | None]]:
     """Return the lines of a CSV text below its header, empty ones left out."""
     csv.field_size_limit(sys.maxsize)  # a setting of the whole module ``csv``; ``max-body`` limits the text
     # Spreadsheets write a byte order mark.
-    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    text = text.removeprefix("\ufeff")
+    marked = _QUOTED.sub(_marked, text) if '""' in text or f'"{NULL}"' in text else text
+    reader = csv.reader(io.StringIO(marked, newline=""), strict=True)
     try:
         header, *lines = [line for line in reader if line]
     except csv.Error as error:
@@ -180,9 +196,16 @@ def _lines(text: str) -> list[dict[str, str | None]]:
         raise invalid(UNEQUAL_LINES)
     if len(lines) * sum(len(name) + 6 for name in header) > max(SHORT, MAX_REPEATED * len(text)):
         raise invalid(LONG_NAMES)
+    names = [name.removeprefix(_MARK) for name in header]
     return [
-        dict(zip(header, [None if cell == NULL else cell for cell in line], strict=True)) for line in lines
+        dict(zip(names, [None if cell in _NULLS else cell.removeprefix(_MARK) for cell in line], strict=True))
+        for line in lines
     ]
+
+
+def _marked(field: re.Match[str]) -> str:
+    """Return a quoted field with a mark if it would be null without its quotes."""
+    return f'"{_MARK}{field[1]}"' if field[1] in _NULLS else field[0]
 
 
 def _dumped(rows: list[dict[str, str | None]]) -> str:

@@ -115,7 +115,8 @@ def read_filter(text: str) -> tuple[FilterOperation, Literal]:
     if word == "in":
         bare = _BARE_LIST.fullmatch(rest)
         if bare is not None:
-            return _IN, (array_literal(bare[1].lstrip(BLANKS).split(",")),)
+            listed = bare[1].lstrip(BLANKS)
+            return _IN, (array_literal(listed.split(",") if listed else ()),)
     values: list[str] = []
     operation = read_with(lambda reader: _operation(reader, values, _rest), text, f"filter ({text})")
     return operation, tuple(values)
@@ -150,12 +151,9 @@ def read_logic(name: str, text: str) -> tuple[tuple[str, ...], LogicTree, Litera
 
 
 def array_literal(elements: Iterable[str]) -> str:
-    """Return PostgreSQL's text form of an array of texts; a single empty one stands for no element."""
-    listed = list(elements)
-    if listed == [""]:
-        return "{}"
-    quoted = [element.replace("\\", "\\\\").replace('"', '\\"') for element in listed]
-    return '{"' + '","'.join(quoted) + '"}'
+    """Return PostgreSQL's text form of an array of texts."""
+    quoted = [element.replace("\\", "\\\\").replace('"', '\\"') for element in elements]
+    return '{"' + '","'.join(quoted) + '"}' if quoted else "{}"
 
 
 # ---------------------------------------------------------------- operations
@@ -222,9 +220,11 @@ def _rest(reader: Reader) -> str:
 
 
 def _elements(reader: Reader) -> list[str]:
-    """Read ``(a,"b,c",d)``."""
+    """Read ``(a,"b,c",d)``; there is no element in ``()``, and an empty one in ``("")``."""
     if not reader.lexeme("("):
         raise Mismatch
+    if reader.lexeme(")"):
+        return []
     elements = [_element(reader)]
     while reader.token(","):
         elements.append(_element(reader))

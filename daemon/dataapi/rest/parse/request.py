@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -32,6 +32,9 @@ FUNCTIONS = "rpc/"
 
 READING = ("GET", "HEAD")
 """The methods that only read."""
+_WRITING = ("POST", "PATCH", "PUT", "DELETE")
+CONDITIONS = frozenset({"if-match", "if-none-match", "if-unmodified-since"})
+"""Headers that make a write conditional (RFC 9110 section 13.1)."""
 _CALL_METHODS = (*READING, "POST")
 _TABLE_METHODS = (*_CALL_METHODS, "PATCH", "PUT", "DELETE")
 
@@ -53,6 +56,7 @@ class CallArguments:
     :ivar media_type: of the body of a POST; None for a call by GET.
     :ivar pairs: names and values, in order, where they are not members of ``body``.
     :ivar body: the text of the body.
+    :ivar as_text: whether the members of ``body`` are texts, even for JSON arguments.
     :ivar many: whether that is an array of objects.
     :ivar refusal: why the body has no named arguments; a function may still accept the whole body.
     """
@@ -63,6 +67,7 @@ class CallArguments:
     body: str = ""
     many: bool = False
     refusal: ApiError | None = None
+    as_text: bool = False
 
     @property
     def unparsed(self) -> bool:
@@ -130,10 +135,12 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
 
     :param timezones: the names of the time zones that the server knows.
     :raises ApiError: PGRST106 (406) and PGRST125 (404) for schema and path, PGRST100, PGRST102 and PGRST114
-        (400) and PGRST103 (416) for what cannot be understood.
+        (400) and PGRST103 (416) for what cannot be understood, PGRST127 (412) for a conditional write.
     """
     method, headers = request.method, request.headers
     reads = method in READING
+    if method in _WRITING and not CONDITIONS.isdisjoint(headers):
+        raise _unconditional(headers)
     schema = schema_of(request, project.db_schemas)
     target, is_call = target_of(request.path)
     is_root = not target
@@ -176,6 +183,21 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
         objects,
         arguments,
         openapi,
+    )
+
+
+def _unconditional(headers: Mapping[str, str]) -> ApiError:
+    """Return the error for a write that a client makes conditional: rows have no entity tags yet.
+
+    412, because clients and proxies take 501 for a failure of the server.
+    """
+    [name, *_] = sorted(CONDITIONS.intersection(headers))
+    return ApiError(
+        412,
+        "PGRST127",
+        "Feature not implemented",
+        details=f"Writes with the header {name.title()} are not implemented. Nothing was changed.",
+        hint="Filter by a column that changes with the row, such as a version or a modification time.",
     )
 
 
@@ -222,7 +244,7 @@ def _arguments(request: Request, query: QueryParameters) -> CallArguments:
         fields = tuple(querystring.pairs(_text(body)))
         return CallArguments(frozenset([name for name, _ in fields]), form, fields)
     read = read_rows(body, form, query.columns)
-    return CallArguments(frozenset(read.columns), form, None, read.text, read.many)
+    return CallArguments(frozenset(read.columns), form, None, read.text, read.many, as_text=read.as_text)
 
 
 def _members(text: str, columns: tuple[str, ...] | None) -> CallArguments:

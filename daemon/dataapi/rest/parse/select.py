@@ -25,6 +25,9 @@ DEEPEST = 20
 LONGEST_EMBED_PATH = DEEPEST + 5
 """Names in a parameter's name: the path of an embedded resource, and what may follow it."""
 
+JOINS = ("inner", "left")
+"""Words after ``!`` that are no hints."""
+
 AGGREGATES = ("sum", "avg", "count", "max", "min")
 
 _INDEX = re.compile(r"-?[0-9]+(?=->|::|[.,)]|\Z)")
@@ -253,7 +256,7 @@ def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: 
             break
         word = reader.name()
         inner = inner or word == "inner"
-        hint = hint if word in ("inner", "left") else hint or word
+        hint = hint if word in JOINS else hint or word
     if not reader.token("("):
         if not spread:
             reader.at, reader.failure = start, failure

@@ -22,9 +22,10 @@ from dataapi.rest.plan.expressions import ArgumentValue, BodyText, MaxAffected
 from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultShape, choose, unknown
 from dataapi.rest.plan.role import CallAnswer, Planned, RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.rows import with_column_names
-from dataapi.rest.plan.tables import made_of_pairs
+from dataapi.rest.plan.tables import JSON as JSON_OID
+from dataapi.rest.plan.tables import JSONB, made_of_pairs
 from dataapi.rest.respond import make_reply
-from dataapi.rest.statements import SCALAR, TO_COME, Total, compile_answer, compile_lines
+from dataapi.rest.statements import SCALAR, TO_COME, Total, compile_call, compile_lines
 from dataapi.sql.algebra import CallArgument, ColumnOf, FunctionCall, JsonArguments, Parameter
 from dataapi.sql.outputs import Value
 from dataapi.sql.statement import Compiled, Guard
@@ -75,9 +76,9 @@ def plan(role: RestRole, request: ApiRequest) -> Planned:
     call = _call(role, request, chosen)
     if call.lines and not call.media.explain:
         return _streamed(call)
-    statement, values = _statement(call)
+    statements, values = _statements(call)
     planned = StatementPlan(
-        (statement,), call.media, _answer(call), call.read_only, _settings(call), by_replica=call.by_replica
+        statements, call.media, _answer(call), call.read_only, _settings(call), by_replica=call.by_replica
     )
     return planned, values
 
@@ -128,7 +129,7 @@ def _streamed(call: _Call) -> StreamPlan:
         # One row too many would come when others were sent.
         raise not_followed(f"max-affected={call.request.preferences.maximum}")
     head = make_reply(call.request, Action.STREAM, TO_COME, 200, call.media.content_type, ())
-    statement, values = _statement(call)
+    [statement], values = _statements(call)
     return StreamPlan(statement.bind(values), head, settings=_settings(call), by_replica=call.by_replica)
 
 
@@ -136,10 +137,10 @@ def _settings(call: _Call) -> tuple[tuple[str, str], ...]:
     return hoisted(call.chosen.function, call.role.project.db_hoisted_tx_settings)
 
 
-def _statement(call: _Call) -> tuple[Compiled, Values]:
+def _statements(call: _Call) -> tuple[tuple[Compiled, ...], Values]:
     query, arguments = call.request.query, call.request.arguments
     size = query.selection.size + sum(len(name) for name in arguments.names)
-    [compiled] = call.role.compile(_shape(call), size, lambda: (_compile(call),))
+    compiled = call.role.compile(_shape(call), size, lambda: _compile(call))
     named = _argument_values(call.chosen.function, arguments)
     maximum = call.request.preferences.maximum
     return compiled, Values(query.values.literals, query.values.offset, arguments.body, named, maximum)
@@ -154,6 +155,7 @@ def _shape(call: _Call) -> Hashable:
         arguments.names,
         arguments.pairs is None,
         arguments.many,
+        arguments.as_text,
         call.request.query.selection,
         (media.kind, media.stripped, media.row_handler, media.explain is None),
         call.request.method == "HEAD",
@@ -162,7 +164,7 @@ def _shape(call: _Call) -> Hashable:
     )
 
 
-def _compile(call: _Call) -> Compiled:
+def _compile(call: _Call) -> tuple[Compiled, ...]:
     role, result = call.role, call.result
     scalar = result.is_scalar
     planner = role.planner(result.relation, call.request.query.selection)
@@ -170,7 +172,7 @@ def _compile(call: _Call) -> Compiled:
     record = planner.record()
     if call.lines:
         output = _VALUE if scalar else record
-        return compile_lines(rows, output, Form.ARRAY, role.project.longest_line, role.dialect)
+        return (compile_lines(rows, output, Form.ARRAY, role.project.longest_line, role.dialect),)
     body = _body(call)
     # The planner's estimate for a function would be meaningless.
     total = Total.EXACT if call.request.preferences.counts and not result.is_single else Total.NONE
@@ -178,7 +180,7 @@ def _compile(call: _Call) -> Compiled:
     output = with_column_names(record, body) if named else _VALUE
     bounded = body is not Form.NONE and call.media.explain is None
     max_bytes = role.project.max_answer if bounded else None
-    return compile_answer(
+    return compile_call(
         rows, output, body, total, max_bytes=max_bytes, guard=_guard(call), dialect=role.dialect
     )
 
@@ -203,7 +205,8 @@ def _guard(call: _Call) -> Guard | None:
 
 
 def _function_call(call: _Call) -> FunctionCall:
-    function, arguments, types = call.chosen.function, call.request.arguments, call.role.catalog.types
+    function, arguments, catalog = call.chosen.function, call.request.arguments, call.role.catalog
+    types = catalog.types
     from_json = None
     named = [argument for argument in function.arguments if argument.name in arguments.names]
     if call.chosen.whole:
@@ -214,14 +217,14 @@ def _function_call(call: _Call) -> FunctionCall:
             CallArgument(each.name, _slot(each, types[each.type]), variadic=each.variadic) for each in named
         ]
     else:
-        pairs = {each.name: made_of_pairs(types[each.type]) for each in named}
-        members = [
-            (each.name, "json" if pairs[each.name] else _member_type(types[each.type])) for each in named
-        ]
+        members, values = [], []
+        for each in named:
+            type_ = types[each.type]
+            pairs, read_as = made_of_pairs(type_), _member_type(type_)
+            cast = read_as if arguments.as_text and catalog.underlying(type_).oid in (JSON_OID, JSONB) else ""
+            members.append((each.name, "json" if pairs else "text" if cast else read_as))
+            values.append(CallArgument(each.name, None, variadic=each.variadic, pairs=pairs, cast=cast))
         from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, tuple(members))
-        values = [
-            CallArgument(each.name, None, variadic=each.variadic, pairs=pairs[each.name]) for each in named
-        ]
     column = SCALAR if call.result.is_scalar else ""
     return FunctionCall(function, tuple(values), value_column=column, from_json=from_json, keeps_null=True)
 
@@ -245,7 +248,7 @@ def _argument_values(function: Function, arguments: CallArguments) -> dict[str, 
     for argument in function.arguments:
         if argument.variadic and argument.name in values:
             listed = [value for name, value in arguments.pairs or () if name == argument.name]
-            values[argument.name] = '{""}' if listed == [""] else array_literal(listed)
+            values[argument.name] = array_literal(listed)
     return values
 
 

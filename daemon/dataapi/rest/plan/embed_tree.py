@@ -7,6 +7,7 @@ and a hint distinguishes several relationships.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -22,7 +23,7 @@ from dataapi.catalog.relationships import (
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.filters import LogicFilter, LogicTree, leaves
 from dataapi.rest.parse.query import Selection, too_much
-from dataapi.rest.parse.select import Embed, EmbedPath, Field, Item, Star, Term
+from dataapi.rest.parse.select import JOINS, Embed, EmbedPath, Field, Item, Star, Term
 from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
 from dataapi.rest.plan.tables import Relation, RoleTables
 from dataapi.settings import Project
@@ -223,6 +224,8 @@ def _is_aggregate(item: Item) -> bool:
 StoredRelationship = KeyRelationship | JunctionRelationship
 """A relationship by foreign keys, and not by a function."""
 
+_BARE = re.compile(r"[\w$]+(?:[ -]?[\w$]+)*")
+"""Names that need no quotes in ``select``."""
 _VIEWS = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW})
 """Their rows are those of a query, which may have the row of a key several times."""
 _CARDINALITIES = tuple(Cardinality)
@@ -245,12 +248,12 @@ def find_relationship(tables: RoleTables, relation: Relation, embed: Embed) -> R
         if isinstance(each, ComputedRelationship) or each.target.schema == relation.schema
     ]
     usable = [each for each in existing if _denied_table(tables, each) is None]
-    found = matching(usable, embed.name, embed.hint)
+    found = matching(usable, embed.name, embed.hint, relation.schema)
     if len(found) == 1:
         return found[0]
     if found:
-        raise _ambiguous(relation, embed, found)
-    for each in matching(existing, embed.name, embed.hint):
+        raise _ambiguous(relation, embed, found, usable)
+    for each in matching(existing, embed.name, embed.hint, relation.schema):
         denied = _denied_table(tables, each)
         if denied is not None:
             raise tables.denied(denied)
@@ -273,48 +276,77 @@ def _denied_table(tables: RoleTables, relationship: Relationship) -> Table | Non
     return next((table for table in used if not tables.may_see(table)), None)
 
 
-def matching(relationships: Iterable[Relationship], name: str, hint: str | None) -> list[Relationship]:
-    """Return the relationships that a name and a hint can mean; more than one is ambiguous."""
-    stored: list[StoredRelationship] = []
+def matching(
+    relationships: Iterable[Relationship], name: str, hint: str | None, schema: str
+) -> list[Relationship]:
+    """Return the relationships that a name and a hint can mean; more than one is ambiguous.
+
+    :param schema: the request's; relationships within it come first.
+    """
+    stored, named = list[StoredRelationship](), list[StoredRelationship]()
     for each in relationships:
-        if not isinstance(each, ComputedRelationship):
-            stored.append(each)
-        elif each.function.name == name:
-            return [each]
-    named = [each for each in stored if _is_meant(each, name, hint)]
-    found = [each for each in named if isinstance(each, KeyRelationship) or each.in_primary_key]
-    # A unique key in place of a primary key relates tables that PostgREST does not.
-    unique = [each for each in named if isinstance(each, JunctionRelationship) and each.in_unique_key]
-    return list(found or unique)
+        if isinstance(each, ComputedRelationship):
+            if each.function.name == name:
+                return [each]
+            continue
+        stored.append(each)
+        if _is_meant(each, name, hint):
+            named.append(each)
+    if not named and hint is not None:
+        named = [each for each in stored if name == each.target.name and hint in _long_hints(each)]
+    found: dict[tuple[bool, bool], list[Relationship]] = {}
+    for each in named:
+        rank = (False, False)
+        if isinstance(each, JunctionRelationship):
+            if not each.in_unique_key:
+                continue
+            # A unique key in place of a primary key relates tables that PostgREST does not.
+            rank = (each.junction.schema != schema, not each.in_primary_key)
+        found.setdefault(rank, []).append(each)
+    return found[min(found)] if found else []
 
 
 def _is_meant(relationship: StoredRelationship, name: str, hint: str | None) -> bool:
     target = relationship.target
     if isinstance(relationship, JunctionRelationship):
         return name == target.name and _junction_fits(relationship, hint)
-    if relationship.table is target:
-        return _is_self_reference_meant(relationship, name, hint)
-    own, theirs = relationship.pairs[0] if len(relationship.pairs) == 1 else (None, None)
+    own, theirs = _only_columns(relationship)
     key = relationship.foreign_key.name
+    if relationship.table is target:
+        # The table's name means the rows that reference this one, other names the row that it references.
+        if relationship.outgoing:
+            return hint is None and name in (key, own)
+        return name == target.name and (hint is None or hint in (key, theirs))
     if hint is None:
         return name == target.name or (name in (key, own) and target.kind not in _VIEWS)
     return name == target.name and hint in (key, own, theirs)
 
 
-def _is_self_reference_meant(relationship: KeyRelationship, name: str, hint: str | None) -> bool:
-    """Whether a self-reference is meant: its many rows by the table's name, its one row by the column's."""
-    own, theirs = relationship.pairs[0] if len(relationship.pairs) == 1 else (None, None)
-    to_many = relationship.cardinality is Cardinality.ONE_TO_MANY and name == relationship.target.name
-    if hint is None:
-        return to_many or (relationship.cardinality is Cardinality.MANY_TO_ONE and name == own)
-    return to_many and hint == theirs
+def _only_columns(relationship: KeyRelationship) -> tuple[str | None, str | None]:
+    """Return the column on either side, None for keys of several columns."""
+    return relationship.pairs[0] if len(relationship.pairs) == 1 else (None, None)
 
 
 def _junction_fits(relationship: JunctionRelationship, hint: str | None) -> bool:
     if relationship.table is relationship.target:
         # Both keys reference the same table: only a column as the hint says which is the near one.
-        return hint is not None and [theirs for _, theirs in relationship.near.pairs] == [hint]
+        return hint is not None and hint == _only_columns(relationship.near)[1]
     return hint is None or hint == relationship.junction.name
+
+
+def _long_hints(relationship: StoredRelationship) -> tuple[str, ...]:
+    """Return further hints, which mean a relationship if no shorter hint of any relationship is equal."""
+    if isinstance(relationship, KeyRelationship):
+        pairs = relationship.pairs
+        if relationship.table is relationship.target and relationship.outgoing:
+            return ()
+        equalities = ",".join([f"{own}={theirs}" for own, theirs in pairs])
+        return _columns(pairs, 0, ","), _columns(pairs, 1, ","), equalities
+    near, far, junction = relationship.near, relationship.far, relationship.junction
+    keys = (near.foreign_key.name, far.foreign_key.name)
+    columns = f"{_columns(near.pairs, 1, ',')},{_columns(far.pairs, 0, ',')}"
+    alone = keys[:1] if relationship.table is relationship.target else keys
+    return *alone, f"{junction.schema}.{junction.name}", ",".join(keys), columns
 
 
 # ---------------------------------------------------------------- what errors say
@@ -334,11 +366,13 @@ def _hint(
     return f"Perhaps you meant '{close}' instead of '{name}'." if close else None
 
 
-def _ambiguous(relation: Relation, embed: Embed, found: list[Relationship]) -> ApiError:
+def _ambiguous(
+    relation: Relation, embed: Embed, found: list[Relationship], usable: list[Relationship]
+) -> ApiError:
     # Computed relationships are never ambiguous.
-    stored = [_described(each) for each in found if not isinstance(each, ComputedRelationship)]
-    stored.sort(key=itemgetter(0))
-    choices = ", ".join(f"'{hint}'" for _, hint, _ in stored)
+    stored = [(each, *_described(each)) for each in found if not isinstance(each, ComputedRelationship)]
+    stored.sort(key=itemgetter(1))
+    choices = ", ".join(f"'{_choice(usable, each, relation.schema)}'" for each, *_ in stored)
     return ApiError(
         300,
         "PGRST201",
@@ -350,8 +384,33 @@ def _ambiguous(relation: Relation, embed: Embed, found: list[Relationship]) -> A
     )
 
 
-def _described(relationship: StoredRelationship) -> tuple[tuple[object, ...], str, object]:
-    """Return what PGRST201 says of a relationship: by what it is sorted, the name and hint, the details.
+def _choice(usable: list[Relationship], meant: StoredRelationship, schema: str) -> str:
+    """Return the shortest item of ``select`` that means a relationship, as PostgREST has it if that works."""
+    target, choices = meant.target.name, list[tuple[str, str | None]]()
+    if isinstance(meant, JunctionRelationship):
+        choices = [(target, meant.junction.name), (target, _only_columns(meant.near)[1])]
+    else:
+        key = meant.foreign_key.name
+        choices = [(target, key), *[(target, column) for column in _only_columns(meant)], (key, None)]
+    choices += [(target, hint) for hint in _long_hints(meant)]
+    works = (
+        (name, hint)
+        for name, hint in choices
+        if hint not in JOINS and matching(usable, name, hint, schema) == [meant]
+    )
+    return "!".join([_name_text(each) for each in next(works, choices[0]) if each is not None])
+
+
+def _name_text(name: str) -> str:
+    """Return a name as ``select`` reads it: in quotes if it must be."""
+    if _BARE.fullmatch(name):
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _described(relationship: StoredRelationship) -> tuple[tuple[object, ...], object]:
+    """Return what PGRST201 says of a relationship: by what it is sorted, and the details.
 
     As in PostgREST cardinalities go before names.
     """
@@ -371,8 +430,8 @@ def _described(relationship: StoredRelationship) -> tuple[tuple[object, ...], st
         "embedding": f"{table} with {target}",
         "relationship": f"{hint} using {columns}",
     }
-    return (target, _CARDINALITIES.index(cardinality), *rank), f"{target}!{hint}", details
+    return (target, _CARDINALITIES.index(cardinality), *rank), details
 
 
-def _columns(pairs: Iterable[tuple[str, str]], side: int) -> str:
-    return ", ".join([pair[side] for pair in pairs])
+def _columns(pairs: Iterable[tuple[str, str]], side: int, separator: str = ", ") -> str:
+    return separator.join([pair[side] for pair in pairs])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from dataapi.database.sql_text import OWN_SCHEMA
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.filters import PATTERNS, SEARCHES, FilterOperation, LogicFilter, LogicTree
 from dataapi.rest.parse.query import Values
@@ -15,6 +16,7 @@ from dataapi.rest.plan.similar_names import hint_for
 from dataapi.rest.plan.tables import JSON, JSONB, TEXT, TSVECTOR, Relation, RoleTables, Types
 from dataapi.sql.algebra import (
     And,
+    CastOf,
     ColumnOf,
     Compare,
     ComputedOf,
@@ -141,7 +143,14 @@ def field_of(tables: RoleTables, relation: Relation, name: str, path: Path = ())
     member = JsonPathOf(found.expression, json, tuple(steps), path[-1].as_text)
     if path[-1].as_text:
         return TypedExpression(member, TEXT)
-    return TypedExpression(member, found.type if json else JSONB)
+    return TypedExpression(member, JSON if tables.types.is_one_of(found.type, JSON) else JSONB)
+
+
+def comparable(types: Types, typed: TypedExpression) -> TypedExpression:
+    """Return a value in a form that can be compared: ``json`` has no operators, ``jsonb`` has."""
+    if not types.is_one_of(typed.type, JSON) or types.representation(TEXT, typed.type) is not None:
+        return typed
+    return TypedExpression(CastOf(typed.expression, f"{OWN_SCHEMA}.jsonb"), JSONB, typed.nullable)
 
 
 def has_field(tables: RoleTables, relation: Relation, name: str) -> bool:
@@ -266,6 +275,7 @@ def _positive(types: Types, left: TypedExpression, operation: FilterOperation, p
         return Is(left.expression, Truth(operation.word))
     if operation.operator in SEARCHES:
         return _search(types, left, operation, position)
+    left = comparable(types, left)
     if operation.operator == "isdistinct":
         schema = types.schema_of(Operator.EQ.value, left.type)
         return Distinct(left.expression, _value(types, left, position), schema)

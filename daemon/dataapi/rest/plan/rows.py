@@ -23,6 +23,7 @@ from dataapi.rest.plan.expressions import (
     FixedText,
     Literal,
     TypedExpression,
+    comparable,
     conditions_of,
     field_of,
     has_field,
@@ -150,8 +151,9 @@ class RowPlanner:
         return OrderTerm(typed.expression, descending, nulls_first, typed.nullable)
 
     def _ordered_by(self, resource: Resource, term: Term) -> TypedExpression:
+        types = self._tables.types
         if term.relation is None:
-            return field_of(self._tables, resource.relation, term.name, term.path)
+            return comparable(types, field_of(self._tables, resource.relation, term.name, term.path))
         child = resource.child(term.relation)
         if child is None:
             raise not_embedded(term.relation)
@@ -164,7 +166,8 @@ class RowPlanner:
                 " one-to-one relationship",
             )
         member = self._member_value(child, term)
-        return self._of(child, member or field_of(self._tables, child.relation, term.name, term.path))
+        found = member or field_of(self._tables, child.relation, term.name, term.path)
+        return self._of(child, comparable(types, found))
 
     def _member_value(self, child: Resource, term: Term) -> TypedExpression | None:
         """Return the member of the term's name in a related row or in one that is spread into it."""
@@ -205,8 +208,7 @@ def _related_by(
             through = Through(relationship.junction, _join_to(near), Join(far.pairs, far.schemas))
             return None, None, through
         case ComputedRelationship(function=function):
-            # A single NULL is a row of NULLs, as in PostgREST.
-            return FunctionCall(function, of_row=True, keeps_null=True), None, None
+            return FunctionCall(function, of_row=True), None, None
     return None, None, None
 
 

@@ -127,6 +127,10 @@ class RoleTables:
             self._privileges.can(table, each) for each in ("SELECT", "INSERT", "UPDATE", "DELETE")
         )
 
+    def may_read_whole(self, table: Table) -> bool:
+        """Whether the role may read all columns, those included that the catalog does not know yet."""
+        return self._privileges.can_whole(table, "SELECT")
+
     def similar_name(self, schema: str, name: str, *, related: bool = False) -> str | None:
         """Return the most similar name of a table that the role may use, None without one.
 
@@ -270,9 +274,10 @@ def known_columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def json_column(catalog: Catalog, table: Table, name: str) -> JsonColumn:
+def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = False) -> JsonColumn:
     """Return the column of a name.
 
+    :param as_text: whether JSON is written as a text with its syntax, and not as a value.
     :raises ApiError: PGRST204 (400), the table has no such column.
     """
     column = table.column(name)
@@ -290,6 +295,8 @@ def json_column(catalog: Catalog, table: Table, name: str) -> JsonColumn:
     # Not by the words that SQL has for types, which mean a length of one for some.
     own = type_.schema == OWN_SCHEMA
     read_as = f"{OWN_SCHEMA}.{quote_identifier(type_.name)}" if own else qualified(type_)
+    if as_text and type_.oid in (JSON, JSONB):
+        return JsonColumn(name, f'{OWN_SCHEMA}."text"', default=default, cast=read_as)
     return JsonColumn(name, read_as, default=default)
 
 

@@ -77,7 +77,7 @@ class _Mutation:
         request, rows = self.request, self.request.rows
         media = self.media if self.represents else None
         target = (request.method, request.schema, request.target, request.query.selection)
-        written = (rows.columns, rows.many, self.missing, self.conflict, self.matched_by)
+        written = (rows.columns, rows.many, rows.as_text, self.missing, self.conflict, self.matched_by)
         return (*target, *written, media, self.media.single, self.bounded, self.located)
 
 
@@ -116,8 +116,14 @@ def _conflict(mutation: _Mutation) -> OnConflict | None:
 
 
 def _merging(mutation: _Mutation, key: tuple[str, ...]) -> OnConflict:
-    """Return the clause that updates existing rows and counts them."""
-    return OnConflict(key, mutation.request.rows.columns, counter=UPDATED)
+    """Return the clause that updates existing rows and counts them.
+
+    The key already has its values.  It is only set if there is nothing else to set, because PostgreSQL
+    returns no row that it does not change.
+    """
+    columns = mutation.request.rows.columns
+    others = tuple([name for name in columns if name not in key])
+    return OnConflict(key, others or columns, counter=UPDATED)
 
 
 def _missing(mutation: _Mutation) -> MissingMember:
@@ -216,6 +222,7 @@ def _compile(mutation: _Mutation) -> tuple[Compiled, ...]:
         tuple(guards),
         mutation.located,
         bound,
+        role.tables.may_read_whole(table),
     )
     return compile_mutation(query, role.dialect)
 
@@ -224,7 +231,8 @@ def _algebra(mutation: _Mutation, where: Condition | None) -> Mutation:
     method, table, payload = mutation.request.method, mutation.table, mutation.request.rows
     if method == "DELETE":
         return Delete(table, where)
-    columns = tuple([json_column(mutation.role.catalog, table, name) for name in payload.columns])
+    catalog, as_text = mutation.role.catalog, payload.as_text
+    columns = tuple([json_column(catalog, table, name, as_text=as_text) for name in payload.columns])
     rows = JsonRows(Parameter(BodyText(), 'pg_catalog."json"'), payload.many, columns, mutation.missing)
     if method == "PATCH":
         return Update(table, rows, where, mutation.matched_by)

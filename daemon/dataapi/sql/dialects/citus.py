@@ -19,7 +19,7 @@ from dataapi.sql.algebra import ColumnOf, FunctionCall, Rows
 from dataapi.sql.dialect import Answer, Change, ChangeOf, Check, Dialect
 from dataapi.sql.dialects import lone_changes
 from dataapi.sql.dialects.shard_names import naming_tables
-from dataapi.sql.dialects.tenants import pinned, reads_only_columns, tenant_in
+from dataapi.sql.dialects.tenants import pinned, tenant_in
 from dataapi.sql.outputs import (
     NEIGHBOURS,
     Json,
@@ -36,6 +36,7 @@ from dataapi.sql.outputs import (
     split_json,
 )
 from dataapi.sql.page_source import RowSource, at_most_one
+from dataapi.sql.parts import reads_only_columns
 from dataapi.sql.row_output import MemberColumn, MemberWriter, Spread, arrays_of, as_record, one_of
 from dataapi.sql.statement import Row, Writer, qualified
 
@@ -58,6 +59,7 @@ class Citus(Dialect):
     # Without a limit Citus asks each shard for an aggregate over its part of ordered rows.
     unlimited = " offset 0"
     sends_apart = True
+    reads_after = False
     # What the function chose for the answer is copied to where the statement that answers may read it.
     after_pre_request = (made_on_workers("response.headers", "response.status"),)
     # Makes Citus show the plan of every shard, not of one only.

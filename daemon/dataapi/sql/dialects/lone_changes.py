@@ -15,7 +15,7 @@ from dataapi.database.citus import BlockStatement
 from dataapi.database.sql_text import EQUAL, PLUS, operator_sql, quote_identifier, quote_literal
 from dataapi.sql.algebra import Condition, Parameter, Rows, SlotSource
 from dataapi.sql.dialect import Change, ChangeOf, Dialect
-from dataapi.sql.dialects.tenants import reads_only_columns, tenant_in
+from dataapi.sql.dialects.tenants import tenant_in
 from dataapi.sql.dml import (
     UNCOUNTED,
     counter_of,
@@ -25,7 +25,8 @@ from dataapi.sql.dml import (
     mutation_queries,
     update_sql,
 )
-from dataapi.sql.expressions import condition_sql, source_sql
+from dataapi.sql.expressions import condition_sql
+from dataapi.sql.kept_rows import kept_rows_sql, may_lack, partial_row_sql
 from dataapi.sql.mutations import (
     Delete,
     Insert,
@@ -39,14 +40,12 @@ from dataapi.sql.mutations import (
 )
 from dataapi.sql.outputs import null_if_sql
 from dataapi.sql.page_source import at_most_one
+from dataapi.sql.parts import reads_only_columns
 from dataapi.sql.statement import Compiled, Row, Writer, compiled, qualified, raise_sql
 
 _KEPT = "dataapi.changed_rows"
 _COUNT = "dataapi.inserted"
 """The transaction's settings that have the rows, and how many of them an upsert inserted."""
-
-_FIRST_OWN_TYPE = 16384
-"""The least oid of a type that is not PostgreSQL's own, as domains that take no NULL are."""
 
 _ROW, _ROWS, _NEW = '"~row"', '"~rows"', '"~new"'
 """Variables of the block."""
@@ -61,7 +60,8 @@ def change(writer: Writer, asked: ChangeOf) -> Change:
     alone = compile_lone_change(writer.dialect, asked)
     if alone is not None:
         checks = compile_matching_check(writer.dialect, asked)
-        queries = f"{asked.name} as ({_kept_rows_sql(writer, asked)})"
+        kept = kept_rows_sql(writer, asked.mutation.table, _KEPT, asked.row)
+        queries = f"{asked.name} as ({kept})"
         if counts:
             inserted = f"pg_catalog.current_setting({quote_literal(_COUNT)})::bigint"
         return Change(queries, inserted, (*checks, alone))
@@ -117,15 +117,14 @@ def compile_lone_change(dialect: Dialect, asked: ChangeOf) -> Compiled | None:
             text = update_sql(writer, mutation, target)
         case Delete():
             text = delete_sql(writer, mutation, target)
-    names = [each.name for each in table.columns]
-    kept = [f"{_ROW}.{quote_identifier(name)}" if name in row.columns else "null" for name in names]
     found = compiled(f"{text} returning {returned.selection_from(target)}", writer)
+    kept = partial_row_sql(table, _ROW, row.columns)
     block = BlockStatement(
         found.statement.text,
         found.statement.types,
         before=f"declare {_ROW} record;{_ROWS} {type_}[] := '{{}}';{_NEW} bigint := 0;"
         f"begin for {_ROW} in execute ",
-        after=f" loop {_ROWS} := pg_catalog.array_append({_ROWS},row({','.join(kept)})::{type_});"
+        after=f" loop {_ROWS} := pg_catalog.array_append({_ROWS},{kept});"
         f"{count}end loop;perform pg_catalog.set_config({quote_literal(_KEPT)},{_ROWS}::text,true),"
         f"pg_catalog.set_config({quote_literal(_COUNT)},{_NEW}::text,true);end",
     )
@@ -153,25 +152,13 @@ def _alone(mutation: Mutation, row: Row) -> Mutation | None:
             pass
         case _:
             return None
-    return mutation if _may_lack(mutation.table, known) else None
+    return mutation if may_lack(mutation.table, known) else None
 
 
 def _is_one(table: Table, where: Condition | None) -> bool:
     """Whether at most one row matches, of a tenant: keeping many costs more than Citus' planning."""
     rows = Rows(table, where=where)
     return tenant_in(rows) is not None and at_most_one(rows)
-
-
-def _may_lack(table: Table, known: dict[str, None]) -> bool:
-    """Whether all columns but the known ones may be NULL in a value of the table's type."""
-    return all(each.name in known or each.nullable or each.type < _FIRST_OWN_TYPE for each in table.columns)
-
-
-def _kept_rows_sql(writer: Writer, asked: ChangeOf) -> str:
-    """Return the query of the rows that were kept."""
-    kept = Row(writer.alias())
-    source = source_sql(writer, Rows(asked.mutation.table, stored_in=_KEPT), kept, None)
-    return f"select {asked.row.selection_from(kept)} from {source}"
 
 
 def compile_matching_check(dialect: Dialect, asked: ChangeOf) -> tuple[Compiled, ...]:

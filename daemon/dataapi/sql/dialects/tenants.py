@@ -6,33 +6,24 @@ all of the statement is of one shard: where each distributed table is compared w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from dataapi.catalog.model import Function, Table, Type
 from dataapi.database.sql_text import OWN_SCHEMA
 from dataapi.sql.algebra import (
-    AggregateOf,
     And,
     ColumnOf,
     Compare,
-    ComputedOf,
     Condition,
-    FunctionCall,
-    FunctionOf,
     Operator,
     Parameter,
     Rows,
 )
 from dataapi.sql.mutations import Delete, Insert, Update, ValueRows
+from dataapi.sql.parts import is_algebra, parts_of
 
 T = TypeVar("T")
-
-_MADE = (Rows, ComputedOf, FunctionOf, FunctionCall, AggregateOf)
-"""What of the algebra is more than a column."""
-_WHOLE = (Table, Function, Type, Parameter)
-"""What algebra is made of that has no algebra in it."""
 
 
 def pinned(value: T, tenant: Compare | None = None) -> T:
@@ -43,11 +34,11 @@ def pinned(value: T, tenant: Compare | None = None) -> T:
     if isinstance(value, tuple):
         found = tuple([pinned(each, tenant) for each in value])
         return value if all(map(_same, found, value)) else cast(T, found)
-    if isinstance(value, _WHOLE) or not is_dataclass(value):
+    if not is_algebra(value):
         return value
     scope = tenant_in(value, tenant)
     changed: dict[str, Any] = {}
-    for name, part in _parts(value):
+    for name, part in parts_of(value):
         # Rows are joined to the row outside of what is made of them.
         new = pinned(part, tenant if isinstance(part, Rows) else scope)
         if new is not part:
@@ -57,23 +48,8 @@ def pinned(value: T, tenant: Compare | None = None) -> T:
     return cast(T, replace(cast(Any, value), **changed)) if changed else value
 
 
-def reads_only_columns(value: object) -> bool:
-    """Whether a part of the algebra is made of nothing but columns of the row in scope."""
-    if isinstance(value, tuple):
-        return all(map(reads_only_columns, value))
-    if isinstance(value, _MADE):
-        return False
-    if isinstance(value, _WHOLE) or not is_dataclass(value):
-        return True
-    return all(reads_only_columns(part) for _, part in _parts(value))
-
-
 def _same(one: object, other: object) -> bool:
     return one is other
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    return ((each.name, getattr(value, each.name)) for each in fields(value))
 
 
 def _repeated(
