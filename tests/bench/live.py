@@ -6,6 +6,8 @@ PostgreSQL, a daemon of one worker by twistd, and clients in processes of their 
 - memory: of the daemon, for each subscriber.
 - idle: processor time of the daemon and of PostgreSQL while nothing changes, heartbeats included.
 - change: seconds from the commit of a change that concerns every cohort to its arrival at each subscriber.
+- unread: memory while clients do not read a large answer that changes, and while clients that read share one.
+- fairness: seconds until one caller gets a change while another has 60 slow subscriptions.
 - polls: PostgreSQL's processor time for a run of each of 1,000 cohorts, beside that of the same requests
   sent once each.
 - requests beside: milliseconds of requests by key, one after the other, without subscribers, and while all
@@ -20,6 +22,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -179,6 +182,91 @@ def subscribers(server: Server, count: int, cohorts: int) -> None:
         clients.end()
 
 
+def opened(daemon: Daemon, target: str, headers: str = "") -> socket.socket:
+    """Subscribe, and read the head of the response; a subscription may be refused."""
+    client = socket.create_connection(("127.0.0.1", daemon.port))
+    client.sendall(
+        f"GET /rest/v1/{target} HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\n{headers}"
+        "Accept: text/event-stream\r\n\r\n".encode()
+    )
+    client.recv(1024)
+    return client
+
+
+def unread(server: Server, size: int, count: int, *, read: bool) -> None:
+    """Print how much memory an answer of some bytes takes while it changes, and how many streams remain."""
+    database = server.create_database(SCHEMA)
+    database.execute("update item set name = repeat('x', %s) where id = 1", (size,))
+    with served(database) as daemon:
+        plain(daemon, 2)
+        before = most = resident(daemon.process.pid)
+        clients = [opened(daemon, "item?select=changed,name&id=eq.1") for _ in range(count)]
+        ended = threading.Event()
+        readers = [threading.Thread(target=drained, args=(one, ended)) for one in clients if read]
+        for reader in readers:
+            reader.start()
+        for _ in range(CHANGES):
+            change(database)
+            time.sleep(1.5)
+            most = max(most, resident(daemon.process.pid))
+        left = daemon.metric('dataapi_live_subscribers{project="abcdefghijklmnopqrst"}')
+        ended.set()
+        for client in clients:
+            client.close()
+        for reader in readers:
+            reader.join()
+    kind = "that read" if read else "that do not read"
+    print(  # noqa: T201
+        f"{count} clients {kind} {size / 1e6:.0f} MB, {CHANGES} changes: "
+        f"{(most - before) / 2**20:.0f} MiB more at most, {left:.0f} streams left"
+    )
+
+
+def drained(client: socket.socket, ended: threading.Event) -> None:
+    """Read everything until the end."""
+    client.settimeout(0.5)
+    while not ended.is_set():
+        try:
+            if not client.recv(1 << 20):
+                return
+        except TimeoutError:
+            continue
+        except OSError:
+            return
+
+
+def fairness(server: Server) -> None:
+    """Print how soon one caller gets a change beside slow subscriptions of another caller."""
+    database = server.create_database(SCHEMA)
+    database.execute("""
+        create table pause (seconds float8);
+        insert into pause values (0);
+        create view paused as select seconds, pg_sleep(seconds) is null as over from pause;
+        grant select on paused to anon;
+    """)
+    with served(database) as daemon:
+        for slow in (0, 60):
+            database.execute("update pause set seconds = 0")
+            others = [opened(daemon, f"paused?limit={number}") for number in range(1, slow + 1)]
+            # Another caller is another address, which a trusted proxy names.
+            one = opened(daemon, "item?select=changed&id=eq.1", "X-Forwarded-For: 192.0.2.7\r\n")
+            one.settimeout(60)
+            one.recv(4096)
+            database.execute("update pause set seconds = 0.5")
+            waits = []
+            for _ in range(CHANGES):
+                committed = change(database)
+                while b"data:" not in one.recv(4096):
+                    pass
+                waits.append(time.time() - committed)
+            print(  # noqa: T201
+                f"beside {slow} subscriptions of half a second: a change reaches another caller after "
+                f"{statistics.median(waits):.2f} s, at most {max(waits):.2f} s"
+            )
+            for client in (*others, one):
+                client.close()
+
+
 def polls(server: Server, cohorts: int = 1000) -> None:
     """Print PostgreSQL's time for polls beside that of the same requests."""
     database = server.create_database(SCHEMA)
@@ -277,6 +365,10 @@ def main() -> None:
     server = Server()
     server.create()
     try:
+        unread(server, 20_000_000, 29, read=False)
+        unread(server, 1_000_000, 100, read=False)
+        unread(server, 1_000_000, 100, read=True)
+        fairness(server)
         subscribers(server, count, cohorts)
         polls(server)
         beside(server, 1000, cohorts)
