@@ -11,9 +11,8 @@ from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply
 from dataapi.rest import respond
 from dataapi.rest.explain import explaining
-from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.request import ApiRequest
-from dataapi.rest.plan.role import StatementPlan
+from dataapi.rest.plan.role import BoundPlan
 from dataapi.rest.respond import VARY, as_bytes
 from dataapi.rest.statements import ResultRow
 
@@ -24,19 +23,18 @@ Estimate = Callable[[Bound], Awaitable[int]]
 """Returns how many rows the planner expects of a statement."""
 
 
-async def execute(
-    request: ApiRequest, plan: StatementPlan, values: Values, run: Run, estimate: Estimate
-) -> Reply:
-    """Run a plan with the values of a request and return its reply.
+async def execute(request: ApiRequest, planned: BoundPlan, run: Run, estimate: Estimate) -> Reply:
+    """Run the plan of a request and return its reply.
 
     :raises ApiError: a failure, as the client may read it.
     """
+    plan, values = planned
     explain = plan.media.explain
-    statements = tuple([each.bind(values) for each in plan.statements])
     try:
-        if explain is not None:
-            statements = (explaining(statements[-2:][0], explain),)
-        rows = await run(statements)
+        if explain is None:
+            rows = await run(tuple([each.bind(values) for each in plan.statements]))
+        else:
+            rows = await run((explaining(plan.explained.bind(values), explain),))
     except DatabaseError as error:
         raise respond.client_error(error) from None
     if explain is not None:

@@ -21,7 +21,7 @@ from dataapi.rest.openapi.descriptions import Descriptions
 from dataapi.rest.parse.preferences import not_followed
 from dataapi.rest.parse.request import ApiRequest, parse_request
 from dataapi.rest.plan import call, read, write
-from dataapi.rest.plan.role import PlanCacheFigures, Planned, RestRole, StreamPlan
+from dataapi.rest.plan.role import BoundPlan, PlanCacheFigures, Planned, RestRole, StreamPlan
 from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
 from dataapi.rest.run_batch import run_batch
 from dataapi.rest.stream import stream
@@ -114,11 +114,11 @@ class RestHandler:
             if isinstance(planned, StreamPlan):
                 return await stream(self._transactions, catalog, http, caller, planned)
             run = partial(
-                self._transactions.run, catalog, http, caller, read_only=planned[0].read_only,
-                settings=planned[0].settings, by_replica=planned[0].by_replica,
+                self._transactions.run, catalog, http, caller, read_only=planned.plan.read_only,
+                settings=planned.plan.settings, by_replica=planned.plan.by_replica,
             )  # fmt: skip
             estimate = partial(self._estimate, catalog, http, caller)
-            return await execute(request, *planned, run, estimate)
+            return await execute(request, planned, run, estimate)
         except ApiError as error:
             if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
                 raise error.replaced(headers=error.headers + _allow(role, request)) from error
@@ -227,7 +227,7 @@ def plan(role: RestRole, request: ApiRequest) -> Planned:
         known = role.plans.get(key)
         if known is not None:
             role.figures.hits += 1
-            return known, query.values if known.read_only else write.values_of(request)
+            return BoundPlan(known, query.values if known.read_only else write.values_of(request, rows))
     planned = _plan(role, request)
     if isinstance(planned, Reply):
         return planned
@@ -236,12 +236,11 @@ def plan(role: RestRole, request: ApiRequest) -> Planned:
     settings = request.preferences.settings
     if isinstance(planned, StreamPlan):
         return planned._replace(settings=planned.settings + settings)
-    made, values = planned
-    made = made._replace(settings=made.settings + settings)
+    made = planned.plan._replace(settings=planned.plan.settings + settings)
     if key is not None:
         names = [*rows.columns, *(query.columns or ()), *(query.conflict or ())]
         role.keep(key, made, query.selection.size + len(request.accept or "") + sum(map(len, names)))
-    return made, values
+    return BoundPlan(made, planned.values)
 
 
 def _plan(role: RestRole, request: ApiRequest) -> Planned:

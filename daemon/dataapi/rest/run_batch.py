@@ -40,7 +40,7 @@ async def run_batch(
     :raises ApiError: the batch was undone; ``index`` names the request that failed, where one did.
     """
     planned = [each for _, _, each in parts if not isinstance(each, Reply)]
-    plans = [each if isinstance(each, StreamPlan) else each[0] for each in planned]
+    plans = [each if isinstance(each, StreamPlan) else each.plan for each in planned]
     read_only = all(isinstance(plan, StreamPlan) or plan.read_only for plan in plans)
     settings = strictest(isolation_of(plan.settings) for plan in plans)
 
@@ -83,7 +83,6 @@ async def _part(
     if isinstance(planned, StreamPlan):
         rows = await transaction.run(http, (planned.statement,), read_only=True, settings=planned.settings)
         return await complete(planned, rows)
-    plan, values = planned
 
     async def estimate(statement: Bound) -> int:
         dialect = dialect_of(catalog)
@@ -92,5 +91,6 @@ async def _part(
         )
         return dialect.planned_rows(json.loads(found))
 
+    plan = planned.plan
     run_part = partial(transaction.run, http, read_only=plan.read_only, settings=plan.settings)
-    return await execute(request, plan, values, run_part, estimate)
+    return await execute(request, planned, run_part, estimate)

@@ -20,7 +20,7 @@ from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.request import ApiRequest, CallArguments
 from dataapi.rest.plan.expressions import ArgumentValue, BodyText, MaxAffected
 from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultShape, choose, unknown
-from dataapi.rest.plan.role import CallAnswer, Planned, RestRole, StatementPlan, StreamPlan
+from dataapi.rest.plan.role import BoundPlan, CallAnswer, Planned, RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import JSON as JSON_OID
 from dataapi.rest.plan.tables import JSONB, made_of_pairs
@@ -80,7 +80,7 @@ def plan(role: RestRole, request: ApiRequest) -> Planned:
     planned = StatementPlan(
         statements, call.media, _answer(call), call.read_only, _settings(call), by_replica=call.by_replica
     )
-    return planned, values
+    return BoundPlan(planned, values)
 
 
 def _choose(

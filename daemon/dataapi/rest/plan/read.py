@@ -9,7 +9,7 @@ from dataapi.rest.negotiation import Media, MediaKind
 from dataapi.rest.parse.preferences import Action, Count
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.expressions import FixedText
-from dataapi.rest.plan.role import Planned, ReadAnswer, RestRole, StatementPlan, StreamPlan
+from dataapi.rest.plan.role import BoundPlan, Planned, ReadAnswer, RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import Relation
 from dataapi.rest.respond import location, make_reply
@@ -41,7 +41,7 @@ def plan(role: RestRole, request: ApiRequest) -> Planned:
         estimated_beyond=role.project.db_max_rows,
         by_replica=request.by_replica,
     )
-    return planned, query.values
+    return BoundPlan(planned, query.values)
 
 
 def _compile(role: RestRole, table: Table, request: ApiRequest, media: Media | None) -> tuple[Compiled, ...]:

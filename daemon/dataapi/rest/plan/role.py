@@ -65,8 +65,7 @@ Answer = ReadAnswer | WriteAnswer | CallAnswer
 class StatementPlan(NamedTuple):
     """Statements to run in order, and how the row of the last one becomes the answer.
 
-    :ivar statements: the last one's row is a ``ResultRow``; a client asks for the plan of the one before, if
-        there are several.
+    :ivar statements: the last one's row is a ``ResultRow``.
     :ivar media: the negotiated media type; with its ``explain`` the statement's plan is the answer.
     :ivar settings: further settings of the transaction, ``(name, value)``.
     :ivar estimated: a statement without its page, whose planned number of rows becomes the row's total
@@ -82,6 +81,11 @@ class StatementPlan(NamedTuple):
     estimated: Compiled | None = None
     estimated_beyond: int | None = None
     by_replica: bool = False
+
+    @property
+    def explained(self) -> Compiled:
+        """The statement whose plan a client gets: the one that changes rows, if another one reads them."""
+        return self.statements[-2] if len(self.statements) > 1 else self.statements[-1]
 
 
 class StreamPlan(NamedTuple):
@@ -102,8 +106,15 @@ class StreamPlan(NamedTuple):
     by_replica: bool = False
 
 
-Planned = tuple[StatementPlan, Values] | StreamPlan | Reply
-"""A plan with the values of one request; a ``Reply`` needs nothing of the database."""
+class BoundPlan(NamedTuple):
+    """A plan, which requests share, with the values of one request."""
+
+    plan: StatementPlan
+    values: Values
+
+
+Planned = BoundPlan | StreamPlan | Reply
+"""How a request is answered; a ``Reply`` needs nothing from the database."""
 
 
 PLANS_PER_ROLE = 500

@@ -14,12 +14,12 @@ from dataapi.catalog.model import Table
 from dataapi.http.errors import ApiError
 from dataapi.rest import respond
 from dataapi.rest.negotiation import Media
-from dataapi.rest.parse.body import Objects
+from dataapi.rest.parse.body import Objects, Payload
 from dataapi.rest.parse.preferences import Action, Missing, Preferences, Resolution, Return
 from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.expressions import BodyText, MaxAffected
-from dataapi.rest.plan.role import Planned, RestRole, StatementPlan, WriteAnswer
+from dataapi.rest.plan.role import BoundPlan, Planned, RestRole, StatementPlan, WriteAnswer
 from dataapi.rest.plan.rows import RowPlanner, with_column_names
 from dataapi.rest.plan.tables import Relation, json_column, known_columns
 from dataapi.rest.statements import UPDATED, MutationQuery, Representation, compile_mutation
@@ -30,24 +30,14 @@ from dataapi.sql.statement import Compiled, Guard
 _KEY_FILTERS = "Filters must include all and only primary key columns with 'eq' operators"
 
 
-@dataclass(slots=True)
-class _Mutation:
-    """A request that changes rows: POST inserts, PUT inserts or updates one row, PATCH updates.
-
-    The fields with a default are set by the function that plans the method.
-
-    :ivar matched_by: for an update of each row by an object of its own, the columns that name the row.
-    :ivar located: key columns of which an inserted row's values are answered.
-    """
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The table that a request changes, and the media type of the response."""
 
     role: RestRole
     request: ApiRequest
     table: Table
     media: Media
-    missing: MissingMember = MissingMember.NULL
-    conflict: OnConflict | None = None
-    matched_by: tuple[str, ...] = ()
-    located: tuple[str, ...] = ()
 
     @property
     def preferences(self) -> Preferences:
@@ -57,28 +47,50 @@ class _Mutation:
     def key(self) -> tuple[str, ...]:
         return self.role.catalog.row_key(self.table)
 
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a request does to the rows of its target.
+
+    :ivar rows: the rows that are written.
+    :ivar matched_by: for an update of each row by an object of its own, the columns that identify the row.
+    :ivar located: key columns of an inserted row whose values the response contains.
+    """
+
+    target: _Target
+    action: Action
+    rows: Payload
+    missing: MissingMember = MissingMember.NULL
+    conflict: OnConflict | None = None
+    matched_by: tuple[str, ...] = ()
+    located: tuple[str, ...] = ()
+
     @property
     def represents(self) -> bool:
-        return self.preferences.returned is Return.REPRESENTATION
+        """Whether the response contains the rows."""
+        return self.target.preferences.returned is Return.REPRESENTATION
 
     @property
     def bounded(self) -> bool:
         """Whether the number of affected rows is limited."""
-        return self.preferences.maximum is not None and self.request.method in ("PATCH", "DELETE")
+        return self.target.preferences.maximum is not None and self.target.request.method in (
+            "PATCH",
+            "DELETE",
+        )
 
     @property
     def counts_inserted(self) -> bool:
-        """Whether the inserted rows are counted apart from the updated ones."""
+        """Whether inserted rows are counted apart from updated ones."""
         return self.conflict is not None and self.conflict.counter is not None
 
     @property
     def shape(self) -> Hashable:
-        """The part of it that decides the statement."""
-        request, rows = self.request, self.request.rows
-        media = self.media if self.represents else None
+        """Everything that decides the statement."""
+        request, rows, media = self.target.request, self.rows, self.target.media
         target = (request.method, request.schema, request.target, request.query.selection)
         written = (rows.columns, rows.many, rows.as_text, self.missing, self.conflict, self.matched_by)
-        return (*target, *written, media, self.media.single, self.bounded, self.located)
+        represented = media if self.represents else None
+        return (*target, *written, represented, media.single, self.bounded, self.located)
 
 
 def plan(role: RestRole, request: ApiRequest) -> Planned:
@@ -86,154 +98,159 @@ def plan(role: RestRole, request: ApiRequest) -> Planned:
 
     :raises ApiError: PGRST117 (405) for an unknown method, and others for an invalid request.
     """
-    planning = _PLANNING.get(request.method)
-    if planning is None:
+    change_of = _CHANGES.get(request.method)
+    if change_of is None:
         raise respond.unsupported(request.method)
     table = role.tables.find(request.schema, request.target)
-    return planning(_Mutation(role, request, table, role.media(request, table)))
+    return _planned(change_of(_Target(role, request, table, role.media(request, table))))
 
 
 # ---------------------------------------------------------------- the four methods
 
 
-def _insert(mutation: _Mutation) -> Planned:
-    mutation.conflict, mutation.missing = _conflict(mutation), _missing(mutation)
-    if mutation.preferences.returned is Return.HEADERS_ONLY:
-        names = [column.name for column in mutation.table.columns if column.name in mutation.key]
-        mutation.located = tuple(names)
-    return _planned(mutation, Action.INSERT if mutation.conflict is None else Action.RESOLVED_INSERT)
+def _insert(target: _Target) -> _Change:
+    located: tuple[str, ...] = ()
+    if target.preferences.returned is Return.HEADERS_ONLY:
+        located = tuple([column.name for column in target.table.columns if column.name in target.key])
+    conflict = _conflict(target)
+    action = Action.INSERT if conflict is None else Action.RESOLVED_INSERT
+    return _Change(target, action, target.request.rows, _missing(target), conflict, located=located)
 
 
-def _conflict(mutation: _Mutation) -> OnConflict | None:
+def _conflict(target: _Target) -> OnConflict | None:
     """Return how an insert treats existing rows; None without a key to find them by."""
-    resolution = mutation.preferences.resolution
+    resolution = target.preferences.resolution
     if resolution not in (Resolution.MERGE, Resolution.IGNORE):
         return None
-    names = known_columns(mutation.table, mutation.request.query.conflict or mutation.key)
+    names = known_columns(target.table, target.request.query.conflict or target.key)
     if not names:
         return None
-    return OnConflict(names, ()) if resolution is Resolution.IGNORE else _merging(mutation, names)
+    return OnConflict(names, ()) if resolution is Resolution.IGNORE else _merging(target, names)
 
 
-def _merging(mutation: _Mutation, key: tuple[str, ...]) -> OnConflict:
+def _merging(target: _Target, key: tuple[str, ...]) -> OnConflict:
     """Return the clause that updates existing rows and counts them.
 
     The key already has its values.  It is only set if there is nothing else to set, because PostgreSQL
     returns no row that it does not change.
     """
-    columns = mutation.request.rows.columns
+    columns = target.request.rows.columns
     others = tuple([name for name in columns if name not in key])
     return OnConflict(key, others or columns, counter=UPDATED)
 
 
-def _missing(mutation: _Mutation) -> MissingMember:
+def _missing(target: _Target) -> MissingMember:
     """Return the value of missing members; all objects have the same ones where no columns are chosen."""
-    chosen = mutation.request.query.columns is not None
-    default = chosen and mutation.preferences.missing is Missing.DEFAULT
+    chosen = target.request.query.columns is not None
+    default = chosen and target.preferences.missing is Missing.DEFAULT
     return MissingMember.DEFAULT if default else MissingMember.NULL
 
 
-def _update(mutation: _Mutation) -> Planned:
-    if mutation.request.objects is not None:
-        return _matched_update(mutation, mutation.request.objects)
-    mutation.missing = _missing(mutation)
-    return _planned(mutation, Action.UPDATE)
+def _update(target: _Target) -> _Change:
+    if target.request.objects is not None:
+        return _matched_update(target, target.request.objects)
+    return _Change(target, Action.UPDATE, target.request.rows, _missing(target))
 
 
-def _matched_update(mutation: _Mutation, objects: Objects) -> Planned:
-    """Plan an update of each row by an object of its own."""
-    query = mutation.request.query
-    key = known_columns(mutation.table, query.conflict or mutation.key)
+def _matched_update(target: _Target, objects: Objects) -> _Change:
+    """Return the update of each row by an object of its own."""
+    query = target.request.query
+    key = known_columns(target.table, query.conflict or target.key)
     if not key:
         hint = "Name the columns that identify a row with the on_conflict parameter."
-        message = f"'{mutation.table.name}' has no primary key to match rows by"
+        message = f"'{target.table.name}' has no primary key to match rows by"
         raise ApiError(400, "PGRST102", message, hint=hint)
-    rows = objects.by_key(query.columns, key)
-    if rows.incomplete and mutation.preferences.missing is not Missing.NULL:
-        default = mutation.preferences.missing is Missing.DEFAULT
-        mutation.missing = MissingMember.DEFAULT if default else MissingMember.UNCHANGED
-    mutation.request, mutation.matched_by = mutation.request._replace(rows=rows), key
-    return _planned(mutation, Action.MATCHED_UPDATE)
+    rows, missing = objects.by_key(query.columns, key), MissingMember.NULL
+    if rows.incomplete and target.preferences.missing is not Missing.NULL:
+        default = target.preferences.missing is Missing.DEFAULT
+        missing = MissingMember.DEFAULT if default else MissingMember.UNCHANGED
+    return _Change(target, Action.MATCHED_UPDATE, rows, missing, matched_by=key)
 
 
-def _put(mutation: _Mutation) -> Planned:
-    query, key = mutation.request.query, mutation.key
+def _put(target: _Target) -> _Change:
+    query, key = target.request.query, target.key
     filters = query.selection.equalities(query.values)
     if not filters or filters.keys() != set(key):
         raise ApiError(405, "PGRST105", _KEY_FILTERS)
-    if not set(key) <= set(mutation.request.rows.columns):
+    if not set(key) <= set(target.request.rows.columns):
         raise respond.violated(respond.OTHER_KEY, 0)
-    mutation.conflict = _merging(mutation, key)
-    return _planned(mutation, Action.PUT)
+    return _Change(target, Action.PUT, target.request.rows, conflict=_merging(target, key))
 
 
-_PLANNING: dict[str, Callable[[_Mutation], Planned]] = {
+def _delete(target: _Target) -> _Change:
+    return _Change(target, Action.DELETE, target.request.rows)
+
+
+_CHANGES: dict[str, Callable[[_Target], _Change]] = {
     "POST": _insert,
     "PATCH": _update,
     "PUT": _put,
-    "DELETE": lambda mutation: _planned(mutation, Action.DELETE),
+    "DELETE": _delete,
 }
 
 
 # ---------------------------------------------------------------- the statement
 
 
-def _planned(mutation: _Mutation, action: Action) -> Planned:
-    request = mutation.request
-    size = request.query.selection.size + sum(map(len, request.rows.columns))
-    statements = mutation.role.compile(mutation.shape, size, lambda: _compile(mutation))
-    answer = WriteAnswer(action, mutation.table.name, mutation.represents, mutation.counts_inserted)
-    settings = ((UPDATED, "0"),) if mutation.counts_inserted else ()
-    planned = StatementPlan(statements, mutation.media, answer, False, settings)
-    return planned, values_of(request)
+def _planned(change: _Change) -> Planned:
+    target = change.target
+    size = target.request.query.selection.size + sum(map(len, change.rows.columns))
+    statements = target.role.compile(change.shape, size, lambda: _compile(change))
+    answer = WriteAnswer(change.action, target.table.name, change.represents, change.counts_inserted)
+    settings = ((UPDATED, "0"),) if change.counts_inserted else ()
+    planned = StatementPlan(statements, target.media, answer, False, settings)
+    return BoundPlan(planned, values_of(target.request, change.rows))
 
 
-def values_of(request: ApiRequest) -> Values:
+def values_of(request: ApiRequest, rows: Payload) -> Values:
+    """Return the values of a request that writes these rows."""
     values = request.query.values
-    return Values(values.literals, values.offset, request.rows.text, maximum=request.preferences.maximum)
+    return Values(values.literals, values.offset, rows.text, maximum=request.preferences.maximum)
 
 
-def _compile(mutation: _Mutation) -> tuple[Compiled, ...]:
-    """Return the statements of a mutation.
+def _compile(change: _Change) -> tuple[Compiled, ...]:
+    """Return the statements of a change.
 
     :raises ApiError: columns or relationships are unknown, not available or ambiguous.
     """
-    role, table, media = mutation.role, mutation.table, mutation.media
-    selection = mutation.request.query.selection
+    target = change.target
+    role, table, media = target.role, target.table, target.media
+    method, selection = target.request.method, target.request.query.selection
     planner = RowPlanner(role.tables, Relation.of(table), selection, role.project, written=True)
     representation, bound = None, None
-    if mutation.represents:
+    if change.represents:
         bound = role.project.max_answer if media.explain is None else None
         order, required = planner.order(), planner.required()
         body = media.body(table, role.tables.catalog.postgis)
         record = with_column_names(planner.record(), body)
         representation = Representation(table, record, body, order, required)
-    where = None if mutation.request.method == "POST" else planner.where()
+    where = None if method == "POST" else planner.where()
     guards = []
-    if mutation.request.method == "PUT":
+    if method == "PUT":
         guards.append(Guard(respond.OTHER_KEY))
     if media.single:
         guards.append(Guard(respond.NOT_SINGLE))
-    if mutation.bounded:
+    if change.bounded:
         guards.append(Guard(respond.TOO_MANY, Parameter(MaxAffected(), "bigint")))
     query = MutationQuery(
-        _algebra(mutation, where),
+        _algebra(change, where),
         representation,
         tuple(guards),
-        mutation.located,
+        change.located,
         bound,
         role.tables.may_read_whole(table),
     )
     return compile_mutation(query, role.dialect)
 
 
-def _algebra(mutation: _Mutation, where: Condition | None) -> Mutation:
-    method, table, payload = mutation.request.method, mutation.table, mutation.request.rows
+def _algebra(change: _Change, where: Condition | None) -> Mutation:
+    target, payload = change.target, change.rows
+    method, table = target.request.method, target.table
     if method == "DELETE":
         return Delete(table, where)
-    catalog, as_text = mutation.role.catalog, payload.as_text
+    catalog, as_text = target.role.catalog, payload.as_text
     columns = tuple([json_column(catalog, table, name, as_text=as_text) for name in payload.columns])
-    rows = JsonRows(Parameter(BodyText(), 'pg_catalog."json"'), payload.many, columns, mutation.missing)
+    rows = JsonRows(Parameter(BodyText(), 'pg_catalog."json"'), payload.many, columns, change.missing)
     if method == "PATCH":
-        return Update(table, rows, where, mutation.matched_by)
-    return Insert(table, rows, mutation.conflict, where)
+        return Update(table, rows, where, change.matched_by)
+    return Insert(table, rows, change.conflict, where)
