@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from dataapi.http.outgoing_tls import OutgoingTls
 from dataapi.webhooks.delivery.attempt import Sender
 from dataapi.webhooks.delivery.destinations import networks, parse
 from dataapi.webhooks.delivery.headers import sign
@@ -20,7 +21,6 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPullProducer
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
-from twisted.web.client import BrowserLikePolicyForHTTPS
 from zope.interface import implementer
 
 
@@ -525,7 +525,7 @@ async def test_connections_are_closed_when_idle_for_15_seconds(
 
 async def test_only_so_many_connections_are_kept_idle(reactor: Any, world: World, receiver: Receiver) -> None:
     """The one that was idle for longest goes first."""
-    connections = ReceiverConnections(reactor, BrowserLikePolicyForHTTPS(), max_idle=2)
+    connections = ReceiverConnections(reactor, OutgoingTls(), max_idle=2)
     target = parse(f"http://hooks.example.com:{world.listen(receiver)}/")
     addresses = [ipaddress.ip_address("127.0.0.1")]
     opened = [await connections.get(target, addresses) for _ in range(3)]
