@@ -14,6 +14,7 @@ from uuid import UUID
 from twisted.internet.defer import Deferred, TimeoutError  # noqa: A004 - Twisted's own
 from twisted.logger import Logger
 
+from dataapi.http import strict_json
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply, Request
 from dataapi.telemetry.version import installed_version
@@ -239,7 +240,7 @@ def _document(operation: ManagementOperation, request: Request) -> Any:
 def _reply(operation: ManagementOperation, result: OperationResult) -> Reply:
     members = {"data": result.data} if result.links is None else {"data": result.data, "links": result.links}
     headers = (_JSON,) if result.location is None else (_JSON, ("Location", result.location))
-    text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+    text = strict_json.encode(members, ensure_ascii=False)
     # A lone surrogate, which a receiver's response may hold, cannot be encoded as UTF-8.
     return Reply(operation.status, headers, text.encode("utf-8", "replace"))
 
