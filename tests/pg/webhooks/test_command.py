@@ -394,6 +394,24 @@ async def test_tokens_can_be_revoked_and_expire(database: Database, pool: Pool, 
     assert f"there is no token {unknown}" in operator.fails("token", "revoke", unknown)
 
 
+@pytest.mark.parametrize("style", ["German, DMY", "SQL, DMY", "Postgres, MDY"])
+async def test_commands_work_under_any_date_style(
+    database: Database, pool: Pool, operator: Operator, style: str
+) -> None:
+    """A token that is created is printed, and dates are those of ISO 8601."""
+    store = await migrated(database, pool)
+    database.execute(f"alter database {database.name} set datestyle = '{style}'")
+    secret = operator.says("token", "create", "--organization", "acme", "--expires", "30").strip()
+    access = await store.directory.access(secret)
+    assert access is not None
+    assert access.token.expires_at is not None
+    expiry = f"{access.token.expires_at:%Y-%m-%d}"
+    permissions = "webhooks:read,webhooks:write"
+    assert operator.says("token", "list") == f"{access.token.id}\tacme\t{permissions}\t{expiry}\tusable\n"
+    operator.says("token", "revoke", str(access.token.id))
+    assert operator.says("token", "list").endswith("\trevoked\n")
+
+
 async def test_event_publish_raises_one_and_prints_its_id(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
