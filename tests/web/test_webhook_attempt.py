@@ -21,6 +21,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPullProducer
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogEvent
 from zope.interface import implementer
 
 
@@ -215,6 +216,16 @@ async def test_an_answer_after_which_the_receiver_closes_is_complete(
         outcome = await sender.send(attempt(port))
         assert (outcome.success, outcome.response_body) == (True, "all of it")
     assert len(receiver.connections) == 2
+
+
+async def test_a_receiver_that_switches_protocols_fails_with_protocol(
+    world: World, receiver: Receiver, failures: list[LogEvent]
+) -> None:
+    receiver.sends(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert (outcome.response_code, outcome.error) == (0, AttemptError.PROTOCOL)
+    await receiver.connections[0].lost
+    assert failures == []
 
 
 async def test_an_answer_shorter_than_its_length_fails_with_protocol(
