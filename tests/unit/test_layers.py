@@ -31,7 +31,7 @@ LAYERS = """
 INPUT_AND_OUTPUT = {
     "auth": "published_keys transaction",
     "catalog": "reflect watcher",
-    "cli": "init main webhooks",
+    "cli": "admin_client init main webhooks",
     "concurrency": "tasks timers wait_queue",
     "database": (
         "address cancel connection connector coordinator embedded embedded_supervisor failover health "
