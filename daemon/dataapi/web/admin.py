@@ -128,7 +128,7 @@ def _response(reply: Reply) -> Response:
     return Response(reply.status, headers, reply.body)
 
 
-def _unmatched(request: Request, error: Exception, paths: Sequence[str]) -> Reply:
+def _unmatched(request: Request, error: BaseException | None, paths: Sequence[str]) -> Reply:
     """Return the answer to a request that no route takes."""
     path = request.path.decode("ascii", "replace")
     if isinstance(error, MethodNotAllowed):
