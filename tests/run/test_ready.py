@@ -7,7 +7,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
-from support.daemon import DATAAPI, Daemon, environment
+from support.daemon import DATAAPI, Daemon, environment, wait_for
 from support.terminal import at_terminal
 
 if TYPE_CHECKING:
@@ -42,3 +42,22 @@ def test_a_daemon_that_is_not_ready_is_to_be_tried_again(tmp_path: Path) -> None
     assert done.returncode == os.EX_TEMPFAIL
     assert done.stderr.startswith("the daemon is not ready")
     assert json.loads(done.stdout)["ready"] is False
+
+
+def test_commands_reach_a_socket_in_the_file_system(served: Database, tmp_path: Path) -> None:
+    """With ``admin-listen = unix:…``, and whatever proxy the environment names."""
+    socket = f"unix:{tmp_path}/admin.sock:mode=600"
+    with Daemon(tmp_path, served.uri, settings={"admin-listen": socket}) as daemon:
+        environ = environment({"http_proxy": "http://127.0.0.1:1", "HTTP_PROXY": "http://127.0.0.1:1"})
+
+        def tried(command: str) -> subprocess.CompletedProcess[str]:
+            words = [*DATAAPI, command, "--config", str(daemon.config)]
+            return subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+
+        wait_for(lambda: tried("ready").returncode == os.EX_OK, "the daemon")
+        assert (tried("reload").returncode, tried("reload").stderr) == (os.EX_OK, "")
+        assert json.loads(tried("version").stdout)["installed_version"] is not None
+        daemon.stop()
+        gone = tried("ready")
+    assert gone.returncode == os.EX_UNAVAILABLE
+    assert gone.stderr.startswith(f"the daemon does not answer at unix:{tmp_path}/admin.sock, an endpoint of")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -9,30 +10,104 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from dataapi.http.outgoing_tls import OutgoingTls
+from OpenSSL import SSL
+from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
+from twisted.internet.ssl import Certificate, trustRootFromCertificates
+from zope.interface import implementer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+
 
 def make_certificate(folder: Path) -> Path:
     """Make a certificate for localhost and return the file with it and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
+    own = Authority.create(x509.DNSName("localhost"), subject="localhost")
+    private = own.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     file = folder / "server.pem"
-    file.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
+    file.write_bytes(private + own.pem)
     return file
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority that issues certificates."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @classmethod
+    def create(cls, *names: x509.GeneralName, subject: str = "authority") -> Authority:
+        """Create an authority that signs itself.
+
+        :param names: its subject alternative names, for a server that is its own authority.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _builder(subject, key.public_key(), subject, names, NOW + DAY)
+        made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        return cls(key, made.sign(key, hashes.SHA256()))
+
+    @property
+    def pem(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def served(self) -> ServedCertificate:
+        """Its own certificate, for a server."""
+        return ServedCertificate(self.certificate, self.key)
+
+    @property
+    def trusted(self) -> OutgoingTls:
+        """Connections that trust this authority alone."""
+        return OutgoingTls(trustRootFromCertificates([Certificate.loadPEM(self.pem)]))
+
+    def issue(
+        self, *names: x509.GeneralName, subject: str = "receiver", until: datetime = NOW + DAY
+    ) -> ServedCertificate:
+        """Issue a certificate for a server.
+
+        :param names: its subject alternative names; without any, it has no such extension.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _builder("authority", key.public_key(), subject, names, until)
+        return ServedCertificate(made.sign(self.key, hashes.SHA256()), key)
+
+
+def _builder(
+    issuer: str,
+    key: ec.EllipticCurvePublicKey,
+    subject: str,
+    names: tuple[x509.GeneralName, ...],
+    until: datetime,
+) -> x509.CertificateBuilder:
+    def named(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    made = x509.CertificateBuilder(
+        issuer_name=named(issuer),
+        subject_name=named(subject),
+        public_key=key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=NOW - 9 * DAY,
+        not_valid_after=until,
+    )
+    return made.add_extension(x509.SubjectAlternativeName(names), critical=False) if names else made
+
+
+@implementer(IOpenSSLServerConnectionCreator)
+class ServedCertificate:
+    """Creates a server's end of TLS connections."""
+
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self._context = SSL.Context(SSL.TLS_SERVER_METHOD)
+        self._context.use_certificate(certificate)
+        self._context.use_privatekey(key)
+
+    def serverConnectionForTLS(self, tlsProtocol: object) -> SSL.Connection:  # noqa: ARG002, N802, N803
+        """Create the server's end of one connection; the names are twisted's."""
+        return SSL.Connection(self._context, None)

@@ -31,13 +31,14 @@ LAYERS = """
 INPUT_AND_OUTPUT = {
     "auth": "published_keys transaction",
     "catalog": "reflect watcher",
-    "cli": "init main webhooks",
+    "cli": "admin_client init main webhooks",
     "concurrency": "tasks timers wait_queue",
     "database": (
         "address cancel connection connector coordinator embedded embedded_supervisor failover health "
         "listener open_transaction polling pool pooler query_log replicas script server_watch session steps"
     ),
     "graphql": "document_store engine introspection separate_execution",
+    "http": "outgoing_tls",
     "live": "changes cohort protocols queries subscribers",
     "rest": "handler openapi.descriptions run_batch stream",
     "service": (
@@ -130,6 +131,31 @@ def test_imports_go_down(module: str) -> None:
         if name in MODULES and name.partition(".")[0] != package and layer_of(name) >= layer_of(module)
     }
     assert not upward, f"{module} imports from a layer that is not below it"
+
+
+# What Twisted and treq offer for TLS to a server, with checks of their own.
+UNVERIFIED_TLS = {
+    "BrowserLikePolicyForHTTPS",
+    "CertificateOptions",
+    "ClientContextFactory",
+    "SSL4ClientEndpoint",
+    "clientFromString",
+    "connectSSL",
+    "optionsForClientTLS",
+    "startTLS",
+}
+
+
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if name != "http.outgoing_tls"))
+def test_outgoing_tls_is_verified_by_one_module(module: str) -> None:
+    """Twisted's agent is only made with it: its own check fails open."""
+    names = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text("utf-8"))):
+        names |= {getattr(node, member, "") for member in ("id", "attr", "name")}
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Agent", "ProxyAgent"):
+            assert ast.unparse(node.args[1]) == "OutgoingTls()"
+    assert not names & UNVERIFIED_TLS
+    assert "treq" not in imports_of(module), "its functions make an agent of their own"
 
 
 def is_pure(module: str) -> bool:

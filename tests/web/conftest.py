@@ -20,7 +20,8 @@ def failures() -> Iterator[list[LogEvent]]:
 
     @implementer(ILogObserver)
     def observer(event: LogEvent) -> None:
-        if "log_failure" in event:
+        # Twisted's reactor logs what escapes from a protocol in the earlier form.
+        if "log_failure" in event or event.get("isError"):
             found.append({**event, "request": request_id.get()})
 
     globalLogPublisher.addObserver(observer)

@@ -16,6 +16,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.logger import LogEvent
 
 READY = State((ProjectState("p", database_available=True, generation=3, problems=("table x: bad name",)),))
 AWAY = State((ProjectState("p", database_available=False, generation=None, reason="connection refused"),))
@@ -128,6 +129,18 @@ def test_metrics_are_in_the_text_format_with_the_process_beside() -> None:
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert b"\ndataapi_workers 2.0\n" in answer.body
     assert b"process_resident_memory_bytes" in answer.body
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/live", "/reload", "/nothing", "/", "/live/", "/%ff", "//live"])
+@pytest.mark.parametrize("host", ["evil.example", "[evil", "localhost"])
+def test_no_request_is_an_internal_error(failures: list[LogEvent], method: str, path: str, host: str) -> None:
+    """Neither one of a page of a foreign site, nor one for a path or method that there is not."""
+    connection = Connection(Operated(), "127.0.0.1")
+    connection.send(method, path, host=host)
+    status = Answer(connection.transport.value()).status
+    assert status == 403 if host != "localhost" else status in (200, 404, 405)
+    assert failures == []
 
 
 def test_head_has_no_body() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from dataapi.http.outgoing_tls import OutgoingTls
 from dataapi.webhooks.delivery.attempt import Sender
 from dataapi.webhooks.delivery.destinations import networks, parse
 from dataapi.webhooks.delivery.headers import sign
@@ -20,7 +21,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPullProducer
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
-from twisted.web.client import BrowserLikePolicyForHTTPS
+from twisted.logger import LogEvent
 from zope.interface import implementer
 
 
@@ -215,6 +216,16 @@ async def test_an_answer_after_which_the_receiver_closes_is_complete(
         outcome = await sender.send(attempt(port))
         assert (outcome.success, outcome.response_body) == (True, "all of it")
     assert len(receiver.connections) == 2
+
+
+async def test_a_receiver_that_switches_protocols_fails_with_protocol(
+    world: World, receiver: Receiver, failures: list[LogEvent]
+) -> None:
+    receiver.sends(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert (outcome.response_code, outcome.error) == (0, AttemptError.PROTOCOL)
+    await receiver.connections[0].lost
+    assert failures == []
 
 
 async def test_an_answer_shorter_than_its_length_fails_with_protocol(
@@ -525,7 +536,7 @@ async def test_connections_are_closed_when_idle_for_15_seconds(
 
 async def test_only_so_many_connections_are_kept_idle(reactor: Any, world: World, receiver: Receiver) -> None:
     """The one that was idle for longest goes first."""
-    connections = ReceiverConnections(reactor, BrowserLikePolicyForHTTPS(), max_idle=2)
+    connections = ReceiverConnections(reactor, OutgoingTls(), max_idle=2)
     target = parse(f"http://hooks.example.com:{world.listen(receiver)}/")
     addresses = [ipaddress.ip_address("127.0.0.1")]
     opened = [await connections.get(target, addresses) for _ in range(3)]

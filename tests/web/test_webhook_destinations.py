@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from dataapi.http.outgoing_tls import OutgoingTls
 from dataapi.webhooks.delivery.destinations import networks, parse
 from dataapi.webhooks.delivery.http_client import ReceiverConnections
 from dataapi.webhooks.delivery.resolver import (
@@ -21,7 +22,6 @@ from dataapi.webhooks.model import AttemptError
 from support.messages import until
 from support.receiver import NAME, Names, Receiver, World, attempt
 from twisted.internet.defer import CancelledError, Deferred, gatherResults
-from twisted.web.client import BrowserLikePolicyForHTTPS
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ async def test_a_connection_that_leads_elsewhere_is_dropped(reactor: Any, world:
             assert host == "93.184.215.14"
             return reactor.connectTCP("127.0.0.1", *arguments, **named)
 
-    connections = ReceiverConnections(Diverted(), BrowserLikePolicyForHTTPS())
+    connections = ReceiverConnections(Diverted(), OutgoingTls())
     with pytest.raises(AddressRefused):
         await connections.get(parse(f"http://{NAME}:{port}/"), [ipaddress.ip_address("93.184.215.14")])
     assert receiver.received == []

@@ -2,91 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import socket
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from dataapi.webhooks.delivery.attempt import Sender
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.resolver import AddressCheck
 from dataapi.webhooks.model import AttemptError
-from OpenSSL import SSL
+from support.certificates import DAY, NOW, Authority
 from support.connect_proxy import ConnectProxy
 from support.receiver import NAME, Names, Received, Receiver, Timed, World, attempt, pause
-from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
-from twisted.internet.ssl import Certificate, trustRootFromCertificates
 from twisted.internet.task import Clock
-from twisted.web.client import BrowserLikePolicyForHTTPS
-from zope.interface import implementer
-
-NOW = datetime.datetime.now(datetime.UTC)
-DAY = datetime.timedelta(days=1)
-
-
-@dataclass(frozen=True)
-class Authority:
-    """Issues certificates."""
-
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @classmethod
-    def create(cls) -> Authority:
-        """Make an authority that signs itself."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        made = _builder("authority", key.public_key(), "authority", NOW + DAY)
-        made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        return cls(key, made.sign(key, hashes.SHA256()))
-
-    @property
-    def policy(self) -> BrowserLikePolicyForHTTPS:
-        """What checks certificates by this authority alone."""
-        pem = self.certificate.public_bytes(serialization.Encoding.PEM)
-        return BrowserLikePolicyForHTTPS(trustRootFromCertificates([Certificate.loadPEM(pem)]))
-
-    def issue(self, name: x509.GeneralName, until: datetime.datetime = NOW + DAY) -> Any:
-        """Return what a server needs to speak TLS under a name."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        made = _builder("authority", key.public_key(), "receiver", until)
-        made = made.add_extension(x509.SubjectAlternativeName([name]), critical=False)
-        return _Served(made.sign(self.key, hashes.SHA256()), key)
-
-
-def _builder(
-    issuer: str, key: ec.EllipticCurvePublicKey, subject: str, until: datetime.datetime
-) -> x509.CertificateBuilder:
-    def named(text: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-    return x509.CertificateBuilder(
-        issuer_name=named(issuer),
-        subject_name=named(subject),
-        public_key=key,
-        serial_number=x509.random_serial_number(),
-        not_valid_before=NOW - 9 * DAY,
-        not_valid_after=until,
-    )
-
-
-@implementer(IOpenSSLServerConnectionCreator)
-class _Served:
-    """What listens with a certificate."""
-
-    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-        self._context = SSL.Context(SSL.TLS_SERVER_METHOD)
-        self._context.use_certificate(certificate)
-        self._context.use_privatekey(key)
-
-    def serverConnectionForTLS(self, tlsProtocol: object) -> SSL.Connection:  # noqa: ARG002, N802, N803
-        """Make the server's end of one connection; the names are twisted's."""
-        return SSL.Connection(self._context, None)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +35,7 @@ async def test_the_name_is_checked_while_the_address_is_pinned(world: World, aut
 
     receiver.answer = answer
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
-    sender = world.sender(tls=authority.policy)
+    sender = world.sender(tls=authority.trusted)
     for _ in range(2):
         outcome = await sender.send(attempt(port, scheme="https"))
         assert (outcome.success, outcome.error) == (True, None)
@@ -122,7 +50,7 @@ async def test_a_close_that_came_on_a_kept_connection_is_seen_before_it_is_used(
     """Although the reactor had no turn since: the attempt goes out once, on a new connection."""
     receiver = Receiver()
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
-    sender = world.sender(tls=authority.policy)
+    sender = world.sender(tls=authority.trusted)
     assert (await sender.send(attempt(port, scheme="https"))).success
     transport: Any = receiver.connections[0].transport
     transport.transport.getHandle().shutdown(socket.SHUT_WR)
@@ -136,14 +64,11 @@ async def test_a_certificate_for_another_name_fails_with_tls(world: World, autho
 
 
 async def test_an_expired_certificate_fails_with_tls(world: World, authority: Authority) -> None:
-    await refused(world, authority, authority.issue(x509.DNSName(NAME), NOW - DAY))
+    await refused(world, authority, authority.issue(x509.DNSName(NAME), until=NOW - DAY))
 
 
 async def test_a_certificate_that_signs_itself_fails_with_tls(world: World, authority: Authority) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    own = _builder(NAME, key.public_key(), NAME, NOW + DAY)
-    own = own.add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
-    await refused(world, authority, _Served(own.sign(key, hashes.SHA256()), key))
+    await refused(world, authority, Authority.create(x509.DNSName(NAME)).served)
 
 
 async def test_a_certificate_of_an_unknown_authority_fails_with_tls(
@@ -164,7 +89,7 @@ async def test_the_systems_authorities_are_used_unless_configured_otherwise(
 async def test_a_receiver_that_does_not_speak_tls_fails_with_tls(world: World, authority: Authority) -> None:
     receiver = Receiver(greeting=b"220 mail.example.com ESMTP\r\n")
     port = world.listen(receiver)
-    outcome = await world.sender(tls=authority.policy).send(attempt(port, scheme="https"))
+    outcome = await world.sender(tls=authority.trusted).send(attempt(port, scheme="https"))
     assert outcome.error is AttemptError.TLS
     assert receiver.received == []
 
@@ -183,7 +108,7 @@ async def test_a_receiver_that_does_not_end_its_connection_is_cut_off(
     receiver.answer = answer
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     address_check = AddressCheck(Names(["127.0.0.1"]), networks(["127.0.0.1"]))
-    sender = Sender(Timed(reactor, clock), address_check, clock.seconds, tls=authority.policy)  # type: ignore[arg-type]
+    sender = Sender(Timed(reactor, clock), address_check, clock.seconds, tls=authority.trusted)  # type: ignore[arg-type]
     assert (await sender.send(attempt(port, scheme="https"))).success
     before = len(reactor.getReaders())
     assert len(clock.getDelayedCalls()) == 1
@@ -195,21 +120,11 @@ async def test_a_receiver_that_does_not_end_its_connection_is_cut_off(
     await receiver.connections[0].lost
 
 
-async def test_an_allowed_address_is_checked_against_an_address_in_the_certificate(
-    world: World, authority: Authority
-) -> None:
-    receiver = Receiver()
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    port = world.listen(receiver, tls=authority.issue(address))
-    outcome = await world.sender(tls=authority.policy).send(attempt(port, url=f"https://127.0.0.1:{port}/"))
-    assert outcome.success
-
-
 async def refused(world: World, authority: Authority, options: Any) -> None:
     """Deliver to a receiver with this certificate, and see that it learns nothing of the event."""
     receiver = Receiver()
     port = world.listen(receiver, tls=options)
-    outcome = await world.sender(Names(["127.0.0.1"]), tls=authority.policy).send(
+    outcome = await world.sender(Names(["127.0.0.1"]), tls=authority.trusted).send(
         attempt(port, scheme="https")
     )
     assert (outcome.error, outcome.response_code, outcome.response_body) == (AttemptError.TLS, 0, None)
@@ -222,7 +137,7 @@ async def test_tls_is_spoken_with_the_receiver_within_the_tunnel(world: World, r
     authority, receiver, proxy = Authority.create(), Receiver(), ConnectProxy(reactor)
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     other = world.listen(Receiver(), tls=authority.issue(x509.DNSName("other.example.com")))
-    sender = world.sender(tls=authority.policy, route=proxy.listen(world))
+    sender = world.sender(tls=authority.trusted, route=proxy.listen(world))
     assert (await sender.send(attempt(port, scheme="https"))).success
     refused = await sender.send(attempt(other, scheme="https"))
     assert refused.error is AttemptError.TLS

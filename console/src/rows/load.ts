@@ -7,6 +7,7 @@ import type { Schema, Table } from "../schema/model";
 import { save as download } from "../schema/export";
 import { identity, identityHeaders, type Identity } from "../shell/identity";
 import { asCsv, asked, type View } from "./address";
+import { withoutFormulas } from "./csv";
 import { readable, selected, valueOf, type Row, type Value } from "./cells";
 import { batchOf, keyConditions, type Conflict, type Edit } from "./edits";
 import { referencesOf } from "./references";
@@ -123,7 +124,7 @@ export async function saveCsv(schema: Schema, table: Table, view: View, who: Ide
   const signal = new AbortController().signal;
   const answer = await send(draftFor(table, rows), who, "text/csv", signal);
   if (answer.status >= 300) throw new Error((tried(answer.text) as { message?: string } | null)?.message ?? `The daemon answered with status ${answer.status}.`);
-  download(`${table.name}.csv`, "text/csv", answer.text);
+  download(`${table.name}.csv`, "text/csv", withoutFormulas(answer.text));
   // An answer that is sent while it is read has no number of rows, and no limit.
   if (answer.range === null) return "";
   const counted = await send({ ...draftFor(table, { ...rows, limit: "1" }), prefer: { ...NO_PREFERENCES, count: "exact" } }, who, "application/json", signal);

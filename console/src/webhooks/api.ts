@@ -6,7 +6,8 @@ export interface Endpoint {
   enabled: boolean;
   description: string | null;
   event_types: { type: string }[];
-  custom_headers: Record<string, string>;
+  /** Without the values in a portal link that is for reading. */
+  custom_headers: Record<string, string | null>;
   created_at: string;
   updated_at: string;
   max_per_second: number | null;

@@ -16,7 +16,7 @@ export function EndpointForm({ endpoint, onClose, onSaved }: EndpointFormProps) 
   const [url, setUrl] = useState(endpoint?.url ?? "");
   const [description, setDescription] = useState(endpoint?.description ?? "");
   const [chosen, setChosen] = useState(endpoint?.event_types.map(({ type }) => type) ?? ["*"]);
-  const [headers, setHeaders] = useState(Object.entries(endpoint?.custom_headers ?? {}));
+  const [headers, setHeaders] = useState(Object.entries(endpoint?.custom_headers ?? {}).map(([name, value]): [string, string] => [name, value ?? ""]));
   const [rate, setRate] = useState(endpoint?.max_per_second?.toString() ?? "");
   const [secret, setSecret] = useState(newSecret);
   const [problem, setProblem] = useState<string[]>([]);

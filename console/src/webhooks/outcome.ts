@@ -112,7 +112,7 @@ export function bodyOf({ id, type, timestamp, payload }: DeliveredEvent): string
 export function requestHeaders(delivery: Delivery, endpoint: Endpoint | undefined): [string, string][] {
   const sent = delivery.attempt_timestamp === null ? "" : String(Math.floor(Date.parse(delivery.attempt_timestamp) / 1000));
   return [
-    ...Object.entries(endpoint?.custom_headers ?? {}),
+    ...Object.entries(endpoint?.custom_headers ?? {}).map(([name, value]): [string, string] => [name, value ?? "… (hidden)"]),
     ["content-type", "application/json"],
     ["user-agent", "dataapi-webhooks/1"],
     ["webhook-id", delivery.event_id],

@@ -26,6 +26,7 @@ from twisted.web.iweb import IAgent
 from dataapi.auth import keys
 from dataapi.concurrency.tasks import SingleFlight
 from dataapi.concurrency.timers import Alarm, Backoff, Retry
+from dataapi.http.outgoing_tls import OutgoingTls
 
 _log = Logger(namespace="dataapi.auth")
 
@@ -173,7 +174,7 @@ def fetcher(reactor: Any, agent: IAgent | None = None) -> Callable[[str, str | N
     if agent is None:
         # A request an hour needs no persistent connection.
         pool = HTTPConnectionPool(reactor, persistent=False)
-        agent = Agent(reactor, connectTimeout=TIME_LIMIT, pool=pool)
+        agent = Agent(reactor, OutgoingTls(), connectTimeout=TIME_LIMIT, pool=pool)
     client = HTTPClient(agent)
 
     def fetch(url: str, etag: str | None) -> Deferred[Fetched]:

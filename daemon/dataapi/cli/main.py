@@ -8,17 +8,16 @@ import os
 import secrets
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Collection, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import NoReturn, TextIO
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 
 from dataapi.auth.keys import CannotSign, new_publishable_key, new_secret, new_secret_key, sign
 from dataapi.catalog.names import CatalogNames
 from dataapi.cli import init, webhooks
+from dataapi.cli.admin_client import admin_address, ask
 from dataapi.cli.examples import add_examples
 from dataapi.cli.status import INTERRUPTED, Failed, of_sqlstate
 from dataapi.cli.tables import Table, show
@@ -26,7 +25,6 @@ from dataapi.database.script import ScriptError
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_text
 from dataapi.rest.openapi.description import description_text
 from dataapi.service.configuration import ConfigurationError, load, postgrest
-from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.configuration.sources import read_text
 from dataapi.service.database_settings import with_database_settings
 from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
@@ -256,18 +254,13 @@ class Command:
 
         :param posted: the body of a POST, None to GET.
         """
-        address = next(filter(None, map(http_address, self._load().admin_listen)), None)
+        address = admin_address(self._load().admin_listen)
         if address is None:
-            raise Failed(os.EX_CONFIG, "admin-listen has no TCP endpoint by which the daemon could be asked")
+            raise Failed(os.EX_CONFIG, "admin-listen has no endpoint of TCP or unix to reach the daemon at")
         try:
-            with urllib.request.urlopen(f"{address}{path}", posted, within) as response:
-                return response.status, response.read().decode()
-        except HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
+            return ask(address, path, within, posted)
         except (OSError, HTTPException) as error:
-            cause = error.reason if isinstance(error, URLError) else error
-            reason = getattr(cause, "strerror", None) or cause
+            reason = getattr(error, "strerror", None) or error
             text = f"the daemon does not answer at {address}, an endpoint of admin-listen: {reason}"
             raise Failed(os.EX_UNAVAILABLE, text) from error
 

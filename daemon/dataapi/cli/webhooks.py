@@ -6,7 +6,6 @@ Each one migrates first.  They use a blocking connection and no reactor.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from dataapi.database.address import primary_uri
 from dataapi.database.script import ScriptError, complete, opened
 from dataapi.database.sql_text import CALLERS_OBJECTS, quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
+from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.service.configuration.parsers import listed, ref, slug, whole
 from dataapi.settings import Settings
 from dataapi.webhooks.catalogue import BadPayload, Catalogue
@@ -481,7 +481,7 @@ def _row_change_type(text: str) -> str:
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    value = json.loads(text)
+    value = DIGITS_DECODER.decode(text)
     if not isinstance(value, dict):
         raise ValueError("expected a JSON object")
     return value

@@ -20,7 +20,7 @@ from twisted.internet.threads import deferToThread
 
 from dataapi.database import embedded_supervisor
 from dataapi.database.script import ScriptError, run_script
-from dataapi.database.sql_text import OWN_OBJECTS_ONLY
+from dataapi.database.sql_text import BEGIN_OWN_SQL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -168,14 +168,14 @@ class EmbeddedServer:
     async def _furnish(self) -> None:
         """Make the roles, the database, and the trigger that notifies the daemon of changed tables."""
         administrator = self.uri(database="postgres")
-        await run_script(administrator, OWN_OBJECTS_ONLY + _ROLES.read_text("utf-8"))
+        await run_script(administrator, BEGIN_OWN_SQL + _ROLES.read_text("utf-8"))
         name = self._database
         if not await run_script(
-            administrator, f"{OWN_OBJECTS_ONLY}select 1 from pg_database where datname = '{name}'"
+            administrator, f"{BEGIN_OWN_SQL}select 1 from pg_database where datname = '{name}'"
         ):
             await run_script(administrator, f"create database {name}")
             await run_script(administrator, f"grant create on database {name} to {LOGIN_ROLE}")
-        await run_script(self.uri(), OWN_OBJECTS_ONLY + _EVENT_TRIGGER.read_text("utf-8"))
+        await run_script(self.uri(), BEGIN_OWN_SQL + _EVENT_TRIGGER.read_text("utf-8"))
         if self._further is not None:
             await self._further(self.uri())
 

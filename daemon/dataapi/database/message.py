@@ -122,11 +122,11 @@ class Defaults:
 
         Names that it leaves to the search path are PostgreSQL's own, whatever others create.
         """
-        of_callers = ("statement_timeout", "search_path")
+        of_callers = ("statement_timeout", *dict(sql_text.OWN_SETTINGS))
         kept = [(name, value) for name, value in self.settings if name not in of_callers]
         if "statement_timeout" in dict(self.begun):
             kept.append(("statement_timeout", self.statement_timeout))
-        return (*kept, ("search_path", sql_text.OWN_SCHEMA))
+        return (*kept, *sql_text.OWN_SETTINGS)
 
     def begin_session(self) -> Defaults:
         """Return the defaults of sessions that begin with the settings that hold for each message.

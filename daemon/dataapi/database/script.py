@@ -21,7 +21,7 @@ from dataapi.database.address import (
 )
 from dataapi.database.errors import refused, version_refusal
 from dataapi.database.pooler import keeps_statements
-from dataapi.database.sql_text import OWN_OBJECTS_ONLY, split
+from dataapi.database.sql_text import BEGIN_OWN_SQL, split
 from dataapi.database.steps import CONTEXT, rows
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage, Succession
 
@@ -79,7 +79,8 @@ def _fetched(connection: _Connection, text: str, values: Sequence[object]) -> Ro
     with connection.pipeline():
         for statement in split(text):
             cursor = connection.execute(statement.text, statement.arrange(list(values)))
-    return cursor.fetchall() if cursor.description else []
+    # psycopg's cursor would read dates in the style that the session began with.
+    return rows(cursor.pgresult) if cursor.pgresult else []
 
 
 @contextmanager
@@ -91,7 +92,7 @@ def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
     with _connection(uri) as connection:
 
         def fetch(text: str, values: Sequence[object]) -> Rows:
-            return _fetched(connection, OWN_OBJECTS_ONLY + text, values)
+            return _fetched(connection, BEGIN_OWN_SQL + text, values)
 
         yield fetch
 

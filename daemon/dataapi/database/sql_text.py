@@ -220,8 +220,16 @@ _MAX_ARGUMENTS = 100
 """Arguments that PostgreSQL takes for one function."""
 
 
-OWN_OBJECTS_ONLY = f"select pg_catalog.set_config('search_path','{OWN_SCHEMA}',true);"
-"""Lets the rest of its transaction find only PostgreSQL's own objects, whatever others create."""
+OWN_SETTINGS = (("search_path", OWN_SCHEMA), ("DateStyle", "ISO"))
+"""Settings of the SQL that a daemon and its commands run for themselves, on every connection.
+
+It finds only PostgreSQL's own objects, whatever others create, and its rows have dates that are read.
+"""
+
+BEGIN_OWN_SQL = "".join(
+    f"select pg_catalog.set_config('{name}','{value}',true);" for name, value in OWN_SETTINGS
+)
+"""Makes ``OWN_SETTINGS`` for the rest of its transaction."""
 
 CALLERS_OBJECTS = (
     "select pg_catalog.set_config(name,reset_val,true) from pg_catalog.pg_settings"

@@ -15,7 +15,7 @@ from dataapi.auth.keys import new_publishable_key, new_secret, new_secret_key, s
 from dataapi.catalog.directives import FEATURES
 from dataapi.database.embedded import EmbeddedServer, EmbeddedServerError
 from dataapi.database.script import ScriptError, run_script
-from dataapi.database.sql_text import OWN_OBJECTS_ONLY
+from dataapi.database.sql_text import BEGIN_OWN_SQL
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.private_files import create_private
 from dataapi.service.sockets import StartFailed
@@ -108,7 +108,7 @@ async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDem
     try:
         # An earlier run in the same directory has made the sample's tables.
         if not await run_script(
-            server.uri(), f"{OWN_OBJECTS_ONLY}select 1 from pg_namespace where nspname = 'private'"
+            server.uri(), f"{BEGIN_OWN_SQL}select 1 from pg_namespace where nspname = 'private'"
         ):
             await run_script(server.uri(), f"begin; {_SCRIPT.read_text('utf-8')} commit;")
         keys = await deferToThread(_prepared_keys, directory, uri)

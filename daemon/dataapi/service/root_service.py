@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
@@ -172,7 +172,13 @@ class RootService(Service):
     async def _follow(self) -> None:
         """Keep the status that systemd shows: whether the databases answer, and how the last reload ended."""
         assert self._server is not None, "it serves"
-        status = self._with_reload((await self._server.state()).summary)
+        try:
+            status = self._with_reload((await self._server.state()).summary)
+        except CancelledError:
+            raise
+        except Exception:
+            _log.failure("the status for systemd is not known")
+            return
         if status != self._status and not self._stopping:
             self._status = status
             self._notifier.status(status)
@@ -379,17 +385,24 @@ def use_monotonic_clock(reactor: Any) -> None:
         reactor.seconds = time.monotonic
 
 
+_NOTIFY_SECONDS = 1.0
+"""Seconds to wait for room in systemd's queue, during which the daemon does nothing else."""
+
+
 def _send(address: str, message: bytes) -> None:
     """Send one datagram to the notification socket; ``@`` is the abstract namespace."""
     if address.startswith("@"):
         address = "\0" + address[1:]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notifier:
+        notifier.settimeout(_NOTIFY_SECONDS)
         notifier.sendto(message, address)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Notifier:
     """Notifies systemd (``sd_notify(3)``) at ``NOTIFY_SOCKET``; does nothing without it.
+
+    A message that cannot be sent is logged, the first of several, and has no other effect.
 
     :ivar watchdog: seconds between two keep-alive messages, half of what systemd allows, or None.
     """
@@ -397,6 +410,7 @@ class Notifier:
     address: str | None = None
     watchdog: float | None = None
     send: Callable[[str, bytes], None] = _send
+    _failing: bool = field(default=False, init=False)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Notifier:
@@ -427,5 +441,17 @@ class Notifier:
         self._notify("WATCHDOG=1")
 
     def _notify(self, message: str) -> None:
-        if self.address is not None:
+        if self.address is None:
+            return
+        try:
             self.send(self.address, message.encode())
+        except OSError as error:
+            if not self._failing:
+                _log.warn(
+                    "systemd cannot be notified at NOTIFY_SOCKET ({address}): {error}",
+                    address=self.address,
+                    error=error,
+                )
+            self._failing = True
+        else:
+            self._failing = False

@@ -10,7 +10,7 @@ from twisted.internet.threads import deferToThread
 
 from dataapi.database.embedded import LOGIN_ROLE, EmbeddedServer, EmbeddedServerError
 from dataapi.database.script import run_script
-from dataapi.database.sql_text import OWN_OBJECTS_ONLY, quote_literal
+from dataapi.database.sql_text import BEGIN_OWN_SQL, quote_literal
 from dataapi.service.provisioning import Provision, setup_sql
 from dataapi.service.sockets import StartFailed
 from dataapi.settings import Settings
@@ -113,7 +113,7 @@ async def open_schemas(schemas: Iterable[str], administrator: str) -> None:
     :raises ScriptError: the database refuses.
     """
     names = ", ".join(map(quote_literal, schemas))
-    found = await run_script(administrator, OWN_OBJECTS_ONLY + _UNPREPARED.format(names=names))
+    found = await run_script(administrator, BEGIN_OWN_SQL + _UNPREPARED.format(names=names))
     if found:
         provision = Provision(tuple(name for (name,) in found), {}, event_trigger=False)
         await run_script(administrator, setup_sql(provision))

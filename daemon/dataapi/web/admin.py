@@ -42,10 +42,6 @@ def _json(status: int, document: Mapping[str, Any], *headers: tuple[str, str]) -
 Handler = Callable[[Request], Awaitable[Reply]]
 
 
-class _Refused(Exception):
-    """A request that a page of a foreign site may have had a browser send; the text says why."""
-
-
 def make_admin_app(
     operated: Operated, reload: Callable[[], Awaitable[Reloaded]], settings: Callable[[], Settings]
 ) -> Klein:
@@ -62,8 +58,7 @@ def make_admin_app(
     def route(path: str, method: str = "GET") -> Callable[[Handler], Handler]:
         def declare(handler: Handler) -> Handler:
             async def answer(request: Request) -> Response:
-                _refuse_foreign_pages(request)
-                return _response(await handler(request))
+                return _response(_refused(request) or await handler(request))
 
             answer.__name__ = path  # Klein knows routes by their handlers' names
             cast("Any", app.route(path, methods=[method]))(answer)
@@ -110,18 +105,8 @@ def make_admin_app(
         reloaded = await reload()
         return _json(503 if reloaded.failures else 200, reloaded.as_json())
 
-    def refused(_request: Request, failure: Failure) -> Response:
-        return _response(_json(403, {"message": str(failure.value)}))
-
     def unmatched(request: Request, failure: Failure) -> Response:
-        _refuse_foreign_pages(request)
-        path = request.path.decode("ascii", "replace")
-        match failure.value:
-            case MethodNotAllowed(valid_methods=methods):
-                allowed = sorted(methods or ())
-                message = f"{path} takes {allowed[0]}"
-                return _response(_json(405, {"message": message}, ("Allow", ", ".join(allowed))))
-        return _response(_json(404, {"message": f"there is no {path} here", "paths": sorted(paths)}))
+        return _response(_refused(request) or _unmatched(request, failure.value, paths))
 
     def failed(_request: Request, failure: Failure) -> Response:
         _log.failure("an admin request failed", failure)
@@ -129,7 +114,6 @@ def make_admin_app(
 
     # Klein's types know twisted.web's request only by its interface.
     handle: Any = app.handle_errors
-    handle(_Refused)(refused)
     handle(NotFound, MethodNotAllowed)(unmatched)
     handle(Exception)(failed)
     return app
@@ -144,8 +128,17 @@ def _response(reply: Reply) -> Response:
     return Response(reply.status, headers, reply.body)
 
 
-def _refuse_foreign_pages(request: Request) -> None:
-    """Raise ``_Refused`` for a request that a page of a foreign site may have had a browser send.
+def _unmatched(request: Request, error: BaseException | None, paths: Sequence[str]) -> Reply:
+    """Return the answer to a request that no route takes."""
+    path = request.path.decode("ascii", "replace")
+    if isinstance(error, MethodNotAllowed):
+        allowed = sorted(error.valid_methods or ())
+        return _json(405, {"message": f"{path} takes {allowed[0]}"}, ("Allow", ", ".join(allowed)))
+    return _json(404, {"message": f"there is no {path} here", "paths": sorted(paths)})
+
+
+def _refused(request: Request) -> Reply | None:
+    """Return the answer to a request that a page of a foreign site may have had a browser send, else None.
 
     Such a page can also have its own name lead to this machine, where the listener is by default. Other
     machines may call this one by any name.
@@ -159,17 +152,24 @@ def _refuse_foreign_pages(request: Request) -> None:
         and is_loopback(getattr(request.getClientAddress(), "host", ""))
         and may_be_rebound(host, gethostname())
     ):
-        raise _Refused(
+        message = (
             f"the Host {host} is not known here: ask by an address, by localhost or by this machine's name"
         )
+        return _json(403, {"message": message})
     if request.method == b"POST" and (is_of_another_site(headers) or is_of_another_origin(headers)):
-        raise _Refused("pages of other sites may not do this")
+        return _json(403, {"message": "pages of other sites may not do this"})
+    return None
 
 
 class _AdminSite(Site):
     """A site without twisted.web's access log."""
 
     noisy = False
+
+    def getResourceFor(self, request: Any) -> Any:  # noqa: N802 - twisted's name
+        """Return the resource; Klein logs a traceback for a path that is not UTF-8."""
+        request.postpath = [segment.decode("utf-8", "replace").encode() for segment in request.postpath]
+        return super().getResourceFor(request)
 
     def log(self, request: Request) -> None:
         """Write nothing: probes and scrapes are no news."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
-import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.webhooks.event_types import EventType, Payload, Rendering, version
 
 if TYPE_CHECKING:
@@ -158,21 +156,12 @@ def _issues(schema: CompiledSchema, payload: Payload) -> tuple[PayloadIssue, ...
 def read_payload(text: str) -> dict[str, Any]:
     """Parse a stored payload; publishers in SQL may write JSON that Python cannot represent.
 
-    A number that is too large becomes the text of its digits.
+    Numbers have the digits of the text when ``strict_json.encode`` writes them.
 
     :raises RecursionError: it is nested very deeply.
     """
-    found: dict[str, Any] = json.loads(text, parse_int=_whole, parse_float=_fraction)
+    found: dict[str, Any] = DIGITS_DECODER.decode(text)
     return found
-
-
-def _whole(digits: str) -> int | str:
-    return int(digits) if len(digits) <= sys.int_info.default_max_str_digits else digits
-
-
-def _fraction(digits: str) -> float | str:
-    number = float(digits)
-    return number if math.isfinite(number) else digits
 
 
 class CompiledSchema:

@@ -394,6 +394,24 @@ async def test_tokens_can_be_revoked_and_expire(database: Database, pool: Pool, 
     assert f"there is no token {unknown}" in operator.fails("token", "revoke", unknown)
 
 
+@pytest.mark.parametrize("style", ["German, DMY", "SQL, DMY", "Postgres, MDY"])
+async def test_commands_work_under_any_date_style(
+    database: Database, pool: Pool, operator: Operator, style: str
+) -> None:
+    """A token that is created is printed, and dates are those of ISO 8601."""
+    store = await migrated(database, pool)
+    database.execute(f"alter database {database.name} set datestyle = '{style}'")
+    secret = operator.says("token", "create", "--organization", "acme", "--expires", "30").strip()
+    access = await store.directory.access(secret)
+    assert access is not None
+    assert access.token.expires_at is not None
+    expiry = f"{access.token.expires_at:%Y-%m-%d}"
+    permissions = "webhooks:read,webhooks:write"
+    assert operator.says("token", "list") == f"{access.token.id}\tacme\t{permissions}\t{expiry}\tusable\n"
+    operator.says("token", "revoke", str(access.token.id))
+    assert operator.says("token", "list").endswith("\trevoked\n")
+
+
 async def test_event_publish_raises_one_and_prints_its_id(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
@@ -402,17 +420,15 @@ async def test_event_publish_raises_one_and_prints_its_id(
     await add_endpoint(store)
     call = ("event", "publish", "--organization", "acme")
     first = operator.says(*call, "v1.project.paused", "--project", REF, "--payload", '{"reason": "other"}')
-    second = operator.says(*call, "v1.organization.member.added")
+    second = operator.says(*call, "v1.organization.member.added", "--payload", '{"price": 1.10}')
     assert UUID(first.strip()).version == 7
     assert first != second
-    payloads = {
-        work.event_id: json.loads(work.body or b"")["payload"]
-        for work in sorted(await claim(store), key=lambda work: work.event_id)
-    }
-    assert list(payloads.values()) == [
+    bodies = [work.body or b"" for work in sorted(await claim(store), key=lambda work: work.event_id)]
+    assert [json.loads(body)["payload"] for body in bodies] == [
         {"organization_slug": "acme", "project_ref": REF, "actor": None, "reason": "other"},
-        {"organization_slug": "acme", "project_ref": None, "actor": None},
+        {"organization_slug": "acme", "project_ref": None, "actor": None, "price": 1.1},
     ]
+    assert b'"price": 1.10' in bodies[1]
 
 
 async def test_event_publish_takes_an_idempotency_key(

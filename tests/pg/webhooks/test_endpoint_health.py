@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -14,6 +16,7 @@ from dataapi.webhooks.model import (
     Cursor,
     DeliveryFilter,
     DueWork,
+    FinishedAttempt,
     Recovery,
     RefusalReason,
     Refused,
@@ -24,6 +27,7 @@ from dataapi.webhooks.secrets import Cipher, new_key
 from dataapi.webhooks.store import make_store
 from support.management import ORGANIZATION, Management, document
 from support.management import PROJECT as PROJECT_PATH
+from support.messages import until
 from support.webhooks import (
     ACME,
     KEY,
@@ -38,8 +42,11 @@ from support.webhooks import (
     publish,
     success,
 )
+from twisted.internet.defer import Deferred
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dataapi.database.pool import Pool
     from dataapi.webhooks.model import Delivery
     from dataapi.webhooks.store import Store
@@ -355,6 +362,95 @@ async def test_an_attempt_under_way_is_the_last_of_a_deleted_payload(database: D
     await store.queue.finish([failure(work, 10.0)])
     [record] = await listed(store)
     assert (record.status, record.next_attempt_at) == (Status.FAILED, None)
+
+
+@pytest.mark.parametrize(
+    "retry_in", [None, 10.0], ids=["the last attempt", "an attempt with another one to come"]
+)
+async def test_the_response_to_a_deleted_payload_is_not_recorded(
+    database: Database, pool: Pool, retry_in: float | None
+) -> None:
+    """It may repeat the payload; its status is recorded."""
+    store = await migrated(database, pool)
+    await add_endpoint(store, ACME)
+    await publish(store)
+    [work] = await claim(store)
+    assert await store.endpoints.delete_payload(ACME, work.event_id) == 1
+    await store.queue.finish([replace(failed_with(work), retry_in=retry_in)])
+    assert recorded(database) == [(Status.FAILED, 400, None, None)]
+
+
+async def test_a_deletion_waits_for_an_outcome_that_is_being_recorded(
+    reactor: Any, database: Database, pool: Pool
+) -> None:
+    """And deletes the response in it."""
+    store = await migrated(database, pool)
+    await add_endpoint(store, ACME)
+    await publish(store)
+    [work] = await claim(store)
+    with holding(database, "select from webhooks.due for update"):
+        recording = Deferred.fromCoroutine(store.queue.finish([failed_with(work)]))
+        await until(reactor, lambda: waiting_for_locks(database) == 1)
+        deleting = Deferred.fromCoroutine(store.endpoints.delete_payload(ACME, work.event_id))
+        await until(reactor, lambda: deleting.called or waiting_for_locks(database) == 2)
+    assert await recording == {work.claim.delivery_id}
+    assert await deleting == 1
+    assert recorded(database) == [(Status.FAILED, 400, None, None)]
+
+
+async def test_an_outcome_waits_for_a_deletion(reactor: Any, database: Database, pool: Pool) -> None:
+    """So that it sees that the payload is deleted."""
+    store = await migrated(database, pool)
+    for _ in range(2):
+        await add_endpoint(store, ACME)
+    event = await publish(store)
+    [work] = await claim(store, 1)
+    with holding(database, "select from webhooks.due where not leased for update"):
+        deleting = Deferred.fromCoroutine(store.endpoints.delete_payload(ACME, event))
+        await until(reactor, lambda: waiting_for_locks(database) == 1)
+        recording = Deferred.fromCoroutine(store.queue.finish([failed_with(work)]))
+        await until(reactor, lambda: recording.called or waiting_for_locks(database) == 2)
+    assert await deleting == 2
+    assert await recording == {work.claim.delivery_id}
+    assert (Status.FAILED, 400, None, None) in recorded(database)
+
+
+def recorded(database: Database) -> list[tuple[Any, ...]]:
+    """Return what the history has of all attempts."""
+    return database.execute(
+        "select status, response_code, response_body, response_headers from webhooks.delivery"
+    )
+
+
+def failed_with(work: DueWork) -> FinishedAttempt:
+    """Return the outcome of an attempt whose response repeats the payload."""
+    return failure(
+        work,
+        error=None,
+        response_code=400,
+        response_body="unknown: a@example.org",
+        response_headers=(("x-user", "a@example.org"),),
+    )
+
+
+@contextmanager
+def holding(database: Database, statement: str) -> Iterator[None]:
+    """Hold the locks of a statement meanwhile."""
+    connection = psycopg2.connect(database.admin_uri)
+    try:
+        connection.cursor().execute(statement)
+        yield
+    finally:
+        connection.close()
+
+
+def waiting_for_locks(database: Database) -> int:
+    """Return how many sessions wait for locks."""
+    [(number,)] = database.execute(
+        "select count(*) from pg_stat_activity"
+        " where wait_event_type = 'Lock' and datname = current_database()"
+    )
+    return int(number)
 
 
 async def test_nobody_deletes_the_payloads_of_other_organizations(database: Database, pool: Pool) -> None:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from dataapi.http.messages import Request
-from dataapi.webhooks.management.body import MAX_BYTES
+from dataapi.webhooks.management.body import MAX_READ
 from dataapi.webhooks.management.errors import SURROUNDING, ErrorCode
 from dataapi.webhooks.management.idempotency import keyed
 from dataapi.webhooks.management.operations import OPERATIONS, ManagementOperation
@@ -135,7 +135,7 @@ class Asked:
                 self._headers["content-type"] = "text/plain"
                 self._body = b"{}"
             case ErrorCode.TOO_LARGE:
-                self._body = b" " * (MAX_BYTES + 1)
+                self._body = b" " * (MAX_READ + 1)
             case ErrorCode.UNAVAILABLE:
                 self._api.reason = "The database is away"
             case ErrorCode.URL_INVALID | ErrorCode.URL_RESERVED | ErrorCode.URL_UNRESOLVABLE:

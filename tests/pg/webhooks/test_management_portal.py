@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import psycopg2
 import pytest
 from dataapi.webhooks.management.operations import OPERATIONS
-from dataapi.webhooks.model import Permission
+from dataapi.webhooks.model import Permission, Portal, Scope
 from support.management import (
     CLOSED,
     NO_SUCH,
@@ -19,7 +20,9 @@ from support.management import (
     document,
     endpoint,
 )
+from support.messages import until
 from support.webhooks import ACME, REF, SECRET
+from twisted.internet.defer import Deferred
 
 if TYPE_CHECKING:
     from dataapi.webhooks.management.operations import ManagementOperation
@@ -203,6 +206,20 @@ async def test_a_link_may_be_for_reading_alone(api: Management) -> None:
         assert (await api.send(method, f"{PROJECT}/{path}", {}, token=token)).refusal == DENIED
 
 
+async def test_a_link_for_reading_hides_the_values_of_custom_headers(api: Management) -> None:
+    """Those who may change endpoints see them."""
+    made = await api.create(PROJECT, custom_headers={"X-Key": "s3cret"})
+    for scope, attributes in ((PROJECT, {"project_ref": REF}), (PROJECT, {})):
+        token = token_of(await link(api, read_only=True, **attributes))
+        for path in ("endpoints", f"endpoints/{made['id']}"):
+            answer = await api.send("GET", f"{scope}/{path}", token=token)
+            assert b"s3cret" not in answer.content
+            assert b'"custom_headers":{"X-Key":null}' in answer.content
+    for token in (token_of(await link(api)), await api.new_token(permissions=[Permission.READ])):
+        answer = await api.send("GET", f"{PROJECT}/endpoints/{made['id']}", token=token)
+        assert answer.data["attributes"]["custom_headers"] == {"X-Key": "s3cret"}
+
+
 async def test_a_link_ends_with_its_time_and_upkeep_forgets_it(api: Management) -> None:
     """Links that have not ended stay."""
     ended, lasting = await link(api), await link(api)
@@ -229,18 +246,45 @@ async def test_a_link_is_no_token_of_the_lists_and_can_be_revoked(api: Managemen
 
 
 async def test_a_projects_link_ends_when_the_project_goes_elsewhere(api: Management) -> None:
-    """The other organization's page is not the former one's to show."""
+    """The other organization's page is not the former one's to show, not even if the project comes back."""
     ref = "movesmovesmovesmoves"
     await api.store.directory.create_project(ref, "acme")
     made = await link(api, project_ref=ref)
     assert (
         await api.send("GET", f"/v2/projects/{ref}/webhooks/endpoints", token=token_of(made))
     ).status == 200
-    await api.store.directory.transfer_project(ref, OTHER, "move")
-    for target in ("/v2/access", f"/v2/projects/{ref}/webhooks/endpoints"):
-        assert (await api.send("GET", target, token=token_of(made))).refusal == UNAUTHORIZED
+    await api.store.directory.transfer_project(ref, "acme", "nowhere")
+    assert (await api.send("GET", "/v2/access", token=token_of(made))).status == 200
+    for number, organization in enumerate((OTHER, "acme")):
+        await api.store.directory.transfer_project(ref, organization, f"move {number}")
+        for target in ("/v2/access", f"/v2/projects/{ref}/webhooks/endpoints"):
+            assert (await api.send("GET", target, token=token_of(made))).refusal == UNAUTHORIZED
+    again = token_of(await link(api, project_ref=ref))
+    assert (await api.send("GET", "/v2/access", token=again)).status == 200
     api.database.execute("delete from webhooks.project where ref = %s", (ref,))
     assert api.database.execute("select from webhooks.token where id = %s", (made["id"],)) == []
+
+
+async def test_no_link_is_created_while_its_project_goes_elsewhere(reactor: Any, api: Management) -> None:
+    """It would not have been ended by the transfer."""
+    ref = "departsdepartsdepart"
+    await api.store.directory.create_project(ref, "acme")
+    moving = psycopg2.connect(api.database.admin_uri)
+    try:
+        cursor = moving.cursor()
+        cursor.execute("select from webhooks.project where ref = %s for update", (ref,))
+        scope, portal = Scope("acme", ref), Portal()
+        creating = Deferred.fromCoroutine(
+            api.store.directory.create_link("dapat_x", scope, [Permission.READ], 60, portal)
+        )
+        waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+        await until(reactor, lambda: creating.called or api.database.execute(waiting) == [(1,)])
+        cursor.execute("update webhooks.project set organization_slug = %s where ref = %s", (OTHER, ref))
+        moving.commit()
+    finally:
+        moving.close()
+    assert await creating is None
+    api.database.execute("delete from webhooks.project where ref = %s", (ref,))
 
 
 async def test_early_access_counts_for_links_too(api: Management) -> None:

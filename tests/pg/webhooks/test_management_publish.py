@@ -14,6 +14,7 @@ from support.webhooks import PAUSED, REF, claim
 EVENTS = "/v1/webhooks/events"
 INVALID = 400, "bad_request.validation"
 ATTRIBUTES = "/data/attributes"
+JSON = {"content-type": "application/json"}
 
 
 async def bodies(api: Management) -> list[Any]:
@@ -76,6 +77,66 @@ async def test_one_organizations_key_is_no_others(api: Management) -> None:
     answer = await api.send("POST", EVENTS, theirs, token=token)
     assert answer.status == 201
     assert answer.data != mine.data
+
+
+MEMBER_ADDED = "v1.organization.member.added"
+NUMBERS = "[0.30000000000000000001, 1.10, 123456789012345678, 12345678901234567890.5, -0.10, 1.0, 7]"
+
+
+def numbered(key: str, numbers: str, **members: Any) -> bytes:
+    """Return the body that publishes an event with these numbers in its payload."""
+    whole = event(key, type=MEMBER_ADDED, project_ref=None, payload={"numbers": "NUMBERS", **members})
+    return json.dumps(whole).replace('"NUMBERS"', numbers).encode()
+
+
+@pytest.mark.parametrize("in_list", [False, True])
+async def test_numbers_keep_their_digits(api: Management, in_list: bool) -> None:
+    """In what is sent, and in the history."""
+    await api.create()
+    body = numbered("one", NUMBERS)
+    answer = await api.send("POST", EVENTS, b"[%b]" % body if in_list else body, headers=JSON)
+    assert answer.status == 201
+    [work] = await claim(api.store)
+    assert f'"numbers": {NUMBERS}'.encode() in (work.body or b"")
+    shown = await api.send("GET", f"{ORGANIZATION}/deliveries/{work.claim.delivery_id}")
+    assert f'"numbers":{NUMBERS.replace(" ", "")}' in shown.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("number", "sent"), [("1E400", "1" + 400 * "0"), ("9" * 5000, "9" * 5000), ("1e-320", f"0.{319 * '0'}1")]
+)
+async def test_numbers_that_python_has_not_are_passed_on(api: Management, number: str, sent: str) -> None:
+    """PostgreSQL writes exponents out."""
+    await api.create()
+    assert (await api.send("POST", EVENTS, numbered("one", number), headers=JSON)).status == 201
+    [work] = await claim(api.store)
+    assert f'"numbers": {sent}'.encode() in (work.body or b"")
+    shown = await api.send("GET", f"{ORGANIZATION}/deliveries/{work.claim.delivery_id}")
+    assert f'"numbers":{sent}' in shown.content.decode()
+
+
+@pytest.mark.parametrize(
+    "number", ["1E131072", "1E-16384", "1E99999", "1E9999999999999999999999", "[2,-1e2000]"]
+)
+async def test_numbers_that_cannot_be_stored_are_refused(api: Management, number: str) -> None:
+    """Or that are very long once they are written out."""
+    answer = await api.send("POST", EVENTS, numbered("one", number), headers=JSON)
+    assert answer.refusal == INVALID
+    assert "A number has too many digits to be stored" in answer.content.decode()
+
+
+async def test_a_payload_may_have_256_kib(api: Management) -> None:
+    """Alone and in a list; a longer one is refused with the reason."""
+    await api.create()
+    long, longer = "x" * 261_000, "x" * 263_000
+    for number, body in enumerate((numbered("a", "1", long=long), b"[%b]" % numbered("b", "1", long=long))):
+        assert (await api.send("POST", EVENTS, body, headers=JSON)).status == 201
+        assert len(await claim(api.store)) == 1, number
+    answer = await api.send("POST", EVENTS, numbered("c", "1", long=longer), headers=JSON)
+    assert answer.refusal == INVALID
+    assert "at most 256 KiB" in answer.content.decode()
+    too_long = numbered("d", "1", long="x" * 1_048_600)
+    assert (await api.send("POST", EVENTS, too_long, headers=JSON)).refusal == (413, "content_too_large")
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from copy import deepcopy
 from json import JSONDecoder
+from typing import Any
 
 import pytest
-from dataapi.http.strict_json import DECODER, EXACT_DECODER, InvalidConstant, is_storable, unstorable_at
+from dataapi.http.strict_json import (
+    DECODER,
+    DIGITS_DECODER,
+    EXACT_DECODER,
+    InvalidConstant,
+    encode,
+    is_storable,
+    is_storable_number,
+    unstorable_at,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def json_values() -> st.SearchStrategy[Any]:
+    leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+    keys = st.text() | st.integers() | st.booleans() | st.none()
+    return st.recursive(leaves, lambda one: st.lists(one) | st.dictionaries(keys, one), max_leaves=10)
 
 
 @pytest.mark.parametrize("decoder", [DECODER, EXACT_DECODER])
@@ -18,6 +38,48 @@ def test_constants_that_json_lacks_are_rejected(decoder: JSONDecoder, text: str)
 def test_numbers_of_any_length_keep_their_digits() -> None:
     digits = "9" * 5000
     assert EXACT_DECODER.decode(f"[{digits}, 1.50]") == [digits, "1.50"]
+
+
+DIGITS = '{"a":[1.10,{"b":-0.0,"c":[]},"1.10",[],{}],"é":1E400,"d":0.30000000000000000001,"e":null,"f":%s}'
+
+
+@pytest.mark.parametrize("text", [DIGITS % ("9" * 5000), "1.10", "[1,2.5]", "[]", "{}", '[[],{},{"a":1.0}]'])
+def test_numbers_are_written_with_the_digits_that_were_read(text: str) -> None:
+    """They are numbers in between, also when they are copied."""
+    found = DIGITS_DECODER.decode(text)
+    assert encode(found, ensure_ascii=False) == text
+    assert encode(deepcopy(found), ensure_ascii=False) == text
+
+
+def test_an_exact_number_can_be_calculated_with() -> None:
+    assert DIGITS_DECODER.decode("1.10") * 2 == 2.2
+    assert encode([DIGITS_DECODER.decode("1.10") * 2, ("é", 1)]) == '[2.2,["\\u00e9",1]]'
+
+
+def test_deep_values_are_written() -> None:
+    """Deeper than Python calls functions."""
+    value = DIGITS_DECODER.decode("1.10")
+    for _ in range(5000):
+        value = [value]
+    assert encode(value) == 5000 * "[" + "1.10" + 5000 * "]"
+
+
+@given(json_values())
+def test_values_are_written_as_the_standard_library_writes_them(value: Any) -> None:
+    exact = DIGITS_DECODER.decode("1.10")
+    assert encode([value, exact]) == f"[{json.dumps(value, separators=(',', ':'))},1.10]"
+
+
+@pytest.mark.parametrize(
+    ("digits", "storable"),
+    [
+        *(("1.10", True), ("1E400", True), ("-1e-400", True), ("9" * 131_072, True), ("9" * 131_073, False)),
+        *((f"0.{'1' * 16_383}", True), (f"0.{'1' * 16_384}", False), ("1E1001", True), ("1E1008", False)),
+        *(("1e-1008", False), ("1e999999999999999999999", False), ("0e5000", False)),
+    ],
+)
+def test_only_numbers_of_some_length_are_storable(digits: str, storable: bool) -> None:
+    assert is_storable_number(digits) is storable
 
 
 @pytest.mark.parametrize(

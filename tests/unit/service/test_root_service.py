@@ -90,7 +90,7 @@ class Server:
         self.stopped: Deferred[None] = Deferred()
         self.reloaded: Deferred[None] = succeed(None)
         self.settings: Settings | None = None
-        self.served = State(())
+        self.served: State | Exception = State(())
 
     async def start(self) -> None:
         """Start when told to."""
@@ -107,7 +107,9 @@ class Server:
         await self.stopped
 
     async def state(self) -> State:
-        """Return what it was given."""
+        """Return what it was given, or raise it."""
+        if isinstance(self.served, Exception):
+            raise self.served
         return self.served
 
     async def catalogs(self) -> dict[str, Any]:
@@ -349,6 +351,37 @@ def test_twistd_is_given_our_log_observer() -> None:
     service.setServiceParent(application)
     assert application.getComponent(ILogObserver) is observer
     assert list(IServiceCollection(application)) == [service]
+
+
+def test_messages_to_systemd_that_fail_end_nothing() -> None:
+    """The daemon starts, and its watchdog and status go on once they can be sent."""
+    events: list[str] = []
+    reachable = False
+
+    def send(_to: str, text: bytes) -> None:
+        if not reachable:
+            raise ConnectionRefusedError
+        events.append(text.decode().split("\n")[0])
+
+    daemon = Daemon()
+    daemon.root = RootService(daemon.machine, daemon.source, daemon.build, Notifier("/x", 5.0, send), None)
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.server.started.callback(None)
+    daemon.machine.pump([5, 5])
+    assert "reactor stop" not in daemon.events
+    reachable = True
+    daemon.machine.pump([5])
+    assert "WATCHDOG=1" in events
+    daemon.server.served = RuntimeError("no state")
+    daemon.machine.pump([root.FOLLOW])
+    daemon.server.served = State((), starting=True)
+    daemon.machine.pump([root.FOLLOW])
+    assert events[-1].startswith("STATUS=")
+    daemon.server.stopped.callback(None)
+    stopping: Any = daemon.root.stopService()
+    assert stopping.called
+    assert daemon.machine.getDelayedCalls() == []
 
 
 def test_the_watchdog_is_patted_by_the_running_reactor() -> None:

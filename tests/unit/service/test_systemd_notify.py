@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+from dataapi.service import root_service
 from dataapi.service.root_service import Notifier
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogPublisher
+from zope.interface import implementer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -44,6 +50,67 @@ def test_without_a_manager_nothing_is_sent() -> None:
     notifier = Notifier(None, None, lambda _address, message: sent.append(message))
     notifier.ready("serving")
     assert sent == []
+
+
+def test_a_message_that_cannot_be_sent_is_logged_once(tmp_path: Path) -> None:
+    """And again after messages have been sent in between."""
+    path = tmp_path / "notify"
+    notifier = Notifier.from_environment({"NOTIFY_SOCKET": str(path)})
+
+    def fail() -> None:
+        notifier.ready("serving")
+        notifier.alive()
+
+    with logged() as lines:
+        fail()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(str(path))
+            notifier.alive()
+            assert manager.recv(4096) == b"WATCHDOG=1"
+        path.unlink()
+        fail()
+    assert len(lines) == 2
+    assert str(path) in lines[0]
+
+
+@pytest.mark.parametrize(
+    "address", ["/nowhere/notify", "@", "/dev/null", "/" + "x" * 200, "vsock:2:1234", "."]
+)
+def test_a_socket_that_leads_nowhere_has_no_effect(address: str) -> None:
+    with logged() as lines:
+        Notifier.from_environment({"NOTIFY_SOCKET": address}).ready("serving")
+    assert len(lines) == 1
+
+
+def test_a_manager_that_reads_nothing_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its queue is full after some messages."""
+    monkeypatch.setattr(root_service, "_NOTIFY_SECONDS", 0.01)
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, logged() as lines:
+        manager.bind(path)
+        notifier = Notifier.from_environment({"NOTIFY_SOCKET": path})
+        for _ in range(1000):
+            notifier.alive()
+            if lines:
+                break
+    assert len(lines) == 1
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """Collect warnings."""
+    lines: list[str] = []
+
+    @implementer(ILogObserver)
+    def observer(event: LogEvent) -> None:
+        if event["log_level"] is LogLevel.warn:
+            lines.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observer)
+    yield lines
+    globalLogPublisher.removeObserver(observer)
 
 
 def test_the_watchdog_is_patted_twice_as_often_as_asked() -> None:

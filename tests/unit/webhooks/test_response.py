@@ -13,6 +13,7 @@ from dataapi.webhooks.delivery.response import (
     header_texts,
 )
 
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nX-A: 1\r\n 2\r\n\r\n"
 
 
@@ -67,6 +68,24 @@ def test_a_body_without_a_length_ends_with_the_connection() -> None:
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        b"Upgrade: websocket\r\nConnection: Upgrade\r\n",
+        b"Upgrade: h2c\r\nConnection: keep-alive, Upgrade\r\n",
+    ],
+)
+@pytest.mark.parametrize("code", [200, 426])
+def test_a_response_may_offer_another_protocol(code: int, more: bytes) -> None:
+    response = read(b"HTTP/1.1 %d Text\r\nContent-Length: 2\r\n%b\r\nok" % (code, more))
+    assert (response.code, response.body, response.complete) == (code, b"ok", True)
+
+
+def test_another_protocol_after_a_response_ends_the_connection_only() -> None:
+    response = read(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + SWITCHING)
+    assert (response.code, response.complete, response.reusable) == (200, True, False)
+
+
+@pytest.mark.parametrize(
     "sent",
     [b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", CHUNKED, CHUNKED + b"3\r\nabc\r\n"],
 )
@@ -85,6 +104,10 @@ def test_a_response_that_breaks_off_is_not_complete(sent: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"HTTP/1.1 099 No\r\n\r\n",
+        SWITCHING,
+        SWITCHING + b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 102 Wait\r\n\r\n" + SWITCHING,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
         CHUNKED + b"-1\r\n",
         CHUNKED + b"3\r\nabcd\r\n",

@@ -93,6 +93,12 @@ def http_address(text: str) -> str | None:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{arguments['port']}"
 
 
+def unix_path(text: str) -> str | None:
+    """Return the path of the socket of a checked ``unix:`` endpoint, None for another endpoint."""
+    (_, name), *rest = _tokens(text)
+    return _arguments(name, rest)["address"] if name == "unix" else None
+
+
 def _arguments(name: str, tokens: list[tuple[str | None, str]]) -> dict[str, str]:
     known, example = KINDS[name]
     found: dict[str, str] = {}

@@ -18,10 +18,10 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.client import BrowserLikePolicyForHTTPS, HostnameCachingHTTPSPolicy
-from twisted.web.iweb import IPolicyForHTTPS
+from twisted.web.client import HostnameCachingHTTPSPolicy
 
 from dataapi.http.errors import ApiError, DatabaseError
+from dataapi.http.outgoing_tls import OutgoingTls
 from dataapi.telemetry.metrics import Histogram, RunningHistogram, Snapshot
 from dataapi.telemetry.tracing import Tracing
 from dataapi.webhooks.catalogue import read_payload
@@ -270,7 +270,7 @@ class Sender:
         timeout: float = 20.0,
         require_https: bool = False,
         clock: IReactorTime | None = None,
-        tls: IPolicyForHTTPS | None = None,
+        tls: OutgoingTls | None = None,
         route: Route = DIRECT,
     ) -> None:
         self._address_check = address_check
@@ -282,7 +282,7 @@ class Sender:
         )
         self._clock = clock or reactor
         # Reading the system's authorities takes milliseconds: not for every connection.
-        policy = tls or HostnameCachingHTTPSPolicy(BrowserLikePolicyForHTTPS(), cacheSize=64)
+        policy = HostnameCachingHTTPSPolicy(tls or OutgoingTls(), cacheSize=64)
         self._connections = ReceiverConnections(reactor, policy, route=route)
 
     async def send(self, attempt: Attempt) -> AttemptOutcome:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from OpenSSL import SSL
-from service_identity import VerificationError
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, wrapClientTLS
-from twisted.internet.error import CertificateError, ConnectError, ConnectingCancelledError
+from twisted.internet.error import ConnectError, ConnectingCancelledError
 from twisted.internet.interfaces import IDelayedCall, ISSLTransport, IStreamClientEndpoint
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
@@ -42,8 +41,7 @@ Key: TypeAlias = "tuple[str, str, int, Address]"
 
 def attempt_error(error: Exception) -> AttemptError:
     """Classify what made an attempt fail; raise an error that no receiver can cause."""
-    of_tls = (SSL.Error, VerificationError, CertificateError)
-    if isinstance(error, of_tls) or isinstance(error.__cause__, of_tls):
+    if isinstance(error, SSL.Error) or isinstance(error.__cause__, SSL.Error):
         return AttemptError.TLS
     match error:
         case UrlRefused() | AddressRefused():

@@ -72,8 +72,10 @@ class Response:
         self._size += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self.over:
+                if isinstance(error, httptools.HttpParserUpgrade):
+                    raise NotHttp("The response switches to another protocol") from None
                 if isinstance(error.__context__, NotHttp):
                     raise error.__context__ from None
                 raise NotHttp(f"The response is not HTTP: {error}") from error

@@ -14,6 +14,7 @@ from uuid import UUID
 from twisted.internet.defer import Deferred, TimeoutError  # noqa: A004 - Twisted's own
 from twisted.logger import Logger
 
+from dataapi.http import strict_json
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply, Request
 from dataapi.telemetry.version import installed_version
@@ -46,7 +47,7 @@ from dataapi.webhooks.management.errors import (
 from dataapi.webhooks.management.idempotency import RepeatableRequests, keyed
 from dataapi.webhooks.management.operations import ManagementOperation
 from dataapi.webhooks.management.organizations import OrganizationOperations
-from dataapi.webhooks.management.portal import PortalLinks, check_secrets
+from dataapi.webhooks.management.portal import PortalLinks, check_secrets, shows_header_values
 from dataapi.webhooks.management.publishing import EventPublishing
 from dataapi.webhooks.management.resources import ATTRIBUTES
 from dataapi.webhooks.model import (
@@ -239,7 +240,7 @@ def _document(operation: ManagementOperation, request: Request) -> Any:
 def _reply(operation: ManagementOperation, result: OperationResult) -> Reply:
     members = {"data": result.data} if result.links is None else {"data": result.data, "links": result.links}
     headers = (_JSON,) if result.location is None else (_JSON, ("Location", result.location))
-    text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+    text = strict_json.encode(members, ensure_ascii=False)
     # A lone surrogate, which a receiver's response may hold, cannot be encoded as UTF-8.
     return Reply(operation.status, headers, text.encode("utf-8", "replace"))
 
@@ -256,7 +257,8 @@ class _Handlers:
         limit, offset = listing.offsets(request.values)
         endpoints, total = await self._store.endpoints.page(request.scope, limit, offset)
         links = listing.offset_links(request.path, limit, offset, total)
-        return OperationResult([resources.endpoint(one) for one in endpoints], links)
+        values = shows_header_values(request.token)
+        return OperationResult([resources.endpoint(one, header_values=values) for one in endpoints], links)
 
     async def create_endpoint(self, request: AuthorizedRequest) -> OperationResult:
         check_secrets(request)
@@ -273,7 +275,8 @@ class _Handlers:
         return OperationResult(resources.endpoint(created), location=location)
 
     async def read_endpoint(self, request: AuthorizedRequest) -> OperationResult:
-        return OperationResult(resources.endpoint(await self._endpoint(request)))
+        endpoint = await self._endpoint(request)
+        return OperationResult(resources.endpoint(endpoint, header_values=shows_header_values(request.token)))
 
     async def change_endpoint(self, request: AuthorizedRequest) -> OperationResult:
         check_secrets(request)

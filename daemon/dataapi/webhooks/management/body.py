@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dataapi.http.headers import media_type
 from dataapi.http.messages import Request
-from dataapi.http.strict_json import is_storable, reject_constant
+from dataapi.http.strict_json import is_storable, is_storable_number, reject_constant, whole
 from dataapi.webhooks.catalogue import CompiledSchema, pointer
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 65_536
 MAX_READ = 1_048_576
-"""Bytes of a list of documents; as many are read of any body, to report errors that are checked earlier."""
+"""Bytes of published events; as many are read of any body, to report errors that are checked earlier."""
 
 MAX_DEPTH = 64
 """Nesting of arrays and objects."""
@@ -40,14 +39,16 @@ def document(request: Request, *, maximum: int = 0) -> Any:
     :param maximum: how many documents the body may list; 0 where it is one document.
     :raises ManagementError: 413, 415, or 400 if it is invalid or has text that PostgreSQL cannot store.
     """
-    check_length(request, MAX_READ if maximum and request.body.lstrip().startswith(b"[") else MAX_BYTES)
+    check_length(request, MAX_READ if maximum else MAX_BYTES)
     if media_type(request.headers.get("content-type", "application/json")) not in _MEDIA_TYPES:
         raise ManagementError(ErrorCode.WRONG_MEDIA_TYPE)
     try:
-        found = json.loads(request.body.decode(), parse_constant=reject_constant, parse_float=_finite)
+        found = _DECODER.decode(request.body.decode())
         fits = _depth(found) <= MAX_DEPTH
     except RecursionError:
         fits = False
+    except _NumberTooLong:
+        raise invalid(Issue(IssueCode.VALUE, "A number has too many digits to be stored", "")) from None
     except ValueError as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "it holds what JSON does not"
         raise invalid(Issue(IssueCode.JSON, f"The body is not JSON: {reason}", "")) from None
@@ -84,11 +85,23 @@ def check(schema: CompiledSchema, found: Any) -> None:
         raise invalid(*listed)
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text)
-    return number
+class _NumberTooLong(ValueError):
+    """PostgreSQL cannot hold a number."""
+
+
+def _fraction(digits: str) -> float:
+    if not is_storable_number(digits):
+        raise _NumberTooLong
+    return float(digits)
+
+
+def _whole(digits: str) -> int | float:
+    if not is_storable_number(digits):
+        raise _NumberTooLong
+    return whole(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_fraction, parse_constant=reject_constant)
 
 
 def _depth(found: Any) -> int:

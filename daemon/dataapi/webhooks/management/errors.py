@@ -93,7 +93,7 @@ class ErrorCode(Enum):
         "conflict.idempotency_key.unanswered",
         "The first request with the idempotency key is under way, or was interrupted: see what it did.",
     )
-    TOO_LARGE = 413, "content_too_large", "The body is longer than 64 KiB; a list of events, than 1 MiB."
+    TOO_LARGE = 413, "content_too_large", "The body is longer than 64 KiB; published events, than 1 MiB."
     TARGET_TOO_LONG = 414, "uri_too_long", "The path and query string are too long."
     WRONG_MEDIA_TYPE = 415, "unsupported_media_type", "The body is not JSON, by its `Content-Type`."
     TOO_MANY_REQUESTS = (

@@ -8,7 +8,7 @@ from dataapi.webhooks.management import resources
 from dataapi.webhooks.management.authorization import AuthorizedRequest, OperationResult
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError
 from dataapi.webhooks.management.resources import ATTRIBUTES
-from dataapi.webhooks.model import Permission, Portal
+from dataapi.webhooks.model import Permission, Portal, Token
 from dataapi.webhooks.store.directory import Directory, new_token
 
 
@@ -47,6 +47,11 @@ class PortalLinks:
                 IssueCode.VALUE, "The organization has no such project", f"{ATTRIBUTES}/project_ref"
             )
             raise ManagementError(ErrorCode.NO_PROJECT, issues=(issue,))
+
+
+def shows_header_values(token: Token) -> bool:
+    """Whether a token's holder may see values of custom headers, which often are secrets."""
+    return token.portal is None or Permission.WRITE in token.permissions
 
 
 def check_secrets(request: AuthorizedRequest) -> None:

@@ -236,7 +236,7 @@ _ENDPOINT_MEMBERS = {
     "enabled": {"type": "boolean"},
     "description": _or_null(_TEXT),
     "event_types": {"type": "array", "items": _object({"type": _TEXT})},
-    "custom_headers": {"type": "object", "additionalProperties": _TEXT},
+    "custom_headers": {"type": "object", "additionalProperties": _or_null(_TEXT)},
     "created_by": _or_null(_TEXT),
     "created_at": TIMESTAMP,
     "updated_at": TIMESTAMP,
@@ -408,9 +408,15 @@ def format_timestamp(at: datetime) -> str:
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
-def endpoint(endpoint: Endpoint) -> Record:
+def endpoint(endpoint: Endpoint, *, header_values: bool = True) -> Record:
+    """Return the resource of an endpoint.
+
+    :param header_values: whether custom headers have their values, or null.
+    """
     attributes = _attributes(endpoint, _ENDPOINT_MEMBERS)
     attributes["event_types"] = [{"type": name} for name in endpoint.event_types]
+    if not header_values:
+        attributes["custom_headers"] = dict.fromkeys(endpoint.custom_headers)
     return _record("endpoint", endpoint.id, attributes)
 
 

@@ -37,6 +37,10 @@ on conflict do nothing
 returning ref, organization_slug, created_at;
 
 -- name: transfer_project
+-- The project's portal links end for good, and would not be valid again if it came back.
+select 1 from webhooks.project where ref = $1 for update;
+update webhooks.token t set revoked_at = now() from webhooks.project p
+where p.ref = $1 and p.organization_slug <> $2 and t.project_ref = p.ref and t.revoked_at is null;
 select webhooks.transfer_project($1, $2, $3);
 
 -- name: projects
@@ -69,10 +73,13 @@ where $1::text is null or exists (select from webhooks.organization where slug =
 returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: create_link
--- Nothing without early access.
+-- Nothing without early access.  A transfer of the project waits for the lock, or is waited for.
+with project as materialized (
+    select ref from webhooks.project where ref = $5 and organization_slug = $1 for key share
+)
 insert into webhooks.token (id, organization_slug, hash, permissions, expires_at, project_ref, portal)
 select webhooks.uuid_v7(), slug, $2, $3::text[], now() + $4 * interval '1 second', $5, $6::jsonb
-from webhooks.organization where slug = $1 and early_access
+from webhooks.organization where slug = $1 and early_access and ($5::text is null or exists (select from project))
 returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: access

@@ -118,4 +118,6 @@ where id = $1::uuid and signing_secret = $2::bytea and custom_headers = $3::byte
 returning id::text;
 
 -- name: delete_payload
+-- Waits for outcomes that are being recorded, and lets later ones wait.
+select pg_catalog.pg_advisory_xact_lock(7236148250117004);
 select webhooks.delete_payload($1, $2::text, $3::uuid);

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from dataapi.http import strict_json
 from dataapi.http.errors import DatabaseError
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.model import Accepted, NewEvent, Recovery, RefusalReason, Refused, Scope
@@ -71,7 +72,7 @@ class Publisher:
     async def _publish(
         self, statement: str, organization: str, events: Sequence[NewEvent], *values: object
     ) -> list[UUID]:
-        document = json.dumps([_document(event) for event in events])
+        document = strict_json.encode([_document(event) for event in events])
         try:
             # Lists with the same keys in another order may wait for each other.
             rows = await persistently(self._database, statement, (organization, document, *values))

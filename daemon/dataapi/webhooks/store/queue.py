@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
+from dataapi.http import strict_json
 from dataapi.http.errors import DatabaseError
 from dataapi.http.headers import continued_trace
 from dataapi.webhooks import identifiers
@@ -152,7 +153,7 @@ class Queue:
 
         :raises LookupError: the event was deleted.
         """
-        rows = await self._database.fetch(_SQL["rendered"], (str(event), json.dumps(dict(payload))))
+        rows = await self._database.fetch(_SQL["rendered"], (str(event), strict_json.encode(dict(payload))))
         if not rows:
             raise LookupError(f"there is no event {event}")
         body: str = rows[0][0]

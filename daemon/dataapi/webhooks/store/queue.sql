@@ -107,8 +107,10 @@ order by c.due_at;
 -- Only rows whose fence still matches are accepted: only their holder reports how the attempt ended.  A daemon that
 -- took over from itself, after a pause longer than its lease, may report it twice at once.  A manual retry that succeeds
 -- ends the automatic ones: the one that waits is skipped, one that a daemon has claimed and not begun is released, and
--- one that is under way is the last.
+-- one that is under way is the last.  What a receiver answered may repeat a payload that was deleted in the meantime: the
+-- lock, which deleting one waits for, lets this statement see every deletion that does not see its records.
 set local enable_seqscan = off;
+select pg_catalog.pg_advisory_xact_lock_shared(7236148250117004);
 with outcome as materialized (
     select o.*, case when o.wait is not null and not exists (
         select from webhooks.due d join webhooks.event v on v.id = d.event_id
@@ -163,7 +165,8 @@ with outcome as materialized (
         response_body, error, duration_ms, attempt_timestamp, next_attempt_at, project_ref
     )
     select t.delivery_id, t.event_id, t.endpoint_id, v.type, o.status, t.attempt_number, t.trigger,
-           o.response_code, o.response_headers, o.response_body, o.error, o.duration_ms, o.signed_at,
+           o.response_code, case when not v.payload_deleted then o.response_headers end,
+           case when not v.payload_deleted then o.response_body end, o.error, o.duration_ms, o.signed_at,
            t.next_attempt_at, t.project_ref
     from accepted t
     join outcome o on o.delivery_id = t.delivery_id and o.fence = t.fence
