@@ -12,7 +12,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from dataapi.catalog.model import Catalog, Function, Problem, Table
-from dataapi.catalog.reflect import FINGERPRINT, Fetch, InThread, reflect, regrant
+from dataapi.catalog.reflect import FINGERPRINT, Fetch, reflect, regrant
 from dataapi.concurrency.tasks import SingleFlight, SingleFlights
 from dataapi.concurrency.timers import Alarm, Backoff, Retry
 from dataapi.http.errors import ApiError, DatabaseUnavailable
@@ -97,7 +97,7 @@ class CatalogWatcher:
         channel: str = "pgrst",
         renew: Callable[[], object] = lambda: None,
         backoff: Backoff = BACKOFF,
-        in_thread: InThread | None = None,
+        features: frozenset[str] = frozenset(),
     ) -> None:
         """Prepare; nothing happens before ``start``.
 
@@ -106,6 +106,7 @@ class CatalogWatcher:
         :param channel: on which a reload can be asked for, besides ours.
         :param renew: replaces the sessions, whose settings are to be read again.
         :param backoff: how long to wait between attempts to load.
+        :param features: the features that the configuration turns on for every table.
         """
         self.current: Catalog | None = None
         self.error: str | None = None
@@ -116,6 +117,7 @@ class CatalogWatcher:
         self._fetch = fetch
         self._renew = renew
         self._search_path = tuple(search_path)
+        self._features = features
         self._channel = channel
         self._channels = tuple(dict.fromkeys((channel, OWN_CHANNEL)))
         self._listener = (
@@ -124,7 +126,6 @@ class CatalogWatcher:
             else None
         )
         self._asks_for_trigger = listen is not None
-        self._in_thread = in_thread
         self._fingerprint: str | None = None
         self.is_standby = False
         self._compared = float("-inf")
@@ -289,11 +290,11 @@ class CatalogWatcher:
 
     async def _reflect(self) -> Catalog:
         generation = self.current.generation + 1 if self.current else 1
-        in_thread = self._in_thread or partial(
-            deferToThreadPool, self._reactor, self._reactor.getThreadPool()
-        )
+        in_thread = partial(deferToThreadPool, self._reactor, self._reactor.getThreadPool())
         began = self._reactor.seconds()
-        catalog = await reflect(self._fetch, self._search_path, generation, in_thread, self.current)
+        catalog = await reflect(
+            self._fetch, self._search_path, generation, in_thread, self.current, self._features
+        )
         self.load_seconds = self._reactor.seconds() - began
         _log.info(
             "Loaded catalog {generation}: {tables} tables, {functions} functions in {seconds:.3f} s.",

@@ -99,6 +99,7 @@ class ProjectPart:
             self._listen if listens else None,
             channel=project.db_channel,
             renew=self._renew,
+            features=project.graphql_features,
         )
         self._authenticator = authenticator = Authenticator(project, time.time)
         self._keys: PublishedKeys | None = None
