@@ -24,8 +24,17 @@ Refresh = Callable[[Catalog], Awaitable[Catalog]]
 FINGERPRINT = files("dataapi.catalog").joinpath("fingerprint.sql").read_text(encoding="utf-8")
 """Asks for a text that changes with the catalog, and whether it was read on a standby."""
 
-UNKNOWN_NAMES = frozenset({"42703", "42P01", "42883", "42704", "3F000"})
-"""SQLSTATEs of a column, table, function, type or schema that does not exist."""
+OUTDATED = frozenset(
+    {
+        *("42703", "42P01", "42883", "42704", "3F000"),
+        *("22P02", "22003", "22007", "22008", "42804", "42846", "42809", "42P10", "428C9"),
+    }
+)
+"""SQLSTATEs that a statement may fail with because the catalog it was made by is outdated.
+
+A column, table, function, type or schema that does not exist; a value or an expression of another type than a
+column's; an object of another kind; a unique key that does not exist, and a column that is now generated.
+"""
 
 
 async def as_it_is(catalog: Catalog) -> Catalog:

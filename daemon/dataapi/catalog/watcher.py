@@ -24,10 +24,16 @@ DEBOUNCE = 0.1
 """Seconds from a notification to the reload, which then answers all that came meanwhile."""
 
 FRESH = 2.0
-"""Seconds for which a catalog that was compared with the database is taken to be like it."""
+"""Seconds after a comparison of the catalog for a request, or a load, in which no request has it compared."""
+
+COMPARE_EVERY = 1.0
+"""Seconds between comparisons of the catalog while requests come and no event trigger announces changes."""
 
 POLL_EVERY = 10.0
-"""Seconds between comparisons of the catalog with the database where notifications are not enough."""
+"""Seconds between comparisons of the catalog while no notification can arrive, and the longest pause."""
+
+SHARE = 50
+"""How many times as long as a comparison took no other one begins."""
 
 BACKOFF = Backoff(first=1.0)
 """When it is tried again to read the catalog."""
@@ -125,11 +131,12 @@ class CatalogWatcher:
             if listen
             else None
         )
-        self._asks_for_trigger = listen is not None
+        self._listens = listen is not None
+        self._announced: bool | None = None
         self._fingerprint: str | None = None
         self.is_standby = False
         self._compared = float("-inf")
-        self._comparing = SingleFlight(self._compare)
+        self._comparing = SingleFlight(self._compare_for_request)
         self._loading = SingleFlight(self._load, fresh=True)
         self._regranting: SingleFlights[tuple[str, int], None] = SingleFlights()
         self._regranted: dict[tuple[str, int], float] = {}
@@ -215,15 +222,27 @@ class CatalogWatcher:
         """Whether no notification can arrive that ought to, as on a standby."""
         return self._listener is not None and not self._listener.listening
 
-    async def poll(self) -> None:
+    async def poll(self, requests: Callable[[], int] = lambda: 0) -> None:
         """Compare the catalog with the database where notifications are not enough, until it is cancelled.
 
-        None arrive from a standby, and those of its primary may come before the change does.
+        Unless an event trigger announces changes, it is compared while requests come.  Where no notification
+        can arrive it is also compared without requests.  None arrive from a standby, and those of its primary
+        may come before the change does.
+
+        :param requests: returns how many requests have come.
         """
+        came, compared, next_one = requests(), self._reactor.seconds(), 0.0
         while True:
-            await deferLater(self._reactor, POLL_EVERY)
-            if (self.polling or self.is_standby) and self.current is not None:
-                await self._comparing.run()
+            await deferLater(self._reactor, COMPARE_EVERY)
+            now = self._reactor.seconds()
+            alone = self.polling or self.is_standby
+            asked = requests() != came and self._fingerprint is not None and (alone or not self._announced)
+            idle = alone and now - compared >= POLL_EVERY
+            if self.current is not None and (idle or (asked and now >= next_one)):
+                came, compared = requests(), now
+                await self._compare()
+                ended = self._reactor.seconds()
+                next_one = ended + min(POLL_EVERY, SHARE * (ended - now))
 
     def request_reload(self) -> None:
         """Reload soon, together with whatever else asks for it until then."""
@@ -237,6 +256,12 @@ class CatalogWatcher:
             self._renew()
         self.request_reload()
 
+    async def _compare_for_request(self) -> None:
+        try:
+            await self._compare()
+        finally:
+            self._compared = self._reactor.seconds()
+
     async def _compare(self) -> None:
         """Read the catalog again when the database has changed since it was read."""
         try:
@@ -247,8 +272,6 @@ class CatalogWatcher:
             raise
         except Exception as error:
             _log.info("The catalog could not be compared: {error}", error=str(error))
-        finally:
-            self._compared = self._reactor.seconds()
 
     async def _read_fingerprint(self) -> str | None:
         """Return a text that changes with the database, None where its system tables do not say."""
@@ -321,13 +344,13 @@ class CatalogWatcher:
         self._retry.cancel()
 
     async def _ask_for_trigger(self) -> None:
-        """Say once if an operator has to announce changes."""
-        if not self._asks_for_trigger:
+        """Find out whether changes are announced, and say once if an operator has to announce them."""
+        if not self._listens:
             return
-        self._asks_for_trigger = False
         try:
             [(announced,)] = await self._fetch(ANNOUNCED, (self._channel,))
         except ApiError:
             return  # the catalog is there, which matters more
-        if not announced:
+        if self._announced is None and not announced:
             _log.warn("{text}", text=unannounced(self._channel))
+        self._announced = announced

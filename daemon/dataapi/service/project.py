@@ -229,7 +229,7 @@ class ProjectPart:
         self._pool.on_pooler = lambda: self._background.spawn(self._check_pooler())
         # Before there is a catalog, and so before the first answer.
         await self._check_pooler()
-        self._background.spawn(self._watcher.poll())
+        self._background.spawn(self._watcher.poll(lambda: self.apis.requests if self.apis else 0))
         await self._watcher.start()
         for fault in self._role_faults():
             _log.error("{project}: {fault}", project=self.ref, fault=fault)

@@ -54,6 +54,42 @@ def count_fetches(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[str
     return asked
 
 
+TYPES: list[tuple[str, str, str, Any, Any]] = [
+    ("alter column id type text", "GET", "note?select=a&id=eq.x", None, []),
+    ("alter column id type bigint", "GET", "note?select=a&id=eq.3000000000", None, []),
+    ("alter column id type bigint", "PATCH", "note?select=a&id=eq.3000000000", {"a": "x"}, []),
+    ("alter column a type int using 1", "GET", "note?select=id&a=gt.0", None, [{"id": 1}]),
+    ("alter column a type int[] using array[1]", "GET", "note?select=id&a=cs.{1}", None, [{"id": 1}]),
+    ("alter column a type date using '2020-02-02'", "PATCH", "note?select=id", {"a": "2021-01-01"},
+     [{"id": 1}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "method", "target", "body", "rows"), TYPES)
+async def test_rest_answers_by_the_types_that_columns_have(
+    restored: Service, change: str, method: str, target: str, body: Any, rows: Any
+) -> None:
+    """PostgreSQL's error about a value of the former type does not reach the client."""
+    await restored.reload()
+    await restored.rest(method, target, body, headers={"Prefer": "return=representation"})
+    restored.database.execute(f"alter table note {change}")
+    answer = await restored.rest(method, target, body, headers={"Prefer": "return=representation"})
+    assert (answer.status, answer.body) == (200, rows)
+
+
+async def test_graphql_answers_by_the_types_that_columns_have(restored: Service) -> None:
+    await restored.execute("alter table note alter a type timestamp using now()")
+    restored.database.execute("alter table note alter a type text using 'one'")
+    answer = await restored.ask('{ noteCollection(filter: {a: {neq: "x"}}) { edges { node { id } } } }')
+    assert answer.data == {"noteCollection": {"edges": [{"node": {"id": 1}}]}}
+    await restored.execute("alter table note alter a type date using now()")
+    restored.database.execute("alter table note alter a type text using 'one'")
+    answer = await restored.ask(
+        'mutation { updatenoteCollection(set: {a: "x"}, filter: {id: {eq: 1}}) { records { a } } }'
+    )
+    assert answer.data == {"updatenoteCollection": {"records": [{"a": "x"}]}}
+
+
 CHANGES: list[tuple[str, str, str, Any, int]] = [
     ("alter table note add b text default 'two'", "GET", "note?select=b", None, 200),
     ("alter table note add b text", "POST", "note", {"id": 2, "b": "x"}, 201),
