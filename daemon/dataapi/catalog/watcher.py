@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from dataapi.catalog.model import Catalog, Function, Problem, Table
 from dataapi.catalog.reflect import FINGERPRINT, Fetch, reflect, regrant
-from dataapi.concurrency.tasks import SingleFlight, SingleFlights
+from dataapi.concurrency.tasks import SingleFlight
 from dataapi.concurrency.timers import Alarm, Backoff, Retry
 from dataapi.http.errors import ApiError, DatabaseUnavailable
 
@@ -34,6 +34,9 @@ POLL_EVERY = 10.0
 
 SHARE = 50
 """How many times as long as a comparison took no other one begins."""
+
+REGRANT_EVERY = 0.1
+"""Seconds between two looks at what was granted to roles that were refused something."""
 
 BACKOFF = Backoff(first=1.0)
 """When it is tried again to read the catalog."""
@@ -138,8 +141,9 @@ class CatalogWatcher:
         self._compared = float("-inf")
         self._comparing = SingleFlight(self._compare_for_request)
         self._loading = SingleFlight(self._load, fresh=True)
-        self._regranting: SingleFlights[tuple[str, int], None] = SingleFlights()
-        self._regranted: dict[tuple[str, int], float] = {}
+        self._refused: set[tuple[str, Table | Function]] = set()
+        self._regranting = SingleFlight(self._regrant, fresh=True)
+        self._regranted = float("-inf")
         self._soon = Alarm(reactor, self._reload_now)
         self._retry = Retry(reactor, backoff, self._reload_now)
         self._stopped = False
@@ -166,6 +170,7 @@ class CatalogWatcher:
         self._stopped = True
         self._cancel_timers()
         self._comparing.cancel()
+        self._regranting.cancel()
         if self._listener:
             await self._listener.stop()
         self._loading.cancel()
@@ -196,26 +201,33 @@ class CatalogWatcher:
     async def regrant(self, known: Catalog, role: str, item: Table | Function) -> Catalog:
         """Return the catalog that serves, for a request that ``known`` denies a role's use of something.
 
-        PostgreSQL is asked at most once in ``FRESH`` seconds for each role and table or function.  A database
-        that cannot be asked leaves the catalog as it is.
+        PostgreSQL is asked after each refusal: once in ``REGRANT_EVERY`` seconds for all requests together
+        that are refused the same.  A database that cannot be asked leaves the catalog as it is.
         """
-        key = role, item.oid
-        if self.current is known and self._reactor.seconds() - self._regranted.get(key, -FRESH) >= FRESH:
-            await self._regranting.run(key, partial(self._regrant, known, role, item))
+        if self.current is known and not self._stopped:
+            self._refused.add((role, item))
+            await self._regranting.run()
         return self.current or known
 
-    async def _regrant(self, known: Catalog, role: str, item: Table | Function) -> None:
-        newer = known
-        try:
-            newer = await regrant(self._fetch, known, role, item)
-        except ApiError as error:
-            _log.info("Privileges could not be compared: {error}", error=str(error))
-        if self.current is not known:
-            return  # what another request found, or a load, is asked about next
-        now = self._reactor.seconds()
-        self._regranted = {key: at for key, at in self._regranted.items() if now - at < FRESH}
-        self._regranted[role, item.oid] = now
-        self.current = newer
+    async def _regrant(self) -> None:
+        """Look what has been granted of all that was refused since the last look."""
+        pause = self._regranted + REGRANT_EVERY - self._reactor.seconds()
+        if pause > 0:
+            await deferLater(self._reactor, pause)
+        self._regranted = self._reactor.seconds()
+        refused, self._refused = self._refused, set()
+        for role, item in refused:
+            known = self.current
+            assert known is not None, "a catalog has refused it"
+            if isinstance(item, Table) and known.tables.get(item.oid) is not item:
+                continue  # of an older catalog than the one by which the request is answered again
+            try:
+                newer = await regrant(self._fetch, known, role, item)
+            except ApiError as error:
+                _log.info("Privileges could not be compared: {error}", error=str(error))
+                return
+            if self.current is known:
+                self.current = newer
 
     @property
     def polling(self) -> bool:
