@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -63,13 +63,25 @@ class MadeUp:
     Oids are numbers from 100 up, in the order of the calls.
     """
 
-    def __init__(self, schema_comment: str | None = None, schemas: Sequence[str] = ("public",)) -> None:
+    def __init__(
+        self,
+        schema_comment: str | None = None,
+        schemas: Sequence[str] = ("public",),
+        *,
+        superuser: bool = False,
+        features: frozenset[str] = frozenset(),
+    ) -> None:
+        """Make a database without tables.
+
+        :param superuser: whether the role ``anon`` has every privilege.
+        """
+        self._features = features
         self._oid = 100
         self._schemas = {name: self._next() for name in schemas}
         self._names: dict[str, tuple[str, list[str]]] = {}
         self._document: dict[str, list[Any]] = {
             "server": [["0", "0", False, None]],
-            "roles": [["10", "anon", False, [], [], False]],
+            "roles": [["10", "anon", superuser, [], [], False]],
             "acls": [["everybody", [["0", ["EXECUTE"]]]], ["nobody", []]],
             "schemas": [
                 [oid, name, schema_comment if position == 0 else None, None]
@@ -96,11 +108,17 @@ class MadeUp:
         comments: dict[str, str] | None = None,
         kind: str = "r",
         schema: str = "public",
+        types: Mapping[str, int] | None = None,
     ) -> int:
-        """Add a table; columns that end in ``id`` are numbers, others texts. Return its oid."""
+        """Add a table; columns that end in ``id`` are numbers, others texts unless they are in ``types``.
+
+        Return its oid.
+        """
+        of = {column: "20" if column.endswith(("id", "Id")) else "25" for column in columns}
+        of |= {column: str(oid) for column, oid in (types or {}).items()}
         oid = self._next()
         rows = [
-            [column, number, "20" if column.endswith(("id", "Id")) else "25", -1, column in key, None,
+            [column, number, of[column], -1, column in key, None,
              False, "", (comments or {}).get(column), None, None, None]
             for number, column in enumerate(columns, 1)
         ]  # fmt: skip
@@ -141,6 +159,22 @@ class MadeUp:
         self._document["types"].append(row)
         return int(oid)
 
+    def array(self, element: int) -> int:
+        """Add the type of arrays of a type; return its oid."""
+        oid = self._next()
+        row = _type(oid, f"_{oid}", "A", "A", "public")
+        row[4] = str(element)
+        self._document["types"].append(row)
+        return int(oid)
+
+    def composite(self, name: str) -> int:
+        """Add a composite type that is no table's row type; return its oid."""
+        oid = self._next()
+        row = _type(oid, name, "c", "C", "public")
+        row[8] = self._next()
+        self._document["types"].append(row)
+        return int(oid)
+
     def row_type(self, name: str, table: int) -> None:
         """Add the row type of a table of the first schema, which functions of its rows need."""
         (row,) = (row for row in self._document["tables"] if row[0] == str(table))
@@ -162,7 +196,7 @@ class MadeUp:
 
     def catalog(self) -> Catalog:
         """Build the catalog."""
-        return build_catalog(self._document, 1, tuple(self._schemas))
+        return build_catalog(self._document, 1, tuple(self._schemas), self._features)
 
 
 def _type(oid: str, name: str, kind: str, category: str, schema: str = "pg_catalog") -> list[Any]:

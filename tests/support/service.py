@@ -145,7 +145,9 @@ class Service:
             anonymous_role=self.project.db_anon_role,
         )
         self._recorder = _Recorder(self._pool)
-        self._watcher = CatalogWatcher(reactor, self._pool.fetch, self.project.db_schemas)
+        self._watcher = CatalogWatcher(
+            reactor, self._pool.fetch, self.project.db_schemas, features=self.project.graphql_features
+        )
         self._folder = folder = DocumentFolder(self.project.graphql_documents)
         current, refresh = self._current, self._watcher.refresh
         self.engine = Engine(self.project, self._recorder, current, lambda: folder.documents, refresh)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from dataapi.catalog.allocation import allocate_names, name_functions
 from dataapi.catalog.directive_reader import read_directives
 from dataapi.catalog.media_types import MediaHandler, media_type_named
 from dataapi.catalog.model import (
@@ -31,7 +32,7 @@ from dataapi.catalog.model import (
     UniqueKey,
     Volatility,
 )
-from dataapi.catalog.names import CatalogNames, assign_base_names, name_entry_points
+from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.relationships import ViewKeys
 from dataapi.concurrency.pauses import pause
 from dataapi.database.sql_text import OWN_SCHEMA, may_travel
@@ -51,12 +52,18 @@ _OUTPUT_MODES = ("o", "b", "t")
 Item = TypeVar("Item")
 
 
-def build_catalog(document: Document, generation: int, search_path: Sequence[str] = ()) -> Catalog:
+def build_catalog(
+    document: Document,
+    generation: int,
+    search_path: Sequence[str] = (),
+    features: frozenset[str] = frozenset(),
+) -> Catalog:
     """Build the snapshot that the document describes.
 
     :param search_path: the exposed schemas as configured; one that the database lacks is a problem.
+    :param features: the features that the configuration turns on for every table.
     """
-    catalog = _Builder(document).catalog(generation, search_path)
+    catalog = replace(_Builder(document).catalog(generation, search_path), features=features)
     directives, declared, problems = read_directives(catalog)
     catalog = replace(
         catalog,
@@ -64,13 +71,12 @@ def build_catalog(document: Document, generation: int, search_path: Sequence[str
         foreign_keys=catalog.foreign_keys + declared,
         problems=catalog.problems + problems,
     )
-    base_names, problems = assign_base_names(catalog)
-    catalog = replace(catalog, base_names=base_names)
+    registry, problems = allocate_names(catalog)
+    catalog = replace(catalog, registry=registry)
     names = CatalogNames(catalog)
-    for table in names.tables_by_type.values():
+    for table in filter(catalog.tables.__contains__, catalog.base_names):
         pause()
         problems += tuple(names.clashes(table))
-    problems += name_entry_points(catalog)[1]
     return replace(catalog, problems=catalog.problems + problems)
 
 
@@ -89,12 +95,10 @@ def with_grants(
     )
     acl = _acl(lists["0"])
     if isinstance(item, Function):
-        return replace(
-            catalog,
-            functions=tuple(
-                replace(each, acl=acl) if each.oid == item.oid else each for each in catalog.functions
-            ),
-        )
+        functions = (replace(each, acl=acl) if each.oid == item.oid else each for each in catalog.functions)
+        catalog = replace(catalog, functions=tuple(functions))
+        names, _ = name_functions(catalog, catalog.registry)
+        return replace(catalog, registry=replace(catalog.registry, functions=names))
     columns = tuple(replace(each, acl=_acl(lists.get(str(each.number), ()))) for each in item.columns)
     return replace(catalog, tables={**catalog.tables, item.oid: replace(item, acl=acl, columns=columns)})
 

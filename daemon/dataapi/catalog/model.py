@@ -14,6 +14,7 @@ from enum import Enum
 
 from dataapi.catalog.directives import Directives
 from dataapi.catalog.media_types import MediaHandler
+from dataapi.catalog.registry import EnumType, NameRegistry, TableType
 from dataapi.database.sql_text import OWN_SCHEMA
 
 Acl = tuple[tuple[int, frozenset[str]], ...]
@@ -332,8 +333,8 @@ class Catalog:
     :ivar generation: grows by one at every reload of the process.
     :ivar search_path: the exposed schemas' names in order (``db-schemas``).
     :ivar types, tables: by oid; types include everything that columns, arguments and results use.
-    :ivar base_names: GraphQL base type names by oid of a table with a key or of an enum (see ``names``);
-        those without a valid name are absent.
+    :ivar features: the features of ``graphql-features``, which every table has.
+    :ivar registry: the GraphQL names of types and root fields.
     :ivar view_keys: foreign keys that views have by the tables under them, between views or between a view
         and a table (see ``relationships.ViewKeys``); ``unique`` is the constraint's own.
     :ivar view_primary_keys: by view oid, the columns that show the primary keys of the tables under it.
@@ -359,7 +360,8 @@ class Catalog:
     write_all: int = 0
     problems: tuple[Problem, ...] = ()
     directives: Directives = field(default_factory=Directives)
-    base_names: Mapping[int, str] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+    registry: NameRegistry = field(default_factory=NameRegistry)
     view_keys: tuple[ForeignKey, ...] = ()
     view_primary_keys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     representations: Mapping[tuple[int, int], QualifiedName] = field(default_factory=dict)
@@ -368,6 +370,17 @@ class Catalog:
     content: bytes = b""
     clustered: bool = False
     postgis: str | None = None
+
+    @property
+    def base_names(self) -> Mapping[int, str]:
+        """The names of the object types of tables and of enums, by oid."""
+        return self.registry.base_names
+
+    def name_of_type(self, oid: int, kind: TableType | EnumType) -> str | None:
+        """Return the GraphQL name of a type of a table or an enum, None if there is no such type."""
+        usual = self.registry.base_names[oid] + kind
+        owned = self.registry.types.get(usual) == (oid, kind)
+        return usual if owned else self.registry.renamed.get((oid, kind))
 
     def is_like(self, other: Catalog | None) -> bool:
         """Whether what was made of the other catalog is right for this one, too."""

@@ -7,12 +7,13 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
 from twisted.internet.threads import deferToThread
 
-from dataapi.catalog.build import build_catalog, with_grants
+from dataapi.catalog.build import Document, build_catalog, with_grants
 from dataapi.catalog.model import Catalog, Function, Table
 from dataapi.concurrency.pauses import pause, pausing
 from dataapi.concurrency.tasks import Naps
@@ -23,8 +24,17 @@ Refresh = Callable[[Catalog], Awaitable[Catalog]]
 FINGERPRINT = files("dataapi.catalog").joinpath("fingerprint.sql").read_text(encoding="utf-8")
 """Asks for a text that changes with the catalog, and whether it was read on a standby."""
 
-UNKNOWN_NAMES = frozenset({"42703", "42P01", "42883", "42704", "3F000"})
-"""SQLSTATEs of a column, table, function, type or schema that does not exist."""
+OUTDATED = frozenset(
+    {
+        *("42703", "42P01", "42883", "42704", "3F000"),
+        *("22P02", "22003", "22007", "22008", "42804", "42846", "42809", "42P10", "428C9"),
+    }
+)
+"""SQLSTATEs that a statement may fail with because the catalog it was made by is outdated.
+
+A column, table, function, type or schema that does not exist; a value or an expression of another type than a
+column's; an object of another kind; a unique key that does not exist, and a column that is now generated.
+"""
 
 
 async def as_it_is(catalog: Catalog) -> Catalog:
@@ -57,12 +67,14 @@ async def reflect(
     generation: int,
     in_thread: InThread = deferToThread,
     earlier: Catalog | None = None,
+    features: frozenset[str] = frozenset(),
 ) -> Catalog:
     """Read what the database holds in the schemas of the search path.
 
     :param in_thread: runs a function off the reactor, like ``deferToThread``.
     :param earlier: a snapshot whose time zones are still those of the server, which takes long to name them;
         where nothing has changed since, its content comes back under the new generation.
+    :param features: the features that the configuration turns on for every table.
     :raises ApiError: whatever ``fetch`` raises when the database can't be asked.
     """
     timezones = earlier.timezones if earlier else frozenset()
@@ -72,7 +84,8 @@ async def reflect(
     content: bytes = await in_thread(_digest, rows)
     if earlier and earlier.content == content:
         return replace(earlier, generation=generation)
-    catalog: Catalog = await in_thread(_build, rows, tuple(search_path), generation, earlier is not None)
+    build = partial(build_catalog, generation=generation, search_path=tuple(search_path), features=features)
+    catalog: Catalog = await in_thread(_build, rows, build, earlier is not None)
     return replace(catalog, content=content, timezones=timezones or catalog.timezones)
 
 
@@ -108,10 +121,8 @@ def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:
     return digest.digest()
 
 
-def _build(
-    rows: Iterable[tuple[Any, ...]], search_path: tuple[str, ...], generation: int, naps: bool
-) -> Catalog:
-    """Build the catalog.
+def _build(rows: Iterable[tuple[Any, ...]], build: Callable[[Document], Catalog], naps: bool) -> Catalog:
+    """Build the catalog of the document that the rows make.
 
     :param naps: whether to let other threads run; before the first catalog no request is answered in them.
     """
@@ -121,4 +132,4 @@ def _build(
             if body is not None:
                 document.setdefault(part, []).extend(json.loads(body))
                 pause()
-        return build_catalog(document, generation, search_path)
+        return build(document)

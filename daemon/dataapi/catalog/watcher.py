@@ -12,8 +12,8 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from dataapi.catalog.model import Catalog, Function, Problem, Table
-from dataapi.catalog.reflect import FINGERPRINT, Fetch, InThread, reflect, regrant
-from dataapi.concurrency.tasks import SingleFlight, SingleFlights
+from dataapi.catalog.reflect import FINGERPRINT, Fetch, reflect, regrant
+from dataapi.concurrency.tasks import SingleFlight
 from dataapi.concurrency.timers import Alarm, Backoff, Retry
 from dataapi.http.errors import ApiError, DatabaseUnavailable
 
@@ -24,10 +24,19 @@ DEBOUNCE = 0.1
 """Seconds from a notification to the reload, which then answers all that came meanwhile."""
 
 FRESH = 2.0
-"""Seconds for which a catalog that was compared with the database is taken to be like it."""
+"""Seconds after a comparison of the catalog for a request, or a load, in which no request has it compared."""
+
+COMPARE_EVERY = 1.0
+"""Seconds between comparisons of the catalog while requests come and no event trigger announces changes."""
 
 POLL_EVERY = 10.0
-"""Seconds between comparisons of the catalog with the database where notifications are not enough."""
+"""Seconds between comparisons of the catalog while no notification can arrive, and the longest pause."""
+
+SHARE = 50
+"""How many times as long as a comparison took no other one begins."""
+
+REGRANT_EVERY = 0.1
+"""Seconds between two looks at what was granted to roles that were refused something."""
 
 BACKOFF = Backoff(first=1.0)
 """When it is tried again to read the catalog."""
@@ -97,7 +106,7 @@ class CatalogWatcher:
         channel: str = "pgrst",
         renew: Callable[[], object] = lambda: None,
         backoff: Backoff = BACKOFF,
-        in_thread: InThread | None = None,
+        features: frozenset[str] = frozenset(),
     ) -> None:
         """Prepare; nothing happens before ``start``.
 
@@ -106,6 +115,7 @@ class CatalogWatcher:
         :param channel: on which a reload can be asked for, besides ours.
         :param renew: replaces the sessions, whose settings are to be read again.
         :param backoff: how long to wait between attempts to load.
+        :param features: the features that the configuration turns on for every table.
         """
         self.current: Catalog | None = None
         self.error: str | None = None
@@ -116,6 +126,7 @@ class CatalogWatcher:
         self._fetch = fetch
         self._renew = renew
         self._search_path = tuple(search_path)
+        self._features = features
         self._channel = channel
         self._channels = tuple(dict.fromkeys((channel, OWN_CHANNEL)))
         self._listener = (
@@ -123,15 +134,16 @@ class CatalogWatcher:
             if listen
             else None
         )
-        self._asks_for_trigger = listen is not None
-        self._in_thread = in_thread
+        self._listens = listen is not None
+        self._announced: bool | None = None
         self._fingerprint: str | None = None
         self.is_standby = False
         self._compared = float("-inf")
-        self._comparing = SingleFlight(self._compare)
+        self._comparing = SingleFlight(self._compare_for_request)
         self._loading = SingleFlight(self._load, fresh=True)
-        self._regranting: SingleFlights[tuple[str, int], None] = SingleFlights()
-        self._regranted: dict[tuple[str, int], float] = {}
+        self._refused: set[tuple[str, Table | Function]] = set()
+        self._regranting = SingleFlight(self._regrant, fresh=True)
+        self._regranted = float("-inf")
         self._soon = Alarm(reactor, self._reload_now)
         self._retry = Retry(reactor, backoff, self._reload_now)
         self._stopped = False
@@ -158,6 +170,7 @@ class CatalogWatcher:
         self._stopped = True
         self._cancel_timers()
         self._comparing.cancel()
+        self._regranting.cancel()
         if self._listener:
             await self._listener.stop()
         self._loading.cancel()
@@ -188,41 +201,60 @@ class CatalogWatcher:
     async def regrant(self, known: Catalog, role: str, item: Table | Function) -> Catalog:
         """Return the catalog that serves, for a request that ``known`` denies a role's use of something.
 
-        PostgreSQL is asked at most once in ``FRESH`` seconds for each role and table or function.  A database
-        that cannot be asked leaves the catalog as it is.
+        PostgreSQL is asked after each refusal: once in ``REGRANT_EVERY`` seconds for all requests together
+        that are refused the same.  A database that cannot be asked leaves the catalog as it is.
         """
-        key = role, item.oid
-        if self.current is known and self._reactor.seconds() - self._regranted.get(key, -FRESH) >= FRESH:
-            await self._regranting.run(key, partial(self._regrant, known, role, item))
+        if self.current is known and not self._stopped:
+            self._refused.add((role, item))
+            await self._regranting.run()
         return self.current or known
 
-    async def _regrant(self, known: Catalog, role: str, item: Table | Function) -> None:
-        newer = known
-        try:
-            newer = await regrant(self._fetch, known, role, item)
-        except ApiError as error:
-            _log.info("Privileges could not be compared: {error}", error=str(error))
-        if self.current is not known:
-            return  # what another request found, or a load, is asked about next
-        now = self._reactor.seconds()
-        self._regranted = {key: at for key, at in self._regranted.items() if now - at < FRESH}
-        self._regranted[role, item.oid] = now
-        self.current = newer
+    async def _regrant(self) -> None:
+        """Look what has been granted of all that was refused since the last look."""
+        pause = self._regranted + REGRANT_EVERY - self._reactor.seconds()
+        if pause > 0:
+            await deferLater(self._reactor, pause)
+        self._regranted = self._reactor.seconds()
+        refused, self._refused = self._refused, set()
+        for role, item in refused:
+            known = self.current
+            assert known is not None, "a catalog has refused it"
+            if isinstance(item, Table) and known.tables.get(item.oid) is not item:
+                continue  # of an older catalog than the one by which the request is answered again
+            try:
+                newer = await regrant(self._fetch, known, role, item)
+            except ApiError as error:
+                _log.info("Privileges could not be compared: {error}", error=str(error))
+                return
+            if self.current is known:
+                self.current = newer
 
     @property
     def polling(self) -> bool:
         """Whether no notification can arrive that ought to, as on a standby."""
         return self._listener is not None and not self._listener.listening
 
-    async def poll(self) -> None:
+    async def poll(self, requests: Callable[[], int] = lambda: 0) -> None:
         """Compare the catalog with the database where notifications are not enough, until it is cancelled.
 
-        None arrive from a standby, and those of its primary may come before the change does.
+        Unless an event trigger announces changes, it is compared while requests come.  Where no notification
+        can arrive it is also compared without requests.  None arrive from a standby, and those of its primary
+        may come before the change does.
+
+        :param requests: returns how many requests have come.
         """
+        came, compared, next_one = requests(), self._reactor.seconds(), 0.0
         while True:
-            await deferLater(self._reactor, POLL_EVERY)
-            if (self.polling or self.is_standby) and self.current is not None:
-                await self._comparing.run()
+            await deferLater(self._reactor, COMPARE_EVERY)
+            now = self._reactor.seconds()
+            alone = self.polling or self.is_standby
+            asked = requests() != came and self._fingerprint is not None and (alone or not self._announced)
+            idle = alone and now - compared >= POLL_EVERY
+            if self.current is not None and (idle or (asked and now >= next_one)):
+                came, compared = requests(), now
+                await self._compare()
+                ended = self._reactor.seconds()
+                next_one = ended + min(POLL_EVERY, SHARE * (ended - now))
 
     def request_reload(self) -> None:
         """Reload soon, together with whatever else asks for it until then."""
@@ -236,6 +268,12 @@ class CatalogWatcher:
             self._renew()
         self.request_reload()
 
+    async def _compare_for_request(self) -> None:
+        try:
+            await self._compare()
+        finally:
+            self._compared = self._reactor.seconds()
+
     async def _compare(self) -> None:
         """Read the catalog again when the database has changed since it was read."""
         try:
@@ -246,8 +284,6 @@ class CatalogWatcher:
             raise
         except Exception as error:
             _log.info("The catalog could not be compared: {error}", error=str(error))
-        finally:
-            self._compared = self._reactor.seconds()
 
     async def _read_fingerprint(self) -> str | None:
         """Return a text that changes with the database, None where its system tables do not say."""
@@ -289,11 +325,11 @@ class CatalogWatcher:
 
     async def _reflect(self) -> Catalog:
         generation = self.current.generation + 1 if self.current else 1
-        in_thread = self._in_thread or partial(
-            deferToThreadPool, self._reactor, self._reactor.getThreadPool()
-        )
+        in_thread = partial(deferToThreadPool, self._reactor, self._reactor.getThreadPool())
         began = self._reactor.seconds()
-        catalog = await reflect(self._fetch, self._search_path, generation, in_thread, self.current)
+        catalog = await reflect(
+            self._fetch, self._search_path, generation, in_thread, self.current, self._features
+        )
         self.load_seconds = self._reactor.seconds() - began
         _log.info(
             "Loaded catalog {generation}: {tables} tables, {functions} functions in {seconds:.3f} s.",
@@ -320,13 +356,13 @@ class CatalogWatcher:
         self._retry.cancel()
 
     async def _ask_for_trigger(self) -> None:
-        """Say once if an operator has to announce changes."""
-        if not self._asks_for_trigger:
+        """Find out whether changes are announced, and say once if an operator has to announce them."""
+        if not self._listens:
             return
-        self._asks_for_trigger = False
         try:
             [(announced,)] = await self._fetch(ANNOUNCED, (self._channel,))
         except ApiError:
             return  # the catalog is there, which matters more
-        if not announced:
+        if self._announced is None and not announced:
             _log.warn("{text}", text=unannounced(self._channel))
+        self._announced = announced

@@ -118,6 +118,17 @@ def stored_value(mapping: TypeMapping, tree: InputTree) -> Parameter | None:
     return Parameter(as_leaf(tree).source(encoder(mapping)), mapping.parameter)
 
 
+class PartialObject(dict[str, InputTree]):
+    """The members of an input object of which others were left out, because their variables are absent."""
+
+
+def is_partial(tree: InputTree) -> bool:
+    """Whether members were left out of an input object, at any depth."""
+    if isinstance(tree, list):
+        return any(map(is_partial, tree))
+    return isinstance(tree, PartialObject) or (isinstance(tree, dict) and any(map(is_partial, tree.values())))
+
+
 class ObjectList(list[InputTree]):
     """The trees of a list of input objects that a variable holds as a whole, which is also one leaf."""
 
@@ -237,7 +248,7 @@ class _ArgumentReader:
             tree = self._inner(member.value, type_.fields[name].type)
             if not isinstance(tree, gql.UndefinedType):
                 trees[name] = tree
-        return trees
+        return trees if len(trees) == len(node.fields) else PartialObject(trees)
 
     def value(
         self, value: Any, type_: gql.GraphQLInputType, place: tuple[str | int, ...], node: gql.Node

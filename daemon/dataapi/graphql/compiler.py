@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from graphql import FieldNode, FragmentDefinitionNode, GraphQLError
 
 from dataapi.catalog.model import Table
+from dataapi.catalog.registry import TableType
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.arguments import (
     InputObject,
@@ -41,7 +42,6 @@ from dataapi.graphql.schema.functions import FunctionField, arguments_error
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.shared_types import NODE, PAGE_INFO
 from dataapi.graphql.schema.type_mapping import aggregate_mapping
-from dataapi.graphql.schema.types import TableType
 from dataapi.graphql.sources import PARAMETER, Alias, Fixed, InputLeaf, Variables, decode_node_id, limit_of
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import (
@@ -320,7 +320,7 @@ class Compiler:
         page = read_page(view, rows, arguments)
         with self.costing(page.size, None if rows.call else rows.table, disjoint=disjoint):
             output = partial(self._connection_field, view, page.rows.order)
-            members = self.members(TableType.CONNECTION.of(view), nodes, output)
+            members = self.members(view.name_of(TableType.CONNECTION), nodes, output)
         return ConnectionOutput(page.rows, members, page.position, page.backward)
 
     def _connection_field(
@@ -329,7 +329,7 @@ class Compiler:
         match nodes[0].name.value:
             case "edges":
                 edge = partial(self._edge_field, view, order)
-                return Edges(self.members(TableType.EDGE.of(view), nodes, edge, in_list=True))
+                return Edges(self.members(view.name_of(TableType.EDGE), nodes, edge, in_list=True))
             case "pageInfo":
                 return self.members(
                     PAGE_INFO.name, nodes, lambda fields: PageInfo(PageInfoField(fields[0].name.value))
@@ -345,14 +345,14 @@ class Compiler:
         return RowCursor(order) if nodes[0].name.value == "cursor" else self.row(view, nodes)
 
     def _aggregate(self, view: TableView, nodes: list[FieldNode]) -> Output:
-        return self.members(TableType.AGGREGATE.of(view), nodes, partial(self._aggregate_field, view))
+        return self.members(view.name_of(TableType.AGGREGATE), nodes, partial(self._aggregate_field, view))
 
     def _aggregate_field(self, view: TableView, nodes: list[FieldNode]) -> Output:
         name = nodes[0].name.value
         if name == "count":
             return Value(COUNT)
         column = partial(self._aggregate_of_column, view, name)
-        return self.members(TableType.aggregate_result(name).of(view), nodes, column)
+        return self.members(view.name_of(TableType.aggregate_result(name)), nodes, column)
 
     def _aggregate_of_column(self, view: TableView, name: str, nodes: list[FieldNode]) -> Output:
         field = view.columns_by_name[nodes[0].name.value]
@@ -363,7 +363,7 @@ class Compiler:
         return Value(aggregate, mapping.form, mapping.labels)
 
     def _groups(self, view: TableView, nodes: list[FieldNode]) -> Output:
-        arguments = self.arguments(nodes[0], TableType.CONNECTION.of(view))
+        arguments = self.arguments(nodes[0], view.name_of(TableType.CONNECTION))
         keys = tuple(map(ColumnOf, dict.fromkeys(as_leaf(arguments["by"]).sample)))
         if not keys:
             raise GraphQLError("groupBy needs at least one column in `by`")
@@ -371,13 +371,13 @@ class Compiler:
         page = page_size(view, "first", arguments)
         with self.costing(page):
             group = partial(self._group_field, view, keys)
-            output = self.members(TableType.GROUP.of(view), nodes, group, in_list=True)
+            output = self.members(view.name_of(TableType.GROUP), nodes, group, in_list=True)
         return Groups(keys, having, limit_of(page), output)
 
     def _group_field(self, view: TableView, keys: tuple[ColumnOf, ...], nodes: list[FieldNode]) -> Output:
         if nodes[0].name.value == "aggregate":
             return self._aggregate(view, nodes)
-        return self.members(TableType.GROUP_KEYS.of(view), nodes, partial(self._key_field, view, keys))
+        return self.members(view.name_of(TableType.GROUP_KEYS), nodes, partial(self._key_field, view, keys))
 
     def _key_field(self, view: TableView, keys: tuple[ColumnOf, ...], nodes: list[FieldNode]) -> Output:
         """Return the output of a key; null for a column that the rows are not grouped by."""

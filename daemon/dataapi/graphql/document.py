@@ -35,7 +35,7 @@ from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import AdaptedDocument, DeclaredVariable, adapt, client_name
 from dataapi.graphql.graphql_core import parse_document
 from dataapi.graphql.literal_parameters import ExtractedParameters, coerce_literals, extract_parameters
-from dataapi.graphql.schema.role_schema import MUTATION, QUERY, SUBSCRIPTION, RoleSchema
+from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.type_mapping import abbreviated
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.graphql.validation import (
@@ -86,20 +86,13 @@ DOCUMENT, TOKEN, LITERAL = 3_000, 330, 650
 """About how many bytes a document takes, and each of its tokens and extracted literals adds."""
 
 
-_ROOTS = {
-    OperationType.QUERY: QUERY,
-    OperationType.MUTATION: MUTATION,
-    OperationType.SUBSCRIPTION: SUBSCRIPTION,
-}
-
-
 class GraphQLOperation:
     """One operation of a validated document.
 
     :param adapted: the document.
     :param declared: its variables as the client declared them.
+    :param root: the name of the type of its root fields.
     :ivar key: equal for operations of one role that compile to the same plans; it holds no document.
-    :ivar root: the name of the type of its root fields.
     :ivar is_mutation: whether the operation changes data.
     :ivar is_subscription: whether the operation is answered again when its answer changes.
     """
@@ -110,6 +103,7 @@ class GraphQLOperation:
         node: OperationDefinitionNode,
         declared: Sequence[VariableDefinitionNode],
         fragments: Mapping[str, FragmentDefinitionNode],
+        root: str,
         key: Hashable,
     ) -> None:
         self._literals = [(name, shaper(type_)) for name, type_ in adapted.literal_types.items()]
@@ -119,7 +113,7 @@ class GraphQLOperation:
         self._declared = partial(adapted.variables, _name(node), declared)
         self._variables: list[Variable] | None = None
         self.node = node
-        self.root = _ROOTS[node.operation]
+        self.root = root
         self.is_mutation = node.operation is OperationType.MUTATION
         self.is_subscription = node.operation is OperationType.SUBSCRIPTION
         self.fragments = fragments
@@ -229,10 +223,10 @@ class Document:
         self.literal_types = adapted.literal_types
         self.key = text if extracted is None or self.is_exact else extracted.shape
         self.weight = DOCUMENT + len(text) + TOKEN * tokens + LITERAL * len(self.literal_types)
-        self.operations = dict(self._operations(node, adapted))
+        self.operations = dict(self._operations(node, adapted, schema))
 
     def _operations(
-        self, node: DocumentNode, adapted: AdaptedDocument
+        self, node: DocumentNode, adapted: AdaptedDocument, schema: RoleSchema
     ) -> Iterator[tuple[str | None, GraphQLOperation]]:
         declarations = {_name(each): each.variable_definitions or () for each in _operation_nodes(node)}
         fragments = {
@@ -242,8 +236,8 @@ class Document:
         }
         for operation in _operation_nodes(adapted.document):
             name = _name(operation)
-            key = (self.is_exact, self.key, name)
-            yield name, GraphQLOperation(adapted, operation, declarations[name], fragments, key)
+            key, root = (self.is_exact, self.key, name), schema.root(operation.operation)
+            yield name, GraphQLOperation(adapted, operation, declarations[name], fragments, root, key)
 
     def operation(self, name: str | None) -> GraphQLOperation:
         """Return the operation of that name, or the only one.

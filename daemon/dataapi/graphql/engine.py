@@ -20,7 +20,7 @@ from dataapi.auth.transaction import (
 )
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import CatalogNames
-from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, as_it_is
+from dataapi.catalog.reflect import OUTDATED, Refresh, as_it_is
 from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.tasks import in_turn
 from dataapi.database.message import Bound
@@ -120,6 +120,7 @@ class Engine:
     :param catalog: returns the snapshot that serves now, None while there is none.
     :param documents: returns the persisted documents, None when no folder has any.
     :param refresh: makes sure that a catalog is not outdated.
+    :ivar requests: requests that have come.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class Engine:
         self._names: CatalogNames | None = None
         self.hits = 0
         self.misses = 0
+        self.requests = 0
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
         """Answer a request over HTTP; raises ``ApiError`` when it cannot be answered at all."""
@@ -159,9 +161,10 @@ class Engine:
     async def answer(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:
         """Answer a request; raises ``ApiError`` when it cannot be answered at all.
 
-        An unknown name may be newer than the catalog: nothing has happened yet, so that the request is
+        A name or a type may be newer than the catalog: nothing has happened yet, so that the request is
         answered by a newer catalog where there is one.
         """
+        self.requests += 1
         catalog = self._catalog()
         if catalog is None or catalog is not self._served or caller.role not in self._roles:
             catalog = await self._serve(catalog, caller)
@@ -403,7 +406,7 @@ def _may_be_outdated(answer: GraphQLResponse) -> bool:
     if answer.stage in (Stage.VALIDATION, Stage.VARIABLES):
         return True
     codes = {error.get("extensions", {}).get("code") for error in answer.errors}
-    return answer.data == "null" and not codes.isdisjoint(UNKNOWN_NAMES)
+    return answer.data == "null" and not codes.isdisjoint(OUTDATED)
 
 
 def _rejected(

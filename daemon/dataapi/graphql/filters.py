@@ -8,7 +8,7 @@ from typing import Any
 
 from graphql import GraphQLError
 
-from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object
+from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object, is_partial
 from dataapi.graphql.schema.catalog_view import ColumnField, ComputedField, RelatedField, TableView
 from dataapi.graphql.schema.shared_types import OPERATORS
 from dataapi.graphql.schema.type_mapping import (
@@ -83,7 +83,11 @@ def _member_condition(view: TableView, name: str, member: InputTree) -> Conditio
 
 
 def _related_condition(related: RelatedField, member: InputTree) -> Condition | None:
-    """Return the condition on related rows: the one of a to-one field, or some, none or every one."""
+    """Return the condition on related rows: the one of a to-one field, or some, none or every one.
+
+    A filter that requires nothing means any row. It is left out if it would require something but for absent
+    variables.
+    """
     if related.to_one:
         return _row_condition(related, member)
     conditions: list[Condition] = []
@@ -94,21 +98,18 @@ def _related_condition(related: RelatedField, member: InputTree) -> Condition | 
         if word == "every":
             if inner is not None:
                 conditions.append(Not(Exists(related.rows(NotTrue(inner)))))
-            continue
-        found = Exists(related.rows(inner))
-        conditions.append(found if word == "some" else Not(found))
+        elif inner is not None or not is_partial(tree):
+            found = Exists(related.rows(inner))
+            conditions.append(found if word == "some" else Not(found))
     return all_of(conditions)
 
 
 def _row_condition(related: RelatedField, tree: InputTree) -> Condition | None:
-    """Return the condition that there is a row with these members, or with ``is: NULL`` that there is none.
-
-    Members that demand nothing, such as those of absent variables, demand no row either; no members do.
-    """
+    """Return the condition that there is a row with these members, or none with ``is: NULL``."""
     target, members = related.target, as_object(tree)
     if "is" not in members or "is" in target.columns_by_name or "is" in target.others_by_input:
         inner = filter_condition(target, tree)
-        return None if inner is None and members else Exists(related.rows(inner))
+        return None if inner is None and is_partial(tree) else Exists(related.rows(inner))
     others = {name: member for name, member in members.items() if name != "is"}
     inner = filter_condition(target, others)
     found = Exists(related.rows(inner))

@@ -270,12 +270,17 @@ class LazySchema(gql.GraphQLSchema):
 
     graphql-core's constructor walks every type; this one only takes the map that makes them.
     The schema is valid by construction, which a test shows by validating whole ones.
+
+    :param subscription: the name of the root type of subscriptions, None where there are none.
     """
 
-    def __init__(self, query: gql.GraphQLObjectType, types: LazyMap[gql.GraphQLNamedType]) -> None:
+    def __init__(
+        self, query: gql.GraphQLObjectType, types: LazyMap[gql.GraphQLNamedType], subscription: str | None
+    ) -> None:
         super().__init__(assume_valid=True)
         del self.mutation_type, self.subscription_type  # so that the properties below are looked up
         self.query_type = query
+        self._subscription = subscription
         self.type_map = types  # type: ignore[assignment]  # graphql-core changes it only when it builds it
 
     @cached_property
@@ -285,8 +290,8 @@ class LazySchema(gql.GraphQLSchema):
 
     @cached_property
     def subscription_type(self) -> Any:  # type: ignore[override]  # as above
-        """The type ``Subscription``, if the role has it."""
-        return self.type_map.get("Subscription")
+        """The root type of subscriptions, if the role has it."""
+        return None if self._subscription is None else self.type_map.get(self._subscription)
 
     def get_implementations(self, interface_type: gql.GraphQLInterfaceType) -> InterfaceImplementations:
         """Return the object types with node ids; making them all is needed for introspection only."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from graphql import FieldNode, GraphQLError
 
+from dataapi.catalog.registry import TableFieldKind, TableType
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.arguments import (
     InputObject,
@@ -24,9 +25,8 @@ from dataapi.graphql.filters import filter_condition
 from dataapi.graphql.mutation_statements import AffectedCount, AffectedRecords, MutationStep, OperationStep
 from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, TableView
 from dataapi.graphql.schema.functions import FunctionField
-from dataapi.graphql.schema.role_schema import MUTATION, TableField, TableFieldKind
+from dataapi.graphql.schema.role_schema import MUTATION, TableField
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
-from dataapi.graphql.schema.types import TableType
 from dataapi.graphql.sources import Bounded, InputLeaf, Variables
 from dataapi.graphql.variables import is_uniform
 from dataapi.sql.algebra import Condition, Parameter
@@ -112,7 +112,7 @@ def _step(
     # An insert may add more rows than the table is estimated to hold.
     table = None if limit is None else view.table
     with compiler.costing(limit or rows, table, disjoint=True):
-        response = compiler.members(response_type.of(view), nodes, response_field)
+        response = compiler.members(view.name_of(response_type), nodes, response_field)
     key = tuple(zip(view.key, view.key_types, strict=True)) if view.has_node_id else ()
     if limit is None:
         return MutationStep(mutation, key, response)

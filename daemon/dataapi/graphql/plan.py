@@ -8,6 +8,7 @@ from functools import partial
 
 from graphql import FieldNode, GraphQLError, GraphQLNonNull
 
+from dataapi.catalog.registry import TableFieldKind
 from dataapi.database.message import Bound
 from dataapi.graphql.arguments import SelectedFields, Selector, as_leaf
 from dataapi.graphql.compiler import Compiler, Cost, function_output, member_key
@@ -16,7 +17,7 @@ from dataapi.graphql.mutation_statements import OperationStep, compile_mutations
 from dataapi.graphql.mutations import mutation_step
 from dataapi.graphql.outputs import Instant, JsonText
 from dataapi.graphql.schema.functions import FunctionField
-from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, TableField, TableFieldKind
+from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, TableField
 from dataapi.graphql.separate_statements import FieldStatements, are_separate, compile_separately
 from dataapi.graphql.sources import Fixed, Variables, client_key, source_weight
 from dataapi.graphql.transport import RequestRejected, Stage

@@ -21,9 +21,10 @@ from graphql.validation.validate import (
 )
 from graphql.validation.validation_context import NodeWithSelectionSet, VariableUsage, VariableUsageVisitor
 
+from dataapi.catalog.registry import TableFieldKind
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.graphql_core import PausingTypeInfo, visit_types
-from dataapi.graphql.schema.role_schema import RoleSchema, RootFields, TableField, TableFieldKind
+from dataapi.graphql.schema.role_schema import RoleSchema, RootFields, TableField
 
 COMPARISONS = 12_000
 """How many pairs of fields the validation of one document may compare, less than a tenth of a second.

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
-from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, Regrant, as_granted, as_it_is
+from dataapi.catalog.reflect import OUTDATED, Refresh, Regrant, as_granted, as_it_is
 from dataapi.concurrency.tasks import SharedWork
 from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
@@ -38,7 +38,7 @@ LONG_BATCH = 2_000
 _NEWER_CATALOGS = 2
 """How often a request is answered again: a new name may be followed by a new privilege for it."""
 _WRONG_METHOD = 405
-_UNKNOWN = UNKNOWN_NAMES | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
+_OUTDATED = OUTDATED | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -51,6 +51,7 @@ class RestHandler:
     :param refresh: makes sure that a catalog is not outdated.
     :param regrant: makes sure that a privilege that a catalog denies was not granted since.
     :ivar figures: hits and misses of the cache of statements.
+    :ivar requests: requests that have come.
     """
 
     def __init__(
@@ -72,15 +73,17 @@ class RestHandler:
         self._descriptions = Descriptions(project)
         self._long_work: SharedWork[object, Any] = SharedWork(lambda _request, _result: None)
         self.figures = PlanCacheFigures()
+        self.requests = 0
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
         """Answer a request: parse, plan, bind, run, respond.
 
-        An unknown name and a grant may be newer than the catalog: nothing has been done yet, so the
+        A name, a type and a grant may be newer than the catalog: nothing has been done yet, so the
         request is answered again by a newer catalog where there is one.
 
         :raises ApiError: a failure, as the client may read it.
         """
+        self.requests += 1
         catalog = self._catalog()
         if catalog is None or catalog is not self._served or caller.role not in self._roles:
             catalog = await self._serve(catalog, caller)
@@ -147,7 +150,7 @@ class RestHandler:
         """Return the catalog that serves, where an error may be one of an outdated catalog."""
         if isinstance(error, PrivilegeDenied):
             return await self._regrant(catalog, caller.role, error.item)
-        return await self._refresh(catalog) if error.code in _UNKNOWN else catalog
+        return await self._refresh(catalog) if error.code in _OUTDATED else catalog
 
     async def _with_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Return a catalog that has the caller's role; PostgreSQL itself reports why it cannot be assumed."""

@@ -166,7 +166,8 @@ def _catalog(project: Project, fetch: Fetch) -> Catalog:
     async def at_once(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return fetch(text, values)
 
-    return complete(reflect(at_once, project.db_schemas, 1, in_thread=_call))
+    features = project.graphql_features
+    return complete(reflect(at_once, project.db_schemas, 1, in_thread=_call, features=features))
 
 
 def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:

@@ -105,6 +105,7 @@ class ProjectPart:
             self._listen if listens else None,
             channel=project.db_channel,
             renew=self._renew,
+            features=project.graphql_features,
         )
         self._authenticator = authenticator = Authenticator(project, time.time)
         self._keys: PublishedKeys | None = None
@@ -233,7 +234,7 @@ class ProjectPart:
         self._pool.on_pooler = lambda: self._background.spawn(self._check_pooler())
         # Before there is a catalog, and so before the first answer.
         await self._check_pooler()
-        self._background.spawn(self._watcher.poll())
+        self._background.spawn(self._watcher.poll(lambda: self.apis.requests if self.apis else 0))
         await self._watcher.start()
         for fault in self._role_faults():
             _log.error("{project}: {fault}", project=self.ref, fault=fault)

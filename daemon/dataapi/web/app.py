@@ -128,6 +128,11 @@ class ProjectApis:
         self.backend = Backend(project, authenticator, self._engine, self._rest, data, self.live)
 
     @property
+    def requests(self) -> int:
+        """How many requests of both APIs have come, those of live queries included."""
+        return self._engine.requests + self._rest.requests
+
+    @property
     def plan_lookups(self) -> tuple[int, int]:
         """How many look-ups of plans were hits and misses."""
         engine, figures = self._engine, self._rest.figures

@@ -212,6 +212,8 @@ async def test_filters_through_to_many_relationships(reading: Service, given: st
         ("{not: {artist: {active: {eq: true}}}}", [6]),
         # As some: {} it means that there is one.
         ("{artist: {}}", [1, 2, 3, 4, 5]),
+        ("{artist: {name: {}}}", [1, 2, 3, 4, 5]),
+        ("{artist: {albumCollection: {every: {}}}}", [1, 2, 3, 4, 5]),
         ("{not: {artist: {}}}", [6]),
         ("{artist: {is: NOT_NULL}}", [1, 2, 3, 4, 5]),
         ("{artist: {is: NULL}}", [6]),
@@ -249,22 +251,55 @@ async def test_relation_filters_limit_updates_and_deletes(featured: Service) -> 
 
 
 @pytest.mark.parametrize(
-    ("table", "given", "absent"),
+    ("table", "given"),
     [
-        ("artist", "{albumCollection: {every: {year: {gt: $year}}}}", True),
-        ("artist", "{albumCollection: {none: {year: {gt: $year}}}}", False),
-        ("artist", "{albumCollection: {some: {year: {gt: $year}}}}", False),
-        ("album", "{artist: {albumCollection: {every: {year: {gt: $year}}}}}", True),
-        ("album", "{or: [{artist: {albumCollection: {every: {year: {gt: $year}}}}}]}", True),
+        ("artist", "{albumCollection: {%s: {year: {gt: $year}}}}"),
+        ("artist", "{albumCollection: {%s: {year: $of}}}"),
+        ("artist", "{albumCollection: {%s: {or: [{year: {gt: $year}}, {not: {year: $of}}]}}}"),
+        ("artist", "{albumCollection: {%s: {artist: {albumCollection: {some: {year: {gt: $year}}}}}}}"),
+        ("artist", "{not: {albumCollection: {%s: {year: {gt: $year}}}}}"),
+        ("album", "{artist: {albumCollection: {%s: {year: {gt: $year}}}}}"),
+        ("album", "{or: [{artist: {albumCollection: {%s: {year: {gt: $year}}}}}, {year: {gt: $year}}]}"),
+        ("album", "{artist: {is: $is}, trackCollection: {%s: {album: {is: $is}}}}"),
+        ("album", "{artist: {name: $name}, trackCollection: {%s: {name: $name}}}"),
+        ("album", "{cover: {url: {eq: $text, is: $is}}, trackCollection: {%s: $tracks}}"),
     ],
 )
-async def test_a_relation_filter_whose_variables_are_absent_never_means_every_row(
-    featured: Service, table: str, given: str, absent: bool
+@pytest.mark.parametrize("word", ["some", "none", "every"])
+async def test_a_relation_filter_without_its_variables_is_left_out(
+    reading: Service, table: str, given: str, word: str
 ) -> None:
-    """``some`` and ``none`` still ask whether there are related rows; the others demand nothing then."""
-    field = f"deleteFrom{table}Collection(filter: {given}, atMost: 1)"
-    answer = await featured.ask(f"mutation($year: Int) {{ {field} {{ affectedCount }} }}")
-    assert ("it has no value for $year" in answer.error) is absent
+    """At every depth: a query finds all rows, and a change of all rows is refused."""
+    given = given.replace("%s", word)
+    variables = "$year: Int, $of: IntFilter, $is: FilterIs, $name: StringSearchFilter, $text: String"
+    variables += ", $tracks: trackFilter"
+    query = f"query({variables}) {{ {table}Collection(filter: {given}) {{ edges {{ node {{ id }} }} }} }}"
+    rows = {"artist": 4, "album": 6}[table]
+    assert len(nodes((await reading.data(query))[f"{table}Collection"])) == rows
+    for change in (f"deleteFrom{table}Collection(", f"update{table}Collection(set: {{id: 1}}, "):
+        field = f"{change}filter: {given}, atMost: 9)"
+        answer = await reading.ask(f"mutation({variables}) {{ {field} {{ affectedCount }} }}")
+        assert answer.error.startswith("The filter would match every row, because it has no value for $")
+        assert answer.messages == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "ids"),
+    [
+        ("{albumCollection: {none: {year: {gt: $year}}, some: {year: {lt: 1990}}}}", [1]),
+        ("{albumCollection: {none: {year: {gt: $year, gte: 2000}}}}", [1, 3, 4]),
+        ("{or: [{albumCollection: {none: {year: {gt: $year}}}}, {id: {eq: 3}}]}", [3]),
+        ("{not: {albumCollection: {none: {year: {gt: $year}}}, id: {lt: 3}}}", [3, 4]),
+        ("{albumCollection: {none: {}}, name: {eq: $text}}", [3, 4]),
+        ("{albumCollection: {none: {year: {}}}, name: {eq: $text}}", [3, 4]),
+    ],
+)
+async def test_what_has_its_variables_counts_beside_a_relation_filter_without(
+    reading: Service, given: str, ids: list[int]
+) -> None:
+    collection = f"artistCollection(filter: {given}) {{ edges {{ node {{ id }} }} }}"
+    data = await reading.data(f"query($year: Int, $text: String) {{ {collection} }}")
+    assert [row["id"] for row in nodes(data["artistCollection"])] == ids
 
 
 async def test_relation_filters_see_only_rows_that_the_role_may_see(featured: Service) -> None:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.catalog import watcher
 from support.live import LiveService, serving_live, signed
 from twisted.internet import defer
 
@@ -18,6 +19,7 @@ SCHEMA = """
 create table item (id int primary key, name text not null);
 insert into item select i, 'item ' || i from generate_series(1, 3) i;
 grant select on item to anon, authenticated;
+create function numbers() returns int language sql stable as 'select 1';
 """
 
 
@@ -105,6 +107,38 @@ async def test_a_new_schema_replans(live: LiveService) -> None:
     await live.part.reload()
     assert (await live.next(every)).json == [{"id": 1, "label": "item 1", "price": 5}]
     assert (await live.next(one)).json["code"] == "42703"
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the catalog compared twenty times a second while requests come."""
+    monkeypatch.setattr(watcher, "COMPARE_EVERY", 0.05)
+
+
+@pytest.mark.parametrize(
+    ("target", "change", "after"),
+    [
+        ("item?id=eq.1", "alter table item add price int default 5",
+         [{"id": 1, "name": "item 1", "price": 5}]),
+        ("item?id=eq.1", "alter table item rename name to label", [{"id": 1, "label": "item 1"}]),
+        ("item?id=eq.1", "alter table item alter name type int using 7", [{"id": 1, "name": 7}]),
+        ("item?id=eq.1&select=id", "alter table item alter id type text", [{"id": "1"}]),
+        ("rpc/numbers", "drop function numbers; create function numbers() returns setof int language sql"
+         " stable as 'values (1), (2)'", [1, 2]),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("soon")
+async def test_an_unannounced_change_of_the_schema_is_followed(
+    live: LiveService, target: str, change: str, after: Any
+) -> None:
+    """Also where no request names something unknown: the catalog is compared while requests come."""
+    stream = await live.rest(target)
+    await live.next(stream)
+    live.database.execute(change)
+    event = await live.next(stream)
+    while event.json != after:
+        assert event.name == "snapshot"
+        event = await live.next(stream)
 
 
 async def test_one_caller_may_have_so_many(live: LiveService) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import CatalogNames, FieldNames, enum_values, lower_first, pascal_case
+from dataapi.catalog.registry import EnumType, TableType
 from hypothesis import given
 from hypothesis import strategies as st
 from support.catalog import MadeUp
@@ -263,7 +264,7 @@ def test_functions_give_way_to_the_entry_points_of_tables() -> None:
     first = made.function("a_greeting", comment=directive(name="greeting"))
     last = made.function("b_greeting", comment=directive(name="greeting"))
     catalog = made.catalog()
-    assert CatalogNames(catalog).entry_points == {
+    assert catalog.registry.functions == {
         collection: "accountCollection_2",
         node: "node_2",
         first: "greeting_2",
@@ -313,7 +314,7 @@ def test_tables_of_one_name_in_two_schemas_both_stay() -> None:
 
 
 def test_types_of_an_enum_give_way_to_those_of_tables() -> None:
-    """Whatever is made for either; what the schema itself uses is nobody's."""
+    """The filter of an enum is renamed, not the enum; names that every schema uses are reserved."""
     made = MadeUp()
     made.table("mood", "id")
     made.table("stateList", "id")
@@ -321,29 +322,33 @@ def test_types_of_an_enum_give_way_to_those_of_tables() -> None:
     scalar = made.enum("Time", "past")
     catalog = made.catalog()
     names = [catalog.base_names[oid] for oid in (mood, state, scalar)]
-    assert names == ["public_mood", "public_state", "public_Time"]
+    assert names == ["public_mood", "state", "public_Time"]
+    assert catalog.name_of_type(state, EnumType.LIST_FILTER) == "stateListFilter_2"
     assert clashes(catalog) == {
         "enum public.mood": "the GraphQL name mood is taken by table public.mood;"
         " its type is named public_mood",
-        "enum public.state": "the GraphQL name state is taken by table public.stateList;"
-        " its type is named public_state",
+        "enum public.state": "the GraphQL name stateListFilter is taken by the Filter type of table"
+        " public.stateList; its ListFilter type is named stateListFilter_2",
         "enum public.Time": "the GraphQL name Time is taken by a type of every schema;"
         " its type is named public_Time",
     }
 
 
-def test_a_type_does_not_take_the_name_of_one_made_for_another_table() -> None:
-    """``BlogEdge`` as a table would clash with the edges of ``Blog``; ``Query`` with the root."""
+def test_a_table_keeps_its_name_beside_a_type_made_for_another_table() -> None:
+    """``BlogEdge`` is the table, and the edges of ``Blog`` have another name; ``Query`` is the root."""
     made = MadeUp()
     blog = made.table("Blog", "id")
     edge = made.table("BlogEdge", "id")
     query = made.table("Query", "id")
     plain = made.table("node", "id")
-    assert made.catalog().base_names == {
-        blog: "Blog",
-        edge: "public_BlogEdge",
-        query: "public_Query",
-        plain: "node",
+    catalog = made.catalog()
+    assert catalog.base_names == {blog: "Blog", edge: "BlogEdge", query: "public_Query", plain: "node"}
+    assert catalog.name_of_type(blog, TableType.EDGE) == "BlogEdge_2"
+    assert clashes(catalog) == {
+        "table public.Blog": "the GraphQL name BlogEdge is taken by table public.BlogEdge; its Edge type is"
+        " named BlogEdge_2",
+        "table public.Query": "the GraphQL name Query is taken by a type of every schema; its type is named"
+        " public_Query",
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -49,13 +50,33 @@ class FakeListener:
         self.running = False
 
 
+class ClockWithThreads(Clock):
+    """A clock of a reactor whose threads run their work immediately."""
+
+    def getThreadPool(self) -> ClockWithThreads:  # noqa: N802 - twisted's name
+        """Return the pool that runs work immediately."""
+        return self
+
+    def callFromThread(self, call: Callable[..., Any], *arguments: Any) -> None:  # noqa: N802 - twisted's name
+        """Call the function."""
+        call(*arguments)
+
+    def callInThreadWithCallback(  # noqa: N802 - twisted's name
+        self, on_result: Callable[[bool, Any], None], work: Callable[..., Any], *arguments: Any
+    ) -> None:
+        """Run the work and report its result."""
+        at_once(work, *arguments).addCallbacks(
+            lambda result: on_result(True, result), lambda failure: on_result(False, failure)
+        )
+
+
 class Bench:
     """A watcher whose database answers when the test says so."""
 
-    def __init__(self, **options: Any) -> None:
-        self.clock = Clock()
+    def __init__(self, *, announced: bool = True, listen: Any = ..., **options: Any) -> None:
+        self.clock = ClockWithThreads()
         self.loads: list[Deferred[list[tuple[str, str]]]] = []
-        self.announced: bool | Exception = True
+        self.announced: bool | Exception = announced
         self.compared = 0
         self.fingerprint: str | Deferred[str] = "as first"
         self.is_standby = False
@@ -64,8 +85,7 @@ class Bench:
             self.clock,
             self._fetch,
             ["public"],
-            self._listen,
-            in_thread=at_once,
+            self._listen if listen is ... else listen,
             **{"backoff": Backoff(first=1.0, spread=0.0), **options},
         )
 
@@ -422,6 +442,86 @@ def test_the_catalog_is_polled_while_no_notification_can_arrive() -> None:
     assert bench.loads == []
     polling.addErrback(lambda failure: failure.trap(CancelledError))
     polling.cancel()
+
+
+@contextmanager
+def polling(bench: Bench) -> Iterator[list[None]]:
+    """Compare the catalog in the background; the list has an item for each request that has come."""
+    requests: list[None] = []
+    task = Deferred.fromCoroutine(bench.watcher.poll(lambda: len(requests)))
+    bench.compared = 0
+    yield requests
+    task.addErrback(lambda failure: failure.trap(CancelledError))
+    task.cancel()
+
+
+def pass_seconds(bench: Bench, seconds: int, requests: list[None] | None = None) -> None:
+    """Let seconds pass, with a request in each one if there is a list of them."""
+    for _ in range(seconds):
+        if requests is not None:
+            requests.append(None)
+        bench.clock.advance(1)
+
+
+@pytest.mark.parametrize("listen", [True, False], ids=["listening", "not listening"])
+def test_unannounced_changes_are_noticed_while_requests_come(listen: bool) -> None:
+    """Once a second, whatever the requests ask for; without requests nobody needs the newest catalog."""
+    bench, old = started(announced=False, **({} if listen else {"listen": None}))
+    with polling(bench) as requests:
+        pass_seconds(bench, 30)
+        assert bench.compared == 0
+        pass_seconds(bench, 3, requests)
+        assert bench.compared == 3
+        pass_seconds(bench, 30)
+        assert bench.compared == 3
+        bench.fingerprint = "changed"
+        pass_seconds(bench, 1, requests)
+        bench.answer("changed")
+        assert bench.watcher.current is not old
+
+
+def test_an_event_trigger_makes_comparisons_needless() -> None:
+    """One that is installed later is noticed with the load that it brings about."""
+    bench, _ = started(announced=False)
+    with polling(bench) as requests:
+        bench.announced = True
+        bench.reload()
+        bench.answer()
+        bench.compared = 0
+        pass_seconds(bench, 30, requests)
+        assert bench.compared == 0
+        bench.listener.running = False
+        pass_seconds(bench, 3, requests)
+        assert bench.compared == 3
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.01, 1), (0.0625, 4), (5.0, 10)])
+def test_comparisons_of_a_large_database_take_a_fiftieth_of_the_time(took: float, pause: int) -> None:
+    """With a pause of ten seconds at most."""
+    bench, _ = started(announced=False)
+    with polling(bench) as requests:
+        bench.fingerprint = comparing = Deferred[str]()
+        pass_seconds(bench, 1, requests)
+        bench.fingerprint = "as first"
+        bench.clock.advance(took)
+        comparing.callback("as first")
+        pass_seconds(bench, pause - 1, requests)
+        assert bench.compared == 1
+        pass_seconds(bench, 1, requests)
+        assert bench.compared == 2
+
+
+def test_a_comparison_in_the_background_is_none_for_a_request() -> None:
+    """A name that is unknown just after it is looked for at once, as if there was no other comparison."""
+    bench, old = started(announced=False)
+    with polling(bench) as requests:
+        pass_seconds(bench, 1, requests)
+        assert bench.compared == 1
+        bench.fingerprint = "changed"
+        outcome = refresh(bench, old)
+        bench.answer("changed")
+        assert outcome == [bench.watcher.current]
+        assert outcome != [old]
 
 
 def test_the_catalog_of_a_standby_is_polled_though_its_primary_notifies() -> None:

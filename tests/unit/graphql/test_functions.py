@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from dataapi.catalog.allocation import allocate_names
 from dataapi.catalog.model import (
     Argument,
     Catalog,
@@ -47,10 +49,11 @@ def function(
 
 def catalog_of(functions: Sequence[Function]) -> Catalog:
     usage = ((0, frozenset({"USAGE"})),)
-    return Catalog(
+    catalog = Catalog(
         1, ("public",), {"public": Schema(1, "public", None, usage)}, TYPES, {}, (), tuple(functions),
         {"anon": Role(2, "anon", superuser=False, grantees=frozenset({0, 2}), settings=())},
     )  # fmt: skip
+    return replace(catalog, registry=allocate_names(catalog)[0])
 
 
 def entries(*functions: Function) -> dict[str, FunctionField]:
@@ -122,6 +125,16 @@ def test_overloads_that_do_not_agree_have_fields_of_their_own(other: Function) -
         [1, 2],
         [2, 1],
     )
+
+
+def test_an_overload_never_has_the_field_that_another_function_asks_for() -> None:
+    found = entries(
+        function(1, "f", TEXT, ("a", INT)),
+        function(2, "f", INT, ("b", INT)),
+        function(3, "fByB", BOOL),
+    )
+    by_name = {name: entry.overloads[0].function.oid for name, entry in found.items()}
+    assert by_name == {"f": 1, "fByB_2": 2, "fByB": 3}
 
 
 def test_the_error_names_every_form() -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from dataapi.catalog.model import Catalog, Column, Function, Privileges, Table, TypeKind
 from dataapi.catalog.names import CatalogNames, FieldNames, is_looked_up_by_key
+from dataapi.catalog.registry import TableType
 from dataapi.catalog.relationships import KeyRelationship
 from dataapi.graphql.schema.type_mapping import TypeMapping, mapping_of
 from dataapi.sql.algebra import ColumnOf, Condition, FunctionCall, Join, OrderTerm, Rows
@@ -81,7 +82,6 @@ class CatalogView:
     :ivar non_null: a many-to-one relationship over NOT NULL columns is non-null
         (``graphql-non-null-relationships``).
     :ivar max_rows: the configured page cap (``db-max-rows``), None without one.
-    :ivar features: what ``graphql-features`` turns on for every table.
     :ivar schemas: those in the view, None for the whole search path.
     """
 
@@ -90,7 +90,6 @@ class CatalogView:
     role: str
     non_null: bool = False
     max_rows: int | None = None
-    features: frozenset[str] = frozenset()
     schemas: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
@@ -123,7 +122,7 @@ class CatalogView:
     def used_features(self) -> frozenset[str]:
         """The features that are on for at least one table."""
         tables = self.catalog.directives.tables.values()
-        return self.features.union(*(table.features for table in tables))
+        return self.catalog.features.union(*(table.features for table in tables))
 
     def table(self, oid: int) -> TableView | None:
         """Return the view of a table, None when the role does not see it."""
@@ -160,7 +159,7 @@ class CatalogView:
     def _enums_in_use(self) -> frozenset[int]:
         """The enums of what the role sees; PostgreSQL lets it read columns of types that it may not use."""
         mappings: list[TypeMapping | None] = []
-        for table in filter(None, map(self.table, self.names.tables_by_type.values())):
+        for table in filter(None, map(self.table, self.catalog.base_names)):
             mappings += [field.mapping for field in table.columns]
             mappings += [field.mapping for field in table.computed]
         for function in filter(self.can_call, self.catalog.functions):
@@ -197,7 +196,17 @@ class TableView:
         self.readable = catalog_view.privileges.columns(table, "SELECT")
         self._catalog = catalog_view.catalog
         self.directives = self._catalog.directives.table(table.oid)
-        self.features = self.directives.features | catalog_view.features
+        self.features = self.directives.features | self._catalog.features
+
+    def name_of(self, kind: TableType) -> str:
+        """Return the name of one of the table's types.
+
+        :raises KeyError: the table has no such type.
+        """
+        name = self._catalog.name_of_type(self.table.oid, kind)
+        if name is None:
+            raise KeyError(kind)
+        return name
 
     @property
     def aggregates(self) -> bool:

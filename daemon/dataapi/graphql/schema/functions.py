@@ -119,16 +119,21 @@ def function_fields(view: CatalogView, *, volatile: bool) -> dict[str, FunctionF
     """Return the fields of the volatile functions that a role can call, or of the others, by name."""
     groups: dict[str, list[FunctionField]] = defaultdict(list)
     for function in view.catalog.functions:
-        name = view.names.entry_points.get(function.oid)
+        name = view.catalog.registry.functions.get(function.oid)
         if name is None or (function.volatility is Volatility.VOLATILE) is not volatile:
             continue
         field = _field(view, function, name) if view.can_call(function) else None
         if field is not None:
             groups[name].append(field)
+    registry = view.catalog.registry
+    taken = {*registry.functions.values(), *(registry.mutations if volatile else registry.queries)}
     found: dict[str, FunctionField] = {}
-    for fields in groups.values():
+    for requested, fields in groups.items():
         for field in _merged(fields):
-            name = first_free((field.name,), field.name, found)
+            name = field.name
+            if name != requested:  # the field of an overload that does not fit the others
+                name = first_free((name,), name, taken)
+                taken.add(name)
             found[name] = replace(field, name=name)
     return found
 

@@ -12,17 +12,17 @@ from typing import Any
 from graphql import GraphQLEnumType, GraphQLInputField, GraphQLInputObjectType, GraphQLList
 
 from dataapi.catalog.directives import is_enum_value
+from dataapi.catalog.registry import FEATURE_OF_SHARED_TYPE, TableType
 from dataapi.graphql.schema.catalog_view import ColumnField, TableView
 from dataapi.graphql.schema.shared_types import (
     COMMON_TYPES,
-    FEATURE_TYPES,
     FILTER_IS,
     IS_FILTER,
     ORDER_BY_DIRECTION,
     required,
 )
 from dataapi.graphql.schema.type_mapping import AGGREGATES, TypeMapping, aggregate_mapping, builtin_mapping
-from dataapi.graphql.schema.types import TableType, TableTypes, TypeRecipe, column_recipe
+from dataapi.graphql.schema.types import TableTypes, TypeRecipe, column_recipe
 
 InputFields = dict[str, GraphQLInputField]
 
@@ -46,21 +46,24 @@ def _filter_fields(types: TableTypes, view: TableView) -> InputFields:
 
 
 _FEATURE_FILTERS = {"JSON": "JSONFilter", "String": "StringSearchFilter"}
+"""The usual names of the filters that features give columns, by scalar."""
 
 
 def _column_filter(types: TableTypes, view: TableView, mapping: TypeMapping) -> Any:
-    feature, type_ = FEATURE_TYPES.get(_FEATURE_FILTERS.get(mapping.kind, ""), (None, None))
-    return type_ if feature in view.features and not mapping.is_list else _filter_of(types, mapping)
+    usual = _FEATURE_FILTERS.get(mapping.kind)
+    if usual is None or mapping.is_list or FEATURE_OF_SHARED_TYPE[usual] not in view.features:
+        return _filter_of(types, mapping)
+    return types.of_features[usual]
 
 
 def _filter_of(types: TableTypes, mapping: TypeMapping) -> Any:
     """Return the filter type of a value, None when it can't be filtered."""
-    suffix = "ListFilter" if mapping.is_list else "Filter"
     if mapping.scalar is None:
-        return types.by_name.get(types.view.catalog.base_names[mapping.enum] + suffix)
+        return types.filter_of_enum(mapping.enum, is_list=mapping.is_list)
     if mapping.kind == "JSON" and not mapping.is_list:
         return None  # docs/reference/graphql.md, Scalars
-    return COMMON_TYPES.get(mapping.kind + suffix, IS_FILTER) if mapping.comparable else IS_FILTER
+    name = f"{mapping.kind}ListFilter" if mapping.is_list else f"{mapping.kind}Filter"
+    return COMMON_TYPES.get(name, IS_FILTER) if mapping.comparable else IS_FILTER
 
 
 def _relation_filters(types: TableTypes, view: TableView) -> InputFields:

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import Any
 
 import graphql as gql
 
-from dataapi.catalog import names
 from dataapi.catalog.model import Catalog
-from dataapi.catalog.names import CatalogNames
+from dataapi.catalog.names import CatalogNames, missing_key
+from dataapi.catalog.registry import FEATURE_OF_SHARED_TYPE, SUBSCRIPTION, TableFieldKind, TableType
 from dataapi.graphql.graphql_core import LazyObjectType, LazySchema
 from dataapi.graphql.schema.catalog_view import CatalogView, TableView
 from dataapi.graphql.schema.functions import FunctionField, constant_default, function_fields
 from dataapi.graphql.schema.input_types import INPUT_TYPES
 from dataapi.graphql.schema.shared_types import NODE, list_of, required
 from dataapi.graphql.schema.type_mapping import DATETIME, OPAQUE
-from dataapi.graphql.schema.types import OBJECT_TYPES, TableType, TableTypes, collection_field
+from dataapi.graphql.schema.types import OBJECT_TYPES, TableTypes, collection_field
 from dataapi.settings import Project
 
-QUERY, MUTATION, SUBSCRIPTION = "Query", "Mutation", "Subscription"
-"""The names of the root types."""
+QUERY, MUTATION = "Query", "Mutation"
+"""The names of root types; a table may have that of the third, ``Subscription``."""
 
 
 COMMON_FIELDS = {
@@ -37,16 +36,6 @@ COMMON_FIELDS = {
 """The fields of ``Query`` that belong to no table or function."""
 UNLISTED = frozenset({"heartbeat"})
 """Fields of ``Query`` that work and are not listed, as in pg_graphql."""
-
-
-class TableFieldKind(Enum):
-    """The root fields of a table: what stands before and after the table's name in theirs."""
-
-    COLLECTION = "", names.COLLECTION
-    BY_KEY = "", names.BY_KEY
-    INSERT = names.INSERT, names.COLLECTION
-    UPDATE = names.UPDATE, names.COLLECTION
-    DELETE = names.DELETE, names.COLLECTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +52,8 @@ class RootFields:
     def __init__(self, types: TableTypes, *, volatile: bool) -> None:
         self._types = types
         self._volatile = volatile
-        self._kinds = _MUTATIONS if volatile else _QUERIES
-        tables = types.view.names
-        self._tables = tables.tables_by_type if volatile else tables.tables_by_field
+        registry = types.view.catalog.registry
+        self._tables = registry.mutations if volatile else registry.queries
 
     @cached_property
     def _functions(self) -> dict[str, FunctionField]:
@@ -78,20 +66,16 @@ class RootFields:
     def names(self) -> Iterator[str]:
         if not self._volatile:
             yield "node"
-        for base in self._tables:
-            yield from (f"{prefix}{base}{suffix}" for prefix, suffix in (kind.value for kind in self._kinds))
+        yield from self._tables
         yield from self._functions
 
     def find(self, name: str) -> TableField | FunctionField | None:
         """Return the table's or function's field of that name, None when the role has none."""
-        for kind in self._kinds:
-            prefix, suffix = kind.value
-            base = name.removeprefix(prefix).removesuffix(suffix)
-            if base in self._tables and name == f"{prefix}{base}{suffix}":
-                view = self._types.view.table(self._tables[base])
-                if view is not None and _TABLE_FIELDS[kind][0](view):
-                    return TableField(kind, view)
-        return self._functions.get(name)
+        if name not in self._tables:
+            return self._functions.get(name)
+        kind, oid = self._tables[name]
+        view = self._types.view.table(oid)
+        return TableField(kind, view) if view is not None and _TABLE_FIELDS[kind][0](view) else None
 
     def field(self, name: str) -> gql.GraphQLField | None:
         """Make the field of that name, None when the role has none."""
@@ -109,7 +93,7 @@ class SubscriptionFields(RootFields):
 
     def __init__(self, types: TableTypes) -> None:
         super().__init__(types, volatile=False)
-        self._everywhere = _FEATURE in types.view.features
+        self._everywhere = _FEATURE in types.view.catalog.features
 
     def find(self, name: str) -> TableField | FunctionField | None:
         found = super().find(name)
@@ -123,10 +107,7 @@ class SubscriptionFields(RootFields):
         return super().field(name)
 
 
-_FEATURE = "subscriptions"
-
-_QUERIES = (TableFieldKind.COLLECTION, TableFieldKind.BY_KEY)
-_MUTATIONS = (TableFieldKind.INSERT, TableFieldKind.UPDATE, TableFieldKind.DELETE)
+_FEATURE = FEATURE_OF_SHARED_TYPE[SUBSCRIPTION]
 
 
 def _function_field(types: TableTypes, function: FunctionField) -> gql.GraphQLField:
@@ -235,12 +216,18 @@ class RoleSchema:
     def __init__(self, view: CatalogView, *, strict: bool = False) -> None:
         self.view = view
         self.strict = strict
-        roots = {QUERY: self._query, MUTATION: self._mutation, SUBSCRIPTION: self._subscription}
+        self._subscription_root = view.catalog.registry.shared.get(SUBSCRIPTION)
+        roots: dict[str, Callable[[], gql.GraphQLNamedType | None]] = {
+            QUERY: self._query,
+            MUTATION: self._mutation,
+        }
+        if self._subscription_root is not None:
+            roots[self._subscription_root] = self._subscription
         self.types = TableTypes(view, {**OBJECT_TYPES, **INPUT_TYPES}, roots)
         self.query_fields = RootFields(self.types, volatile=False)
         self.mutation_fields = RootFields(self.types, volatile=True)
         self.subscription_fields = SubscriptionFields(self.types)
-        self.schema = LazySchema(self.types.by_name[QUERY], self.types.by_name)
+        self.schema = LazySchema(self.types.by_name[QUERY], self.types.by_name, self._subscription_root)
 
     def _query(self) -> gql.GraphQLObjectType:
         fields = self.query_fields
@@ -254,10 +241,10 @@ class RoleSchema:
 
     def _subscription(self) -> gql.GraphQLObjectType | None:
         fields = self.subscription_fields
-        if _FEATURE not in self.view.used_features or not fields.any:
+        if self._subscription_root is None or not fields.any:
             return None
         description = "The entry points that read, and are answered again when the answer changes."
-        return LazyObjectType(SUBSCRIPTION, fields.field, fields.names, description)
+        return LazyObjectType(self._subscription_root, fields.field, fields.names, description)
 
     def dismantle(self) -> None:
         """Take apart what refers to itself, so that it is freed without waiting for a garbage collection.
@@ -268,17 +255,19 @@ class RoleSchema:
         for part in (*made, self.query_fields, self.mutation_fields, self.subscription_fields, self.schema):
             vars(part).clear()
 
+    def root(self, operation: gql.OperationType) -> str:
+        """Return the name of the type of an operation's root fields."""
+        if operation is gql.OperationType.SUBSCRIPTION:
+            return self._subscription_root or SUBSCRIPTION
+        return MUTATION if operation is gql.OperationType.MUTATION else QUERY
+
     def object_type(self, name: str) -> Any:
         return self.types.by_name[name]
 
     def missing_key(self, field: str) -> str | None:
         """Return that a table lacks a key, if the role reads it and would else have a field of that name."""
-        for prefix, suffix in (kind.value for kind in TableFieldKind):
-            base = names.lower_first(field.removeprefix(prefix).removesuffix(suffix))
-            table = self.view.names.keyless_by_field.get(base)
-            if table is not None and self.view.reads(table):
-                return names.missing_key(table)
-        return None
+        table = self.view.names.keyless_by_field.get(field)
+        return missing_key(table) if table is not None and self.view.reads(table) else None
 
     @cached_property
     def suggests_names(self) -> bool:
@@ -294,7 +283,6 @@ def catalog_view(catalog: Catalog, field_names: CatalogNames, role: str, project
         role,
         non_null=project.graphql_non_null_relationships,
         max_rows=project.db_max_rows,
-        features=project.graphql_features,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import graphql as gql
@@ -153,50 +154,70 @@ COMMON_TYPES: dict[str, gql.GraphQLNamedType] = {
 }
 
 
-_JSON_PATH_FILTER = gql.GraphQLInputObjectType(
-    "JSONPathFilter",
-    {
-        "path": gql.GraphQLInputField(list_of(gql.GraphQLString), description="Member names and indexes."),
-        "text": gql.GraphQLInputField(_FILTERS["StringFilter"], description="Compares the member as text."),
-        "number": gql.GraphQLInputField(_FILTERS["BigFloatFilter"], description="Compares a number."),
-        "boolean": gql.GraphQLInputField(_FILTERS["BooleanFilter"], description="Compares a boolean."),
-    },
-)
-_JSON_FILTER = gql.GraphQLInputObjectType(
-    "JSONFilter",
-    {
-        "contains": gql.GraphQLInputField(JSON, description="The value contains this JSON."),
-        "containedBy": gql.GraphQLInputField(JSON, description="This JSON contains the value."),
-        "hasKey": gql.GraphQLInputField(
-            gql.GraphQLString, description="The value is an object with this member."
-        ),
-        "is": gql.GraphQLInputField(FILTER_IS),
-        "at": gql.GraphQLInputField(gql.GraphQLList(required(_JSON_PATH_FILTER))),
-    },
-)
-_TEXT_SEARCH = gql.GraphQLInputObjectType(
-    "TextSearch",
-    {
-        "query": gql.GraphQLInputField(
-            required(gql.GraphQLString), description="Words, in web search syntax."
-        ),
-        "language": gql.GraphQLInputField(gql.GraphQLString, description="A text search configuration."),
-    },
-)
-_SEARCH_FILTER = gql.GraphQLInputObjectType(
-    "StringSearchFilter",
-    {
-        **_FILTERS["StringFilter"].fields,
-        "search": gql.GraphQLInputField(_TEXT_SEARCH, description="Full-text search."),
-    },
-)
-FEATURE_TYPES = {
-    "JSONFilter": ("jsonFilters", _JSON_FILTER),
-    "JSONPathFilter": ("jsonFilters", _JSON_PATH_FILTER),
-    "StringSearchFilter": ("fullText", _SEARCH_FILTER),
-    "TextSearch": ("fullText", _TEXT_SEARCH),
-}
-"""Types of schemas that use a feature, each with that feature, by name."""
+def types_of_features(names: Mapping[str, str]) -> dict[str, gql.GraphQLInputObjectType]:
+    """Return the input types that features add to a schema as a whole, by their usual names.
+
+    :param names: the names of those that the schema has, by their usual names.
+    """
+    usual = all(name == own for name, own in names.items())
+    types = _TYPES_OF_FEATURES if usual else _make_types_of_features(names)
+    return {name: type_ for name, type_ in types.items() if name in names}
+
+
+def _make_types_of_features(names: Mapping[str, str]) -> dict[str, gql.GraphQLInputObjectType]:
+    return {**_json_filters(names), **_search_filters(names)}
+
+
+def _json_filters(names: Mapping[str, str]) -> dict[str, gql.GraphQLInputObjectType]:
+    path_filter = gql.GraphQLInputObjectType(
+        names.get("JSONPathFilter", "JSONPathFilter"),
+        {
+            "path": gql.GraphQLInputField(
+                list_of(gql.GraphQLString), description="Member names and indexes."
+            ),
+            "text": gql.GraphQLInputField(
+                _FILTERS["StringFilter"], description="Compares the member as text."
+            ),
+            "number": gql.GraphQLInputField(_FILTERS["BigFloatFilter"], description="Compares a number."),
+            "boolean": gql.GraphQLInputField(_FILTERS["BooleanFilter"], description="Compares a boolean."),
+        },
+    )
+    json_filter = gql.GraphQLInputObjectType(
+        names.get("JSONFilter", "JSONFilter"),
+        {
+            "contains": gql.GraphQLInputField(JSON, description="The value contains this JSON."),
+            "containedBy": gql.GraphQLInputField(JSON, description="This JSON contains the value."),
+            "hasKey": gql.GraphQLInputField(
+                gql.GraphQLString, description="The value is an object with this member."
+            ),
+            "is": gql.GraphQLInputField(FILTER_IS),
+            "at": gql.GraphQLInputField(gql.GraphQLList(required(path_filter))),
+        },
+    )
+    return {"JSONFilter": json_filter, "JSONPathFilter": path_filter}
+
+
+def _search_filters(names: Mapping[str, str]) -> dict[str, gql.GraphQLInputObjectType]:
+    text_search = gql.GraphQLInputObjectType(
+        names.get("TextSearch", "TextSearch"),
+        {
+            "query": gql.GraphQLInputField(
+                required(gql.GraphQLString), description="Words, in web search syntax."
+            ),
+            "language": gql.GraphQLInputField(gql.GraphQLString, description="A text search configuration."),
+        },
+    )
+    search_filter = gql.GraphQLInputObjectType(
+        names.get("StringSearchFilter", "StringSearchFilter"),
+        {
+            **_FILTERS["StringFilter"].fields,
+            "search": gql.GraphQLInputField(text_search, description="Full-text search."),
+        },
+    )
+    return {"StringSearchFilter": search_filter, "TextSearch": text_search}
+
+
+_TYPES_OF_FEATURES = _make_types_of_features({})
 
 
 PAGING_ARGUMENTS = {

@@ -1,25 +1,24 @@
 """The GraphQL types of one role, each made when it is first looked up.
 
-The schema knows every type's name.  Recipes say which types a table has and what is in each: those of object
-types are here, those of input types in ``input_types``.
+The catalog's registry knows what each name names.  Recipes say which types a table has and what is in each:
+those of object types are here, those of input types in ``input_types``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
 import graphql as gql
 
-from dataapi.catalog.names import ENUM_SUFFIXES, enum_values
+from dataapi.catalog.names import enum_values
+from dataapi.catalog.registry import EnumType, TableType
 from dataapi.graphql.graphql_core import LazyMap
 from dataapi.graphql.schema.catalog_view import CatalogView, RelatedField, TableView
 from dataapi.graphql.schema.shared_types import (
     COMMON_TYPES,
-    FEATURE_TYPES,
     FILTER_OPERATORS,
     LIST_OPERATORS,
     NODE,
@@ -28,61 +27,11 @@ from dataapi.graphql.schema.shared_types import (
     filter_type,
     list_of,
     required,
+    types_of_features,
 )
 from dataapi.graphql.schema.type_mapping import AGGREGATES, BIG_FLOAT, BIG_INT, TypeMapping
 
 _CONSTANT_TYPES = {**COMMON_TYPES, **gql.introspection_types}
-
-
-class TableType(StrEnum):
-    """The types of a table: the name of each is that of the table with this ending."""
-
-    COLLECTION_FILTER = "CollectionFilter"
-    ROW_FILTER = "RowFilter"
-    COLLECTION_ORDER_BY = "CollectionOrderBy"
-    MIN_MAX_ORDER_BY = "MinMaxOrderBy"
-    ON_CONFLICT_INPUT = "OnConflictInput"
-    CONFLICT_CONSTRAINT = "ConflictConstraint"
-    INSERT_COLUMN = "InsertColumn"
-    UPDATE_COLUMN = "UpdateColumn"
-    GROUP_COLUMN = "GroupColumn"
-    GROUP = "Group"
-    GROUP_KEYS = "GroupKeys"
-    COUNT_DISTINCT_AGGREGATE_RESULT = "CountDistinctAggregateResult"
-    HAVING = "Having"
-    SUM_HAVING = "SumHaving"
-    AVG_HAVING = "AvgHaving"
-    MIN_HAVING = "MinHaving"
-    MAX_HAVING = "MaxHaving"
-    COUNT_DISTINCT_HAVING = "CountDistinctHaving"
-    FILTER = "Filter"
-    ORDER_BY = "OrderBy"
-    INSERT_INPUT = "InsertInput"
-    UPDATE_INPUT = "UpdateInput"
-    OBJECT = ""
-    CONNECTION = "Connection"
-    EDGE = "Edge"
-    INSERT_RESPONSE = "InsertResponse"
-    UPDATE_RESPONSE = "UpdateResponse"
-    DELETE_RESPONSE = "DeleteResponse"
-    AGGREGATE = "Aggregate"
-    SUM_AGGREGATE_RESULT = "SumAggregateResult"
-    AVG_AGGREGATE_RESULT = "AvgAggregateResult"
-    MIN_AGGREGATE_RESULT = "MinAggregateResult"
-    MAX_AGGREGATE_RESULT = "MaxAggregateResult"
-
-    def of(self, view: TableView) -> str:
-        return view.name + self
-
-    @classmethod
-    def aggregate_result(cls, aggregate: str) -> TableType:
-        """Return the type of an aggregate's field such as ``sum`` or ``countDistinct``."""
-        return cls(f"{aggregate[0].upper()}{aggregate[1:]}AggregateResult")
-
-    @classmethod
-    def having(cls, aggregate: str) -> TableType:
-        """Return the type of the conditions on an aggregate such as ``sum`` or ``countDistinct``."""
-        return cls(f"{aggregate[0].upper()}{aggregate[1:]}Having")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +51,14 @@ class TypeRecipe:
     description: str | None = None
     options: Callable[[TableView], Mapping[str, Any]] = lambda _view: {}
 
-    def make(self, type_: TableType, types: TableTypes, view: TableView) -> gql.GraphQLNamedType | None:
+    def make(self, name: str, types: TableTypes, view: TableView) -> gql.GraphQLNamedType | None:
         """Return a table's type, None when the table has none."""
         if not self.exists(view):
             return None
         options = dict(self.options(view))
         if self.description is not None:
             options["description"] = self.description.format(view.name)
-        return self.kind(type_.of(view), partial(self.members, types, view), **options)
+        return self.kind(name, partial(self.members, types, view), **options)
 
 
 class TableTypes:
@@ -117,6 +66,7 @@ class TableTypes:
 
     :param roots: make the root types by name, None where the role has no such type.
     :ivar by_name: every type, made on demand; the schema's ``type_map``.
+    :ivar of_features: the types that features add to the schema as a whole, by their usual names.
     """
 
     def __init__(
@@ -126,59 +76,60 @@ class TableTypes:
         roots: Mapping[str, Callable[[], gql.GraphQLNamedType | None]],
     ) -> None:
         self.view = view
+        self._registry = view.catalog.registry
         self._roots = roots
-        # A name ends in the longest ending that it can have.
-        self._recipes = {type_: recipes[type_] for type_ in sorted(recipes, key=len, reverse=True)}
+        self._recipes = recipes
+        self.of_features = types_of_features(self._registry.shared)
+        self._shared = _CONSTANT_TYPES | {type_.name: type_ for type_ in self.of_features.values()}
         self.by_name: LazyMap[Any] = LazyMap(self._make, self._names)
 
     def made(self) -> list[gql.GraphQLNamedType]:
         """Return the types that were made so far and belong to no other schema."""
-        shared = _CONSTANT_TYPES.keys() | FEATURE_TYPES.keys()
-        return [type_ for type_ in self.by_name.made() if type_.name not in shared]
+        return [type_ for type_ in self.by_name.made() if type_.name not in self._shared]
 
-    def of(self, view: TableView, type_: TableType) -> Any:
+    def of(self, view: TableView, kind: TableType) -> Any:
         """Return a type of a table.
 
         :raises KeyError: the table has no such type.
         """
-        return self.by_name[type_.of(view)]
+        return self.by_name[view.name_of(kind)]
 
-    def find(self, view: TableView, type_: TableType) -> Any:
+    def find(self, view: TableView, kind: TableType) -> Any:
         """Return a type of a table, None when it has none."""
-        return self.by_name.get(type_.of(view))
+        return self._find(view.table.oid, kind)
+
+    def filter_of_enum(self, oid: int, *, is_list: bool) -> Any:
+        """Return the filter type of an enum or of lists of it, None when there is none."""
+        return self._find(oid, EnumType.LIST_FILTER if is_list else EnumType.FILTER)
 
     def output_type(self, mapping: TypeMapping) -> Any:
         """Return the nullable type of a value, for output and input."""
-        item = mapping.scalar or self.by_name[self.view.catalog.base_names[mapping.enum]]
+        item = mapping.scalar or self.by_name[self._registry.base_names[mapping.enum]]
         return gql.GraphQLList(item) if mapping.is_list else item
 
+    def _find(self, oid: int, kind: TableType | EnumType) -> Any:
+        name = self.view.catalog.name_of_type(oid, kind)
+        return None if name is None else self.by_name.get(name)
+
     def _names(self) -> Iterator[str]:
-        yield from (*_CONSTANT_TYPES, *self._roots, *FEATURE_TYPES)
-        for base in self.view.names.tables_by_type:
-            yield from (base + ending for ending in self._recipes)
-        for base, oid in self.view.names.enums_by_type.items():
-            if self.view.lists_enum(oid):
-                yield from (base + suffix for suffix in ENUM_SUFFIXES)
+        yield from (*self._shared, *self._roots)
+        for name, (oid, kind) in self._registry.types.items():
+            if isinstance(kind, TableType) or self.view.lists_enum(oid):
+                yield name
 
     def _make(self, name: str) -> gql.GraphQLNamedType | None:
-        if name in _CONSTANT_TYPES:
-            return _CONSTANT_TYPES[name]
+        if name in self._shared:
+            return self._shared[name]
         if name in self._roots:
             return self._roots[name]()
-        if name in FEATURE_TYPES:
-            feature, type_ = FEATURE_TYPES[name]
-            return type_ if feature in self.view.used_features else None
-        tables, enums = self.view.names.tables_by_type, self.view.names.enums_by_type
-        for ending, recipe in self._recipes.items():
-            base = name.removesuffix(ending)
-            if base in tables and base + ending == name:
-                view = self.view.table(tables[base])
-                return None if view is None else recipe.make(ending, self, view)
-        for suffix in ENUM_SUFFIXES:
-            base = name.removesuffix(suffix)
-            if base in enums and base + suffix == name:
-                return self._enum(enums[base], base) if not suffix else self._enum_filter(base, suffix)
-        return None
+        owner = self._registry.types.get(name)
+        if owner is None:
+            return None
+        oid, kind = owner
+        if isinstance(kind, EnumType):
+            return self._enum(oid, name) if kind is EnumType.ENUM else self._enum_filter(oid, kind, name)
+        view = self.view.table(oid)
+        return None if view is None else self._recipes[kind].make(name, self, view)
 
     def _enum(self, oid: int, name: str) -> gql.GraphQLNamedType | None:
         enum = self.view.catalog.types[oid]
@@ -189,13 +140,14 @@ class TableTypes:
         by_value = {value: label for label, value in values.items()}
         return gql.GraphQLEnumType(name, by_value, description=description)
 
-    def _enum_filter(self, base: str, suffix: str) -> gql.GraphQLNamedType | None:
-        enum = self.by_name.get(base)
+    def _enum_filter(self, oid: int, kind: EnumType, name: str) -> gql.GraphQLNamedType | None:
+        enum = self._find(oid, EnumType.ENUM)
         if enum is None:
             return None
-        is_list = suffix == "ListFilter"
-        operators = LIST_OPERATORS if is_list else FILTER_OPERATORS["Enum"]
-        return filter_type(base + suffix, enum, operators, is_list=is_list)
+        is_list = kind is EnumType.LIST_FILTER
+        return filter_type(
+            name, enum, LIST_OPERATORS if is_list else FILTER_OPERATORS["Enum"], is_list=is_list
+        )
 
 
 def _object_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLField]:

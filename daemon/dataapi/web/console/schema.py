@@ -16,7 +16,8 @@ from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.directives import TableDirectives
 from dataapi.catalog.model import Catalog, Column, ForeignKey, Privileges, Problem, Table, place_of
-from dataapi.catalog.names import BY_KEY, COLLECTION, DELETE, INSERT, UPDATE, CatalogNames, lower_first
+from dataapi.catalog.names import CatalogNames, root_field
+from dataapi.catalog.registry import TableFieldKind
 from dataapi.graphql.schema.catalog_view import CatalogView, TableView
 from dataapi.rest.openapi.model import VisibleSchema, VisibleTable
 from dataapi.settings import Project
@@ -43,7 +44,6 @@ class SchemaDescription:
             names,
             role,
             max_rows=project.db_max_rows,
-            features=project.graphql_features,
         )
         self._tables = {
             visible.table.oid: visible
@@ -227,15 +227,17 @@ def _shows(visible: VisibleTable, columns: tuple[str, ...]) -> bool:
 
 def _graphql(view: TableView) -> Record:
     """Return the names of a table's type and entry points that the role has."""
-    name, field = view.name, lower_first(view.name)
-    entries = {
-        field + COLLECTION: True,
-        field + BY_KEY: view.by_key,
-        f"{INSERT}{name}{COLLECTION}": view.insertable,
-        f"{UPDATE}{name}{COLLECTION}": view.updatable,
-        f"{DELETE}{name}{COLLECTION}": view.deletable,
+    fields = {
+        TableFieldKind.COLLECTION: True,
+        TableFieldKind.BY_KEY: view.by_key,
+        TableFieldKind.INSERT: view.insertable,
+        TableFieldKind.UPDATE: view.updatable,
+        TableFieldKind.DELETE: view.deletable,
     }
-    return {"type": name, "fields": [entry for entry, given in entries.items() if given]}
+    return {
+        "type": view.name,
+        "fields": [root_field(kind, view.name) for kind, exists in fields.items() if exists],
+    }
 
 
 def _directives(directives: TableDirectives) -> Record:
