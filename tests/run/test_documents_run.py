@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon import KEY, Answer, Daemon
+from support.daemon import KEY, Answer, Daemon, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,8 +55,13 @@ def test_documents_are_read_at_start_and_at_each_reload(daemon: Daemon) -> None:
     assert daemon.admin("POST", "/reload").status == 200
     for _ in range(10):  # enough to reach every worker, or nearly so
         assert by_id(daemon, "Second").json == {"data": {"second": "Query"}}
-    [project] = daemon.admin("GET", "/ready").json["projects"]
-    assert project["problems"] == []
+
+    def problems() -> list[str]:
+        [project] = daemon.admin("GET", "/ready").json["projects"]
+        return list(project["problems"])
+
+    # Workers report their state after the reload; /ready does not wait for that.
+    wait_for(lambda: problems() == [], "the end of the problems")
 
 
 def test_a_folder_that_goes_away_leaves_the_documents(daemon: Daemon) -> None:
