@@ -238,7 +238,7 @@ def died(cause: BaseException | None = None) -> ApiError:
 
 
 def silent(seconds: float) -> ApiError:
-    """Return the error for a statement of the daemon's own that was given up after so many seconds."""
+    """Return the error for one of our own statements that exceeded its time limit, in seconds."""
     return _retry_after("PGRST001", f"The database did not answer within {seconds:g} seconds. Retrying.", 1)
 
 

@@ -33,7 +33,7 @@ def event(name: str, data: bytes = b"", identifier: str = "") -> bytes:
 
 
 def fingerprint(body: bytes) -> str:
-    """Return the identifier of a body, which is equal for equal bodies."""
+    """Return the identifier of a body: equal bodies have equal identifiers."""
     return hashlib.blake2b(body, digest_size=12).hexdigest()
 
 

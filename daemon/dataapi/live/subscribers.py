@@ -94,7 +94,7 @@ class Subscriber:
             self._send_waiting()
 
     def send_heartbeat(self) -> None:
-        """Show that the daemon is alive."""
+        """Send a heartbeat, by which both sides notice a lost connection."""
         self.offer(HEARTBEAT, self.identifier)
 
     def _send_waiting(self) -> None:
@@ -168,7 +168,7 @@ class Subscribers:
         self.unsent = UnsentBytes()
         self.sent = 0
         self._has_room = has_room
-        # Those that have taken everything, the one that was sent nothing for the longest time first.
+        # Subscribers that have taken everything, the longest silence first.
         self._idle: OrderedDict[Subscriber, None] = OrderedDict()
         self._busy: dict[Subscriber, None] = {}
 

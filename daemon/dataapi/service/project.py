@@ -48,7 +48,7 @@ ASKING = Backoff(first=1.0)
 """For settings in a database that could not be read."""
 
 REFLECTED_WITHIN = 60.0
-"""Seconds that a statement about the catalog may take, which has thousands of tables in large schemas."""
+"""Seconds that a statement about the catalog may take: large schemas have thousands of tables."""
 
 LOOKED_WITHIN = 10.0
 """Seconds that a look for changes may take."""
