@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
@@ -223,7 +223,7 @@ class Subscribers:
                 if not self.is_full:
                     return
 
-    def _late(self) -> Iterable[Subscriber]:
+    def _late(self) -> list[Subscriber]:
         """Return the subscribers that do not keep up."""
         now = self.clock.seconds()
         progress, whole = KEEPS_UP

@@ -97,7 +97,6 @@ async def test_clients_that_keep_up_are_never_disconnected(
 async def test_caller_that_does_not_read_is_disconnected_instead_of_others(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscribers, "MAX_UNSENT", 5 * LARGE // 2)
     monkeypatch.setattr(subscribers, "KEEPS_UP", (0.2, 0.4))
     grow(live)
     small = await stalled(live, "item?id=eq.1&select=name,id", token=signed(sub="small"))
@@ -105,6 +104,9 @@ async def test_caller_that_does_not_read_is_disconnected_instead_of_others(
     await live.next(reader)
     for limit in (1, 2):
         await stalled(live, f"item?order=id&limit={limit}", token=signed(sub="large"))
+    streams = live.part.apis.live._subscribers  # type: ignore[union-attr]
+    await live.until(lambda: len(streams._late()) == 3, "clients that do not keep up")
+    monkeypatch.setattr(subscribers, "MAX_UNSENT", 5 * LARGE // 2)
     await live.until(lambda: live.figures.subscribers < 4, "the disconnection")
     live.database.execute("insert into other values (1)")
     assert (await live.next(reader)).json == [{"id": 1}]
