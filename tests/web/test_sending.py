@@ -127,7 +127,7 @@ def hasty(reactor: Any) -> Iterator[tuple[Web, Any]]:
     """Serve on a site that gives up idle connections soon."""
     web = Web(rest=large)
     site: Any = make_site(web.backends, reactor, web.served.append)
-    site.timeout = site.header_timeout = 1.5
+    site.timeout = site.header_timeout = site.keep_alive_timeout = 1.5
     port = reactor.listenTCP(0, site, interface="127.0.0.1")
     yield web, port
     port.stopListening()
