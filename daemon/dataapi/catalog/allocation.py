@@ -196,7 +196,7 @@ class _TypeAllocation:
         self._fields[lower_first(chosen)] = place
 
     def _owner(self, base: str) -> str | None:
-        """Return what has the name, or the root fields, of a table or an enum with that name."""
+        """Return the owner of a base name or of the root fields that are made from it."""
         return self._fields.get(lower_first(base)) or self._type_owner(base)
 
     def _type_owner(self, name: str) -> str | None:
@@ -308,7 +308,7 @@ def _callable_functions(catalog: Catalog, registry: NameRegistry) -> Iterator[tu
 
 
 def _owners_of_fields(catalog: Catalog, registry: NameRegistry, *, volatile: bool) -> dict[str, str]:
-    """Return what has the root fields that functions give way to."""
+    """Return the owners of the root fields that take precedence over functions."""
     fields = registry.mutations if volatile else registry.queries
     owners = {name: place_of(catalog.tables[oid]) for name, (_, oid) in fields.items()}
     return owners if volatile else {**owners, **dict.fromkeys(COMMON_QUERIES, "a field of every schema")}

@@ -1,4 +1,4 @@
-"""The names of a GraphQL schema, each with what it names; pure.
+"""The names of a GraphQL schema and their owners; pure.
 
 ``allocation`` allocates all of them before any is used.  A name is looked up here and never taken apart.
 """

@@ -98,7 +98,7 @@ _COMMA, _OBJECT_END, _ARRAY_END = map(_Written, (",", "}", "]"))
 
 
 def _parts(value: Any, plain: Callable[[Any], str]) -> list[str]:
-    """Return the parts of a JSON text; does not recurse, as values may be nested deeply."""
+    """Return the parts of a JSON text.  It does not recurse, because values may be deeply nested."""
     parts: list[str] = []
     waiting = [value]  # the next item is the last one
     while waiting:

@@ -1,6 +1,6 @@
 """Whether the database may have changed: one cheap query about what its transactions may see.
 
-It does not notice data that changes without a transaction; ``untracked.sql`` lists what has such data.
+It does not notice data that changes without a transaction. ``untracked.sql`` lists such data.
 """
 
 from __future__ import annotations
@@ -80,6 +80,10 @@ class Changes:
         """
         try:
             [(visible, position)] = await self._fetch(self._text)
+            catalog = self.catalog()
+            if catalog is not None and catalog.generation != self._generation:
+                self.untracked = frozenset([name for (name,) in await self._fetch(_UNTRACKED)])
+                self._generation = catalog.generation
         except DatabaseError as error:
             if not self._refused:
                 _log.warn("live queries are run at each interval: {error}", error=error.message)
@@ -87,17 +91,6 @@ class Changes:
             return DatabaseState(object())
         except ApiError:
             return UNKNOWN
-        catalog = self.catalog()
         if catalog is None:
             return UNKNOWN
-        if catalog.generation != self._generation:
-            await self._list_untracked()
-            self._generation = catalog.generation
         return DatabaseState(object() if catalog.clustered else (catalog.generation, visible), position or "")
-
-    async def _list_untracked(self) -> None:
-        """Find out what the database has that changes without a transaction."""
-        try:
-            self.untracked = frozenset(name for (name,) in await self._fetch(_UNTRACKED))
-        except ApiError as error:
-            _log.warn("live queries may be outdated: {error}", error=error.message)

@@ -215,7 +215,7 @@ def _line_sql(line: str, cases: str) -> str:
 
 
 def _fields_sql(row: str) -> str:
-    """Return the SQL of the fields of a row, as its text form has them."""
+    """Return the SQL of the fields in the text form of a row."""
     fields = f"pg_catalog.substr(pg_catalog.left(({row})::text, -1), 2)"
     return f"pg_catalog.replace({fields}, E'\\\\\\\\', E'\\\\')"
 

@@ -89,7 +89,7 @@ QUEUE_WITHIN = 10.0
 """Seconds that a statement of the queue may take, the margin of a lease."""
 
 UPKEEP_WITHIN = 600.0
-"""Seconds that a statement of upkeep may take, which can wait for locks and drop large partitions."""
+"""Seconds that a statement of upkeep may take: it may wait for locks and drop large partitions."""
 
 STALLED_AFTER = 15.0
 """Seconds without progress of the dispatcher after which webhooks are reported as not ready."""

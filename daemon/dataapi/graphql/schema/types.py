@@ -1,6 +1,6 @@
 """The GraphQL types of one role, each made when it is first looked up.
 
-The catalog's registry knows what each name names.  Recipes say which types a table has and what is in each:
+The catalog's registry maps each name to its owner.  Recipes define the types of a table and their fields:
 those of object types are here, those of input types in ``input_types``.
 """
 

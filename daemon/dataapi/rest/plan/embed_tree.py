@@ -335,7 +335,7 @@ def _junction_fits(relationship: JunctionRelationship, hint: str | None) -> bool
 
 
 def _long_hints(relationship: StoredRelationship) -> tuple[str, ...]:
-    """Return further hints, which mean a relationship if no shorter hint of any relationship is equal."""
+    """Return longer hints, for a relationship that shares its shorter hints with another one."""
     if isinstance(relationship, KeyRelationship):
         pairs = relationship.pairs
         if relationship.table is relationship.target and relationship.outgoing:
@@ -410,7 +410,7 @@ def _name_text(name: str) -> str:
 
 
 def _described(relationship: StoredRelationship) -> tuple[tuple[object, ...], object]:
-    """Return what PGRST201 says of a relationship: by what it is sorted, and the details.
+    """Return the sort key of a relationship in a PGRST201 error, and its details.
 
     As in PostgREST cardinalities go before names.
     """

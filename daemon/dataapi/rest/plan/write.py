@@ -49,7 +49,7 @@ class _Target:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _RowChange:
     """What a request does to the rows of its target.
 
     :ivar rows: the rows that are written.
@@ -108,13 +108,13 @@ def plan(role: RestRole, request: ApiRequest) -> Planned:
 # ---------------------------------------------------------------- the four methods
 
 
-def _insert(target: _Target) -> _Change:
+def _insert(target: _Target) -> _RowChange:
     located: tuple[str, ...] = ()
     if target.preferences.returned is Return.HEADERS_ONLY:
         located = tuple([column.name for column in target.table.columns if column.name in target.key])
     conflict = _conflict(target)
     action = Action.INSERT if conflict is None else Action.RESOLVED_INSERT
-    return _Change(target, action, target.request.rows, _missing(target), conflict, located=located)
+    return _RowChange(target, action, target.request.rows, _missing(target), conflict, located=located)
 
 
 def _conflict(target: _Target) -> OnConflict | None:
@@ -146,13 +146,13 @@ def _missing(target: _Target) -> MissingMember:
     return MissingMember.DEFAULT if default else MissingMember.NULL
 
 
-def _update(target: _Target) -> _Change:
+def _update(target: _Target) -> _RowChange:
     if target.request.objects is not None:
         return _matched_update(target, target.request.objects)
-    return _Change(target, Action.UPDATE, target.request.rows, _missing(target))
+    return _RowChange(target, Action.UPDATE, target.request.rows, _missing(target))
 
 
-def _matched_update(target: _Target, objects: Objects) -> _Change:
+def _matched_update(target: _Target, objects: Objects) -> _RowChange:
     """Return the update of each row by an object of its own."""
     query = target.request.query
     key = known_columns(target.table, query.conflict or target.key)
@@ -164,24 +164,24 @@ def _matched_update(target: _Target, objects: Objects) -> _Change:
     if rows.incomplete and target.preferences.missing is not Missing.NULL:
         default = target.preferences.missing is Missing.DEFAULT
         missing = MissingMember.DEFAULT if default else MissingMember.UNCHANGED
-    return _Change(target, Action.MATCHED_UPDATE, rows, missing, matched_by=key)
+    return _RowChange(target, Action.MATCHED_UPDATE, rows, missing, matched_by=key)
 
 
-def _put(target: _Target) -> _Change:
+def _put(target: _Target) -> _RowChange:
     query, key = target.request.query, target.key
     filters = query.selection.equalities(query.values)
     if not filters or filters.keys() != set(key):
         raise ApiError(405, "PGRST105", _KEY_FILTERS)
     if not set(key) <= set(target.request.rows.columns):
         raise respond.violated(respond.OTHER_KEY, 0)
-    return _Change(target, Action.PUT, target.request.rows, conflict=_merging(target, key))
+    return _RowChange(target, Action.PUT, target.request.rows, conflict=_merging(target, key))
 
 
-def _delete(target: _Target) -> _Change:
-    return _Change(target, Action.DELETE, target.request.rows)
+def _delete(target: _Target) -> _RowChange:
+    return _RowChange(target, Action.DELETE, target.request.rows)
 
 
-_CHANGES: dict[str, Callable[[_Target], _Change]] = {
+_CHANGES: dict[str, Callable[[_Target], _RowChange]] = {
     "POST": _insert,
     "PATCH": _update,
     "PUT": _put,
@@ -192,7 +192,7 @@ _CHANGES: dict[str, Callable[[_Target], _Change]] = {
 # ---------------------------------------------------------------- the statement
 
 
-def _planned(change: _Change) -> Planned:
+def _planned(change: _RowChange) -> Planned:
     target = change.target
     size = target.request.query.selection.size + sum(map(len, change.rows.columns))
     statements = target.role.compile(change.shape, size, lambda: _compile(change))
@@ -208,7 +208,7 @@ def values_of(request: ApiRequest, rows: Payload) -> Values:
     return Values(values.literals, values.offset, rows.text, maximum=request.preferences.maximum)
 
 
-def _compile(change: _Change) -> tuple[Compiled, ...]:
+def _compile(change: _RowChange) -> tuple[Compiled, ...]:
     """Return the statements of a change.
 
     :raises ApiError: columns or relationships are unknown, not available or ambiguous.
@@ -243,7 +243,7 @@ def _compile(change: _Change) -> tuple[Compiled, ...]:
     return compile_mutation(query, role.dialect)
 
 
-def _algebra(change: _Change, where: Condition | None) -> Mutation:
+def _algebra(change: _RowChange, where: Condition | None) -> Mutation:
     target, payload = change.target, change.rows
     method, table = target.request.method, target.table
     if method == "DELETE":

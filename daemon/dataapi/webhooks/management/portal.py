@@ -50,7 +50,7 @@ class PortalLinks:
 
 
 def shows_header_values(token: Token) -> bool:
-    """Whether a token's holder may see values of custom headers, which often are secrets."""
+    """Whether a token's holder may see the values of custom headers.  They are often secrets."""
     return token.portal is None or Permission.WRITE in token.permissions
 
 
