@@ -54,9 +54,10 @@ INPUT_AND_OUTPUT = {
     ),
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.proxy "
-        "delivery.resolver identifiers management.api management.authorization management.idempotency "
-        "management.listing management.operations management.organizations "
-        "management.portal management.publishing plugins store store.directory "
+        "delivery.resolver identifiers management.api management.authorization management.deliveries "
+        "management.endpoints management.idempotency management.listing management.openapi "
+        "management.operations management.organizations management.portal management.publishing "
+        "management.url_check plugins store store.directory "
         "store.endpoints store.enqueue store.history store.queue"
     ),
 }

@@ -35,7 +35,8 @@ from dataapi.webhooks.delivery.dispatcher import CHANNELS, Dispatcher
 from dataapi.webhooks.delivery.http_client import Route
 from dataapi.webhooks.delivery.proxy import parse_proxy
 from dataapi.webhooks.delivery.resolver import AddressCheck, SystemResolver
-from dataapi.webhooks.management.api import EndpointUrlCheck, ManagementApi
+from dataapi.webhooks.management.api import ManagementApi
+from dataapi.webhooks.management.url_check import EndpointUrlCheck
 from dataapi.webhooks.model import QueueStatistics
 from dataapi.webhooks.plugins import (
     SourcePublisher,

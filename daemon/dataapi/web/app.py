@@ -34,7 +34,7 @@ from dataapi.web.families import GRAPHQL, REST, ProtocolFamily, family_of
 from dataapi.web.pipeline import Observe, Pipeline
 from dataapi.web.routing import Backend, Backends, Route, Routes, WebhooksApi, no_route, route
 from dataapi.web.server.site import ApiSite
-from dataapi.webhooks.management.operations import by_path
+from dataapi.webhooks.management.api import BY_PATH
 
 
 def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> Klein:
@@ -76,7 +76,7 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
     console.declare(app, webhooks, receivers=receivers)
     if webhooks is not None:
         portal.declare(app, webhooks)
-        for path in by_path():
+        for path in BY_PATH:
             _declare_operations(app, path, webhooks)
     return app
 

@@ -64,6 +64,10 @@ class AuthorizedRequest:
         """The token that the path names."""
         return self._identifier("token_id", ErrorCode.NO_TOKEN)
 
+    def below(self, name: UUID | str) -> str:
+        """Return the path of what an operation on a list created."""
+        return f"{self.path.rstrip('/')}/{name}"
+
     def _identifier(self, place: str, absent: ErrorCode) -> UUID:
         found = identifiers.parse(self.places[place])
         if found is None:

@@ -403,6 +403,17 @@ def bad_timestamp(pointer: str) -> Issue:
     return Issue(IssueCode.FORMAT, "Expected a time such as 2026-01-31T12:00:00Z", pointer)
 
 
+def timestamp(attributes: Mapping[str, Any], name: str) -> datetime:
+    """Return an attribute that is a time.
+
+    :raises ManagementError: it is not.
+    """
+    found = parse_timestamp(attributes[name])
+    if found is None:
+        raise invalid(bad_timestamp(f"{ATTRIBUTES}/{name}"))
+    return found
+
+
 def format_timestamp(at: datetime) -> str:
     """Format a time in ISO 8601, UTC, with milliseconds."""
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
