@@ -134,6 +134,24 @@ def test_imports_go_down(module: str) -> None:
     assert not upward, f"{module} imports from a layer that is not below it"
 
 
+def test_modules_do_not_import_each_other_in_circles() -> None:
+    """Not even for types; an import within a function is made on demand."""
+    imports = {module: _imports_at_top(module) for module in MODULES}
+    while imports:
+        lowest = [module for module, names in imports.items() if names.isdisjoint(imports)]
+        assert lowest, f"among these modules are circles: {', '.join(sorted(imports))}"
+        for module in lowest:
+            del imports[module]
+
+
+def _imports_at_top(module: str) -> set[str]:
+    tree = ast.parse(MODULES[module].read_text("utf-8"))
+    top = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return {name.removeprefix("dataapi.") for node in top for name in imported(ast.Module([node], []))} - {
+        module
+    }
+
+
 # What Twisted and treq offer for TLS to a server, with checks of their own.
 UNVERIFIED_TLS = {
     "BrowserLikePolicyForHTTPS",
