@@ -30,7 +30,7 @@ from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.settings import Webhooks
 from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.delivery.attempt import Attempt, Sender
+from dataapi.webhooks.delivery.attempt import Attempt, AttemptSender
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.dispatcher import Dispatcher
 from dataapi.webhooks.delivery.resolver import AddressCheck
@@ -104,9 +104,9 @@ class Receiver:
         self._process.communicate()
 
 
-def make_sender(reactor: Any) -> Sender:
+def make_sender(reactor: Any) -> AttemptSender:
     """Make the daemon's client, allowed to send to this machine."""
-    return Sender(reactor, AddressCheck(_Here(), networks(["127.0.0.0/8"])), time.time)
+    return AttemptSender(reactor, AddressCheck(_Here(), networks(["127.0.0.0/8"])), time.time)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Round:
         return Rate(count / seconds, used / count * 1e6)
 
 
-async def floor(sender: Sender, receiver: Receiver, body: bytes, count: int) -> Rate:
+async def floor(sender: AttemptSender, receiver: Receiver, body: bytes, count: int) -> Rate:
     """Make attempts without a queue."""
     attempt = Attempt(receiver.url, SECRET, "0198c7a2-58f3-7d6e-9d0c-2b9f5f1f0a11", body)
 

@@ -30,7 +30,7 @@ from dataapi.webhooks.secrets import Cipher, NoEncryptionKey
 from dataapi.webhooks.store import Store, make_store
 from dataapi.webhooks.store.directory import new_token
 from dataapi.webhooks.store.enqueue import CannotPublish
-from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate
+from dataapi.webhooks.store.migrations import CannotMigrate, SchemaMigration, migrate
 from dataapi.webhooks.store.watches import WATCHES, Watch, watches
 
 Lines = list[str]
@@ -92,7 +92,7 @@ def _configured_organization(settings: Settings, project: str | None) -> str:
 
 async def _migrate(_store: Store, options: argparse.Namespace) -> Lines:
     """Create or upgrade the schema webhooks."""
-    applied: tuple[Migration, ...] = options.applied
+    applied: tuple[SchemaMigration, ...] = options.applied
     done = [f"applied migration {migration.number} ({migration.name})" for migration in applied]
     return done or ["the schema webhooks is up to date"]
 

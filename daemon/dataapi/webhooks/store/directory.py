@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from dataapi.webhooks.model import Access, Organization, Permission, Portal, ProjectRecord, Scope, Token
+from dataapi.webhooks.model import Organization, Permission, Portal, ProjectRecord, Scope, Token, TokenAccess
 from dataapi.webhooks.store.endpoints import REMOVED_AT_ONCE
 from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
 
@@ -166,7 +166,9 @@ class Directory:
         )
         return await self._token("create_link", *values)
 
-    async def access(self, secret: str, slug: str | None = None, refs: Iterable[str] = ()) -> Access | None:
+    async def access(
+        self, secret: str, slug: str | None = None, refs: Iterable[str] = ()
+    ) -> TokenAccess | None:
         """Return what a bearer's token gives access to; None if it is not valid.
 
         :param slug: of an organization to look up.
@@ -176,7 +178,7 @@ class Directory:
         if not rows:
             return None
         early_access, known, found, owners, *token = rows[0]
-        return Access(_token(token), early_access, known, dict(zip(found, owners, strict=True)))
+        return TokenAccess(_token(token), early_access, known, dict(zip(found, owners, strict=True)))
 
     async def revoke(self, identifier: UUID, organization: str | None = None) -> Token | None:
         """Revoke a token and return it; None when there is no such token that is not revoked yet."""
