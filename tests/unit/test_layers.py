@@ -35,7 +35,8 @@ INPUT_AND_OUTPUT = {
     "concurrency": "tasks timers wait_queue",
     "database": (
         "address cancel connection connector coordinator embedded embedded_supervisor failover health "
-        "listener open_transaction polling pool pooler query_log replicas script server_watch session steps"
+        "listener open_transaction polling pool pooler primary_servers query_log replicas script "
+        "server_watch session steps"
     ),
     "graphql": "document_store engine introspection separate_execution",
     "http": "outgoing_tls",

@@ -15,7 +15,7 @@ from zope.interface import implementer
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Feed
 from dataapi.web.server.parser import RequestParser
-from dataapi.web.server.request import UNCOUNTED, Sender, ServerRequest, SiteState, too_many_connections
+from dataapi.web.server.request import UNCOUNTED, OutgoingData, ServerRequest, SiteState, too_many_connections
 
 _READ_AHEAD = 16_384
 """Bytes that are read behind a request while it is answered, so that the end of the connection is noticed."""
@@ -111,7 +111,7 @@ class ClientConnection(Protocol):
     """
 
     transport: Any
-    sender: Sender
+    sender: OutgoingData
     crowded = False
     feed: Feed | None = None
     persistent = True
@@ -135,7 +135,7 @@ class ClientConnection(Protocol):
         """Register the connection with the site."""
         if ITCPTransport.providedBy(self.transport):
             self.transport.setTcpNoDelay(True)
-        self.sender = Sender(self.transport, self._progressed, self._sent)
+        self.sender = OutgoingData(self.transport, self._progressed, self._sent)
         self._progressed()
         self.crowded = not self.site.has_room(self.peer)
         self._end_within(_REFUSED_WITHIN if self.crowded else self.site.header_timeout)

@@ -72,7 +72,7 @@ class SiteState(Protocol):
 class RequestConnection(Protocol):
     """What a request needs of its connection."""
 
-    sender: Sender
+    sender: OutgoingData
     crowded: bool
     peer: str
     persistent: bool
@@ -314,7 +314,7 @@ def response_head(
 
 
 @implementer(IPullProducer, IPushProducer)
-class Sender:
+class OutgoingData:
     """The outgoing half of a connection.
 
     :ivar socket: the connection itself where it is a plain one, None behind TLS.
