@@ -20,7 +20,6 @@ from typing import Any, TypeVar, cast
 
 import graphql as gql
 
-from dataapi.concurrency.pauses import pause
 from dataapi.graphql.schema.shared_types import nullable
 
 _SEPARATOR = ":"
@@ -103,7 +102,6 @@ class AdaptedDocument:
             variables.update(self._fragments[name].variables)
         declared = {node.variable.name.value: node for node in declarations}
         for variable in variables.values():
-            pause()
             node = declared.get(client_name(variable.name))
             if node is not None:
                 default: Any = node.default_value and _value(node.default_value, variable.type, enum_value)
@@ -202,7 +200,6 @@ class _Adapter:
     def _selection(
         self, node: gql.SelectionNode, parent: gql.GraphQLCompositeType | None
     ) -> gql.SelectionNode:
-        pause()
         directives = self._directives(node.directives)
         if isinstance(node, gql.FieldNode):
             definition = None if parent is None else self._schema.get_field(parent, node.name.value)
@@ -239,7 +236,6 @@ class _Adapter:
         return _each(nodes, self._directive) if nodes else nodes
 
     def _directive(self, node: gql.DirectiveNode) -> gql.DirectiveNode:
-        pause()
         definition = self._schema.get_directive(node.name.value)
         if definition is None or not node.arguments:
             return node
@@ -271,7 +267,6 @@ _Leaf = Callable[[gql.ValueNode, gql.GraphQLInputType], gql.ValueNode]
 
 def _value(node: gql.ValueNode, type_: gql.GraphQLInputType, leaf: _Leaf) -> gql.ValueNode:
     """Return a literal as it is at a place of that type."""
-    pause()
     type_ = nullable(type_)
     if isinstance(node, gql.ListValueNode) and isinstance(type_, gql.GraphQLList):
         item = type_.of_type

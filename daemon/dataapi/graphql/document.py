@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphql import (
     ConstValueNode,
@@ -30,13 +30,12 @@ from graphql import (
 )
 from graphql.pyutils import print_path_list
 
-from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import AdaptedDocument, DeclaredVariable, adapt, client_name
 from dataapi.graphql.graphql_core import parse_document
-from dataapi.graphql.literal_parameters import ExtractedParameters, coerce_literals, extract_parameters
+from dataapi.graphql.literal_parameters import ExtractedParameters
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.type_mapping import abbreviated
+from dataapi.graphql.sources import Shape
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.graphql.validation import (
     MAX_ERRORS,
@@ -70,20 +69,36 @@ class Limits:
     cost: int = 5_000_000
 
 
-DOCUMENTS_PER_ROLE = 1_000
-"""Parsed and validated documents cached for one role."""
-DOCUMENT_BYTES = 12_000_000
-"""Bytes that the documents cached for one role take.
-
-This and the engine's ``PLAN_BYTES`` also bound how long a garbage collection takes, which looks at all that
-is cached.
-"""
-LONGEST_CACHED = 20_000
-"""Characters of the longest document that is cached."""
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 """Types of values that hold no others."""
 DOCUMENT, TOKEN, LITERAL = 3_000, 330, 650
 """About how many bytes a document takes, and each of its tokens and extracted literals adds."""
+
+
+class PlanInput(NamedTuple):
+    """What decides the plan of an operation for a role.
+
+    The compiler sees nothing else of a request, and cached plans are keyed by it.
+
+    :ivar operation: the key of the operation.
+    :ivar shapes: the shape of each variable and literal parameter in the operation's order, ``Undefined`` for
+        a variable without a value.
+    :ivar failed: the errors of root fields whose values cannot be bound, by response key.
+    """
+
+    operation: Hashable
+    shapes: tuple[Shape, ...] = ()
+    failed: tuple[tuple[str, GraphQLError], ...] = ()
+
+
+class CoercedRequest(NamedTuple):
+    """The variables of a request for an operation.
+
+    :ivar variables: their coerced values, and the parameters of the document, by name.
+    """
+
+    input: PlanInput
+    variables: Mapping[str, Any]
 
 
 class GraphQLOperation:
@@ -122,18 +137,20 @@ class GraphQLOperation:
     def variables(self) -> list[Variable]:
         """Return the variables with the types that their values must have, nullable ones.
 
-        No ``cached_property``: on Python 3.11 it holds a lock while this pauses.
-
         :raises RequestRejected: a default is invalid at the variable's place.
         """
         if self._variables is None:
             self._variables = list(map(_variable, self._declared()))
         return self._variables
 
-    def coerce(
-        self, raw: Mapping[str, Any], parameters: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Hashable]:
-        """Return the coerced variables with the parameters, and their shape, which decides the plan.
+    def shapes(self, plan_input: PlanInput) -> dict[str, Shape]:
+        """Return the shapes of the variables that have a value, and of literal parameters, by name."""
+        names = (*(each.inner_name for each in self.variables()), *(name for name, _ in self._literals))
+        shapes = zip(names, plan_input.shapes, strict=True)
+        return {name: shape for name, shape in shapes if shape is not Undefined}
+
+    def coerce(self, raw: Mapping[str, Any], parameters: Mapping[str, Any]) -> CoercedRequest:
+        """Return the coerced variables with the parameters.
 
         Absent variables without a default stay absent.
 
@@ -141,7 +158,7 @@ class GraphQLOperation:
         :raises RequestRejected: a value is missing or of a wrong type; the error names the variable
             and the place in it.
         """
-        variables = self.variables()
+        variables = self._variables or self.variables()
         if not _LEAVES.issuperset(map(type, raw.values())):
             check_variables(
                 (each.name, each.type, raw[each.name])
@@ -151,7 +168,7 @@ class GraphQLOperation:
         for name, node in self._required:
             if raw.get(name) is None and (name in raw or node.default_value is None):
                 raise self._refusal(raw)
-        coerced, shapes = dict(parameters), list[Hashable]()
+        coerced, shapes = dict(parameters), list[Shape]()
         try:
             for variable in variables:
                 value = raw.get(variable.name, Undefined)
@@ -170,7 +187,7 @@ class GraphQLOperation:
             raise self._refusal(raw) from None
         for name, shape in self._literals:
             shapes.append(shape(coerced[name]))
-        return coerced, tuple(shapes)
+        return CoercedRequest(PlanInput(self.key, tuple(shapes)), coerced)
 
     def _refusal(self, raw: Mapping[str, Any]) -> RequestRejected:
         """Return the errors of variables that did not coerce."""
@@ -291,7 +308,6 @@ def _name(operation: OperationDefinitionNode) -> str | None:
 
 
 def _variable(declared: DeclaredVariable) -> Variable:
-    pause()
     type_ = declared.type
     default = Undefined if declared.default is None else _default(declared.default, type_)
     name = client_name(declared.name)
@@ -323,63 +339,6 @@ def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
         raise RequestRejected(Stage.PARSE, error) from None
     except RecursionError:
         raise RequestRejected(Stage.PARSE, "The document is nested too deeply.") from None
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedDocument:
-    """A document, with the literals and aliases by name that were taken out of the request's text."""
-
-    document: Document
-    parameters: Mapping[str, Any]
-
-    @property
-    def weight(self) -> int:
-        """Return about how many bytes it takes, with a document that may not be cached otherwise."""
-        return self.document.weight + 2 * len(self.document.text) + 150 * len(self.parameters)
-
-
-class RoleDocuments:
-    """The documents of a role, parsed and validated once.
-
-    :ivar texts: documents that were prepared before, by their texts.
-    """
-
-    def __init__(self, schema: RoleSchema, limits: Limits) -> None:
-        self.schema = schema
-        self._limits = limits
-        self._documents: BoundedCache[str, Document] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
-        self.texts: BoundedCache[str, PreparedDocument] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
-
-    def prepare(self, text: str) -> PreparedDocument:
-        """Return the document of a text, cached or new, with the parameters of the text.
-
-        :raises RequestRejected: the document does not parse, exceeds a limit or is not valid.
-        """
-        prepared = self.texts.get(text)
-        if prepared is None:
-            if len(text) > LONGEST_CACHED:
-                return self.exact(text)
-            prepared = self._shared(text) or self.exact(text)
-            self.texts.put(text, prepared, prepared.weight)
-        return prepared
-
-    def _shared(self, text: str) -> PreparedDocument | None:
-        """Return the document of all texts that differ only in literals and aliases, None without one."""
-        extracted = extract_parameters(text)
-        if extracted is None:
-            return None
-        document = self._documents.get(extracted.shape)
-        if document is None:
-            document = Document(text, self.schema, self._limits, extracted)
-            if document.is_exact:
-                return PreparedDocument(document, {})
-            self._documents.put(extracted.shape, document, document.weight)
-        parameters = coerce_literals(extracted, document.literal_types)
-        return None if parameters is None else PreparedDocument(document, parameters)
-
-    def exact(self, text: str) -> PreparedDocument:
-        """Return the document of exactly that text, its literals and aliases in it."""
-        return PreparedDocument(Document(text, self.schema, self._limits), {})
 
 
 # ---------------------------------------------------------------- limits

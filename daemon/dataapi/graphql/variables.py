@@ -7,7 +7,7 @@ write values as Python does, and ours as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import is_not
@@ -15,10 +15,9 @@ from typing import Any
 
 import graphql as gql
 
-from dataapi.concurrency.pauses import pause
 from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import CURSOR, abbreviated
-from dataapi.graphql.sources import decode_cursor, decode_node_id
+from dataapi.graphql.sources import Shape, UniformRows, shape_of_cursor, shape_of_node_id
 
 Coerce = Callable[[Any], Any]
 Steps = tuple[str | int, ...]
@@ -57,7 +56,6 @@ def _list(item: Coerce) -> Coerce:
             return [item(value)]  # a lone value is a list of one
         items = []
         for inner in value:
-            pause()
             items.append(item(inner))
         return items
 
@@ -115,7 +113,6 @@ def faults(value: Any, type_: gql.GraphQLInputType, place: Steps = ()) -> Iterat
             yield place, f"Expected a value of non-null type '{type_}' not to be null."
     elif isinstance(type_, gql.GraphQLList) and isinstance(value, list):
         for index, item in enumerate(value):
-            pause()
             yield from faults(item, type_.of_type, (*place, index))
     elif isinstance(type_, gql.GraphQLNonNull | gql.GraphQLList):  # a lone value is a list of one
         yield from faults(value, type_.of_type, place)
@@ -159,30 +156,19 @@ def _fault_of_leaf(value: Any, type_: Any) -> str | None:
     return None
 
 
-Shaper = Callable[[Any], Hashable]
-
-
-def _shape_of_cursor(text: str) -> Hashable:
-    try:
-        return tuple(value is None for value in decode_cursor(text))
-    except gql.GraphQLError:
-        return text  # compiling it reports the error with its place
-
-
-def _shape_of_node_id(text: str) -> Hashable:
-    try:
-        key = decode_node_id(text)
-    except gql.GraphQLError:
-        return text
-    return key.schema, key.table, len(key.values)
+Shaper = Callable[[Any], Shape]
 
 
 def shaper(type_: gql.GraphQLInputType) -> Shaper:
-    """Return the function that reduces a coerced value to what decides the statement's text.
+    """Return the function that reduces a coerced value to the part that decides the plan.
 
     Of most leaves that is only whether they are null.  The words of ``OrderByDirection``
     and ``FilterIs``, booleans (they may steer ``@include``), a cursor's nulls and a node
     id's table decide more.
+
+    The compiler sees nothing else of a value.  Null is None, or False for a leaf of which nothing else
+    counts; such a leaf with a value is True.  An object is a tuple of names and shapes, a list of objects is
+    a tuple of shapes or ``UniformRows``.
     """
     inner = _shaper_of_present(nullable(type_))
     return inner if inner is _is_present else lambda value: None if value is None else inner(value)
@@ -198,19 +184,30 @@ def _shaper_of_present(type_: gql.GraphQLInputType) -> Shaper:
         if not gql.get_named_type(type_).extensions.get("rows"):
             return lambda value: tuple(items(item) for item in value)
         # However many rows there are, they are bound as one value (see ``mutations``).
-        return lambda value: (True, *value[0]) if is_uniform(value) else tuple(items(item) for item in value)
+        return lambda value: (
+            UniformRows(tuple(value[0])) if is_uniform(value) else tuple(items(item) for item in value)
+        )
     if isinstance(type_, gql.GraphQLInputObjectType):
         members = {name: _LazyShaper(field.type) for name, field in type_.fields.items()}
         return lambda value: tuple((name, members[name](member)) for name, member in value.items())
     if type_ is gql.GraphQLID:
-        return _shape_of_node_id
+        return shape_of_node_id
     if type_ is CURSOR:
-        return _shape_of_cursor
-    if type_ is gql.GraphQLBoolean or (
-        isinstance(type_, gql.GraphQLEnumType) and type_.extensions.get("shapes")
-    ):
-        return lambda value: (value,)
+        return shape_of_cursor
+    if type_ is gql.GraphQLBoolean:
+        return BOOLEANS.get
+    if isinstance(type_, gql.GraphQLEnumType) and type_.extensions.get("shapes"):
+        return _itself
     return _is_present
+
+
+def _itself(value: Any) -> Shape:
+    shape: Shape = value
+    return shape
+
+
+BOOLEANS = {True: "true", False: "false"}
+"""The shapes of booleans."""
 
 
 _is_present: Shaper = partial(is_not, None)
@@ -223,7 +220,7 @@ class _LazyShaper:
         self._type = type_
         self._shaper: Shaper | None = None
 
-    def __call__(self, value: Any) -> Hashable:
+    def __call__(self, value: Any) -> Shape:
         if self._shaper is None:
             self._shaper = shaper(self._type)
         return self._shaper(value)
