@@ -20,7 +20,7 @@ from dataapi.auth.transaction import (
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.reflect import OUTDATED, Refresh, as_it_is
-from dataapi.concurrency.tasks import Worker
+from dataapi.concurrency.tasks import WorkerThread
 from dataapi.database.message import Bound
 from dataapi.graphql import transport
 from dataapi.graphql.document import GraphQLOperation, Limits
@@ -45,7 +45,7 @@ SHORT = 3_000
 """Bytes of a request and characters of its document up to which it is compiled in some milliseconds."""
 
 
-class Attempt(NamedTuple):
+class RequestAttempt(NamedTuple):
     """How a request is tried, which may depend on an attempt before.
 
     :ivar refreshed: whether the catalog is newer than the one that the request met first.
@@ -64,7 +64,7 @@ class Attempt(NamedTuple):
 class TryAgain(Exception):
     """Raised for a request that must be tried in another way."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: RequestAttempt) -> None:
         super().__init__()
         self.attempt = attempt
 
@@ -106,13 +106,13 @@ class Engine:
         catalog: Callable[[], Catalog | None],
         documents: Callable[[], Documents | None] = lambda: None,
         refresh: Refresh = as_it_is,
-        worker: Worker | None = None,
+        worker: WorkerThread | None = None,
     ) -> None:
         self._project = project
         self._catalog = catalog
         self._documents = documents
         self._refresh = refresh
-        self._worker = worker or Worker()
+        self._worker = worker or WorkerThread()
         self._transactions = MultiMessageTransactions(project, runner)
         self._limits = Limits(
             project.graphql_max_depth,
@@ -150,7 +150,7 @@ class Engine:
         catalog = self._catalog()
         if catalog is None or catalog is not self._served or caller.role not in self._roles:
             catalog = await self._serve(catalog, caller)
-        attempt = Attempt(catalog, self._roles[caller.role])
+        attempt = RequestAttempt(catalog, self._roles[caller.role])
         while True:
             try:
                 response = await self._respond(request, caller, http, attempt)
@@ -163,7 +163,7 @@ class Engine:
             if newer.is_like(attempt.catalog):
                 return response
             newer = await self._serve(newer, caller)
-            attempt = Attempt(newer, self._roles[caller.role], refreshed=True)
+            attempt = RequestAttempt(newer, self._roles[caller.role], refreshed=True)
 
     async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Return a catalog that has the caller's role, with which the role is ready; raises ``ApiError``."""
@@ -183,7 +183,7 @@ class Engine:
         return served
 
     async def _respond(
-        self, request: GraphQLRequest, caller: Caller, http: Request, attempt: Attempt
+        self, request: GraphQLRequest, caller: Caller, http: Request, attempt: RequestAttempt
     ) -> GraphQLResponse:
         """Answer a request in one way: document, plan, bind, run, respond.
 
@@ -220,7 +220,7 @@ class Engine:
         return GraphQLResponse(Stage.EXECUTION, data, errors, extensions, bound.operation.is_subscription)
 
     async def _compiled(
-        self, request: GraphQLRequest, text: str, length: int, attempt: Attempt
+        self, request: GraphQLRequest, text: str, length: int, attempt: RequestAttempt
     ) -> BoundOperation:
         """Return the operation of a request with its values, made on the worker thread if that takes long.
 
@@ -286,7 +286,7 @@ class Engine:
 
 
 def _bind(
-    request: GraphQLRequest, text: str, attempt: Attempt, limits: Limits, *, compiles: bool
+    request: GraphQLRequest, text: str, attempt: RequestAttempt, limits: Limits, *, compiles: bool
 ) -> BoundOperation | None:
     """Return the operation of a request with its values: document, plan, bind.
 

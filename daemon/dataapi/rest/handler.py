@@ -11,7 +11,7 @@ from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import OUTDATED, Refresh, Regrant, as_granted, as_it_is
-from dataapi.concurrency.tasks import Worker
+from dataapi.concurrency.tasks import WorkerThread
 from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, StageEnd
@@ -62,7 +62,7 @@ class RestHandler:
         catalog: Callable[[], Catalog | None],
         refresh: Refresh = as_it_is,
         regrant: Regrant = as_granted,
-        worker: Worker | None = None,
+        worker: WorkerThread | None = None,
     ) -> None:
         self._project = project
         self._refresh = refresh
@@ -73,7 +73,7 @@ class RestHandler:
         self._tables: CatalogTables | None = None
         self._roles: dict[str, RestRole] = {}
         self._descriptions = Descriptions(project)
-        self._worker = worker or Worker()
+        self._worker = worker or WorkerThread()
         self.figures = PlanCacheFigures()
         self.requests = 0
 

@@ -6,7 +6,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.concurrency.tasks import SharedWork, Worker
+from dataapi.concurrency.tasks import SharedWork, WorkerThread
 from twisted.internet import defer
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ async def test_one_who_gets_the_result_may_send_another_away(first: Work) -> Non
 
 
 async def test_a_worker_returns_results_and_raises_errors() -> None:
-    worker = Worker()
+    worker = WorkerThread()
 
     def fail() -> str:
         raise KeyError("missing")
@@ -114,7 +114,7 @@ async def test_a_worker_returns_results_and_raises_errors() -> None:
 
 async def test_a_worker_runs_one_piece_after_the_other(first: Work, log: list[str]) -> None:
     """The next one begins when the thread of a caller that left has ended."""
-    worker, second = Worker(), Work("second", log)
+    worker, second = WorkerThread(), Work("second", log)
     second.may_end.set()
     left = defer.Deferred.fromCoroutine(worker.run(first))
     waiting = defer.Deferred.fromCoroutine(worker.run(second))
