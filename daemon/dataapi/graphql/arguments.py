@@ -16,6 +16,7 @@ import graphql as gql
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import client_name
 from dataapi.graphql.graphql_core import place_of
+from dataapi.graphql.input_values import holds_objects
 from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import TypeMapping, encoder
 from dataapi.graphql.sources import (
@@ -27,7 +28,6 @@ from dataapi.graphql.sources import (
     VariableOrigin,
     Variables,
 )
-from dataapi.graphql.variables import holds_objects
 from dataapi.sql.algebra import Parameter
 
 SelectedFields = dict[str, list[gql.FieldNode]]

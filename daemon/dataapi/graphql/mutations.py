@@ -22,13 +22,13 @@ from dataapi.graphql.arguments import (
 )
 from dataapi.graphql.compiler import Compiler, function_output
 from dataapi.graphql.filters import filter_condition
+from dataapi.graphql.input_values import is_uniform
 from dataapi.graphql.mutation_statements import AffectedCount, AffectedRecords, MutationStep, OperationStep
 from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, TableView
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, TableField
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
 from dataapi.graphql.sources import Bounded, InputLeaf, Variables
-from dataapi.graphql.variables import is_uniform
 from dataapi.sql.algebra import Condition, Parameter
 from dataapi.sql.mutations import (
     DEFAULT,

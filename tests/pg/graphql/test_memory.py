@@ -13,7 +13,7 @@ import pytest
 from dataapi.auth.caller import Caller
 from dataapi.concurrency import tasks
 from dataapi.graphql.document import Document, Limits
-from dataapi.graphql.literal_parameters import coerce_literals, extract_parameters
+from dataapi.graphql.literal_parameters import NO_PARAMETERS, coerce_literals, extract_parameters
 from dataapi.graphql.plan import OperationPlan, plan_mutation, plan_query, root_fields
 from dataapi.graphql.transport import GraphQLRequest
 from dataapi.http.messages import Request
@@ -83,8 +83,8 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
         text = DOCUMENTS[name].replace("<N>", str(number))
         made = Document(text, schema, Limits(), extract_parameters(text))
         extracted = extract_parameters(text)
-        literals = coerce_literals(extracted, made.literal_types) if extracted else {}
-        made.operation(None).coerce(given, literals or {})
+        literals = coerce_literals(extracted, made.literal_types) if extracted else None
+        made.operation(None).coerce(given, literals or NO_PARAMETERS)
         return made
 
     taken, documents = measured(document)
@@ -93,8 +93,8 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
     def plan(number: int) -> OperationPlan:
         made = documents[number - 1]
         operation, extracted = made.operation(None), extract_parameters(made.text)
-        literals = coerce_literals(extracted, made.literal_types) if extracted else {}
-        variables, _ = operation.coerce(given, literals or {})
+        literals = coerce_literals(extracted, made.literal_types) if extracted else None
+        variables, _ = operation.coerce(given, literals or NO_PARAMETERS)
         if operation.is_mutation:
             return plan_mutation(operation, schema, variables, root_fields(operation, variables))
         return plan_query(operation, schema, variables, root_fields(operation, variables), {}, {})
