@@ -281,7 +281,7 @@ def _shared(node: DocumentNode, schema: RoleSchema, extracted: ExtractedParamete
     adapted = adapt(node, schema.schema, extracted.places, strict=schema.strict)
     if adapted.merges:
         return None
-    if schema.strict or not is_surely_valid(adapted.document, schema.schema):
+    if schema.strict or not is_surely_valid(adapted, schema.schema):
         _valid(node, schema)
     return adapted
 
@@ -292,7 +292,7 @@ def _valid(node: DocumentNode, schema: RoleSchema) -> AdaptedDocument:
     :raises RequestRejected: it is not valid.
     """
     adapted = adapt(node, schema.schema, strict=schema.strict)
-    if schema.strict or not is_surely_valid(adapted.document, schema.schema):
+    if schema.strict or not is_surely_valid(adapted, schema.schema):
         errors = validate_document(node if schema.strict else adapted.document, schema)
         if errors:
             raise RequestRejected(Stage.VALIDATION, *errors)
