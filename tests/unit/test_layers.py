@@ -37,7 +37,7 @@ INPUT_AND_OUTPUT = {
         "address cancel connection connector coordinator embedded embedded_supervisor failover health "
         "listener open_transaction polling pool pooler query_log replicas script server_watch session steps"
     ),
-    "graphql": "document_store engine introspection separate_execution",
+    "graphql": "document_store engine separate_execution",
     "http": "outgoing_tls",
     "live": "changes cohort protocols queries subscribers",
     "rest": "handler openapi.descriptions run_batch stream",

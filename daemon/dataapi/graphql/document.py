@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphql import (
     DocumentNode,
@@ -28,10 +28,10 @@ from graphql import (
 )
 from graphql.pyutils import print_path_list
 
-from dataapi.concurrency.cache import BoundedCache
 from dataapi.graphql.compatibility import AdaptedDocument, DeclaredVariable, adapt, client_name
 from dataapi.graphql.graphql_core import parse_document
 from dataapi.graphql.input_values import (
+    MAX_INPUT_OBJECTS,
     InputType,
     Place,
     Reading,
@@ -41,14 +41,12 @@ from dataapi.graphql.input_values import (
     steps_to,
 )
 from dataapi.graphql.literal_parameters import (
-    NO_PARAMETERS,
     ExtractedParameters,
     Parameters,
-    coerce_literals,
-    extract_parameters,
 )
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.type_mapping import abbreviated
+from dataapi.graphql.sources import Shape
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.graphql.validation import (
     MAX_ERRORS,
@@ -61,8 +59,6 @@ LONGEST_DOCUMENT = 1_000_000
 """Characters of the longest document that is read."""
 MAX_SELECTIONS = 5_000
 """Fields and fragments that one selection set may name; validation looks at all of them at once."""
-MAX_INPUT_OBJECTS = 10_000
-"""Input objects that one request's variables may hold; each becomes a piece of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +77,34 @@ class Limits:
     cost: int = 5_000_000
 
 
-DOCUMENTS_PER_ROLE = 1_000
-"""Parsed and validated documents cached for one role."""
-DOCUMENT_BYTES = 12_000_000
-"""Bytes that the documents cached for one role take.
-
-This and the engine's ``PLAN_BYTES`` also bound how long a garbage collection takes, which looks at all that
-is cached.
-"""
-LONGEST_CACHED = 20_000
-"""Characters of the longest document that is cached."""
 DOCUMENT, TOKEN, LITERAL = 3_000, 330, 200
 """About how many bytes a document takes, and each of its tokens and extracted literals adds."""
+
+
+class PlanInput(NamedTuple):
+    """What decides the plan of an operation for a role.
+
+    The compiler sees nothing else of a request, and cached plans are keyed by it.
+
+    :ivar operation: the key of the operation.
+    :ivar shapes: the shape of each variable and literal parameter in the operation's order, ``Undefined`` for
+        a variable without a value.
+    :ivar failed: the errors of root fields whose values cannot be bound, by response key.
+    """
+
+    operation: Hashable
+    shapes: tuple[Shape, ...] = ()
+    failed: tuple[tuple[str, GraphQLError], ...] = ()
+
+
+class CoercedRequest(NamedTuple):
+    """The variables of a request for an operation.
+
+    :ivar variables: their coerced values, and the parameters of the document, by name.
+    """
+
+    input: PlanInput
+    variables: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +120,7 @@ class Variable:
     inner_name: str
     type: GraphQLInputType
     input: InputType
-    default: tuple[Any, Hashable] | None
+    default: tuple[Any, Shape] | None
     node: Node
 
 
@@ -132,6 +144,7 @@ class GraphQLOperation:
         root: str,
         key: Hashable,
     ) -> None:
+        self._literals = tuple(adapted.literal_types)
         self._required = {
             node.variable.name.value: node for node in declared if isinstance(node.type, NonNullTypeNode)
         }
@@ -153,8 +166,14 @@ class GraphQLOperation:
             self._variables = list(map(_variable, self._declared()))
         return self._variables
 
-    def coerce(self, raw: Mapping[str, Any], parameters: Parameters) -> tuple[dict[str, Any], Hashable]:
-        """Return the coerced variables with the parameters, and their shape, which decides the plan.
+    def shapes(self, plan_input: PlanInput) -> dict[str, Shape]:
+        """Return the shapes of the variables that have a value, and of literal parameters, by name."""
+        names = (*(each.inner_name for each in self.variables()), *self._literals)
+        shapes = zip(names, plan_input.shapes, strict=True)
+        return {name: shape for name, shape in shapes if shape is not Undefined}
+
+    def coerce(self, raw: Mapping[str, Any], parameters: Parameters) -> CoercedRequest:
+        """Return the coerced variables with the parameters.
 
         Absent variables without a default stay absent.
 
@@ -162,8 +181,8 @@ class GraphQLOperation:
         :raises RequestRejected: a value is missing or of a wrong type; the error names the variable
             and the place in it.
         """
-        coerced, shapes = dict(parameters.values), list[Hashable]()
-        reading = Reading(MAX_INPUT_OBJECTS, MAX_ERRORS + 1)
+        coerced, shapes = dict(parameters.values), list[Shape]()
+        reading = Reading()
         try:
             for variable in self._variables or self.variables():
                 if variable.name in raw:
@@ -186,7 +205,7 @@ class GraphQLOperation:
                 raise RequestRejected(Stage.VARIABLES, message) from None
         if reading.faults or None in map(raw.get, self._required):
             self._refuse(raw, reading)
-        return coerced, (*shapes, *parameters.shapes)
+        return CoercedRequest(PlanInput(self.key, (*shapes, *parameters.shapes)), coerced)
 
     def _refuse(self, raw: Mapping[str, Any], reading: Reading) -> None:
         """Raise the errors of variables: of those that lack a required value, and of faults in values."""
@@ -334,63 +353,6 @@ def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
         raise RequestRejected(Stage.PARSE, error) from None
     except RecursionError:
         raise RequestRejected(Stage.PARSE, "The document is nested too deeply.") from None
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedDocument:
-    """A document, with the literals and aliases by name that were taken out of the request's text."""
-
-    document: Document
-    parameters: Parameters
-
-    @property
-    def weight(self) -> int:
-        """Return about how many bytes it takes, with a document that may not be cached otherwise."""
-        return self.document.weight + 2 * len(self.document.text) + 150 * len(self.parameters.values)
-
-
-class RoleDocuments:
-    """The documents of a role, parsed and validated once.
-
-    :ivar texts: documents that were prepared before, by their texts.
-    """
-
-    def __init__(self, schema: RoleSchema, limits: Limits) -> None:
-        self.schema = schema
-        self._limits = limits
-        self._documents: BoundedCache[str, Document] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
-        self.texts: BoundedCache[str, PreparedDocument] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
-
-    def prepare(self, text: str) -> PreparedDocument:
-        """Return the document of a text, cached or new, with the parameters of the text.
-
-        :raises RequestRejected: the document does not parse, exceeds a limit or is not valid.
-        """
-        prepared = self.texts.get(text)
-        if prepared is None:
-            if len(text) > LONGEST_CACHED:
-                return self.exact(text)
-            prepared = self._shared(text) or self.exact(text)
-            self.texts.put(text, prepared, prepared.weight)
-        return prepared
-
-    def _shared(self, text: str) -> PreparedDocument | None:
-        """Return the document of all texts that differ only in literals and aliases, None without one."""
-        extracted = extract_parameters(text)
-        if extracted is None:
-            return None
-        document = self._documents.get(extracted.shape)
-        if document is None:
-            document = Document(text, self.schema, self._limits, extracted)
-            if document.is_exact:
-                return PreparedDocument(document, NO_PARAMETERS)
-            self._documents.put(extracted.shape, document, document.weight)
-        parameters = coerce_literals(extracted, document.literal_types)
-        return None if parameters is None else PreparedDocument(document, parameters)
-
-    def exact(self, text: str) -> PreparedDocument:
-        """Return the document of exactly that text, its literals and aliases in it."""
-        return PreparedDocument(Document(text, self.schema, self._limits), NO_PARAMETERS)
 
 
 # ---------------------------------------------------------------- limits

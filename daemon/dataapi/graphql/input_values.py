@@ -1,47 +1,53 @@
 """GraphQL input: each type is compiled once, and reads JSON values of variables and constant literals.
 
-One walk over a value coerces it, collects its faults and reduces it to the shape that decides how a plan is
-compiled.  The results are graphql-core's own; its messages write values as Python does, and ours as JSON.
+One walk over a value coerces it, collects its faults and reduces it to the shape that decides the plan.  The
+results are graphql-core's own; its messages write values as Python does, and ours as JSON.
+
+The compiler sees nothing of a value but its shape.  The shape of null is None, that of an object is a tuple
+of names and shapes, and that of a list of objects is a tuple of shapes or ``UniformRows``.  A leaf or a list
+of leaves has the shape True, unless the value itself decides the plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import graphql as gql
 
 from dataapi.graphql.schema.type_mapping import CURSOR, abbreviated
-from dataapi.graphql.sources import decode_cursor, decode_node_id
+from dataapi.graphql.sources import Shape, UniformRows, shape_of_cursor, shape_of_node_id
+from dataapi.graphql.validation import MAX_ERRORS
 
 Place: TypeAlias = tuple[Any, ...]
 """A place in a value: the place around it and a member's name or index; at the root, a name alone."""
-Shapes: TypeAlias = list[Hashable]
 
 
 class UnreadableInput(Exception):
     """Raised when reading stops early: there are too many faults, or too many input objects."""
 
 
+MAX_INPUT_OBJECTS = 10_000
+"""Input objects that one request's variables may hold; each becomes a piece of a statement."""
+
+
 class Reading:
     """Collects what reading values finds besides the values and their shapes.
 
+    :ivar objects: the number of further input objects that may be read.
     :ivar faults: places with messages, in the order of the types' members.
-    :ivar objects: number of further input objects that may be read.
     """
 
-    def __init__(self, objects: int, faults: int) -> None:
-        self.objects = objects
-        self.faults: list[tuple[Place, str]] = []
-        self._maximum = faults
+    objects = MAX_INPUT_OBJECTS
+    faults: tuple[tuple[Place, str], ...] = ()
 
     def fault(self, place: Place, message: str) -> None:
         """Add a fault.
 
         :raises UnreadableInput: there are enough of them.
         """
-        self.faults.append((place, message))
-        if len(self.faults) >= self._maximum:
+        self.faults += ((place, message),)
+        if len(self.faults) > MAX_ERRORS:
             raise UnreadableInput
 
 
@@ -57,7 +63,7 @@ def steps_to(place: Place) -> list[Any]:
 class InputType:
     """Reads values of one type."""
 
-    def read(self, value: Any, shapes: Shapes, reading: Reading, place: Place) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place) -> Any:
         """Return the coerced value.  If the value has faults, the result means nothing.
 
         :param value: JSON, or a constant literal.
@@ -71,7 +77,7 @@ class _RequiredInput(InputType):
         self._type = type_
         self._inner = input_type(type_.of_type)
 
-    def read(self, value: Any, shapes: Shapes, reading: Reading, place: Place) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place) -> Any:
         if value is None:
             reading.fault(place, f"Expected a value of non-null type '{self._type}' not to be null.")
         return self._inner.read(value, shapes, reading, place)
@@ -87,11 +93,11 @@ class _ListInput(InputType):
         self._shapes = bool(named.extensions.get("shapes"))
         self._rows = bool(named.extensions.get("rows"))
 
-    def read(self, value: Any, shapes: Shapes, reading: Reading, place: Place) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place) -> Any:
         if value is None:
             shapes.append(None)
             return None
-        read, inner, uniform = self._item.read, list[Hashable](), False
+        read, inner, uniform = self._item.read, list[Shape](), False
         if isinstance(value, gql.ListValueNode):
             value = [_opened(item) for item in value.values]
         if isinstance(value, list):
@@ -101,7 +107,7 @@ class _ListInput(InputType):
         else:
             values = [read(value, inner, reading, place)]  # a lone value is a list of one
         if uniform:
-            shapes.append((True, *(values[0] or ())))
+            shapes.append(UniformRows(tuple(values[0] or ())))
         elif self._holds_objects:
             shapes.append(tuple(inner))
         else:
@@ -120,7 +126,7 @@ class _ObjectInput(InputType):
         )
         self._members: dict[str, InputType] = {}
 
-    def read(self, value: Any, shapes: Shapes, reading: Reading, place: Place) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place) -> Any:
         if value is None:
             shapes.append(None)
             return None
@@ -139,7 +145,7 @@ class _ObjectInput(InputType):
             return self._fail(value, reading, place)
         if not self._required.issubset(value):
             return self._fail(value, reading, place)
-        members, coerced, inner = self._members, {}, list[Hashable]()
+        members, coerced, inner = self._members, {}, list[Shape]()
         for name in names:
             member = members.get(name) or self._member(name)
             coerced[name] = member.read(value[name], inner, reading, (place, name))
@@ -175,7 +181,7 @@ class _LeafInput(InputType):
         self._coerce: Callable[[Any], Any] = type_.coerce_input_value
         self._shape = _shape_of(type_)
 
-    def read(self, value: Any, shapes: Shapes, reading: Reading, place: Place) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place) -> Any:
         if value is None:
             shapes.append(None)
             return None
@@ -205,32 +211,24 @@ class _LeafInput(InputType):
         return f"{error.message.partition(': ')[0]}: {abbreviated(value)}"
 
 
-def _shape_of(type_: Any) -> Callable[[Any], Hashable] | None:
+def _shape_of(type_: Any) -> Callable[[Any], Shape] | None:
     """Return the function that reduces a coerced leaf to its shape, None if only its presence counts."""
     if type_ is gql.GraphQLID:
-        return _shape_of_node_id
+        return shape_of_node_id
     if type_ is CURSOR:
-        return _shape_of_cursor
-    return _itself if type_ is gql.GraphQLBoolean or type_.extensions.get("shapes") else None
+        return shape_of_cursor
+    if type_ is gql.GraphQLBoolean:
+        return BOOLEANS.get
+    return _itself if type_.extensions.get("shapes") else None
 
 
-def _itself(value: Any) -> Hashable:
-    return (value,)
+BOOLEANS = {True: "true", False: "false"}
+"""The shapes of booleans."""
 
 
-def _shape_of_cursor(text: str) -> Hashable:
-    try:
-        return tuple(value is None for value in decode_cursor(text))
-    except gql.GraphQLError:
-        return text  # compiling it reports the error with its place
-
-
-def _shape_of_node_id(text: str) -> Hashable:
-    try:
-        key = decode_node_id(text)
-    except gql.GraphQLError:
-        return text
-    return key.schema, key.table, len(key.values)
+def _itself(value: Any) -> Shape:
+    shape: Shape = value
+    return shape
 
 
 def _opened(node: gql.ValueNode) -> gql.ValueNode | None:
@@ -251,21 +249,18 @@ def input_type(type_: gql.GraphQLInputType) -> InputType:
         return _LeafInput(type_)
     compiled: InputType | None = type_.extensions.get(_COMPILED)
     if compiled is None:
-        compiled = type_.extensions[_COMPILED] = _ObjectInput(type_)
+        compiled = type_.extensions.setdefault(_COMPILED, _ObjectInput(type_))
     return compiled
 
 
-def read_literal(node: gql.ValueNode, type_: gql.GraphQLInputType) -> tuple[Any, Hashable] | None:
+def read_literal(node: gql.ValueNode, type_: gql.GraphQLInputType) -> tuple[Any, Shape] | None:
     """Return the value and the shape of a constant literal, None for one that is invalid at its place."""
-    shapes, reading = list[Hashable](), Reading(objects=_ANY_NUMBER, faults=1)
+    shapes, reading = list[Shape](), Reading()
     try:
         value = input_type(type_).read(_opened(node), shapes, reading, ())
     except UnreadableInput:
         return None
-    return value, shapes[0]
-
-
-_ANY_NUMBER = 1 << 62
+    return None if reading.faults else (value, shapes[0])
 
 
 def is_uniform(objects: list[Any]) -> bool:

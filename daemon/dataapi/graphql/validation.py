@@ -23,7 +23,7 @@ from graphql.validation.validation_context import NodeWithSelectionSet, Variable
 
 from dataapi.catalog.registry import TableFieldKind
 from dataapi.graphql.compatibility import AdaptedDocument
-from dataapi.graphql.graphql_core import PausingTypeInfo, visit_types
+from dataapi.graphql.graphql_core import visit_types
 from dataapi.graphql.schema.role_schema import RoleSchema, RootFields, TableField
 
 COMPARISONS = 12_000
@@ -99,7 +99,7 @@ class _OverlappingFields(gql.OverlappingFieldsCanBeMergedRule):
 
 
 def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gql.GraphQLError]:
-    """Return a document's errors as graphql-core's ``validate`` does, with pauses and without cycles.
+    """Return a document's errors as graphql-core's ``validate`` does, without cycles.
 
     After ``MAX_ERRORS`` of them comes one that says so.
     """
@@ -112,7 +112,7 @@ def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gq
             )
         errors.append(error)
 
-    types = PausingTypeInfo(schema.schema)
+    types = gql.TypeInfo(schema.schema)
     context = _Context(schema.schema, document, types, on_error, not schema.suggests_names)
     own: dict[type[gql.ASTValidationRule], Callable[[gql.ValidationContext], gql.ASTValidationRule]] = {
         gql.FieldsOnCorrectTypeRule: partial(_KnownFields, schema=schema),
@@ -140,10 +140,10 @@ def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gq
 
 
 class _Context(gql.ValidationContext):
-    """Finds the variables of a definition with pauses and without cycles."""
+    """Finds the variables of a definition without cycles."""
 
     def __init__(
-        self, schema: gql.GraphQLSchema, document: gql.DocumentNode, types: PausingTypeInfo, *args: Any
+        self, schema: gql.GraphQLSchema, document: gql.DocumentNode, types: gql.TypeInfo, *args: Any
     ) -> None:
         super().__init__(schema, document, types, *args)
         self._types = types

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import OUTDATED, Refresh, Regrant, as_granted, as_it_is
-from dataapi.concurrency.tasks import SharedWork
+from dataapi.concurrency.tasks import Worker
 from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, StageEnd
@@ -49,6 +49,7 @@ class RestHandler:
 
     :param catalog: returns the current snapshot, None before the first one.
     :param refresh: makes sure that a catalog is not outdated.
+    :param worker: runs what takes long.
     :param regrant: makes sure that a privilege that a catalog denies was not granted since.
     :ivar figures: hits and misses of the cache of statements.
     :ivar requests: requests that have come.
@@ -61,6 +62,7 @@ class RestHandler:
         catalog: Callable[[], Catalog | None],
         refresh: Refresh = as_it_is,
         regrant: Regrant = as_granted,
+        worker: Worker | None = None,
     ) -> None:
         self._project = project
         self._refresh = refresh
@@ -71,7 +73,7 @@ class RestHandler:
         self._tables: CatalogTables | None = None
         self._roles: dict[str, RestRole] = {}
         self._descriptions = Descriptions(project)
-        self._long_work: SharedWork[object, Any] = SharedWork(lambda _request, _result: None)
+        self._worker = worker or Worker()
         self.figures = PlanCacheFigures()
         self.requests = 0
 
@@ -91,7 +93,7 @@ class RestHandler:
             answer = partial(self._answer_batch, http, caller, await self._parsed_batch(http, catalog))
         else:
             parse = partial(parse_request, http, self._project, catalog.timezones)
-            request = await self._in_thread(parse) if _is_long(http) else parse()
+            request = await self._worker.run(parse) if _is_long(http) else parse()
             answer = partial(self._answer, http, caller, request)
         http.context.report(StageEnd("parse", perf_counter()))
         for _ in range(_NEWER_CATALOGS):
@@ -110,7 +112,7 @@ class RestHandler:
         role = self._roles[caller.role]
         try:
             make = partial(plan, role, request)
-            planned = await self._in_thread(make) if _is_long(http) else make()
+            planned = await self._worker.run(make) if _is_long(http) else make()
             http.context.report(StageEnd("plan", perf_counter()))
             if isinstance(planned, Reply):
                 return planned
@@ -158,14 +160,6 @@ class RestHandler:
         assert catalog is not None, "without a catalog no role is looked for"
         return catalog_for(await self._refresh(catalog), caller)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Do a long piece of work in a thread.
-
-        One at a time, even if a client disconnects, so that the reactor gets its turns.
-        """
-        done: T = await self._long_work.result(object(), work)
-        return done
-
     async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
         """Answer a request of the root with the description of the API."""
         if request.reads:
@@ -183,7 +177,7 @@ class RestHandler:
                 batch.read(http), lambda each: (each, parse_request(each, self._project, catalog.timezones))
             )
 
-        return await self._in_thread(parse) if len(http.body) > LONG_BATCH else parse()
+        return await self._worker.run(parse) if len(http.body) > LONG_BATCH else parse()
 
     async def _answer_batch(
         self, http: Request, caller: Caller, requests: list[tuple[Request, ApiRequest]], catalog: Catalog
@@ -191,7 +185,7 @@ class RestHandler:
         """Answer a batch: all of its requests are planned before the first one runs."""
         role = self._roles[caller.role]
         work = partial(_each, requests, lambda each: (*each, plan(role, each[1])))
-        parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
+        parts = await self._worker.run(work) if len(http.body) > LONG_BATCH else work()
         http.context.report(StageEnd("plan", perf_counter()))
         max_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, max_bytes))

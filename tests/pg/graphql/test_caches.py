@@ -11,7 +11,7 @@ import pytest
 from dataapi.auth.caller import Caller
 from dataapi.catalog.directives import FEATURES
 from dataapi.database.sql_text import written
-from dataapi.graphql import document as document_module
+from dataapi.graphql import role as role_module
 from dataapi.graphql.engine import Engine
 from dataapi.graphql.transport import GraphQLRequest
 from dataapi.http.messages import Request
@@ -309,5 +309,5 @@ async def test_literals_are_taken_as_they_were_written(
     used = [f"${name}: {type_}" for name, type_ in (("v", first), ("w", second)) if f"${name}" in asked]
     text = f"query{'(' + ', '.join(used) + ')' if used else ''} {{ {asked} }}"
     answer = await outcome(warm, text, variables)
-    with patch.object(document_module, "extract_parameters", lambda _text: None):
+    with patch.object(role_module, "extract_parameters", lambda _text: None):
         assert answer == await outcome(made(service), text, variables)

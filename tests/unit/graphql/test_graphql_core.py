@@ -7,7 +7,6 @@ import weakref
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.concurrency.pauses import pausing
 from dataapi.graphql.graphql_core import LONGEST_BLOCK_STRING, parse_document, place_of
 from graphql import DocumentNode, GraphQLError, Node, SourceLocation, Visitor, parse, visit
 from hypothesis import example, given
@@ -83,11 +82,3 @@ def test_a_tree_that_is_dropped_is_free_at_once() -> None:
         assert [node() for node in nodes] == [None] * 3
     finally:
         gc.enable()
-
-
-@pytest.mark.parametrize("text", ['{ a(b: "' + "\\n" * 999 + '") }', "{" + "a " * 999 + "}"])
-def test_parsing_pauses_between_tokens_and_escapes(text: str) -> None:
-    steps: list[None] = []
-    with pausing(lambda: steps.append(None)):
-        parse_document(text, ANY)
-    assert len(steps) > 999

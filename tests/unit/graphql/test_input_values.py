@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from dataapi.graphql.input_values import (
+    MAX_INPUT_OBJECTS,
     Place,
     Reading,
     UnreadableInput,
@@ -15,6 +16,7 @@ from dataapi.graphql.input_values import (
     steps_to,
 )
 from dataapi.graphql.schema.type_mapping import BIG_FLOAT, BIG_INT, FLOAT, JSON, OPAQUE, UUID, abbreviated
+from dataapi.graphql.validation import MAX_ERRORS
 from graphql import (
     GraphQLBoolean,
     GraphQLEnumType,
@@ -73,10 +75,10 @@ VALUES = st.recursive(
 )
 
 
-def read(type_: Any, value: Any) -> tuple[Any, Any, list[tuple[Place, str]]]:
+def read(type_: Any, value: Any) -> tuple[Any, Any, tuple[tuple[Place, str], ...]]:
     """Return the coerced value, its shape and its faults."""
     shapes: list[Any] = []
-    reading = Reading(1_000, 1_000)
+    reading = Reading()
     coerced = input_type(type_).read(value, shapes, reading, ("v",))
     return coerced, shapes, reading.faults
 
@@ -216,17 +218,20 @@ def test_values_that_need_the_same_statement_have_the_same_shape(
 )
 def test_reading_stops_after_the_allowed_number_of_objects(type_: Any, value: Any, objects: int) -> None:
     """Rows that all have the same members are one value, and do not count."""
-    input_type(type_).read(value, [], Reading(objects, 1), ("v",))
+    reading = Reading()
+    input_type(type_).read(value, [], reading, ("v",))
+    assert reading.objects == MAX_INPUT_OBJECTS - objects
+    reading.objects = objects - 1
     if objects:
         with pytest.raises(UnreadableInput):
-            input_type(type_).read(value, [], Reading(objects - 1, 1), ("v",))
+            input_type(type_).read(value, [], reading, ("v",))
 
 
 def test_reading_stops_after_the_allowed_number_of_faults() -> None:
-    reading = Reading(1, 2)
+    reading = Reading()
     with pytest.raises(UnreadableInput):
-        input_type(GraphQLList(GraphQLInt)).read(["x", 1, "y", "z"], [], reading, ("v",))
-    assert [steps_to(place) for place, _ in reading.faults] == [["v", 0], ["v", 2]]
+        input_type(GraphQLList(GraphQLInt)).read(["x"] * 2 * MAX_ERRORS, [], reading, ("v",))
+    assert [steps_to(place) for place, _ in reading.faults] == [["v", n] for n in range(MAX_ERRORS + 1)]
 
 
 def literal(value: Any) -> str:

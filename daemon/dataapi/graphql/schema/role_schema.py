@@ -270,6 +270,11 @@ class RoleSchema:
         return missing_key(table) if table is not None and self.view.reads(table) else None
 
     @cached_property
+    def introspects(self) -> bool:
+        """Whether introspection is allowed for some of what the role sees."""
+        return self.view.introspectable() is not None
+
+    @cached_property
     def suggests_names(self) -> bool:
         """Whether errors may suggest similar names: introspection is allowed for all that the role sees."""
         return self.view.introspectable() is self.view

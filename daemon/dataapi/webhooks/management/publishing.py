@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
-from dataapi.concurrency.pauses import pause
-from dataapi.concurrency.tasks import in_turn
+from dataapi.concurrency.tasks import Worker
 from dataapi.http.messages import Request
 from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.webhooks.catalogue import Catalogue, CompiledSchema, pointer
@@ -20,6 +19,9 @@ from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.store import Store
 from dataapi.webhooks.store.enqueue import CannotPublish, PublishProblem
 
+LONG = 4_000
+"""Bytes of a body beyond which its events are checked on the worker thread."""
+
 _WRITTEN = ("/organization_slug", "/project_ref")
 """Members that the service writes into payloads from the body's attributes of the same names."""
 
@@ -30,6 +32,7 @@ class EventPublishing:
     def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
         self._catalogue = catalogue
+        self._worker = Worker()
 
     @cached_property
     def _schema(self) -> CompiledSchema:
@@ -49,7 +52,8 @@ class EventPublishing:
         places = _places(document)
         # Schemas judge the usual numbers a hundred times as fast as those that keep their digits.
         exact = DIGITS_DECODER.decode(request.body.decode())
-        events = await in_turn(lambda: self._events(places, exact if isinstance(exact, list) else [exact]))
+        work = partial(self._events, places, exact if isinstance(exact, list) else [exact])
+        events = await self._worker.run(work) if len(request.body) > LONG else work()
         listing.values((), request.query)
         token, scope = bearer(request), events[0].scope
         if token is None or any(event.scope.organization != scope.organization for event in events):
@@ -74,7 +78,6 @@ class EventPublishing:
         """
         events, issues = [], list[Issue]()
         for (place, document), digits in zip(places, exact, strict=True):
-            pause()
             found = body.issues(self._schema, document, place) or list(self._payload_issues(document, place))
             issues += found
             if len(issues) >= body.MAX_ISSUES:
