@@ -15,6 +15,7 @@ import graphql as gql
 
 from dataapi.graphql.compatibility import client_name
 from dataapi.graphql.graphql_core import place_of
+from dataapi.graphql.input_values import BOOLEANS, holds_objects, read_literal
 from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import TypeMapping, encoder
 from dataapi.graphql.sources import (
@@ -26,7 +27,6 @@ from dataapi.graphql.sources import (
     Shape,
     VariableOrigin,
 )
-from dataapi.graphql.variables import BOOLEANS, holds_objects, shaper
 from dataapi.sql.algebra import Parameter
 
 Shapes = Mapping[str, Shape]
@@ -153,7 +153,7 @@ def argument_trees(
             gql.Undefined if node is None else reader.literal(node, argument.type)
         )
         if tree is gql.Undefined and argument.default is not None:
-            tree = reader.constant(argument.default.value, argument.type, owner)
+            tree = reader.leaf(LiteralOrigin(argument.default.value), True, owner)
         if node is not None:
             _check_present(tree, argument.type, node)
         if not isinstance(tree, gql.UndefinedType):
@@ -200,9 +200,6 @@ class _ArgumentReader:
     def leaf(self, origin: Origin, shape: Shape, node: gql.Node) -> InputLeaf:
         return InputLeaf(origin, shape, place_of(node), self._path)
 
-    def constant(self, value: Any, type_: gql.GraphQLInputType, node: gql.Node) -> InputLeaf:
-        return self.leaf(LiteralOrigin(value), shaper(type_)(value), node)
-
     def literal(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> InputTree | gql.UndefinedType:
         """Return the tree of a literal, which may hold variables."""
         type_ = nullable(type_)
@@ -213,23 +210,26 @@ class _ArgumentReader:
             return self.value(self._shapes[name], type_, (name,), node)
         if isinstance(node, gql.NullValueNode):
             return None
-        if isinstance(type_, gql.GraphQLList):
-            items = node.values if isinstance(node, gql.ListValueNode) else (node,)
-            trees = [self._inner(item, type_.of_type) for item in items]
-            if holds_objects(type_):
-                return [None if isinstance(tree, gql.UndefinedType) else tree for tree in trees]
-            leaves = [tree if isinstance(tree, InputLeaf) else None for tree in trees]
-            origins = tuple(None if leaf is None else leaf.origin for leaf in leaves)
-            if all(origin is None or isinstance(origin, LiteralOrigin) for origin in origins):
-                values = tuple(None if origin is None else origin.value({}) for origin in origins)
-                return self.constant(values, type_, node)
-            shape = tuple(None if leaf is None else leaf.shape for leaf in leaves)
-            return self.leaf(ListOrigin(origins), shape, node)
         if isinstance(type_, gql.GraphQLInputObjectType):
             return self._object(node, type_)
-        value = gql.coerce_input_literal(node, type_)
-        assert value is not gql.Undefined, "validation lets no invalid literal pass"
-        return self.constant(value, type_, node)
+        items = node.values if isinstance(node, gql.ListValueNode) else (node,)
+        if isinstance(type_, gql.GraphQLList) and holds_objects(type_):
+            trees = [self._inner(item, type_.of_type) for item in items]
+            return [None if isinstance(tree, gql.UndefinedType) else tree for tree in trees]
+        if isinstance(type_, gql.GraphQLList) and any(isinstance(item, gql.VariableNode) for item in items):
+            return self._list(items, type_.of_type, node)
+        read = read_literal(node, type_)
+        assert read is not None, "validation lets no invalid literal pass"
+        value, shape = read
+        return self.leaf(LiteralOrigin(tuple(value) if isinstance(value, list) else value), shape, node)
+
+    def _list(self, items: Iterable[gql.ValueNode], type_: gql.GraphQLInputType, node: gql.Node) -> InputLeaf:
+        """Return the leaf of a list of leaves with variables among them."""
+        trees = [self._inner(item, type_) for item in items]
+        leaves = [tree if isinstance(tree, InputLeaf) else None for tree in trees]
+        origins = tuple(None if leaf is None else leaf.origin for leaf in leaves)
+        shape = tuple(None if leaf is None else leaf.shape for leaf in leaves)
+        return self.leaf(ListOrigin(origins), shape, node)
 
     def _inner(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> InputTree | gql.UndefinedType:
         """Return the tree of an item or a member."""
@@ -252,7 +252,7 @@ class _ArgumentReader:
     ) -> InputTree:
         """Return the tree of a variable's value by its shape."""
         type_ = nullable(type_)
-        if shape is None or shape is False:
+        if shape is None:
             return None
         if isinstance(type_, gql.GraphQLList) and holds_objects(type_) and isinstance(shape, tuple):
             return [

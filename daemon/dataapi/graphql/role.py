@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Thread
-from typing import Any
 
 from graphql import GraphQLSchema
 
@@ -15,7 +13,7 @@ from dataapi.catalog.names import CatalogNames
 from dataapi.concurrency.cache import BoundedCache
 from dataapi.graphql.document import Document, GraphQLOperation, Limits, PlanInput
 from dataapi.graphql.introspection import Introspection
-from dataapi.graphql.literal_parameters import coerce_literals, extract_parameters
+from dataapi.graphql.literal_parameters import NO_PARAMETERS, Parameters, coerce_literals, extract_parameters
 from dataapi.graphql.plan import OperationPlan, compile_plan
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view
 from dataapi.settings import Project
@@ -42,12 +40,12 @@ class PreparedDocument:
     """A document, with the literals and aliases by name that were taken out of the request's text."""
 
     document: Document
-    parameters: Mapping[str, Any]
+    parameters: Parameters
 
     @property
     def weight(self) -> int:
         """Return about how many bytes it takes, with a document that may not be cached otherwise."""
-        return self.document.weight + 2 * len(self.document.text) + 150 * len(self.parameters)
+        return self.document.weight + 2 * len(self.document.text) + 150 * len(self.parameters.values)
 
 
 class GraphQLRole:
@@ -101,14 +99,14 @@ class GraphQLRole:
         if document is None:
             document = Document(text, self.schema, self._limits, extracted)
             if document.is_exact:
-                return PreparedDocument(document, {})
+                return PreparedDocument(document, NO_PARAMETERS)
             self._documents.put(extracted.shape, document, document.weight)
         parameters = coerce_literals(extracted, document.literal_types)
         return None if parameters is None else PreparedDocument(document, parameters)
 
     def exact(self, text: str) -> PreparedDocument:
         """Return the document of exactly that text, its literals and aliases in it."""
-        return PreparedDocument(Document(text, self.schema, self._limits), {})
+        return PreparedDocument(Document(text, self.schema, self._limits), NO_PARAMETERS)
 
     def plan(self, document: Document, operation: GraphQLOperation, plan_input: PlanInput) -> OperationPlan:
         """Compile an operation; the plan is cached if it may come again."""

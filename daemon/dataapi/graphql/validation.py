@@ -22,6 +22,7 @@ from graphql.validation.validate import (
 from graphql.validation.validation_context import NodeWithSelectionSet, VariableUsage, VariableUsageVisitor
 
 from dataapi.catalog.registry import TableFieldKind
+from dataapi.graphql.compatibility import AdaptedDocument
 from dataapi.graphql.graphql_core import visit_types
 from dataapi.graphql.schema.role_schema import RoleSchema, RootFields, TableField
 
@@ -162,11 +163,14 @@ class _Context(gql.ValidationContext):
 # ---------------------------------------------------------------- the quick check
 
 
-def is_surely_valid(document: gql.DocumentNode, schema: gql.GraphQLSchema) -> bool:
+def is_surely_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> bool:
     """Whether a document is valid for sure; False for one that the rules may still accept.
 
-    :param document: its operations declare no variables, so that any variable is valid anywhere.
+    Its operations declare no variables, so that any variable is valid anywhere.
     """
+    document = adapted.document
+    if not adapted.arguments_valid:
+        return False
     operations: dict[str | None, gql.OperationDefinitionNode] = {}
     fragments: dict[str, gql.FragmentDefinitionNode] = {}
     for node in document.definitions:
@@ -193,7 +197,7 @@ _FieldKey = tuple[object, str] | None
 """Parent type and name of a field that merges with its like; None for one with arguments or a selection."""
 
 
-_CONDITIONS = {each.name: each for each in (gql.GraphQLSkipDirective, gql.GraphQLIncludeDirective)}
+_CONDITIONS = frozenset({gql.GraphQLSkipDirective.name, gql.GraphQLIncludeDirective.name})
 
 
 class _Check:
@@ -258,7 +262,7 @@ class _Check:
         if definition is None or name in ("__schema", "__type"):
             return False
         type_ = gql.get_named_type(definition.type)
-        if gql.is_leaf_type(type_) is not (inner is None) or not self._arguments(arguments, definition.args):
+        if gql.is_leaf_type(type_) is not (inner is None):
             return False
         own: _FieldKey = None if inner or arguments else (parent, name)
         key = (node.alias or node.name).value
@@ -269,49 +273,4 @@ class _Check:
 
     def _directives(self, nodes: Sequence[gql.DirectiveNode]) -> bool:
         names = [node.name.value for node in nodes]
-        return len(set(names)) == len(names) and all(
-            node.name.value in _CONDITIONS
-            and self._arguments(node.arguments or (), _CONDITIONS[node.name.value].args)
-            for node in nodes
-        )
-
-    def _arguments(
-        self, nodes: Sequence[gql.ArgumentNode], arguments: Mapping[str, gql.GraphQLArgument]
-    ) -> bool:
-        values = {node.name.value: node.value for node in nodes}
-        if len(values) < len(nodes) or not values.keys() <= arguments.keys():
-            return False
-        return all(
-            self._value(values[name], argument.type)
-            if name in values
-            else not gql.is_required_argument(argument)
-            for name, argument in arguments.items()
-        )
-
-    def _value(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> bool:
-        if isinstance(node, gql.VariableNode):
-            return True
-        if isinstance(type_, gql.GraphQLNonNull):
-            return not isinstance(node, gql.NullValueNode) and self._value(node, type_.of_type)
-        if isinstance(node, gql.NullValueNode):
-            return True
-        if isinstance(type_, gql.GraphQLList):
-            items = node.values if isinstance(node, gql.ListValueNode) else (node,)
-            return all(self._value(item, type_.of_type) for item in items)
-        if isinstance(type_, gql.GraphQLInputObjectType):
-            return isinstance(node, gql.ObjectValueNode) and self._object(node, type_)
-        if isinstance(node, gql.ListValueNode | gql.ObjectValueNode):
-            return False
-        return gql.coerce_input_literal(node, type_) is not gql.Undefined
-
-    def _object(self, node: gql.ObjectValueNode, type_: gql.GraphQLInputObjectType) -> bool:
-        values = {member.name.value: member.value for member in node.fields}
-        fields = type_.fields
-        if type_.is_one_of or len(values) < len(node.fields) or not values.keys() <= fields.keys():
-            return False
-        return all(
-            self._value(values[name], field.type)
-            if name in values
-            else not gql.is_required_input_field(field)
-            for name, field in fields.items()
-        )
+        return len(set(names)) == len(names) and _CONDITIONS.issuperset(names)

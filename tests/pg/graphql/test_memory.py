@@ -13,7 +13,7 @@ import pytest
 from dataapi.auth.caller import Caller
 from dataapi.graphql import engine
 from dataapi.graphql.document import Document, Limits
-from dataapi.graphql.literal_parameters import coerce_literals, extract_parameters
+from dataapi.graphql.literal_parameters import NO_PARAMETERS, coerce_literals, extract_parameters
 from dataapi.graphql.plan import OperationPlan, compile_plan
 from dataapi.graphql.transport import GraphQLRequest
 from dataapi.http.messages import Request
@@ -83,8 +83,8 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
         text = DOCUMENTS[name].replace("<N>", str(number))
         made = Document(text, schema, Limits(), extract_parameters(text))
         extracted = extract_parameters(text)
-        literals = coerce_literals(extracted, made.literal_types) if extracted else {}
-        made.operation(None).coerce(given, literals or {})
+        literals = coerce_literals(extracted, made.literal_types) if extracted else None
+        made.operation(None).coerce(given, literals or NO_PARAMETERS)
         return made
 
     taken, documents = measured(document)
@@ -93,8 +93,8 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
     def plan(number: int) -> OperationPlan:
         made = documents[number - 1]
         operation, extracted = made.operation(None), extract_parameters(made.text)
-        literals = coerce_literals(extracted, made.literal_types) if extracted else {}
-        return compile_plan(operation, schema, operation.coerce(given, literals or {}).input)
+        literals = coerce_literals(extracted, made.literal_types) if extracted else None
+        return compile_plan(operation, schema, operation.coerce(given, literals or NO_PARAMETERS).input)
 
     taken, plans = measured(plan)
     assert_weight(taken, plans[0].weight)

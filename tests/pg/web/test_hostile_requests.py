@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from dataapi.graphql import role as role_module
-from dataapi.graphql.document import LONGEST_DOCUMENT, MAX_INPUT_OBJECTS
+from dataapi.graphql.document import LONGEST_DOCUMENT
+from dataapi.graphql.input_values import MAX_INPUT_OBJECTS
 from support.effort import Effort
 from support.service import Service
 
