@@ -236,7 +236,7 @@ class SharedWork(Generic[K, V]):
         return result
 
 
-class Worker:
+class WorkerThread:
     """Runs long work in a thread, one piece after the other, so that the reactor serves others meanwhile."""
 
     def __init__(self) -> None:

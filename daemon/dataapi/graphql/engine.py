@@ -20,7 +20,7 @@ from dataapi.auth.transaction import (
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.reflect import OUTDATED, Refresh, as_it_is
-from dataapi.concurrency.tasks import Worker
+from dataapi.concurrency.tasks import WorkerThread
 from dataapi.database.message import Bound
 from dataapi.graphql import transport
 from dataapi.graphql.document import GraphQLOperation, Limits
@@ -45,7 +45,7 @@ SHORT = 3_000
 """Bytes of a request and characters of its document up to which it is compiled in some milliseconds."""
 
 
-class Attempt(NamedTuple):
+class RequestAttempt(NamedTuple):
     """How a request is tried, which may depend on an attempt before.
 
     :ivar refreshed: whether the catalog is newer than the one that the request met first.
@@ -55,6 +55,7 @@ class Attempt(NamedTuple):
     """
 
     catalog: Catalog
+    role: GraphQLRole
     refreshed: bool = False
     exact: bool = False
     failed: tuple[tuple[str, GraphQLError], ...] | None = None
@@ -63,7 +64,7 @@ class Attempt(NamedTuple):
 class TryAgain(Exception):
     """Raised for a request that must be tried in another way."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: RequestAttempt) -> None:
         super().__init__()
         self.attempt = attempt
 
@@ -105,13 +106,13 @@ class Engine:
         catalog: Callable[[], Catalog | None],
         documents: Callable[[], Documents | None] = lambda: None,
         refresh: Refresh = as_it_is,
-        worker: Worker | None = None,
+        worker: WorkerThread | None = None,
     ) -> None:
         self._project = project
         self._catalog = catalog
         self._documents = documents
         self._refresh = refresh
-        self._worker = worker or Worker()
+        self._worker = worker or WorkerThread()
         self._transactions = MultiMessageTransactions(project, runner)
         self._limits = Limits(
             project.graphql_max_depth,
@@ -149,7 +150,7 @@ class Engine:
         catalog = self._catalog()
         if catalog is None or catalog is not self._served or caller.role not in self._roles:
             catalog = await self._serve(catalog, caller)
-        attempt = Attempt(catalog)
+        attempt = RequestAttempt(catalog, self._roles[caller.role])
         while True:
             try:
                 response = await self._respond(request, caller, http, attempt)
@@ -161,7 +162,8 @@ class Engine:
             newer = await self._refresh(attempt.catalog)
             if newer.is_like(attempt.catalog):
                 return response
-            attempt = Attempt(await self._serve(newer, caller), refreshed=True)
+            newer = await self._serve(newer, caller)
+            attempt = RequestAttempt(newer, self._roles[caller.role], refreshed=True)
 
     async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Return a catalog that has the caller's role, with which the role is ready; raises ``ApiError``."""
@@ -181,7 +183,7 @@ class Engine:
         return served
 
     async def _respond(
-        self, request: GraphQLRequest, caller: Caller, http: Request, attempt: Attempt
+        self, request: GraphQLRequest, caller: Caller, http: Request, attempt: RequestAttempt
     ) -> GraphQLResponse:
         """Answer a request in one way: document, plan, bind, run, respond.
 
@@ -191,53 +193,72 @@ class Engine:
         bound: BoundOperation | None = None
         extensions: Mapping[str, Any] = {}
         try:
-            bound = await self._bound(request, caller, http, attempt)
-            plan, variables, extensions = bound.plan, bound.variables, bound.extensions
+            text = request.query
+            if text is None or self._project.graphql_documents_only:
+                text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
+            if wanted.get("explain") is True and caller.role != SERVICE_ROLE:
+                raise _explain_not_allowed()
+            length = len(http.body) + len(http.query)
+            if length <= LONG:
+                bound = _bind(request, text, attempt, self._limits, compiles=False)
+            if bound is None:
+                bound = await self._compiled(request, text, length, attempt)
+            else:
+                self.hits += 1
+            extensions = bound.extensions
             http.context.report(StageEnd("plan", perf_counter()))
             if wanted.get("explain") is True:
                 plans = await self._transactions.explain(catalog, http, caller, bound.statements)
                 extensions = {**extensions, "explain": plans}
-            if plan.fields:
-                data = await run_separately(self._transactions, catalog, http, caller, plan.fields, variables)
-            elif bound.statements:
-                by_replica = plan.read_only and wanted.get("consistency") != "primary"
-                [[data]] = await self._transactions.run(
-                    catalog, http, caller, bound.statements, read_only=plan.read_only, by_replica=by_replica
-                )
-            else:
-                data = plan.constant(variables)
+            data = await self._run(bound, caller, http, catalog, wanted)
         except DatabaseError as error:
             failure = await self._failure(error, bound, caller, http, catalog)
             return GraphQLResponse(Stage.EXECUTION, "null", (failure,), extensions)
         except (RequestRejected, GraphQLError, RecursionError) as error:
             return _rejected(error)
-        errors = _formatted(plan.errors) if plan.errors else ()
+        errors = _formatted(bound.plan.errors) if bound.plan.errors else ()
         return GraphQLResponse(Stage.EXECUTION, data, errors, extensions, bound.operation.is_subscription)
 
-    async def _bound(
-        self, request: GraphQLRequest, caller: Caller, http: Request, attempt: Attempt
+    async def _compiled(
+        self, request: GraphQLRequest, text: str, length: int, attempt: RequestAttempt
     ) -> BoundOperation:
         """Return the operation of a request with its values, made on the worker thread if that takes long.
 
-        :raises RequestRejected: the request is not valid.
+        :param length: the length of the request.
         """
-        role, text, extensions = self._roles[caller.role], request.query, request.extensions
-        if text is None or self._project.graphql_documents_only:
-            text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
-        if extensions and extensions.get("explain") is True and caller.role != SERVICE_ROLE:
-            raise _explain_not_allowed()
-        length = len(http.body) + len(http.query)
-        bound = _bind(role, request, text, attempt, self._limits, compiles=False) if length <= LONG else None
-        if bound is not None:
-            self.hits += 1
-            return bound
         self.misses += 1
-        work = partial(_bind, role, request, text, attempt, self._limits, compiles=True)
+        work = partial(_bind, request, text, attempt, self._limits, compiles=True)
         # A few fragments that spread others select much, and introspection walks every type.
         is_short = length + len(text) <= SHORT and "..." not in text and not INTROSPECTING.search(text)
         bound = work() if is_short else await self._worker.run(work)
         assert bound is not None, "what was not known was compiled"
         return bound
+
+    async def _run(
+        self,
+        bound: BoundOperation,
+        caller: Caller,
+        http: Request,
+        catalog: Catalog,
+        wanted: Mapping[str, Any],
+    ) -> str:
+        """Run the statements and return the data as JSON text.
+
+        :param wanted: the request's ``extensions``.
+        """
+        plan = bound.plan
+        if plan.fields:
+            return await run_separately(
+                self._transactions, catalog, http, caller, plan.fields, bound.variables
+            )
+        if not bound.statements:
+            return plan.constant(bound.variables)
+        by_replica = plan.read_only and wanted.get("consistency") != "primary"
+        [[data]] = await self._transactions.run(
+            catalog, http, caller, bound.statements, read_only=plan.read_only, by_replica=by_replica
+        )
+        text: str = data
+        return text
 
     async def _failure(
         self,
@@ -265,7 +286,7 @@ class Engine:
 
 
 def _bind(
-    role: GraphQLRole, request: GraphQLRequest, text: str, attempt: Attempt, limits: Limits, *, compiles: bool
+    request: GraphQLRequest, text: str, attempt: RequestAttempt, limits: Limits, *, compiles: bool
 ) -> BoundOperation | None:
     """Return the operation of a request with its values: document, plan, bind.
 
@@ -274,6 +295,7 @@ def _bind(
     :raises GraphQLError: an argument is not valid.
     :raises TryAgain: the request must be tried in another way.
     """
+    role = attempt.role
     prepared = None if attempt.exact else role.texts.get(text)
     if prepared is None:
         if not compiles:

@@ -16,7 +16,7 @@ from klein import Klein
 from dataapi.auth.authenticator import Authenticator, without_api_key
 from dataapi.auth.transaction import MultiMessageRunner
 from dataapi.catalog.watcher import CatalogWatcher
-from dataapi.concurrency.tasks import Worker
+from dataapi.concurrency.tasks import WorkerThread
 from dataapi.graphql import transport
 from dataapi.graphql.document_store import DocumentFolder
 from dataapi.graphql.engine import Engine
@@ -117,7 +117,7 @@ class ProjectApis:
         live: Callable[..., LiveQueries] | None = None,
     ) -> None:
         self.documents = folder = DocumentFolder(project.graphql_documents)
-        worker = Worker()
+        worker = WorkerThread()
         self._engine = Engine(
             project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh, worker
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any
 
-from dataapi.concurrency.tasks import Worker
+from dataapi.concurrency.tasks import WorkerThread
 from dataapi.http.messages import Request
 from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.webhooks.catalogue import Catalogue, CompiledSchema, pointer
@@ -32,7 +32,7 @@ class EventPublishing:
     def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
         self._catalogue = catalogue
-        self._worker = Worker()
+        self._worker = WorkerThread()
 
     @cached_property
     def _schema(self) -> CompiledSchema:
