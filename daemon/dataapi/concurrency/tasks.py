@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from twisted.internet.defer import (
     CancelledError,
@@ -24,6 +24,7 @@ from twisted.python.failure import Failure
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 T = TypeVar("T")
+P = ParamSpec("P")
 
 Default = TypeVar("Default")
 
@@ -242,7 +243,7 @@ class WorkerThread:
     def __init__(self) -> None:
         self._work: SharedWork[object, None] = SharedWork(lambda _key, _result: None)
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Return what the work returns, or raise what it raises.
 
         A caller that is cancelled only leaves: the next piece begins when its piece has ended.
@@ -251,7 +252,7 @@ class WorkerThread:
 
         def run() -> None:
             try:
-                results.append(work())
+                results.append(work(*arguments, **named))
             except BaseException as error:  # raised below
                 errors.append(error)
 

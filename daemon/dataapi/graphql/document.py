@@ -81,7 +81,7 @@ DOCUMENT, TOKEN, LITERAL = 3_000, 330, 200
 """About how many bytes a document takes, and each of its tokens and extracted literals adds."""
 
 
-class PlanInput(NamedTuple):
+class OperationPlanInput(NamedTuple):
     """What decides the plan of an operation for a role.
 
     The compiler sees nothing else of a request, and cached plans are keyed by it.
@@ -103,7 +103,7 @@ class CoercedRequest(NamedTuple):
     :ivar variables: their coerced values, and the parameters of the document, by name.
     """
 
-    input: PlanInput
+    input: OperationPlanInput
     variables: Mapping[str, Any]
 
 
@@ -166,7 +166,7 @@ class GraphQLOperation:
             self._variables = list(map(_variable, self._declared()))
         return self._variables
 
-    def shapes(self, plan_input: PlanInput) -> dict[str, Shape]:
+    def shapes(self, plan_input: OperationPlanInput) -> dict[str, Shape]:
         """Return the shapes of the variables that have a value, and of literal parameters, by name."""
         names = (*(each.inner_name for each in self.variables()), *self._literals)
         shapes = zip(names, plan_input.shapes, strict=True)
@@ -205,7 +205,7 @@ class GraphQLOperation:
                 raise RequestRejected(Stage.VARIABLES, message) from None
         if reading.faults or None in map(raw.get, self._required):
             self._refuse(raw, reading)
-        return CoercedRequest(PlanInput(self.key, (*shapes, *parameters.shapes)), coerced)
+        return CoercedRequest(OperationPlanInput(self.key, (*shapes, *parameters.shapes)), coerced)
 
     def _refuse(self, raw: Mapping[str, Any], reading: Reading) -> None:
         """Raise the errors of variables: of those that lack a required value, and of faults in values."""

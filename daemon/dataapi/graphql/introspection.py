@@ -11,7 +11,7 @@ import graphql as gql
 
 from dataapi.concurrency.cache import BoundedCache
 from dataapi.graphql.compatibility import client_message
-from dataapi.graphql.document import GraphQLOperation, PlanInput
+from dataapi.graphql.document import GraphQLOperation, OperationPlanInput
 from dataapi.graphql.plan import INTROSPECTION, answer_name, root_fields
 from dataapi.graphql.validation import without_python
 
@@ -43,7 +43,11 @@ class Introspection:
         self._answers: BoundedCache[str, Answers] = BoundedCache(ANSWERS, ANSWER_CHARACTERS)
 
     def answers(
-        self, operation: GraphQLOperation, plan_input: PlanInput, variables: Mapping[str, Any], text: str
+        self,
+        operation: GraphQLOperation,
+        plan_input: OperationPlanInput,
+        variables: Mapping[str, Any],
+        text: str,
     ) -> Answers:
         """Return the JSON text of the operation's introspection fields by the names of their variables.
 

@@ -13,7 +13,7 @@ from dataapi.catalog.registry import TableFieldKind
 from dataapi.database.message import Bound
 from dataapi.graphql.arguments import SelectedFields, Selector, Shapes, as_leaf
 from dataapi.graphql.compiler import Compiler, Cost, function_output, member_key
-from dataapi.graphql.document import GraphQLOperation, PlanInput
+from dataapi.graphql.document import GraphQLOperation, OperationPlanInput
 from dataapi.graphql.mutation_statements import OperationStep, compile_mutations
 from dataapi.graphql.mutations import mutation_step
 from dataapi.graphql.outputs import Instant, JsonText
@@ -139,7 +139,9 @@ def root_fields(operation: GraphQLOperation, shapes: Shapes) -> SelectedFields:
     return selector.fields((operation.node.selection_set,), frozenset({operation.root}))
 
 
-def compile_plan(operation: GraphQLOperation, schema: RoleSchema, plan_input: PlanInput) -> OperationPlan:
+def compile_plan(
+    operation: GraphQLOperation, schema: RoleSchema, plan_input: OperationPlanInput
+) -> OperationPlan:
     """Compile an operation; ``plan_input`` is all that the plan depends on besides the schema.
 
     :param operation: the one that ``plan_input`` names.

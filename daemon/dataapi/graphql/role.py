@@ -11,7 +11,7 @@ from graphql import GraphQLSchema
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import CatalogNames
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.graphql.document import Document, GraphQLOperation, Limits, PlanInput
+from dataapi.graphql.document import Document, GraphQLOperation, Limits, OperationPlanInput
 from dataapi.graphql.introspection import Introspection
 from dataapi.graphql.literal_parameters import NO_PARAMETERS, Parameters, coerce_literals, extract_parameters
 from dataapi.graphql.plan import OperationPlan, compile_plan
@@ -64,7 +64,7 @@ class GraphQLRole:
         self._limits = limits
         self._documents: BoundedCache[str, Document] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
         self.texts: BoundedCache[str, PreparedDocument] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
-        self.plans: BoundedCache[PlanInput, OperationPlan] = BoundedCache(PLANS_PER_ROLE, PLAN_BYTES)
+        self.plans: BoundedCache[OperationPlanInput, OperationPlan] = BoundedCache(PLANS_PER_ROLE, PLAN_BYTES)
         schemas = [self.schema]
 
         def introspected() -> GraphQLSchema | None:
@@ -108,7 +108,9 @@ class GraphQLRole:
         """Return the document of exactly that text, its literals and aliases in it."""
         return PreparedDocument(Document(text, self.schema, self._limits), NO_PARAMETERS)
 
-    def plan(self, document: Document, operation: GraphQLOperation, plan_input: PlanInput) -> OperationPlan:
+    def plan(
+        self, document: Document, operation: GraphQLOperation, plan_input: OperationPlanInput
+    ) -> OperationPlan:
         """Compile an operation; the plan is cached if it may come again."""
         plan = compile_plan(operation, self.schema, plan_input)
         if plan.errors or len(document.text) > LONGEST_CACHED or plan.length > LONGEST_PLAN:

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from time import perf_counter
-<<<<<<< HEAD
-from typing import TypeVar
-=======
-from typing import Any, NamedTuple, ParamSpec, TypeVar
->>>>>>> e43ee66805eab23fd364223a32fb7158348ced68
+from typing import NamedTuple, TypeVar
 
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
@@ -45,7 +40,6 @@ _MAX_REPLANS = 2
 _WRONG_METHOD = 405
 _OUTDATED = OUTDATED | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
-P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -99,15 +93,9 @@ class RestHandler:
         if http.method == "POST" and batch.is_batch(http):
             parsed = await self._parse_batch(http, catalog)
         elif _is_long(http):
-            parsed = await self._in_thread(parse_request, http, self._project, catalog.timezones)
+            parsed = await self._worker.run(parse_request, http, self._project, catalog.timezones)
         else:
-<<<<<<< HEAD
-            parse = partial(parse_request, http, self._project, catalog.timezones)
-            request = await self._worker.run(parse) if _is_long(http) else parse()
-            answer = partial(self._answer, http, caller, request)
-=======
             parsed = parse_request(http, self._project, catalog.timezones)
->>>>>>> e43ee66805eab23fd364223a32fb7158348ced68
         http.context.report(StageEnd("parse", perf_counter()))
         replans = 0
         while True:
@@ -127,12 +115,7 @@ class RestHandler:
             return await self._describe(http, caller, request, catalog)
         role = self._roles[caller.role]
         try:
-<<<<<<< HEAD
-            make = partial(plan, role, request)
-            planned = await self._worker.run(make) if _is_long(http) else make()
-=======
             plan = role.cached(request.input) or await self._plan(http, role, request.input)
->>>>>>> e43ee66805eab23fd364223a32fb7158348ced68
             http.context.report(StageEnd("plan", perf_counter()))
             if isinstance(plan, StatementPlan):
                 return await execute(request, plan, _InMessage(self._transactions, catalog, http, caller))
@@ -146,7 +129,7 @@ class RestHandler:
 
     async def _plan(self, http: Request, role: RestRole, plan_input: PlanInput) -> Plan:
         if _is_long(http):
-            return await self._in_thread(make_plan, role, plan_input)
+            return await self._worker.run(make_plan, role, plan_input)
         return make_plan(role, plan_input)
 
     async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
@@ -175,17 +158,6 @@ class RestHandler:
         assert catalog is not None, "without a catalog no role is looked for"
         return catalog_for(await self._refresh(catalog), caller)
 
-<<<<<<< HEAD
-=======
-    async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do a long piece of work in a thread.
-
-        One at a time, even if a client disconnects, so that the reactor gets its turns.
-        """
-        done: T = await self._long_work.result(object(), partial(work, *arguments, **named))
-        return done
-
->>>>>>> e43ee66805eab23fd364223a32fb7158348ced68
     async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
         """Answer a request of the root with the description of the API."""
         if request.input.reads:
@@ -210,10 +182,6 @@ class RestHandler:
     ) -> Reply:
         """Answer a batch: all of its requests are planned before the first one runs."""
         role = self._roles[caller.role]
-<<<<<<< HEAD
-        work = partial(_each, requests, lambda each: (*each, plan(role, each[1])))
-        parts = await self._worker.run(work) if len(http.body) > LONG_BATCH else work()
-=======
 
         def plan() -> list[Part]:
             return _each(
@@ -221,8 +189,7 @@ class RestHandler:
                 lambda each: Part(*each, role.cached(each[1].input) or make_plan(role, each[1].input)),
             )
 
-        parts = await self._in_thread(plan) if len(http.body) > LONG_BATCH else plan()
->>>>>>> e43ee66805eab23fd364223a32fb7158348ced68
+        parts = await self._worker.run(plan) if len(http.body) > LONG_BATCH else plan()
         http.context.report(StageEnd("plan", perf_counter()))
         max_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, max_bytes))

@@ -11,13 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-<<<<<<< HEAD
-from dataapi.catalog.media_types import MediaHandler
-from dataapi.catalog.model import Function, QualifiedName, Table, Type, Volatility
-=======
 from dataapi.catalog.model import Function, MediaHandler, QualifiedName, Table, Type, Volatility
-from dataapi.concurrency.pauses import pause
->>>>>>> e43ee66805eab23fd364223a32fb7158348ced68
 from dataapi.database.message import Bound, Statement
 from dataapi.database.sql_text import (
     ALIAS,

@@ -13,9 +13,14 @@ from dataapi.auth.caller import Caller
 from dataapi.catalog.directives import FEATURES
 from dataapi.database.sql_text import written
 from dataapi.graphql import role as role_module
-from dataapi.graphql.document import Document, Limits, PlanInput
+from dataapi.graphql.document import Document, Limits, OperationPlanInput
 from dataapi.graphql.engine import Engine
-from dataapi.graphql.literal_parameters import coerce_literals, extract_parameters
+from dataapi.graphql.literal_parameters import (
+    NO_PARAMETERS,
+    Parameters,
+    coerce_literals,
+    extract_parameters,
+)
 from dataapi.graphql.plan import OperationPlan, compile_plan
 from dataapi.graphql.transport import GraphQLRequest, RequestRejected
 from dataapi.http.messages import Request
@@ -332,17 +337,20 @@ def bound(plan: OperationPlan, values: Any) -> Any:
 @pytest.fixture(scope="module")
 def compiled(service: Service) -> Callable[[str, Any], None]:
     """Return a function that compiles a document, and compares plans of equal inputs."""
-    schema, known = service.schema(), dict[PlanInput, Any]()
+    schema, known = service.schema(), dict[OperationPlanInput, Any]()
 
     def compare(text: str, variables: Any) -> None:
         extracted = extract_parameters(text)
         try:
             document = Document(text, schema, Limits(), extracted)
-            shared = extracted is not None and not document.is_exact
-            parameters = coerce_literals(extracted, document.literal_types) if extracted and shared else {}
+            parameters: Parameters | None = NO_PARAMETERS
+            if extracted is not None and not document.is_exact:
+                parameters = coerce_literals(extracted, document.literal_types)
+            if parameters is None:
+                return  # a literal is invalid at its place
             operation = document.operation(None)
-            plan_input, values = operation.coerce(variables, parameters or {})
-        except (RequestRejected, KeyError):
+            plan_input, values = operation.coerce(variables, parameters)
+        except RequestRejected:
             return  # no plan is made of it
         try:
             plan: Any = compile_plan(operation, schema, plan_input)
