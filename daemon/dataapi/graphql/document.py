@@ -186,7 +186,7 @@ class GraphQLOperation:
         try:
             for variable in self._variables or self.variables():
                 if variable.name in raw:
-                    value = variable.input.read(raw[variable.name], shapes, reading, (variable,))
+                    value = variable.input.read(raw[variable.name], shapes, reading, (), variable)
                 elif variable.default is not None:
                     value, shape = variable.default
                     shapes.append(shape)

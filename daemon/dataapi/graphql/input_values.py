@@ -20,7 +20,7 @@ from dataapi.graphql.sources import Shape, UniformRows, shape_of_cursor, shape_o
 from dataapi.graphql.validation import MAX_ERRORS
 
 Place: TypeAlias = tuple[Any, ...]
-"""A place in a value: the place around it and a member's name or index; at the root, a name alone."""
+"""A place in a value: the place around it, empty for a root, and a name or index."""
 
 
 class UnreadableInput(Exception):
@@ -34,10 +34,12 @@ MAX_INPUT_OBJECTS = 10_000
 class Reading:
     """Collects what reading values finds besides the values and their shapes.
 
+    :ivar literal: whether the values are literals, and not JSON.
     :ivar objects: the number of further input objects that may be read.
     :ivar faults: places with messages, in the order of the types' members.
     """
 
+    literal = False
     objects = MAX_INPUT_OBJECTS
     faults: tuple[tuple[Place, str], ...] = ()
 
@@ -52,22 +54,24 @@ class Reading:
 
 
 def steps_to(place: Place) -> list[Any]:
-    """Return the root's name, then the names and indexes that lead to a place."""
+    """Return the names and indexes that lead to a place, the root's first."""
     steps = []
-    while len(place) > 1:
+    while place:
         place, step = place
         steps.append(step)
-    return [*place, *reversed(steps)]
+    return steps[::-1]
 
 
 class InputType:
     """Reads values of one type."""
 
-    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
         """Return the coerced value.  If the value has faults, the result means nothing.
 
         :param value: JSON, or a constant literal.
         :param shapes: the value's shape is appended to it.
+        :param place: the place around the value.
+        :param step: the value's name or index there.
         """
         raise NotImplementedError
 
@@ -77,46 +81,25 @@ class _RequiredInput(InputType):
         self._type = type_
         self._inner = input_type(type_.of_type)
 
-    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
         if value is None:
-            reading.fault(place, f"Expected a value of non-null type '{self._type}' not to be null.")
-        return self._inner.read(value, shapes, reading, place)
+            reading.fault((place, step), f"Expected a value of non-null type '{self._type}' not to be null.")
+        return self._inner.read(value, shapes, reading, place, step)
 
 
-class _ListInput(InputType):
-    """Reads lists.  A list of leaves is bound as one array, so only enums' values count in its shape."""
+class _Members(dict[str, InputType]):
+    """Compiles the members of an input object type when they are first met, as types nest in themselves."""
 
-    def __init__(self, type_: gql.GraphQLList[Any]) -> None:
-        named = gql.get_named_type(type_)
-        self._item = input_type(type_.of_type)
-        self._holds_objects = holds_objects(type_)
-        self._shapes = bool(named.extensions.get("shapes"))
-        self._rows = bool(named.extensions.get("rows"))
+    def __init__(self, type_: gql.GraphQLInputObjectType) -> None:
+        super().__init__()
+        self._type = type_
 
-    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place) -> Any:
-        if value is None:
-            shapes.append(None)
-            return None
-        read, inner, uniform = self._item.read, list[Shape](), False
-        if isinstance(value, gql.ListValueNode):
-            value = [_opened(item) for item in value.values]
-        if isinstance(value, list):
-            uniform = self._rows and is_uniform(value)
-            reading.objects += len(value) if uniform else 0  # they become one value
-            values = [read(item, inner, reading, (place, index)) for index, item in enumerate(value)]
-        else:
-            values = [read(value, inner, reading, place)]  # a lone value is a list of one
-        if uniform:
-            shapes.append(UniformRows(tuple(values[0] or ())))
-        elif self._holds_objects:
-            shapes.append(tuple(inner))
-        else:
-            shapes.append(tuple(values) if self._shapes else True)
-        return values
+    def __missing__(self, name: str) -> InputType:
+        return self.setdefault(name, input_type(self._type.fields[name].type))
 
 
 class _ObjectInput(InputType):
-    """Reads input objects.  Its members are compiled when they are first met, as types nest in themselves."""
+    """Reads input objects."""
 
     def __init__(self, type_: gql.GraphQLInputObjectType) -> None:
         self._type = type_
@@ -124,9 +107,9 @@ class _ObjectInput(InputType):
         self._required = frozenset(
             name for name, field in type_.fields.items() if gql.is_required_input_field(field)
         )
-        self._members: dict[str, InputType] = {}
+        self._members = _Members(type_)
 
-    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
         if value is None:
             shapes.append(None)
             return None
@@ -135,38 +118,85 @@ class _ObjectInput(InputType):
         if not isinstance(value, dict):
             found = "a literal" if isinstance(value, gql.Node) else abbreviated(value)
             message = f"Expected value of type '{self._type}' to be an object, found: {found}."
-            return reading.fault(place, message)
+            return reading.fault((place, step), message)
+        place = place, step
         reading.objects -= 1
         if reading.objects < 0:
             raise UnreadableInput
-        try:
-            names = sorted(value, key=self._places.__getitem__)  # in the order of the type, as graphql-core
-        except KeyError:
-            return self._fail(value, reading, place)
-        if not self._required.issubset(value):
+        names = self._names(value)
+        if names is None:
             return self._fail(value, reading, place)
         members, coerced, inner = self._members, {}, list[Shape]()
         for name in names:
-            member = members.get(name) or self._member(name)
-            coerced[name] = member.read(value[name], inner, reading, (place, name))
+            coerced[name] = members[name].read(value[name], inner, reading, place, name)
         shapes.append(tuple(zip(names, inner, strict=False)))
         return coerced
 
-    def _member(self, name: str) -> InputType:
-        member = self._members[name] = input_type(self._type.fields[name].type)
-        return member
+    def read_rows(self, rows: list[dict[str, Any]], reading: Reading, place: Place) -> list[Any] | None:
+        """Return the coerced values of objects that all have the same members, None if these are invalid."""
+        names, ignored = self._names(rows[0]), list[Shape]()
+        if names is None:
+            return None
+        members = [(name, self._members[name].read) for name in names]
+        return [
+            {name: read(row[name], ignored, reading, (place, index), name) for name, read in members}
+            for index, row in enumerate(rows)
+        ]
+
+    def _names(self, value: dict[str, Any]) -> list[str] | None:
+        """Return an object's members in the order of the type, None if one is unknown or missing."""
+        try:
+            names = sorted(value, key=self._places.__getitem__)
+        except KeyError:
+            return None
+        return names if self._required.issubset(value) else None
 
     def _fail(self, value: dict[str, Any], reading: Reading, place: Place) -> None:
         """Collect the faults of an object that lacks a member or has an unknown one."""
         start = f"Expected value of type '{self._type}'"
         for name in self._places:
             if name in value:
-                self._member(name).read(value[name], [], reading, (place, name))
+                self._members[name].read(value[name], [], reading, place, name)
             elif name in self._required:
                 reading.fault(place, f"{start} to include required field '{name}'.")
         for name in value:
             if name not in self._places:
                 reading.fault(place, f"{start} not to include unknown field {abbreviated(name)}.")
+
+
+class _ListInput(InputType):
+    """Reads lists.  A list of leaves is bound as one array, so only enums' values count in its shape."""
+
+    def __init__(self, type_: gql.GraphQLList[Any]) -> None:
+        named: Any = gql.get_named_type(type_)
+        self._item = input_type(type_.of_type)
+        self._holds_objects = holds_objects(type_)
+        self._shapes = bool(named.extensions.get("shapes"))
+        self._rows = _object_input(named) if named.extensions.get("rows") else None
+
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
+        if value is None:
+            shapes.append(None)
+            return None
+        read, inner = self._item.read, list[Shape]()
+        if isinstance(value, gql.ListValueNode):
+            value = [_opened(item) for item in value.values]
+        if isinstance(value, list):
+            place = place, step
+            if self._rows is not None and is_uniform(value):
+                rows = self._rows.read_rows(value, reading, place)
+                if rows is not None:
+                    shapes.append(UniformRows(tuple(rows[0])))
+                    return rows
+                reading.objects += len(value)
+            values = [read(item, inner, reading, place, index) for index, item in enumerate(value)]
+        else:
+            values = [read(value, inner, reading, place, step)]  # a lone value is a list of one
+        if self._holds_objects:
+            shapes.append(tuple(inner))
+        else:
+            shapes.append(tuple(values) if self._shapes else True)
+        return values
 
 
 class _LeafInput(InputType):
@@ -181,14 +211,14 @@ class _LeafInput(InputType):
         self._coerce: Callable[[Any], Any] = type_.coerce_input_value
         self._shape = _shape_of(type_)
 
-    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
         if value is None:
             shapes.append(None)
             return None
         try:
-            coerced = self._literal(value) if isinstance(value, gql.ValueNode) else self._coerce(value)
+            coerced = self._literal(value) if reading.literal else self._coerce(value)
         except gql.GraphQLError as error:
-            return reading.fault(place, self._message(value, error))
+            return reading.fault((place, step), self._message(value, error))
         shapes.append(True if self._shape is None else self._shape(coerced))
         return coerced
 
@@ -247,17 +277,20 @@ def input_type(type_: gql.GraphQLInputType) -> InputType:
         return _ListInput(type_)
     if not isinstance(type_, gql.GraphQLInputObjectType):
         return _LeafInput(type_)
-    compiled: InputType | None = type_.extensions.get(_COMPILED)
-    if compiled is None:
-        compiled = type_.extensions.setdefault(_COMPILED, _ObjectInput(type_))
-    return compiled
+    return _object_input(type_)
+
+
+def _object_input(type_: gql.GraphQLInputObjectType) -> _ObjectInput:
+    compiled: _ObjectInput | None = type_.extensions.get(_COMPILED)
+    return compiled or type_.extensions.setdefault(_COMPILED, _ObjectInput(type_))
 
 
 def read_literal(node: gql.ValueNode, type_: gql.GraphQLInputType) -> tuple[Any, Shape] | None:
     """Return the value and the shape of a constant literal, None for one that is invalid at its place."""
     shapes, reading = list[Shape](), Reading()
+    reading.literal = True
     try:
-        value = input_type(type_).read(_opened(node), shapes, reading, ())
+        value = input_type(type_).read(_opened(node), shapes, reading, (), None)
     except UnreadableInput:
         return None
     return None if reading.faults else (value, shapes[0])

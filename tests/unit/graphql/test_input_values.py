@@ -79,7 +79,7 @@ def read(type_: Any, value: Any) -> tuple[Any, Any, tuple[tuple[Place, str], ...
     """Return the coerced value, its shape and its faults."""
     shapes: list[Any] = []
     reading = Reading()
-    coerced = input_type(type_).read(value, shapes, reading, ("v",))
+    coerced = input_type(type_).read(value, shapes, reading, (), "v")
     return coerced, shapes, reading.faults
 
 
@@ -219,18 +219,18 @@ def test_values_that_need_the_same_statement_have_the_same_shape(
 def test_reading_stops_after_the_allowed_number_of_objects(type_: Any, value: Any, objects: int) -> None:
     """Rows that all have the same members are one value, and do not count."""
     reading = Reading()
-    input_type(type_).read(value, [], reading, ("v",))
+    input_type(type_).read(value, [], reading, (), "v")
     assert reading.objects == MAX_INPUT_OBJECTS - objects
     reading.objects = objects - 1
     if objects:
         with pytest.raises(UnreadableInput):
-            input_type(type_).read(value, [], reading, ("v",))
+            input_type(type_).read(value, [], reading, (), "v")
 
 
 def test_reading_stops_after_the_allowed_number_of_faults() -> None:
     reading = Reading()
     with pytest.raises(UnreadableInput):
-        input_type(GraphQLList(GraphQLInt)).read(["x"] * 2 * MAX_ERRORS, [], reading, ("v",))
+        input_type(GraphQLList(GraphQLInt)).read(["x"] * 2 * MAX_ERRORS, [], reading, (), "v")
     assert [steps_to(place) for place, _ in reading.faults] == [["v", n] for n in range(MAX_ERRORS + 1)]
 
 
