@@ -38,7 +38,7 @@ INPUT_AND_OUTPUT = {
         "listener open_transaction polling pool pooler primary_servers query_log replicas script "
         "server_watch session steps"
     ),
-    "graphql": "document_store engine introspection separate_execution",
+    "graphql": "document_store engine separate_execution",
     "http": "outgoing_tls",
     "live": "changes cohort protocols queries subscribers",
     "rest": "handler openapi.descriptions run_batch stream",

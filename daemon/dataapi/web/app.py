@@ -16,6 +16,7 @@ from klein import Klein
 from dataapi.auth.authenticator import Authenticator, without_api_key
 from dataapi.auth.transaction import MultiMessageRunner
 from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.concurrency.tasks import WorkerThread
 from dataapi.graphql import transport
 from dataapi.graphql.document_store import DocumentFolder
 from dataapi.graphql.engine import Engine
@@ -116,10 +117,13 @@ class ProjectApis:
         live: Callable[..., LiveQueries] | None = None,
     ) -> None:
         self.documents = folder = DocumentFolder(project.graphql_documents)
+        worker = WorkerThread()
         self._engine = Engine(
-            project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh
+            project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh, worker
         )
-        self._rest = RestHandler(project, runner, lambda: watcher.current, watcher.refresh, watcher.regrant)
+        self._rest = RestHandler(
+            project, runner, lambda: watcher.current, watcher.refresh, watcher.regrant, worker
+        )
         self.live: LiveQueries | None = None
         if live is not None:
             rest = live_rest(authenticator, self._rest.handle, partial(_error_body, REST, project))

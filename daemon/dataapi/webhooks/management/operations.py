@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeAlias
 
+from dataapi.concurrency.tasks import WorkerThread
 from dataapi.http.messages import Reply
 from dataapi.webhooks.catalogue import Catalogue, CompiledSchema
 from dataapi.webhooks.management.authorization import OperationResult
@@ -37,6 +38,7 @@ class OperationContext:
     """What handlers work with.
 
     :ivar operations: all that are declared.
+    :ivar worker: runs what takes long.
     :ivar description: their OpenAPI document, once it was read.
     """
 
@@ -51,6 +53,7 @@ class OperationContext:
         self.store = store
         self.catalogue = catalogue
         self.url_check = url_check
+        self.worker = WorkerThread()
         self.description: bytes | None = None
         self._schemas: dict[Callable[[Catalogue], Schema], CompiledSchema] = {}
 

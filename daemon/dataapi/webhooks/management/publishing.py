@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from dataapi.concurrency.pauses import pause
-from dataapi.concurrency.tasks import in_turn
 from dataapi.http.messages import Request
 from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.webhooks.catalogue import Catalogue, pointer
@@ -18,6 +17,9 @@ from dataapi.webhooks.management.operations import PUBLISH, ManagementOperation,
 from dataapi.webhooks.management.resources import ATTRIBUTES
 from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.store.enqueue import CannotPublish, PublishProblem
+
+LONG = 4_000
+"""Bytes of a body beyond which its events are checked on the worker thread."""
 
 _WRITTEN = ("/organization_slug", "/project_ref")
 """Members that the service writes into payloads from the body's attributes of the same names."""
@@ -43,7 +45,8 @@ async def _publish(context: OperationContext, request: Request) -> OperationResu
     places = _places(document)
     # Schemas judge the usual numbers a hundred times as fast as those that keep their digits.
     exact = DIGITS_DECODER.decode(request.body.decode())
-    events = await in_turn(lambda: _events(context, places, exact if isinstance(exact, list) else [exact]))
+    work = partial(_events, context, places, exact if isinstance(exact, list) else [exact])
+    events = await context.worker.run(work) if len(request.body) > LONG else work()
     listing.values((), request.query)
     token, scope = bearer(request), events[0].scope
     if token is None or any(event.scope.organization != scope.organization for event in events):
@@ -70,7 +73,6 @@ def _events(context: OperationContext, places: list[tuple[str, Any]], exact: lis
     events, issues = [], list[Issue]()
     schema, catalogue = context.schema(resources.new_event), context.catalogue
     for (place, document), digits in zip(places, exact, strict=True):
-        pause()
         found = body.issues(schema, document, place) or list(_payload_issues(catalogue, document, place))
         issues += found
         if len(issues) >= body.MAX_ISSUES:
