@@ -159,8 +159,9 @@ def _by_rows(related: RelatedField, element: InputObject) -> Ordering | None:
     column = _only(as_object(tree))
     if column is None:
         return None
-    field = related.target.columns_by_name[column[0]]
+    name, direction = column
+    field = related.target.columns_by_name[name]
     aggregate = aggregate_of(name, field)
     expression = RelatedAggregateOf(rows, aggregate.function, aggregate.expression, aggregate.schema)
-    term = _term(expression, column[1], nullable=True)
+    term = _term(expression, direction, nullable=True)
     return replace(term, schema=field.mapping.schema_of("<")), field.mapping.parameter

@@ -324,14 +324,30 @@ def _bind(
             for each in plan.statements:
                 statements.append(each.bind(variables))
         except GraphQLError as error:
-            if plan.read_only and document.is_exact and attempt.failed is None:
-                raise TryAgain(attempt._replace(failed=plan.failures(variables))) from None
-            raise RequestRejected(Stage.EXECUTION, error, extensions=extensions) from None
+            if not document.is_exact:
+                raise
+            raise _unbindable(error, plan, variables, attempt, extensions) from None
     except (GraphQLError, RequestRejected):
         if document.is_exact:
             raise
         raise TryAgain(attempt._replace(exact=True)) from None
     return BoundOperation(operation, plan, statements, variables, extensions)
+
+
+def _unbindable(
+    error: GraphQLError,
+    plan: OperationPlan,
+    variables: Mapping[str, Any],
+    attempt: RequestAttempt,
+    extensions: Mapping[str, Any],
+) -> Exception:
+    """Return the exception for a value that cannot be bound: a query is tried again without its field.
+
+    That is done with the exact document, whose errors have their places.
+    """
+    if plan.read_only and attempt.failed is None:
+        return TryAgain(attempt._replace(failed=plan.failures(variables)))
+    return RequestRejected(Stage.EXECUTION, error, extensions=extensions)
 
 
 def _check_may_run(operation: GraphQLOperation, request: GraphQLRequest) -> None:

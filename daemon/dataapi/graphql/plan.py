@@ -169,30 +169,26 @@ def _plan_query(
     members: dict[str, tuple[Key, Output]] = {}
     constants: dict[str, SlotSource] = {}
     errors: list[GraphQLError] = []
+    introspects = False
     for key, nodes in fields.items():
         name = nodes[0].name.value
         if name in INTROSPECTION and not schema.introspects:
             errors.append(GraphQLError(f'Unknown field "{name}" on type Query', nodes, path=[key]))
             continue
         try:
-            if key in failed:
-                raise failed[key]
-            if name in INTROSPECTION:
-                constants[key] = Introspected(key)
-                output: Output = JsonText(Parameter(constants[key], "json"))
-            elif name == "__typename":
-                constants[key] = Fixed(f'"{root}"')
-                output = Text(root)
-            else:
-                output = compiler.at(key, nodes, partial(_field_output, compiler))
+            output = _root_output(compiler, root, key, nodes, failed.get(key))
         except GraphQLError as error:
             if isinstance(schema.object_type(QUERY).fields[name].type, GraphQLNonNull):
                 raise
             errors.append(error)
             constants[key] = Fixed("null")
             output = Null()
+        match output:
+            case Text(text):
+                constants[key] = Fixed(f'"{text}"')
+            case JsonText(Parameter(source=source)):
+                constants[key], introspects = source, True
         members[key] = member_key(key, nodes[0]), output
-    introspects = any(isinstance(each, Introspected) for each in constants.values())
     if len(constants) == len(members):
         has_data = not fields or len(errors) < len(fields)
         plan = OperationPlan(constants=tuple(constants.items()), errors=tuple(errors), has_data=has_data)
@@ -200,6 +196,17 @@ def _plan_query(
     keys = [None if key in constants else key for key in members]
     statement = compile_query(Object(tuple(members.values())), dialect_of(schema.view.catalog))
     return replace(_plan(compiler, (statement,), keys, errors), introspects=introspects)
+
+
+def _root_output(
+    compiler: Compiler, root: str, key: str, nodes: list[FieldNode], failure: GraphQLError | None
+) -> Output:
+    if failure is not None:
+        raise failure
+    name = nodes[0].name.value
+    if name in INTROSPECTION:
+        return JsonText(Parameter(Introspected(key), "json"))
+    return Text(root) if name == "__typename" else compiler.at(key, nodes, partial(_field_output, compiler))
 
 
 def _plan(
