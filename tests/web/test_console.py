@@ -7,7 +7,7 @@ import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from dataapi.http.messages import Request
@@ -37,7 +37,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataapi.web.assets.deferToThread", read)
 
 
-def _get(target: str, *headers: tuple[str, str], console: str = "yes") -> Response:
+def _get(target: str, *headers: tuple[str, str], console: Literal["yes", "no", "local"] = "yes") -> Response:
     project = replace(PROJECT, console=console)
     return Web(typename, empty_list, project).request("GET", target, headers=headers, key=None)
 
