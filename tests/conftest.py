@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_twisted
 from hypothesis import settings
-from support import line_probes, processes, skips
+from support import costs, line_probes, processes, skips
 from support.pooler import THROUGH_POOLER, pooled_if_asked
 from support.postgres import Database, Server
 from support.receiver import World
@@ -57,11 +57,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="let what is tested reach PostgreSQL through PgBouncer in transaction mode, whose program"
         " the variable PGBOUNCER names if it is not the machine's",
     )
+    parser.addoption(costs.OPTION, metavar="FILE", help="write the processor time of each test to a file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers, keep standard error as it is uncaptured, and have skipped tests explained."""
     config.pluginmanager.register(skips)
+    if file := config.getoption(costs.OPTION):
+        config.pluginmanager.register(costs.Costs(file))
     config.addinivalue_line("markers", "time_limit(seconds): when this test is thought to hang.")
     config.addinivalue_line("markers", "own_sql: sends SQL of its own, which names no schemas.")
     config.addinivalue_line("markers", "direct(reason): means nothing through a pooler in transaction mode.")
