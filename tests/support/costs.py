@@ -1,6 +1,7 @@
-"""Processor time of each test, with that of the PostgreSQL and the daemons that it uses: ``pytest --costs=FILE``.
+"""Measures the processor time of each test, its PostgreSQL and daemons included: ``pytest --costs=FILE``.
 
-Processor time does not depend on what else the machine does. A fixture counts for the first test that uses it.
+Unlike wall time, that does not depend on what else the machine does. A fixture counts for the first test that
+uses it.
 """
 
 from __future__ import annotations
