@@ -68,9 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if file := config.getoption(costs.OPTION):
         config.pluginmanager.register(costs.Costs(file))
     config.addinivalue_line("markers", "time_limit(seconds): when this test is thought to hang.")
-    config.addinivalue_line(
-        "markers", "campaign: random, and longer in `make campaign`."
-    )
+    config.addinivalue_line("markers", "campaign: random, and longer in `make campaign`.")
     config.addinivalue_line("markers", "own_sql: sends SQL of its own, which names no schemas.")
     config.addinivalue_line("markers", "direct(reason): means nothing through a pooler in transaction mode.")
     config.stash[_STANDARD_ERROR] = os.dup(2)
