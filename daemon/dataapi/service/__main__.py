@@ -6,12 +6,10 @@ of a service.  The parent decides, and reloads its workers through their pipes.
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 
 if __name__ == "__main__":
-    gc.disable()  # imports make nothing but what stays; the start enables it
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     from dataapi.service.worker import main  # its imports take a while
