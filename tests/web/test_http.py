@@ -12,7 +12,8 @@ from dataapi.auth.caller import Caller
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, Stage
 from dataapi.http.errors import ApiError, DatabaseUnavailable
 from dataapi.http.messages import Reply, Request
-from dataapi.telemetry.logs import LogRecord, request_id
+from dataapi.telemetry.log_record import LogRecord
+from dataapi.telemetry.logs import request_id
 from dataapi.telemetry.requests import RequestMetrics, request_observer
 from dataapi.web.app import make_site
 from support.memory_http import KEY, NOW, PROJECT, SECRET, Connection, Web, raw

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jwt
 import pytest
 from dataapi.http.messages import Reply
-from dataapi.web.server.site import Budget
+from dataapi.web.server.request import Budget
 from hypothesis import given
 from hypothesis import strategies as st
 from support.memory_http import KEY, NOW, PROJECT, SECRET, Web, raw, typename

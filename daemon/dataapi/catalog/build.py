@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from dataapi.catalog.allocation import allocate_names, name_functions
 from dataapi.catalog.directive_reader import read_directives
-from dataapi.catalog.media_types import MediaHandler, media_type_named
+from dataapi.catalog.media_types import media_type_named
 from dataapi.catalog.model import (
     Acl,
     Argument,
@@ -20,6 +20,7 @@ from dataapi.catalog.model import (
     Column,
     ForeignKey,
     Function,
+    MediaHandler,
     Problem,
     QualifiedName,
     ResultColumn,

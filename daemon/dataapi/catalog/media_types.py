@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dataapi.catalog.model import Acl, Type
+from dataapi.catalog.model import Type
 
 ANY_MEDIA_TYPE = "*/*"
 """The name of the domain of functions and aggregates that choose the media type themselves."""
 
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9.+-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class MediaHandler:
-    """An aggregate of an exposed schema that turns rows into a media type.
-
-    Its result is a domain that is named like the media type.
-
-    :ivar media_type: in small letters; ``*/*`` for any.
-    :ivar table: the oid of the table whose rows it takes, or 0 for rows of any.
-    :ivar type: the result's oid.
-    """
-
-    media_type: str
-    schema: str
-    name: str
-    table: int
-    type: int
-    acl: Acl
 
 
 def media_type_of(type_: Type) -> str | None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dataapi.catalog.directives import Directives
-from dataapi.catalog.media_types import MediaHandler
 from dataapi.catalog.registry import EnumType, NameRegistry, TableType
 from dataapi.database.sql_text import OWN_SCHEMA
 
@@ -324,6 +323,25 @@ def place_of(thing: Table | Type | Function | Column | ForeignKey, table: Table 
         return f"foreign key {thing.name} of {place_of(table)}"
     kind = {Table: "table", Type: "enum", Function: "function"}[type(thing)]
     return f"{kind} {thing.schema}.{thing.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class MediaHandler:
+    """An aggregate of an exposed schema that turns rows into a media type.
+
+    Its result is a domain that is named like the media type.
+
+    :ivar media_type: in small letters; ``*/*`` for any.
+    :ivar table: the oid of the table whose rows it takes, or 0 for rows of any.
+    :ivar type: the result's oid.
+    """
+
+    media_type: str
+    schema: str
+    name: str
+    table: int
+    type: int
+    acl: Acl
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import os
 import re
+from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -31,7 +32,6 @@ from zope.interface import implementer
 from dataapi.database import address, errors
 from dataapi.database.polling import Polling
 from dataapi.database.steps import rows, steps_of
-from dataapi.database.succession import PRIMARY_LINEAGE, Lineage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from dataapi.database.steps import Prepared, Rows, Step
-    from dataapi.database.succession import Succession
 
 _LINE_END = re.compile(r"\s*\n\s*")
-_SILENCE = "timeout expired"
+SILENCE = "timeout expired"
+"""Why there is no connection to a server that does not answer."""
 _OURS = (b"client_encoding", b"session_authorization")
 _POOLERS = (b"DateStyle", b"IntervalStyle", b"TimeZone", b"standard_conforming_strings")
 
@@ -62,25 +62,47 @@ class ServerSilent(ConnectionDied):
     """Nothing was heard of any server within the time limit."""
 
 
+class ServerStatus(Enum):
+    """Whether a server may be used: it may, it may not any more, or nothing is known of it."""
+
+    ACCEPTED = auto()
+    REFUSED = auto()
+    UNKNOWN = auto()
+
+
+class Servers(Protocol):
+    """Decides which of a database's servers may be used."""
+
+    def rank(self, place: dict[str, str]) -> int:
+        """Return the key to sort servers to try by; those that are alike keep their order."""
+
+    async def refusal(self, connection: Connection, timeout: float) -> str:
+        """Return why a connection that was made must not be used, "" if it may be."""
+
+    def status(self, connection: Connection) -> ServerStatus:
+        """Return what is known now of a connection's server."""
+
+    def observe(self, observer: Callable[[], object]) -> None:
+        """Call the observer whenever servers that were accepted are refused from now on."""
+
+
 @implementer(IReadWriteDescriptor)
 class Connection:
     """A connection that runs one message at a time; ``json`` and ``jsonb`` come back as ``bytes``.
 
-    :param succession: knows the servers; one that another has succeeded is not connected to.
+    :param servers: refuses servers; None if any may be used.
     :ivar on_lost: called once when the connection is gone, unless ``close`` was asked for.
     :ivar on_notify: called with channel and payload of each ``NOTIFY``.
     :ivar lost: whether the connection is gone.
     :ivar answers: how many statements the server has answered.
     :ivar place: libpq's parameters that lead to this server, whatever it has become.
-    :ivar lineage: of a server that was no standby when the connection was made, None where it is unknown.
     :ivar pooled: whether it leads to a pooler, whose process numbers are made up; see ``behind_pooler``.
     :ivar busy: whether a message is under way, perhaps one whose caller is gone.
     """
 
-    def __init__(self, reactor: Any, succession: Succession | None = None) -> None:
+    def __init__(self, reactor: Any, servers: Servers | None = None) -> None:
         self.reactor = reactor
-        self._succession = succession
-        self.lineage: Lineage | None = None
+        self._servers = servers
         self.on_lost: Callable[[], None] | None = None
         self.on_notify: Callable[[str, str], None] | None = None
         self.lost = False
@@ -114,16 +136,20 @@ class Connection:
             problem = place.problem or await self._try(place.parameters, timeout)
             if not problem:
                 self._opened()
-                problem = await self._overtaken(timeout)
+                if self._servers is None:
+                    return
+                problem = await self._servers.refusal(self, timeout)
                 if not problem:
                     return
+                self.busy = False
+                self._disconnect()
             if self.lost:
                 raise ConnectionDied(problem)
             problems.append(problem)
             if address.refused_by_server(problem):
                 break
         self.close()
-        silent = all(problem.endswith(_SILENCE) for problem in problems)
+        silent = all(problem.endswith(SILENCE) for problem in problems)
         raise (ServerSilent if silent else ConnectionDied)("; ".join(dict.fromkeys(problems)))
 
     async def _places(self, params: dict[str, str], timeout: float) -> list[address.Place]:
@@ -135,10 +161,10 @@ class Connection:
             return await found.addTimeout(timeout, self.reactor)
         except defer.TimeoutError:
             self.close()
-            raise ConnectionDied(f"could not look up the host {params['host']}: {_SILENCE}") from None
+            raise ConnectionDied(f"could not look up the host {params['host']}: {SILENCE}") from None
 
     def _rank(self, place: dict[str, str]) -> int:
-        return 0 if self._succession is None else self._succession.rank(address.server_key(place))
+        return 0 if self._servers is None else self._servers.rank(place)
 
     async def _try(self, parameters: dict[str, str], timeout: float) -> str:
         """Try one place and return why there is no connection to it, "" when there is."""
@@ -155,7 +181,7 @@ class Connection:
         except defer.TimeoutError:
             where = address.failure_prefix(pgconn.host.decode(), pgconn.port.decode())
             pgconn.finish()
-            return where + _SILENCE
+            return where + SILENCE
         finally:
             self._polling = None
         pgconn.finish()
@@ -172,35 +198,6 @@ class Connection:
         self._descriptor = os.dup(pgconn.socket)
         self.reactor.addReader(self)
         self._reported = tuple(map(pgconn.parameter_status, self._watched))
-
-    async def _overtaken(self, timeout: float) -> str:
-        """Leave a server that another one has succeeded, and return why; "" where there is none."""
-        if self._succession is None:
-            return ""
-        where = address.failure_prefix(self.place.get("host"), self.place.get("port", ""))
-        try:
-            found = await self.query(PRIMARY_LINEAGE).addTimeout(timeout, self.reactor)
-        except psycopg.Error:
-            found = []  # not every relative of PostgreSQL has timelines
-        except defer.TimeoutError:
-            self.busy = False
-            self._disconnect()
-            return where + _SILENCE
-        except ConnectionDied as error:
-            return str(error)
-        self.lineage = Lineage(*found[0]) if found else None
-        if self.lineage is None:
-            return ""
-        if not self._succession.overtaken(self.lineage):
-            self._succession.see(self.lineage)
-            return ""
-        self._succession.try_last(address.server_key(self.place))
-        self._disconnect()
-        newest = self._succession.newest(self.lineage)
-        return (
-            f"{where}it is an old primary, on timeline {self.lineage.timeline}:"
-            f" another server was promoted to timeline {newest}"
-        )
 
     def behind_pooler(self) -> None:
         """Note that it leads to a pooler."""

@@ -13,12 +13,13 @@ from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import concurrently
 from dataapi.database import address
-from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.connection import Connection, ConnectionDied, ServerStatus
+from dataapi.database.primary_servers import PrimaryServers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataapi.database.succession import Overtaken, Succession
+    from dataapi.database.succession import Succession
 
 PROBE_INTERVAL = 1.0
 """Seconds between two questions to the primary."""
@@ -49,6 +50,7 @@ class FailoverWatch:
         self._uri = uri
         self._parameters = address.parameters(uri)
         self._succession = succession
+        self._servers = PrimaryServers(succession)
         self._give_up = give_up
         self._connection: Connection | None = None
         self._looked_for_rivals = reactor.seconds()
@@ -113,9 +115,9 @@ class FailoverWatch:
             # Servers without timelines may all be primaries.
             rival.close()
 
-    def _leave_overtaken(self, overtaken: Overtaken) -> None:
+    def _leave_overtaken(self) -> None:
         primary = self._connection
-        if primary is not None and overtaken(primary.lineage):
+        if primary is not None and self._servers.status(primary) is ServerStatus.REFUSED:
             self._log.warn(
                 "another server was promoted; the primary before, {server}, is given up:"
                 " what it still accepts is lost, so that it should be stopped (fencing)",
@@ -129,7 +131,7 @@ class FailoverWatch:
         return await self._connected(address.without(self._parameters, primary.place), PROBE_TIMEOUT)
 
     async def _connected(self, parameters: dict[str, str], limit: float) -> Connection | None:
-        connection = Connection(self._reactor, self._succession)
+        connection = Connection(self._reactor, self._servers)
         try:
             await connection.open(parameters, limit)
         except (ConnectionDied, psycopg.Error):

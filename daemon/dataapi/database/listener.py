@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -11,14 +12,14 @@ from twisted.logger import Logger
 from dataapi.concurrency.tasks import Background
 from dataapi.concurrency.timers import RECONNECTING, Backoff, Retry
 from dataapi.database import address, health
-from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.connection import Connection, ConnectionDied, ServerStatus
 from dataapi.database.pooler import lends_processes
 from dataapi.database.sql_text import quote_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dataapi.database.succession import Overtaken, Succession
+    from dataapi.database.connection import Servers
 
 
 class Listener:
@@ -50,7 +51,7 @@ class Listener:
         backoff: Backoff = RECONNECTING,
     ) -> None:
         self._reactor = reactor
-        self._succession: Succession | None = None
+        self._servers: Servers | None = None
         self._parameters = address.parameters(uri)
         self._text = ";".join(f"listen {quote_identifier(channel)}" for channel in channels)
         if setup:
@@ -85,10 +86,10 @@ class Listener:
         if self._connection is not None:
             self._connection.close()
 
-    def follow(self, succession: Succession) -> None:
-        """Listen on no server that another one has succeeded; to be called before the start."""
-        self._succession = succession
-        succession.observe(self._leave_overtaken)
+    def follow(self, servers: Servers) -> None:
+        """Listen only on a server that may be used; to be called before the start."""
+        self._servers = servers
+        servers.observe(partial(self._leave_refused, servers))
 
     def give_up(self, place: dict[str, str]) -> None:
         """Leave a server at once if it is the one in use."""
@@ -96,9 +97,10 @@ class Listener:
         if connection is not None and address.server_key(connection.place) == address.server_key(place):
             self._leave(connection)
 
-    def _leave_overtaken(self, overtaken: Overtaken) -> None:
-        if self._connection is not None and overtaken(self._connection.lineage):
-            self._leave(self._connection)
+    def _leave_refused(self, servers: Servers) -> None:
+        connection = self._connection
+        if connection is not None and servers.status(connection) is ServerStatus.REFUSED:
+            self._leave(connection)
 
     def _leave(self, connection: Connection) -> None:
         connection.close()
@@ -106,7 +108,7 @@ class Listener:
             self._lost("another server is the primary now")
 
     async def _listen(self, *, again: bool) -> None:
-        connection = self._connection = Connection(self._reactor, self._succession)
+        connection = self._connection = Connection(self._reactor, self._servers)
         connection.on_notify = self._notified
         limit = address.connect_timeout(self._parameters)
         try:

@@ -23,7 +23,7 @@ from dataapi.concurrency.timers import RECONNECTING, Backoff
 from dataapi.concurrency.wait_queue import Slots, WaitQueue
 from dataapi.database import address, errors
 from dataapi.database.cancel import ANSWER_TIMEOUT, Canceller, ControlConnection, cancelled, end_statement
-from dataapi.database.connection import ConnectionDied
+from dataapi.database.connection import ConnectionDied, ServerStatus
 from dataapi.database.connector import Connector
 from dataapi.database.health import Ageing, Liveness
 from dataapi.database.open_transaction import FIRST_FETCH, next_fetch
@@ -34,10 +34,10 @@ from dataapi.http.messages import QueueWait, ignore
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
+    from dataapi.database.connection import Servers
     from dataapi.database.message import Message
     from dataapi.database.open_transaction import OpenTransaction
     from dataapi.database.steps import Rows
-    from dataapi.database.succession import Overtaken, Succession
     from dataapi.http.messages import Fact
 
 
@@ -117,7 +117,7 @@ class Pool:
         token: Callable[[], str] = _token,
     ) -> None:
         self._reactor = reactor
-        self._succession: Succession | None = None
+        self._servers: Servers | None = None
         self._size = size
         self._anonymous_role = anonymous_role
         self._queue: WaitQueue[Session] = WaitQueue(reactor, acquisition_timeout, errors.timed_out)
@@ -134,7 +134,7 @@ class Pool:
         self._start_up = StartUp()
         self._connector = Connector(
             reactor, uri, self._background,
-            lambda: Session(reactor, options, token(), self._start_up, self._succession),
+            lambda: Session(reactor, options, token(), self._start_up, self._servers),
             opened=self._opened, failed=self._none_opened, grow=self._grow, backoff=backoff,
         )  # fmt: skip
         self._liveness = Liveness(
@@ -210,10 +210,10 @@ class Pool:
         for renewed in renewals:
             renewed.callback(None)
 
-    def follow(self, succession: Succession) -> None:
-        """Have no connection to a server that another one has succeeded; to be called before the start."""
-        self._succession = succession
-        succession.observe(self._leave_overtaken)
+    def follow(self, servers: Servers) -> None:
+        """Use only the servers that may be used; to be called before the start."""
+        self._servers = servers
+        servers.observe(partial(self._leave_refused, servers))
 
     def abandon(self) -> None:
         """Close every connection, and refuse what waits for one: the server does not answer."""
@@ -227,14 +227,15 @@ class Pool:
         key = address.server_key(place)
         self._leave(lambda session: address.server_key(session.connection.place) == key)
 
-    def _leave_overtaken(self, overtaken: Overtaken) -> None:
-        """Close connections to an old primary at once, and replace those that were made to a standby."""
-        for session in [one for one in self._sessions if one.connection.lineage is None]:
+    def _leave_refused(self, servers: Servers) -> None:
+        """Close connections to refused servers, and replace those to servers of which nothing is known."""
+        status = {session: servers.status(session.connection) for session in self._sessions}
+        for session in [one for one, known in status.items() if known is ServerStatus.UNKNOWN]:
             if session in self._idle:
                 self._discard(session)
             else:
                 self._outdated.add(session)
-        self._leave(lambda session: overtaken(session.connection.lineage))
+        self._leave(lambda session: status.get(session) is ServerStatus.REFUSED)
 
     def _leave(self, chosen: Callable[[Session], bool]) -> None:
         self._start_up.forget()

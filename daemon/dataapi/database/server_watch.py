@@ -10,7 +10,8 @@ from twisted.internet import defer
 
 from dataapi.concurrency.tasks import wait_at_most
 from dataapi.database import address
-from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.connection import Connection, ConnectionDied, ServerStatus
+from dataapi.database.primary_servers import PrimaryServers
 from dataapi.database.sql_text import CONCATENATE, MINUS, operator_sql
 from dataapi.database.succession import Lineage
 
@@ -75,7 +76,7 @@ class ServerWatch:
     def __init__(self, reactor: Any, uri: str, succession: Succession | None = None) -> None:
         self._reactor = reactor
         self._parameters = address.parameters(uri)
-        self._succession = succession
+        self._servers = None if succession is None else PrimaryServers(succession)
         self._connection: Connection | None = None
         self._opening: defer.Deferred[None] | None = None
         self.state: ServerState | None = None
@@ -107,12 +108,7 @@ class ServerWatch:
     async def _connected(self) -> Connection | None:
         """Return a connection if there is one soon; to find the server among many may take longer."""
         connection = self._connection
-        overtaken = (
-            connection is not None
-            and self._succession is not None
-            and (self._succession.overtaken(connection.lineage))
-        )
-        if connection is None or connection.lost or overtaken:
+        if connection is None or connection.lost or self._is_refused(connection):
             self._drop()
             if self._opening is None or self._opening.called:
                 self.trouble = _SILENT
@@ -120,8 +116,11 @@ class ServerWatch:
             await wait_at_most(ANSWER_TIMEOUT, self._opening, self._reactor)
         return self._connection
 
+    def _is_refused(self, connection: Connection) -> bool:
+        return self._servers is not None and self._servers.status(connection) is ServerStatus.REFUSED
+
     async def _open(self) -> None:
-        connection = Connection(self._reactor, self._succession)
+        connection = Connection(self._reactor, self._servers)
         try:
             await connection.open(self._parameters, ANSWER_TIMEOUT)
         except ConnectionDied as error:

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from dataapi.database.connection import Servers
     from dataapi.database.message import Defaults, Message
     from dataapi.database.query_log import QueryLog
     from dataapi.database.steps import Rows
-    from dataapi.database.succession import Succession
     from dataapi.http.errors import ApiError
     from dataapi.http.messages import RequestContext
 
@@ -101,8 +101,8 @@ class Session:
         "_prefix",
         "_prepared",
         "_rolls_back",
+        "_servers",
         "_start_up",
-        "_succession",
         "cancelling",
         "connection",
         "opened",
@@ -116,11 +116,11 @@ class Session:
         options: SessionOptions,
         token: str,
         start_up: StartUp,
-        succession: Succession | None = None,
+        servers: Servers | None = None,
     ) -> None:
-        self.connection = Connection(reactor, succession)
+        self.connection = Connection(reactor, servers)
         self._start_up = start_up
-        self._succession = succession
+        self._servers = servers
         self.cancelling = False
         self.opened = 0.0
         self.uses = 0
@@ -177,7 +177,7 @@ class Session:
 
     async def _begin_with(self, defaults: Defaults, parameters: dict[str, str], timeout: float) -> bool:
         """Connect once more, to begin with settings; return whether the server takes them."""
-        first, again = self.connection, Connection(self.connection.reactor, self._succession)
+        first, again = self.connection, Connection(self.connection.reactor, self._servers)
         try:
             await self._connect(again, address.beginning_with(parameters, defaults.begun), timeout)
         except (ConnectionDied, psycopg.Error):

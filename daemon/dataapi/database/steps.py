@@ -35,7 +35,7 @@ _TEXT = psycopg.pq.Format.TEXT
 _JSON = ("json", "jsonb")
 
 
-class _Bytes(Loader):
+class _BytesLoader(Loader):
     def load(self, data: Buffer) -> bytes:
         return bytes(data)
 
@@ -49,27 +49,27 @@ class _Hexadecimal(Dumper):
         return b"\\x" + value.hex().encode()
 
 
-class _Text(Loader):
+class _TextLoader(Loader):
     def load(self, data: Buffer) -> str:
         return bytes(data).decode()
 
 
 @dataclass(frozen=True)
-class Context:
+class LoadingContext:
     """How values are adapted, for psycopg: JSON is passed through as it is, and identifiers are text."""
 
     adapters: AdaptersMap
     connection: None = None
 
 
-def _context() -> Context:
+def _context() -> LoadingContext:
     adapters = AdaptersMap(psycopg.adapters)
     for name in _JSON:
-        adapters.register_loader(name, _Bytes)
+        adapters.register_loader(name, _BytesLoader)
     for name in ("cidr", "inet", "record", "uuid"):
-        adapters.register_loader(name, _Text)
+        adapters.register_loader(name, _TextLoader)
     adapters.register_dumper(bytes, _Hexadecimal)
-    return Context(adapters)
+    return LoadingContext(adapters)
 
 
 CONTEXT = _context()

@@ -7,7 +7,7 @@ may still accept writes, or a standby of such a one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from dataapi.database.sql_text import CONCATENATE
 
@@ -27,9 +27,6 @@ class Lineage:
     timeline: int
 
 
-Overtaken: TypeAlias = "Callable[[Lineage | None], bool]"
-"""Returns whether a server is known to be on an earlier timeline than the newest primary."""
-
 # The name of a WAL file begins with its timeline.  A standby is asked for nothing: it is not written to.
 PRIMARY_LINEAGE = f"""
 select system_identifier, ('x' {CONCATENATE} pg_catalog.substr(
@@ -48,7 +45,7 @@ class Succession:
     def __init__(self) -> None:
         self._newest: dict[int, int] = {}
         self._last: list[Hashable] = []
-        self._observers: list[Callable[[Overtaken], object]] = []
+        self._observers: list[Callable[[], object]] = []
 
     def continued(self) -> Succession:
         """Return one that begins with the knowledge of this one, for other observers."""
@@ -56,8 +53,8 @@ class Succession:
         other._newest, other._last = dict(self._newest), list(self._last)
         return other
 
-    def observe(self, observer: Callable[[Overtaken], object]) -> None:
-        """Call the observer whenever a newer primary is seen than before, with ``overtaken``."""
+    def observe(self, observer: Callable[[], object]) -> None:
+        """Call the observer whenever a newer primary is seen than before."""
         self._observers.append(observer)
 
     def see(self, lineage: Lineage) -> None:
@@ -68,7 +65,7 @@ class Succession:
         self._newest[lineage.system] = lineage.timeline
         if before is not None:
             for observer in self._observers:
-                observer(self.overtaken)
+                observer()
 
     def hear(self, lineage: Lineage) -> None:
         """Take note of any server of a cluster of which a primary is known."""

@@ -304,5 +304,5 @@ def _call_separately(dialect: Dialect, output: Output, setting: str) -> tuple[tu
     volatile = output.rows.call.function.volatility is Volatility.VOLATILE
     if not volatile or (isinstance(output, One) and output.output.reads_only_columns()):
         return (), output
-    calling, kept = call_first(dialect, rows, setting)
+    calling, kept = call_first(dialect.writer(), rows, setting)
     return (calling,), replace(output, rows=kept)

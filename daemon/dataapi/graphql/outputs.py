@@ -35,6 +35,7 @@ from dataapi.sql.outputs import (
     value_json,
 )
 from dataapi.sql.page_source import at_most_one
+from dataapi.sql.row_output import page_dialect
 from dataapi.sql.statement import Row, Writer
 
 
@@ -206,7 +207,7 @@ class _ConnectionWriter:
         self._parent = parent
         self._rows = connection.rows
         many = not at_most_one(self._rows)
-        self._members = writer.dialect.page(writer, self._rows, lambda: self._inner, many=many)
+        self._members = page_dialect(writer).page(writer, self._rows, lambda: self._inner, many=many)
         self._page = self._members.row
         self._lookahead = self._looks_ahead(connection.output)
         self._numbered = self._counted = self._reads_page = False

@@ -110,7 +110,7 @@ class LiveQueries:
         self._changes = changes
         self._resize = resize
         self._now = now
-        self._subscribers = Subscribers(clock, self._leave, self._poll_due)
+        self._subscribers = Subscribers(clock, self._poll_due)
         self._background = Background()
         self._callers: Counter[str] = Counter()
         self._cohorts: dict[object, Cohort] = {}
@@ -157,7 +157,9 @@ class LiveQueries:
         identifier = fingerprint(body)
         has_it = request.headers.get("last-event-id") == identifier
         first = HEARTBEAT if has_it else cohort.event(body, identifier)
-        subscriber = Subscriber(self._subscribers, cohort, name, identifier, since, first)
+        subscriber = Subscriber(
+            self._subscribers, partial(self._leave, cohort), name, identifier, since, first
+        )
         cohort.join(subscriber)
         if not self._running:
             self._running = True
@@ -175,8 +177,7 @@ class LiveQueries:
             message = "Too many events are waiting to be read by clients"
             raise ApiError(503, "TOO_MANY_SUBSCRIPTIONS", message, headers=retry_after)
 
-    def _leave(self, subscriber: Subscriber) -> None:
-        cohort = subscriber.cohort
+    def _leave(self, cohort: Cohort, subscriber: Subscriber) -> None:
         self._release(subscriber.caller)
         cohort.leave(subscriber)
         if not cohort.subscribers:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from dataapi.http.messages import Chunk, Outlet
 from dataapi.live.events import HEARTBEAT
 from dataapi.live.unsent import UnsentBytes
-
-if TYPE_CHECKING:
-    from dataapi.live.cohort import Cohort
 
 SILENCE = 15.0
 """Seconds without an event after which a heartbeat is sent."""
@@ -39,6 +36,7 @@ class Subscriber:
     :ivar sending: the event that the client is taking.
     :ivar waiting: the event that follows it.
     :ivar last: the event that ended the subscription, None before.
+    :param left: called when the stream has ended and its connection is closed.
     :param first: the first event.
     """
 
@@ -47,9 +45,9 @@ class Subscriber:
             "_streams",
             "_ended",
             "_gone",
+            "_left",
             "began",
             "caller",
-            "cohort",
             "identifier",
             "last",
             "outlet",
@@ -59,9 +57,15 @@ class Subscriber:
     )
 
     def __init__(
-        self, streams: Subscribers, cohort: Cohort, caller: str, identifier: str, since: float, first: Chunk
+        self,
+        streams: Subscribers,
+        left: Callable[[Subscriber], object],
+        caller: str,
+        identifier: str,
+        since: float,
+        first: Chunk,
     ) -> None:
-        self.cohort = cohort
+        self._left = left
         self.caller = caller
         self.identifier = identifier
         self.since = self.began = since
@@ -137,7 +141,7 @@ class Subscriber:
     def leave(self) -> None:
         """Leave the cohort, because the connection is closed or the response was not begun."""
         self._drop()
-        self._streams.left(self)
+        self._left(self)
 
     def _drop(self) -> None:
         self._gone = True
@@ -156,15 +160,11 @@ class Subscribers:
 
     :ivar unsent: the bytes that clients have not taken.
     :ivar sent: bytes of events since the start.
-    :param left: called when a stream has ended and its connection is closed.
     :param has_room: called when the bytes of unsent events fall below the limit.
     """
 
-    def __init__(
-        self, clock: Any, left: Callable[[Subscriber], object], has_room: Callable[[], object]
-    ) -> None:
+    def __init__(self, clock: Any, has_room: Callable[[], object]) -> None:
         self.clock = clock
-        self.left = left
         self.unsent = UnsentBytes()
         self.sent = 0
         self._has_room = has_room

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from dataapi.database.message import Bound
 from dataapi.database.sql_text import ERROR_MARKER
@@ -12,29 +11,35 @@ from dataapi.http.messages import Reply
 from dataapi.rest import respond
 from dataapi.rest.explain import explaining
 from dataapi.rest.parse.request import ApiRequest
-from dataapi.rest.plan.role import BoundPlan
+from dataapi.rest.plan.model import StatementPlan
 from dataapi.rest.respond import VARY, as_bytes
 from dataapi.rest.statements import ResultRow
 
 Rows = list[tuple[Any, ...]]
-Run = Callable[[tuple[Bound, ...]], Awaitable[Rows]]
-"""Runs statements and returns the last one's rows."""
-Estimate = Callable[[Bound], Awaitable[int]]
-"""Returns how many rows the planner expects of a statement."""
 
 
-async def execute(request: ApiRequest, planned: BoundPlan, run: Run, estimate: Estimate) -> Reply:
+class Execution(Protocol):
+    """Runs the statements of one request."""
+
+    async def run(self, plan: StatementPlan, statements: tuple[Bound, ...]) -> Rows:
+        """Run the statements of a plan and return the last one's rows."""
+
+    async def estimate(self, statement: Bound) -> int:
+        """Return how many rows the planner expects of a statement."""
+
+
+async def execute(request: ApiRequest, plan: StatementPlan, execution: Execution) -> Reply:
     """Run the plan of a request and return its reply.
 
     :raises ApiError: a failure, as the client may read it.
     """
-    plan, values = planned
+    values = request.values if plan.adapted is None else plan.adapted.adapt(request.values)
     explain = plan.media.explain
     try:
         if explain is None:
-            rows = await run(tuple([each.bind(values) for each in plan.statements]))
+            rows = await execution.run(plan, tuple([each.bind(values) for each in plan.statements]))
         else:
-            rows = await run((explaining(plan.explained.bind(values), explain),))
+            rows = await execution.run(plan, (explaining(plan.explained.bind(values), explain),))
     except DatabaseError as error:
         raise respond.client_error(error) from None
     if explain is not None:
@@ -47,6 +52,6 @@ async def execute(request: ApiRequest, planned: BoundPlan, run: Run, estimate: E
         beyond = plan.estimated_beyond
         if row.total is None or (beyond is not None and row.total > beyond):
             # The planner may be wrong, but rows that were counted are there.
-            total = max(row.total or 0, await estimate(plan.estimated.bind(values)))
+            total = max(row.total or 0, await execution.estimate(plan.estimated.bind(values)))
             row = row._replace(total=total)
     return respond.reply(plan, request, row)

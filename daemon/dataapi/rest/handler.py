@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
@@ -16,14 +16,15 @@ from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, StageEnd
 from dataapi.rest import batch
-from dataapi.rest.execute import execute
+from dataapi.rest.execute import Rows, execute
 from dataapi.rest.openapi.descriptions import Descriptions
 from dataapi.rest.parse.preferences import not_followed
-from dataapi.rest.parse.request import ApiRequest, parse_request
+from dataapi.rest.parse.request import ApiRequest, PlanInput, parse_request
 from dataapi.rest.plan import call, read, write
-from dataapi.rest.plan.role import BoundPlan, PlanCacheFigures, Planned, RestRole, StreamPlan
+from dataapi.rest.plan.model import Plan, StatementPlan, StreamPlan
+from dataapi.rest.plan.role import PlanCacheFigures, RestRole
 from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
-from dataapi.rest.run_batch import run_batch
+from dataapi.rest.run_batch import Part, run_batch
 from dataapi.rest.stream import stream
 from dataapi.settings import Project
 from dataapi.sql.dialect import dialect_of
@@ -35,11 +36,12 @@ LONG_QUERY = 4_000
 LONG_BATCH = 2_000
 """Bytes of a batch beyond which its requests are parsed and planned in a thread."""
 
-_NEWER_CATALOGS = 2
-"""How often a request is answered again: a new name may be followed by a new privilege for it."""
+_MAX_REPLANS = 2
+"""How often a request is planned again by a newer catalog: a new name may be followed by a new privilege."""
 _WRONG_METHOD = 405
 _OUTDATED = OUTDATED | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
+P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -76,10 +78,10 @@ class RestHandler:
         self.requests = 0
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
-        """Answer a request: parse, plan, bind, run, respond.
+        """Answer a request: parse, plan, run, respond.
 
-        A name, a type and a grant may be newer than the catalog: nothing has been done yet, so the
-        request is answered again by a newer catalog where there is one.
+        A name, a type and a grant may be newer than the catalog.  Nothing has been done yet then, so the
+        request is planned again by a newer catalog if there is one.
 
         :raises ApiError: a failure, as the client may read it.
         """
@@ -87,50 +89,48 @@ class RestHandler:
         catalog = self._catalog()
         if catalog is None or catalog is not self._served or caller.role not in self._roles:
             catalog = await self._serve(catalog, caller)
+        parsed: ApiRequest | list[tuple[Request, ApiRequest]]
         if http.method == "POST" and batch.is_batch(http):
-            answer = partial(self._answer_batch, http, caller, await self._parsed_batch(http, catalog))
+            parsed = await self._parse_batch(http, catalog)
+        elif _is_long(http):
+            parsed = await self._in_thread(parse_request, http, self._project, catalog.timezones)
         else:
-            parse = partial(parse_request, http, self._project, catalog.timezones)
-            request = await self._in_thread(parse) if _is_long(http) else parse()
-            answer = partial(self._answer, http, caller, request)
+            parsed = parse_request(http, self._project, catalog.timezones)
         http.context.report(StageEnd("parse", perf_counter()))
-        for _ in range(_NEWER_CATALOGS):
+        replans = 0
+        while True:
             try:
-                return await answer(catalog)
+                if isinstance(parsed, ApiRequest):
+                    return await self._answer(http, caller, parsed, catalog)
+                return await self._answer_batch(http, caller, parsed, catalog)
             except ApiError as error:
-                newer = await self._newer(catalog, caller, error)
+                newer = await self._newer(catalog, caller, error) if replans < _MAX_REPLANS else catalog
                 if newer.is_like(catalog):
                     raise
             catalog = await self._serve(newer, caller)
-        return await answer(catalog)
+            replans += 1
 
     async def _answer(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
-        if not request.target:
+        if not request.input.target:
             return await self._describe(http, caller, request, catalog)
         role = self._roles[caller.role]
         try:
-            make = partial(plan, role, request)
-            planned = await self._in_thread(make) if _is_long(http) else make()
+            plan = role.cached(request.input) or await self._plan(http, role, request.input)
             http.context.report(StageEnd("plan", perf_counter()))
-            if isinstance(planned, Reply):
-                return planned
-            if isinstance(planned, StreamPlan):
-                return await stream(self._transactions, catalog, http, caller, planned)
-            run = partial(
-                self._transactions.run, catalog, http, caller, read_only=planned.plan.read_only,
-                settings=planned.plan.settings, by_replica=planned.plan.by_replica,
-            )  # fmt: skip
-            estimate = partial(self._estimate, catalog, http, caller)
-            return await execute(request, planned, run, estimate)
+            if isinstance(plan, StatementPlan):
+                return await execute(request, plan, _InMessage(self._transactions, catalog, http, caller))
+            if isinstance(plan, StreamPlan):
+                return await stream(self._transactions, catalog, http, caller, request, plan)
+            return plan
         except ApiError as error:
             if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
-                raise error.replaced(headers=error.headers + _allow(role, request)) from error
+                raise error.replaced(headers=error.headers + _allow(role, request.input)) from error
             raise
 
-    async def _estimate(self, catalog: Catalog, http: Request, caller: Caller, statement: Bound) -> int:
-        dialect = dialect_of(catalog)
-        [found] = await self._transactions.explain(catalog, http, caller, (statement,), dialect.of_planner)
-        return dialect.planned_rows(found["plan"])
+    async def _plan(self, http: Request, role: RestRole, plan_input: PlanInput) -> Plan:
+        if _is_long(http):
+            return await self._in_thread(make_plan, role, plan_input)
+        return make_plan(role, plan_input)
 
     async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Return a catalog that has the caller's role, with which the role is ready; raises ``ApiError``."""
@@ -158,17 +158,17 @@ class RestHandler:
         assert catalog is not None, "without a catalog no role is looked for"
         return catalog_for(await self._refresh(catalog), caller)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do a long piece of work in a thread.
 
         One at a time, even if a client disconnects, so that the reactor gets its turns.
         """
-        done: T = await self._long_work.result(object(), work)
+        done: T = await self._long_work.result(object(), partial(work, *arguments, **named))
         return done
 
     async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
         """Answer a request of the root with the description of the API."""
-        if request.reads:
+        if request.input.reads:
             await self._transactions.run_pre_request(catalog, http, caller)
             http.context.report(StageEnd("transaction", perf_counter()))
         reply = await self._descriptions.answer(http, request, catalog, caller.role)
@@ -177,7 +177,7 @@ class RestHandler:
 
     # ------------------------------------------------------------ batches
 
-    async def _parsed_batch(self, http: Request, catalog: Catalog) -> list[tuple[Request, ApiRequest]]:
+    async def _parse_batch(self, http: Request, catalog: Catalog) -> list[tuple[Request, ApiRequest]]:
         def parse() -> list[tuple[Request, ApiRequest]]:
             return _each(
                 batch.read(http), lambda each: (each, parse_request(each, self._project, catalog.timezones))
@@ -190,11 +190,41 @@ class RestHandler:
     ) -> Reply:
         """Answer a batch: all of its requests are planned before the first one runs."""
         role = self._roles[caller.role]
-        work = partial(_each, requests, lambda each: (*each, plan(role, each[1])))
-        parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
+
+        def plan() -> list[Part]:
+            return _each(
+                requests,
+                lambda each: Part(*each, role.cached(each[1].input) or make_plan(role, each[1].input)),
+            )
+
+        parts = await self._in_thread(plan) if len(http.body) > LONG_BATCH else plan()
         http.context.report(StageEnd("plan", perf_counter()))
         max_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, max_bytes))
+
+
+class _InMessage(NamedTuple):
+    """Runs the statements of a request in one message."""
+
+    transactions: MultiMessageTransactions
+    catalog: Catalog
+    http: Request
+    caller: Caller
+
+    async def run(self, plan: StatementPlan, statements: tuple[Bound, ...]) -> Rows:
+        """Run the statements of a plan and return the last one's rows."""
+        return await self.transactions.run(
+            self.catalog, self.http, self.caller, statements,
+            read_only=plan.read_only, settings=plan.settings, by_replica=plan.by_replica,
+        )  # fmt: skip
+
+    async def estimate(self, statement: Bound) -> int:
+        """Return how many rows the planner expects of a statement."""
+        dialect = dialect_of(self.catalog)
+        [found] = await self.transactions.explain(
+            self.catalog, self.http, self.caller, (statement,), dialect.of_planner
+        )
+        return dialect.planned_rows(found["plan"])
 
 
 def _is_long(http: Request) -> bool:
@@ -213,51 +243,33 @@ def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
     return results
 
 
-def plan(role: RestRole, request: ApiRequest) -> Planned:
-    """Return the plan of a request, with the settings that the client prefers besides its own.
+def make_plan(role: RestRole, plan_input: PlanInput) -> Plan:
+    """Make a plan, with the settings that the client prefers besides its own, and cache it.
 
-    That of a table may be one that was made before: what decides it is all in the key, and its values are
-    bound afterwards.
-
-    :raises ApiError: PGRST122 (400), a preference is unknown, and nothing else is wrong.
+    :raises ApiError: the request is invalid; PGRST122 (400), a preference is unknown, and nothing else is
+        wrong.
     """
-    query, rows, key = request.query, request.rows, None
-    if not request.is_call and request.objects is None:
-        key = (
-            *(request.method, request.schema, request.target, query.selection.shape, request.accept),
-            *(request.preferences, query.columns, query.conflict, rows.columns, rows.many, rows.as_text),
-        )
-        known = role.plans.get(key)
-        if known is not None:
-            role.figures.hits += 1
-            return BoundPlan(known, query.values if known.read_only else write.values_of(request, rows))
-    planned = _plan(role, request)
-    if isinstance(planned, Reply):
-        return planned
-    if request.preferences.unknown:
-        raise not_followed(*request.preferences.unknown)
-    settings = request.preferences.settings
-    if isinstance(planned, StreamPlan):
-        return planned._replace(settings=planned.settings + settings)
-    made = planned.plan._replace(settings=planned.plan.settings + settings)
-    if key is not None:
-        names = [*rows.columns, *(query.columns or ()), *(query.conflict or ())]
-        role.keep(key, made, query.selection.size + len(request.accept or "") + sum(map(len, names)))
-    return BoundPlan(made, planned.values)
+    plan = _plan(role, plan_input)
+    if isinstance(plan, Reply):
+        return plan
+    preferences = plan_input.preferences
+    if preferences.unknown:
+        raise not_followed(*preferences.unknown)
+    return role.cache(plan_input, plan._replace(settings=plan.settings + preferences.settings))
 
 
-def _plan(role: RestRole, request: ApiRequest) -> Planned:
-    if request.is_call:
-        return call.plan(role, request)
-    if request.reads or request.method == "OPTIONS":
-        return read.plan(role, request)
-    return write.plan(role, request)
+def _plan(role: RestRole, plan_input: PlanInput) -> Plan:
+    if plan_input.is_call:
+        return call.plan(role, plan_input)
+    if plan_input.reads or plan_input.method == "OPTIONS":
+        return read.plan(role, plan_input)
+    return write.plan(role, plan_input)
 
 
-def _allow(role: RestRole, request: ApiRequest) -> tuple[tuple[str, str], ...]:
+def _allow(role: RestRole, plan_input: PlanInput) -> tuple[tuple[str, str], ...]:
     """Return the ``Allow`` header of an answer to OPTIONS."""
     try:
-        options = _plan(role, request._replace(method="OPTIONS"))
+        options = _plan(role, plan_input._replace(method="OPTIONS"))
     except ApiError:
         return ()
     assert isinstance(options, Reply)

@@ -19,7 +19,7 @@ from dataapi.rest.parse.preferences import NO_PREFERENCES, Action, applied
 from dataapi.rest.parse.query import Pairs, too_much
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.parse.window import unsatisfiable
-from dataapi.rest.plan.role import CallAnswer, ReadAnswer, StatementPlan, WriteAnswer
+from dataapi.rest.plan.model import CallAnswer, ReadAnswer, StatementPlan, WriteAnswer
 from dataapi.rest.statements import TOO_LARGE, ResultRow
 from dataapi.sql.statement import violation_in
 
@@ -43,7 +43,7 @@ def reply(plan: StatementPlan, request: ApiRequest, row: ResultRow) -> Reply:
 
 
 def _read(media: Media, request: ApiRequest, row: ResultRow) -> Reply:
-    offset = request.query.values.offset
+    offset = request.values.offset
     status, body = status_of(offset, row.rows, row.total), _content(media, row)
     if media.single:
         if row.rows != 1:
@@ -55,10 +55,10 @@ def _read(media: Media, request: ApiRequest, row: ResultRow) -> Reply:
 
 def location(request: ApiRequest) -> tuple[tuple[str, str], ...]:
     """Return the header with the canonical address of the rows that were read."""
-    canonical = request.query.canonical
+    canonical = request.canonical
     if canonical is None:
         return ()
-    path = _path(request.target)
+    path = _path(request.input.target)
     return (("Content-Location", f"{path}?{canonical}" if canonical else path),)
 
 
@@ -108,7 +108,7 @@ def _called(answer: CallAnswer, media: Media, request: ApiRequest, row: ResultRo
     count, total = row.rows, row.total
     if answer.is_single:
         count, total = 1, 1 if request.preferences.counts else None
-    offset = request.query.values.offset
+    offset = request.values.offset
     status = status_of(offset, count, total)
     headers = (("Content-Range", content_range(offset, count, total)),)
     if answer.is_void:
@@ -155,10 +155,11 @@ def make_reply(
     if media_type is not None:
         headers += (("Content-Type", media_type), *request.profile)
     headers += (VARY,)
-    if request.preferences is not NO_PREFERENCES:
-        preferences = applied(request.preferences, action)
-        if preferences:
-            headers += (("Preference-Applied", preferences),)
+    preferences = request.preferences
+    if preferences is not NO_PREFERENCES:
+        followed = applied(preferences, action)
+        if followed:
+            headers += (("Preference-Applied", followed),)
     if row.response_headers:
         chosen = _headers(row.response_headers)
         names = {name.lower() for name, _ in chosen}
@@ -167,8 +168,9 @@ def make_reply(
         if _STATUS.fullmatch(row.response_status) is None:
             raise ApiError(500, "PGRST112", "response.status guc must be a valid status code")
         status = int(row.response_status)
-    if request.query.selection.relation_names:
-        headers += (_warning(request.query.selection.relation_names),)
+    relation_names = request.input.selection.relation_names
+    if relation_names:
+        headers += (_warning(relation_names),)
     return Reply(status, headers, body if media_type is not None else b"")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
+from typing import NamedTuple
 
 from dataapi.auth.caller import Caller, isolation_of, strictest
 from dataapi.auth.transaction import MultiMessageTransaction, MultiMessageTransactions, retried
@@ -13,15 +13,20 @@ from dataapi.database.message import Bound, explained
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.rest import respond
-from dataapi.rest.execute import execute
+from dataapi.rest.execute import Rows, execute
 from dataapi.rest.parse.request import ApiRequest
-from dataapi.rest.plan.role import Planned, StreamPlan
+from dataapi.rest.plan.model import Plan, StatementPlan, StreamPlan
 from dataapi.rest.statements import TOO_LARGE
-from dataapi.rest.stream import complete
+from dataapi.rest.stream import complete, statement_of
 from dataapi.sql.dialect import dialect_of
 
-Part = tuple[Request, ApiRequest, Planned]
-"""One request of a batch with its plan."""
+
+class Part(NamedTuple):
+    """One request of a batch with its plan."""
+
+    http: Request
+    request: ApiRequest
+    plan: Plan
 
 
 async def run_batch(
@@ -39,8 +44,7 @@ async def run_batch(
     :param max_bytes: the most that the bodies of all replies may have together.
     :raises ApiError: the batch was undone; ``index`` names the request that failed, where one did.
     """
-    planned = [each for _, _, each in parts if not isinstance(each, Reply)]
-    plans = [each if isinstance(each, StreamPlan) else each.plan for each in planned]
+    plans = [part.plan for part in parts if not isinstance(part.plan, Reply)]
     read_only = all(isinstance(plan, StreamPlan) or plan.read_only for plan in plans)
     settings = strictest(isolation_of(plan.settings) for plan in plans)
 
@@ -57,10 +61,10 @@ async def _replies(
     transaction: MultiMessageTransaction, catalog: Catalog, parts: Sequence[Part], max_bytes: int
 ) -> list[Reply]:
     replies, size = list[Reply](), 0
-    for index, (http, request, planned) in enumerate(parts):
+    for index, part in enumerate(parts):
         try:
-            reply = await _part(transaction, catalog, http, request, planned)
-            if http.method == "HEAD":
+            reply = await _reply(transaction, catalog, part)
+            if part.http.method == "HEAD":
                 reply = reply._replace(body=b"")
             size += len(reply.body)
             if size > max_bytes:
@@ -71,26 +75,34 @@ async def _replies(
     return replies
 
 
-async def _part(
-    transaction: MultiMessageTransaction,
-    catalog: Catalog,
-    http: Request,
-    request: ApiRequest,
-    planned: Planned,
-) -> Reply:
-    if isinstance(planned, Reply):
-        return planned
-    if isinstance(planned, StreamPlan):
-        rows = await transaction.run(http, (planned.statement,), read_only=True, settings=planned.settings)
-        return await complete(planned, rows)
+async def _reply(transaction: MultiMessageTransaction, catalog: Catalog, part: Part) -> Reply:
+    http, request, plan = part
+    if isinstance(plan, Reply):
+        return plan
+    if isinstance(plan, StreamPlan):
+        statement = statement_of(request, plan)
+        rows = await transaction.run(http, (statement,), read_only=True, settings=plan.settings)
+        return await complete(request, plan, rows)
+    return await execute(request, plan, _InBatch(transaction, catalog, http))
 
-    async def estimate(statement: Bound) -> int:
-        dialect = dialect_of(catalog)
-        [[found]] = await transaction.run(
-            http, (explained(statement),), read_only=True, settings=dialect.of_planner, again=True
+
+class _InBatch(NamedTuple):
+    """Runs the statements of one request of a batch."""
+
+    transaction: MultiMessageTransaction
+    catalog: Catalog
+    http: Request
+
+    async def run(self, plan: StatementPlan, statements: tuple[Bound, ...]) -> Rows:
+        """Run the statements of a plan and return the last one's rows."""
+        return await self.transaction.run(
+            self.http, statements, read_only=plan.read_only, settings=plan.settings
+        )
+
+    async def estimate(self, statement: Bound) -> int:
+        """Return how many rows the planner expects of a statement."""
+        dialect = dialect_of(self.catalog)
+        [[found]] = await self.transaction.run(
+            self.http, (explained(statement),), read_only=True, settings=dialect.of_planner, again=True
         )
         return dialect.planned_rows(json.loads(found))
-
-    plan = planned.plan
-    run_part = partial(transaction.run, http, read_only=plan.read_only, settings=plan.settings)
-    return await execute(request, planned, run_part, estimate)

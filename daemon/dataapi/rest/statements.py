@@ -144,7 +144,7 @@ def compile_call(
     call, plain = rows.call, reads_only_columns((output, rows.where, rows.order))
     volatile = call is not None and call.function.volatility is Volatility.VOLATILE
     if volatile and rows.table is not None and dialect.reads_after and not plain:
-        first, rows = call_first(dialect, rows, _KEPT_ROWS)
+        first, rows = call_first(dialect.writer(), rows, _KEPT_ROWS)
         calling = (first,)
     return (
         *calling,
@@ -306,7 +306,7 @@ def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tup
     count = _count_sql(writer, query.guards, changed)
     asked = ChangeOf(query.mutation, changed, row, shown=query.representation, guards=query.guards)
     if _reads_after(dialect, query, row):
-        change = _change_first(writer, asked, whole=query.reads_whole)
+        change = _change_first(dialect, writer, asked, whole=query.reads_whole)
     else:
         change = dialect.change(writer, asked)
     columns = (body, count, "null::bigint", *SETTINGS, location, change.inserted)
@@ -337,9 +337,9 @@ def _reads_after(dialect: Dialect, query: MutationQuery, row: Row) -> bool:
     return query.reads_whole or row.needs_whole or may_lack(mutation.table, row.columns)
 
 
-def _change_first(writer: Writer, asked: ChangeOf, *, whole: bool) -> Change:
+def _change_first(dialect: Dialect, writer: Writer, asked: ChangeOf, *, whole: bool) -> Change:
     """Return a change that a statement of its own makes, and the query of the rows that it keeps."""
-    dialect, table = writer.dialect, asked.mutation.table
+    table = asked.mutation.table
     first = dialect.writer()
     row = Row(first.alias(), derived=True)
     if whole:

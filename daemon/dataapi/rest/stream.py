@@ -8,19 +8,28 @@ from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import Batches, MultiMessageTransactions
 from dataapi.catalog.model import Catalog
 from dataapi.concurrency.tasks import next_item
+from dataapi.database.message import Bound
 from dataapi.database.open_transaction import FIRST_FETCH
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply, Request, Stream
 from dataapi.rest import respond
-from dataapi.rest.negotiation import LINES
-from dataapi.rest.plan.role import StreamPlan
-from dataapi.rest.respond import as_bytes, content_range
+from dataapi.rest.negotiation import MediaKind
+from dataapi.rest.parse.preferences import Action
+from dataapi.rest.parse.request import ApiRequest
+from dataapi.rest.plan.model import StreamPlan
+from dataapi.rest.respond import as_bytes, content_range, location, make_reply
+from dataapi.rest.statements import TO_COME
 
 Rows = list[tuple[Any, ...]]
 
 
 async def stream(
-    transactions: MultiMessageTransactions, catalog: Catalog, http: Request, caller: Caller, plan: StreamPlan
+    transactions: MultiMessageTransactions,
+    catalog: Catalog,
+    http: Request,
+    caller: Caller,
+    request: ApiRequest,
+    plan: StreamPlan,
 ) -> Reply:
     """Return the reply whose body is the rows of a read, sent while they come.
 
@@ -29,7 +38,7 @@ async def stream(
     :raises ApiError: an error of the database before the first rows.
     """
     batches = transactions.stream(
-        catalog, http, caller, plan.statement, plan.settings, by_replica=plan.by_replica
+        catalog, http, caller, statement_of(request, plan), plan.settings, by_replica=plan.by_replica
     )
     try:
         first: Rows = await next_item(batches, [])
@@ -37,8 +46,21 @@ async def stream(
         raise respond.client_error(error) from None
     if len(first) < FIRST_FETCH:
         await batches.aclose()
-        return await complete(plan, first)
-    return plan.head._replace(stream=_pieces(plan, _with_first(first, batches)))
+        return await complete(request, plan, first)
+    return _head(request, plan)._replace(stream=_pieces(plan, _with_first(first, batches)))
+
+
+def statement_of(request: ApiRequest, plan: StreamPlan) -> Bound:
+    """Return the statement of a stream with the values of a request."""
+    values = request.values if plan.adapted is None else plan.adapted.adapt(request.values)
+    [statement] = plan.statements
+    return statement.bind(values)
+
+
+def _head(request: ApiRequest, plan: StreamPlan) -> Reply:
+    """Return the reply without its body."""
+    content_type = plan.media.content_type
+    return make_reply(request, Action.STREAM, TO_COME, 200, content_type, location(request))
 
 
 async def _with_first(first: Rows, others: Batches) -> Batches:
@@ -50,20 +72,22 @@ async def _with_first(first: Rows, others: Batches) -> Batches:
         await others.aclose()
 
 
-async def complete(plan: StreamPlan, rows: Rows) -> Reply:
+async def complete(request: ApiRequest, plan: StreamPlan, rows: Rows) -> Reply:
     """Return the reply of a read whose rows are all there."""
 
     async def at_once() -> Batches:
         yield rows
 
+    head = _head(request, plan)
     body = b"".join([piece async for piece in _pieces(plan, at_once())])
-    header = ("Content-Range", content_range(plan.offset, len(rows), None))
-    return plan.head._replace(headers=(*plan.head.headers, header), body=body)
+    header = ("Content-Range", content_range(request.values.offset, len(rows), None))
+    return head._replace(headers=(*head.headers, header), body=body)
 
 
 def _pieces(plan: StreamPlan, batches: Batches) -> Stream:
-    is_json = any(name == "Content-Type" and value.startswith(LINES) for name, value in plan.head.headers)
-    return stream_json_lines(batches) if is_json else stream_rows(batches, prefix=plan.prefix)
+    if plan.media.kind is MediaKind.LINES:
+        return stream_json_lines(batches)
+    return stream_rows(batches, prefix=plan.prefix)
 
 
 async def stream_rows(batches: Batches, *, prefix: bytes = b"") -> Stream:

@@ -25,6 +25,7 @@ from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.pooler import loses_statements, pooler_advice
+from dataapi.database.primary_servers import PrimaryServers
 from dataapi.database.query_log import QueryLog
 from dataapi.database.replicas import ReplicaFigures, Replicas
 from dataapi.database.session import SessionOptions
@@ -89,7 +90,7 @@ class ProjectPart:
         self._connecting: Deferred[None] | None = None
         self.succession = succession = succession or Succession()
         self._pool = self._make_pool(project.db_uri)
-        self._pool.follow(succession)
+        self._pool.follow(PrimaryServers(succession))
         self._failover = FailoverWatch(reactor, primary_uri(project.db_uri), succession, self._give_up)
         self._replicas: Replicas | None = None
         if project.db_read_uri is not None:
@@ -212,7 +213,7 @@ class ProjectPart:
             channels = (*channels, LIVE_CHANNEL)
             callbacks["on_notification"] = partial(self._notified, callbacks["on_notification"])
         self._listener = listener = Listener(self._reactor, uri, channels, **callbacks)
-        listener.follow(self.succession)
+        listener.follow(PrimaryServers(self.succession))
         return listener
 
     def _notified(self, of_catalog: Callable[[str, str], None], channel: str, payload: str) -> None:

@@ -21,6 +21,7 @@ from dataapi.database.address import primary_uri
 from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
+from dataapi.database.primary_servers import PrimaryServers
 from dataapi.database.session import SessionOptions
 from dataapi.database.succession import Succession
 from dataapi.http.errors import ApiError
@@ -197,8 +198,8 @@ class WebhooksPart:
         self._succession = succession = Succession()
         if before is not None and before._uri == self._uri:
             self._succession = succession = before._succession.continued()
-        self._pool.follow(succession)
-        self._listener.follow(succession)
+        self._pool.follow(PrimaryServers(succession))
+        self._listener.follow(PrimaryServers(succession))
         self._failover = FailoverWatch(reactor, self._uri, succession, self._give_up)
         self._watch_from = 0.0
         self._listens = section.db_uri is not None or project.db_channel_enabled is not False

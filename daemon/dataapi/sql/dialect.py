@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound, Settings
 from dataapi.http.errors import DatabaseError
-from dataapi.sql.algebra import FunctionCall, Rows
+from dataapi.sql.algebra import Rows
 from dataapi.sql.dml import inserted_sql, mutation_queries
 from dataapi.sql.mutations import Mutation
 from dataapi.sql.outputs import Output, json_query
-from dataapi.sql.row_output import MemberWriter
+from dataapi.sql.row_output import PageDialect
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled
 
 T = TypeVar("T")
@@ -81,11 +81,10 @@ class Change:
     before: tuple[Compiled, ...] = ()
 
 
-class Dialect:
+class Dialect(PageDialect):
     """How PostgreSQL's SQL is written; a subclass overrides where a relative differs.
 
     :cvar writing: the class of writers; ``writer()`` makes one.
-    :cvar unlimited: the clause that preserves the order of rows where no limit follows.
     :cvar sends_apart: whether statements that depend on one another take a message each.
     :cvar reads_after: whether a later statement may read what was written, with related rows.
     :cvar after_pre_request: statements that follow a call of the pre-request function.
@@ -93,7 +92,6 @@ class Dialect:
     """
 
     writing = Writer
-    unlimited = ""
     sends_apart = False
     reads_after = True
     after_pre_request: tuple[Bound, ...] = ()
@@ -111,35 +109,6 @@ class Dialect:
     def answered(self, rows: Rows, output: Output) -> tuple[Rows, Output]:
         """Return the rows of an answer and the output of each, as they are to be written."""
         return rows, output
-
-    # ------------------------------------------------------------ rows
-
-    def whole(self, _rows: Rows, row: Row, /) -> str:
-        """Return the SQL of a whole row as one composite value."""
-        return row.alias
-
-    def called(self, _call: FunctionCall, sql: str, /) -> str:
-        """Return a call as a ``from`` item without its alias."""
-        return sql
-
-    def page(
-        self,
-        writer: Writer,
-        rows: Rows,
-        _source: Callable[[], Row],
-        /,
-        *,
-        many: bool,
-        columns: bool = False,
-        grouped: bool = False,
-    ) -> MemberWriter:
-        """Return what writes the members of the rows of a page.
-
-        :param source: returns the row where it is selected.
-        :param many: whether there may be more than one row.
-        """
-        page = Row(writer.alias(), rows.table, derived=True)
-        return MemberWriter(writer, page, joining=many, columns=columns, grouped=grouped)
 
     # ------------------------------------------------------------ statements
 

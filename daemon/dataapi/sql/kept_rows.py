@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from dataapi.catalog.model import Table
 from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.sql.algebra import Rows
 from dataapi.sql.expressions import source_sql
 from dataapi.sql.statement import Compiled, Row, Writer, compiled, qualified
-
-if TYPE_CHECKING:
-    from dataapi.sql.dialect import Dialect
 
 _FIRST_OWN_TYPE = 16384
 """The smallest oid of a type that PostgreSQL does not bring, such as a domain that accepts no NULL."""
@@ -54,9 +50,8 @@ def kept_rows_sql(writer: Writer, table: Table, setting: str, row: Row) -> str:
     return f"select {row.selection_from(kept)} from {source}"
 
 
-def call_first(dialect: Dialect, rows: Rows, setting: str) -> tuple[Compiled, Rows]:
+def call_first(writer: Writer, rows: Rows, setting: str) -> tuple[Compiled, Rows]:
     """Return the statement that calls the function of rows and keeps its result, and the kept rows."""
-    writer = dialect.writer()
     row = Row(writer.alias())
     source = source_sql(writer, Rows(rows.table, call=rows.call), row, None)
     text = f"select {keeping_sql(setting, row.whole())} from {source}"

@@ -9,13 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from dataapi.catalog.model import Table
 from dataapi.sql.algebra import Condition, Parameter
-
-if TYPE_CHECKING:
-    from dataapi.sql.statement import Writer
+from dataapi.sql.statement import Writer
 
 # ---------------------------------------------------------------- rows to write
 

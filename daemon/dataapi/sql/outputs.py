@@ -107,7 +107,7 @@ def json_parts(json: Json) -> list[str]:
                 parts += [_literal(fixed[place]), f"({json_query((piece,))})"]
             case _:
                 parts += [_literal(fixed[place]), piece]
-    return [part for part in (*parts, _literal(fixed[-1])) if part]
+    return list(filter(None, (*parts, _literal(fixed[-1]))))
 
 
 def json_query(json: Json) -> str:
@@ -138,7 +138,7 @@ def _literal(text: str) -> str:
 
 
 def _joined(texts: list[str]) -> str:
-    parts = [text for text in texts if text]
+    parts = list(filter(None, texts))
     while len(parts) > NEIGHBOURS:
         places = range(0, len(parts), NEIGHBOURS)
         parts = [f"({_BESIDE.join(parts[place : place + NEIGHBOURS])})" for place in places]

@@ -7,7 +7,7 @@ Where rows are grouped it is the outer one that has order and page, being those 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from dataapi.database.sql_text import LONGEST_IDENTIFIER, quote_identifier
@@ -39,7 +39,7 @@ from dataapi.sql.page_source import (
     row_source,
     with_operand,
 )
-from dataapi.sql.statement import Row, Writer
+from dataapi.sql.statement import Row, RowDialect, Writer
 
 MAX_JOINS = 5
 """Related rows joined to the rows of one page.
@@ -120,7 +120,7 @@ def json_rows(writer: Writer, output: Output, source: RowSource) -> tuple[Json, 
         rows = output_rows(writer, output, source)
         values = [(key, value_json(rows.column(place))) for place, (key, _) in enumerate(rows.columns)]
         return object_json(writer, values), rows.item
-    page = writer.dialect.page(writer, source.rows, lambda: source.row, many=source.is_page)
+    page = page_dialect(writer).page(writer, source.rows, lambda: source.row, many=source.is_page)
     json = page.json(output)
     item, after = page.parts(source)
     if not after:
@@ -176,7 +176,7 @@ def output_rows(writer: Writer, output: Output, source: RowSource) -> OutputRows
     """Return an output of each row of a source, with a column per member."""
     record = as_record(output)
     grouped = record is not None and is_grouped(record)
-    page = writer.dialect.page(
+    page = page_dialect(writer).page(
         writer, source.rows, lambda: source.row, many=source.is_page, columns=True, grouped=grouped
     )
     members = (
@@ -386,3 +386,32 @@ class MemberWriter:
             if self.columns:
                 sql = f"({sql})::{'jsonb' if self.grouped else 'json'}"
             yield MemberColumn(array.key, (sql,))
+
+
+class PageDialect(RowDialect):
+    """How the members of the rows of a page are written, where relatives of PostgreSQL differ."""
+
+    def page(
+        self,
+        writer: Writer,
+        rows: Rows,
+        _source: Callable[[], Row],
+        /,
+        *,
+        many: bool,
+        columns: bool = False,
+        grouped: bool = False,
+    ) -> MemberWriter:
+        """Return what writes the members of the rows of a page.
+
+        :param source: returns the row where it is selected.
+        :param many: whether there may be more than one row.
+        """
+        page = Row(writer.alias(), rows.table, derived=True)
+        return MemberWriter(writer, page, joining=many, columns=columns, grouped=grouped)
+
+
+def page_dialect(writer: Writer) -> PageDialect:
+    """Return the dialect of a writer."""
+    assert isinstance(writer.dialect, PageDialect), "a dialect's writers have that dialect"
+    return writer.dialect

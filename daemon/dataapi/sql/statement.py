@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dataapi.catalog.media_types import MediaHandler
-from dataapi.catalog.model import Function, QualifiedName, Table, Type, Volatility
+from dataapi.catalog.model import Function, MediaHandler, QualifiedName, Table, Type, Volatility
 from dataapi.concurrency.pauses import pause
 from dataapi.database.message import Bound, Statement
 from dataapi.database.sql_text import (
@@ -25,10 +24,7 @@ from dataapi.database.sql_text import (
     quote_literal,
     written,
 )
-from dataapi.sql.algebra import Parameter, SlotSource
-
-if TYPE_CHECKING:
-    from dataapi.sql.dialect import Dialect
+from dataapi.sql.algebra import FunctionCall, Parameter, Rows, SlotSource
 
 MAX_PAGE_SIZES = 4
 """Combinations of page sizes for which a statement has a text of its own."""
@@ -45,6 +41,23 @@ def qualified(item: Table | Function | Type | MediaHandler | QualifiedName) -> s
     return f"{quote_identifier(item.schema)}.{quote_identifier(item.name)}"
 
 
+class RowDialect:
+    """How rows are read, where relatives of PostgreSQL differ; ``Dialect`` has the rest.
+
+    :cvar unlimited: the clause that preserves the order of rows where no limit follows.
+    """
+
+    unlimited = ""
+
+    def whole(self, _rows: Rows, row: Row, /) -> str:
+        """Return the SQL of a whole row as one composite value."""
+        return row.alias
+
+    def called(self, _call: FunctionCall, sql: str, /) -> str:
+        """Return a call as a ``from`` item without its alias."""
+        return sql
+
+
 class Writer:
     """Numbers the slots and aliases of one statement.
 
@@ -57,7 +70,7 @@ class Writer:
     :ivar volatile: whether a function is called that sees what the statement did so far.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: RowDialect) -> None:
         self.dialect = dialect
         self.sources: list[SlotSource] = []
         self.types: list[str] = []

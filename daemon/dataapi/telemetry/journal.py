@@ -11,10 +11,8 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dataapi.telemetry.logs import LogRecord
+from dataapi.telemetry.log_record import LogRecord
 
 PRIORITIES: Mapping[str, int] = MappingProxyType(
     {"critical": 2, "error": 3, "warn": 4, "info": 6, "debug": 7}

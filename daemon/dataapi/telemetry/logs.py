@@ -15,7 +15,7 @@ import select
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ from zope.interface import implementer
 
 from dataapi.settings import Settings
 from dataapi.telemetry.journal import SOCKET, as_entry, with_priority
+from dataapi.telemetry.log_record import LogRecord
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that the running code works for; routing sets it."""
@@ -75,19 +76,6 @@ class Redactor:
         for pattern, replacement in _SECRETS:
             text = pattern.sub(replacement, text)
         return text
-
-
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """One log line before it is written; ``time`` is in Unix seconds, and ``fields`` has JSON values."""
-
-    time: float
-    level: str
-    logger: str
-    message: str
-    request_id: str = ""
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    traceback: str | None = None
 
 
 def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str]) -> LogRecord:

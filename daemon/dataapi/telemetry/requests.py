@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dataapi.http.messages import Fact, Identity, Operation, QueueWait, Request, RoundTrip, StageEnd
-from dataapi.telemetry.logs import LogRecord
+from dataapi.telemetry.log_record import LogRecord
 from dataapi.telemetry.metrics import RunningHistogram, Snapshot
 from dataapi.telemetry.slow_requests import SLOW, SlowRequest, SlowRequests
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from email.utils import formatdate
 from functools import lru_cache, partial
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -33,7 +33,7 @@ from dataapi.telemetry.requests import AnsweredRequest
 from dataapi.telemetry.version import installed_version
 from dataapi.web import cors
 from dataapi.web.families import family_of, internal_error
-from dataapi.web.routing import Backend, Backends, Route, Routes, no_route
+from dataapi.web.routing import Backend, Backends, Route, RoutedRequest, Routes, no_route
 from dataapi.web.server.parser import parse_target
 from dataapi.web.server.request import (
     ServerRequest,
@@ -48,41 +48,12 @@ _log = Logger(namespace="dataapi.web")
 
 SERVER = "dataapi"
 
-_LIMIT_OF_NO_PROJECT = 65_536
 _LIMIT_OF_OTHERS = 60.0
 """Seconds for a request that no project answers."""
 _CLIENT_CLOSED_REQUEST = 499
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _http_date = lru_cache(maxsize=1)(partial(formatdate, usegmt=True))
 _WRONG_METHOD = 405
-
-
-class RoutedRequest(NamedTuple):
-    """A request with its route and its project, None when its host name has none.
-
-    :ivar started: when its last byte was read, in seconds.
-    :ivar facts: those that its steps have reported so far.
-    """
-
-    route: Route
-    request: Request
-    backend: Backend | None
-    started: float
-    facts: list[Fact]
-
-    @property
-    def max_body(self) -> int:
-        """Bytes of the largest body that both the protocol family and the project accept."""
-        family = self.route.family.max_body
-        if self.backend is None or not self.route.family.of_project:
-            return _LIMIT_OF_NO_PROJECT if family is None else family
-        project = self.backend.project.max_body
-        return project if family is None else min(family, project)
-
-    def refuse(self, error: ApiError) -> Reply:
-        """Return the answer for an error in the form of the protocol."""
-        verbosity = "verbose" if self.backend is None else self.backend.project.client_error_verbosity
-        return self.route.family.render_error(error, self.request, verbosity)
 
 
 Observe = Callable[[AnsweredRequest], object]
@@ -301,7 +272,7 @@ class Pipeline:
 
         A feed is not a request in flight, so that a drain does not wait for it. Its connection ends it.
         """
-        begun = not received.gone and received.site.begin_feed(received.connection, feed)
+        begun = not received.gone and received.connection.begin_feed(feed)
         if not begun:
             feed.leave()
         if received.gone:

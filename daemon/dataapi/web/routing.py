@@ -20,7 +20,7 @@ from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.caller import Caller
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
-from dataapi.http.messages import Reply, Request
+from dataapi.http.messages import Fact, Reply, Request
 from dataapi.live.queries import LiveQueries
 from dataapi.settings import Project
 from dataapi.web.families import ProtocolFamily, family_of
@@ -29,6 +29,8 @@ _REMEMBERED = 1024
 """Paths whose match is remembered."""
 _LONGEST_REMEMBERED = 300
 """Bytes of the longest such path, to bound the memory."""
+
+_LIMIT_OF_NO_PROJECT = 65_536
 
 _PART = re.compile(r"<(?:\w+:)?_?(\w+)>")
 
@@ -175,3 +177,31 @@ def no_route(route: Route) -> ApiError:
         if route.family.prefix == "/"
         else None,
     )
+
+
+class RoutedRequest(NamedTuple):
+    """A request with its route and its project, None when its host name has none.
+
+    :ivar started: when its last byte was read, in seconds.
+    :ivar facts: those that its steps have reported so far.
+    """
+
+    route: Route
+    request: Request
+    backend: Backend | None
+    started: float
+    facts: list[Fact]
+
+    @property
+    def max_body(self) -> int:
+        """Bytes of the largest body that both the protocol family and the project accept."""
+        family = self.route.family.max_body
+        if self.backend is None or not self.route.family.of_project:
+            return _LIMIT_OF_NO_PROJECT if family is None else family
+        project = self.backend.project.max_body
+        return project if family is None else min(family, project)
+
+    def refuse(self, error: ApiError) -> Reply:
+        """Return the answer for an error in the form of the protocol."""
+        verbosity = "verbose" if self.backend is None else self.backend.project.client_error_verbosity
+        return self.route.family.render_error(error, self.request, verbosity)

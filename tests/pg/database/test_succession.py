@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.concurrency.timers import Backoff
 from dataapi.database.listener import Listener
+from dataapi.database.primary_servers import PrimaryServers
 from dataapi.database.server_watch import ServerWatch
 from dataapi.database.succession import Lineage, Succession
 from dataapi.http.errors import DatabaseUnavailable
@@ -46,7 +47,7 @@ async def test_no_statement_is_acknowledged_by_a_server_that_was_succeeded(
     """What runs there fails, what waits for a connection does too, and no connection is made any more."""
     succession = Succession()
     pool = make_pool(size=2, backoff=EAGER)
-    pool.follow(succession)
+    pool.follow(PrimaryServers(succession))
     await pool.start()
     waiting = [running(pool.run(message("select pg_sleep(60)"))) for _ in range(3)]
     await until(reactor, lambda: pool.figures().in_use == 2)
@@ -75,7 +76,7 @@ async def test_a_listener_leaves_a_server_that_was_succeeded(database: Database,
         on_lost=lambda: lost.append(True),
         backoff=EAGER,
     )
-    listener.follow(succession)
+    listener.follow(PrimaryServers(succession))
     await listener.start()
     try:
         assert listener.listening

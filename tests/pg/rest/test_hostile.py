@@ -296,7 +296,7 @@ async def test_long_query_strings_are_read_beside_the_reactor(
 
         return noted
 
-    for name in ("parse_request", "plan"):
+    for name in ("parse_request", "make_plan"):
         monkeypatch.setattr(handler, name, noting(getattr(handler, name)))
     for count, beside in ((500, True), (5, False)):
         threads_used.clear()
@@ -389,12 +389,12 @@ async def test_what_is_kept_of_requests_has_a_limit(api: Service, monkeypatch: p
         assert answer.body == [{f"a{number}": 1, "b": "p1"}]
         [view] = api.handler._roles.values()
     assert view is not None
-    assert 0 < view.plans.weight <= 20_000
-    kept = len(view.plans)
+    assert 0 < view._plans.weight <= 20_000
+    kept = len(view._plans)
     assert 1 < kept < 60
     [message] = (await api.rest("GET", f"person?select={repeated('id', 300)}")).messages
     assert not message.statements[-1].statement.prepared
-    assert len(view.plans) == kept
+    assert len(view._plans) == kept
 
 
 # ---------------------------------------------------------------- looks where one may not look

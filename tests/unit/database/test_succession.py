@@ -11,7 +11,7 @@ def test_a_later_timeline_overtakes_an_earlier_one() -> None:
     """Whoever has connections to the earlier one is told, once."""
     succession = Succession()
     told: list[bool] = []
-    succession.observe(lambda overtaken: told.append(overtaken(Lineage(CLUSTER, 1))))
+    succession.observe(lambda: told.append(succession.overtaken(Lineage(CLUSTER, 1))))
     succession.see(Lineage(CLUSTER, 1))
     assert not succession.overtaken(Lineage(CLUSTER, 1))
     succession.see(Lineage(CLUSTER, 3))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.body import NO_ROWS, Payload, read_objects, read_rows
+from dataapi.rest.parse.body import NO_ROWS, Payload, RowShape, check_keys, read_objects, read_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,16 +28,16 @@ def refusal(body: bytes, content_type: str | None = None) -> str:
 def test_json_is_passed_as_it_is_and_names_its_columns() -> None:
     """Sorted, so that requests with other orders of keys share a statement."""
     text = '[{"b": 1,  "a": 2}, {"a": 3, "b": 1.0}]'
-    assert read_rows(text.encode(), None, None) == Payload(text, True, ("a", "b"))
-    assert read_rows(b'{"b": 1, "b": 2}', "application/json; charset=utf-8", None).columns == ("b",)
+    assert read_rows(text.encode(), None, None) == Payload(RowShape(("a", "b"), True), text)
+    assert read_rows(b'{"b": 1, "b": 2}', "application/json; charset=utf-8", None).shape.columns == ("b",)
     assert read_rows(b"[]", "APPLICATION/JSON", None) == NO_ROWS
     assert read_rows(b" [ ] ", None, None) == read_rows(b"7", None, None) == NO_ROWS
 
 
 def test_chosen_columns_spare_the_parsing() -> None:
     """What is not JSON is then found by PostgreSQL."""
-    assert read_rows(b' {"a": ', None, ("b", "a", "b")) == Payload(' {"a": ', False, ("a", "b"))
-    assert read_rows(b"\n[nonsense", None, ("a",)).many
+    assert read_rows(b' {"a": ', None, ("b", "a", "b")) == Payload(RowShape(("a", "b"), False), ' {"a": ')
+    assert read_rows(b"\n[nonsense", None, ("a",)).shape.many
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def test_forms_are_one_object_of_texts() -> None:
     """Of a field that comes twice the last value counts, as when it is filled in again."""
     form = "application/x-www-form-urlencoded"
     payload = read_rows(b"a=1+2&b=%C3%A4&a=3&c", form, None)
-    assert (json.loads(payload.text), payload.many) == ({"a": "3", "b": "ä", "c": ""}, False)
-    assert payload.columns == ("a", "b", "c")
-    assert read_rows(b"", form, None) == Payload("{}", False, (), as_text=True)
-    assert read_rows(b"a=1&b=2", form, ("a",)).columns == ("a",)
+    assert (json.loads(payload.text), payload.shape.many) == ({"a": "3", "b": "ä", "c": ""}, False)
+    assert payload.shape.columns == ("a", "b", "c")
+    assert read_rows(b"", form, None) == Payload(RowShape((), False, as_text=True), "{}")
+    assert read_rows(b"a=1&b=2", form, ("a",)).shape.columns == ("a",)
 
 
 def test_csv_has_a_header_and_a_word_for_null() -> None:
@@ -69,10 +69,10 @@ def test_csv_has_a_header_and_a_word_for_null() -> None:
         {"a": "", 'b "c"': "NULL"},
         {"a": 'a,"NULL",', 'b "c"': '"'},
     ]
-    assert (payload.many, payload.columns) == (True, ("a", 'b "c"'))
+    assert (payload.shape.many, payload.shape.columns) == (True, ("a", 'b "c"'))
     assert read_rows(b"a,b\n", CSV, None) == NO_ROWS
-    assert read_rows("\ufeffa,b\n1,2".encode(), CSV, None).columns == ("a", "b")
-    assert read_rows(b"a,b\n1,2", CSV, ("b",)).columns == ("b",)
+    assert read_rows("\ufeffa,b\n1,2".encode(), CSV, None).shape.columns == ("a", "b")
+    assert read_rows(b"a,b\n1,2", CSV, ("b",)).shape.columns == ("b",)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_any_csv_says_what_was_written(header: list[str], data: st.DataObject) -
     csv.writer(written, quoting=csv.QUOTE_ALL).writerows([header, *lines])
     payload = read_rows(written.getvalue().encode(), CSV, None)
     assert json.loads(payload.text) == [dict(zip(header, line, strict=True)) for line in lines]
-    assert payload.columns == tuple(sorted(header))
+    assert payload.shape.columns == tuple(sorted(header))
 
 
 JSON = st.recursive(
@@ -132,24 +132,21 @@ def test_any_json_is_rows_or_refused(value: Any, columns: tuple[str, ...] | None
         assert not all(isinstance(row, dict) and row.keys() == value[0].keys() for row in value)
         return
     if columns is not None:
-        assert payload.columns == columns
+        assert payload.shape.columns == columns
     elif isinstance(value, dict) or (isinstance(value, list) and value):
         assert payload.text == body
-        assert payload.columns == tuple(sorted(value if isinstance(value, dict) else value[0]))
+        assert payload.shape.columns == tuple(sorted(value if isinstance(value, dict) else value[0]))
     else:
         assert payload == NO_ROWS
-    assert payload.many is not isinstance(value, dict)
+    assert payload.shape.many is not isinstance(value, dict)
 
 
-def test_keyed_rows_have_keys_of_their_own() -> None:
-    """Which of them lack what others have is told."""
-    rows = [{"id": 1, "a": 2}, {"id": 2, "b": 3}]
-    payload = read_objects(json.dumps(rows).encode(), None).by_key(None, ("id",))
-    assert (payload.columns, payload.many, payload.incomplete) == (("a", "b", "id"), True, True)
-    assert not read_objects(b'[{"id": 1, "a": 2}]', None).by_key(None, ("id",)).incomplete
-    payload = read_objects(b'{"id": 1, "a": 2}', None).by_key(("b",), ("id",))
-    assert (payload.columns, payload.many, payload.incomplete) == (("b", "id"), False, True)
-    assert read_objects(b"[]", None).by_key(None, ("id",)).columns == ()
+def test_objects_report_the_members_that_all_of_them_have() -> None:
+    """An update of each row by its own object sets the others for some rows only."""
+    shape = read_objects(b'[{"id": 1, "a": 2}, {"id": 2, "b": 3}]', None).shape
+    assert shape == RowShape(("a", "b", "id"), True, common=("id",))
+    assert read_objects(b'{"id": 1, "a": 2}', None).shape == RowShape(("a", "id"), False, common=("a", "id"))
+    assert read_objects(b"[]", None).shape == RowShape((), True)
 
 
 @pytest.mark.parametrize("ids", [[1, 1], ["1", 1], [9007199254740993, 9007199254740993]])
@@ -157,5 +154,5 @@ def test_two_objects_for_one_row_are_refused(ids: list[Any]) -> None:
     """Which one is meant cannot be known; ids that differ beyond a float's precision do differ."""
     body = json.dumps([{"id": each} for each in ids]).encode()
     with pytest.raises(ApiError, match="All objects must differ in the key columns: id"):
-        read_objects(body, None).by_key(None, ("id",))
-    read_objects(b'[{"id": 9007199254740993}, {"id": 9007199254740992}]', None).by_key(None, ("id",))
+        check_keys(read_objects(body, None).objects, ("id",))
+    check_keys(read_objects(b'[{"id": 9007199254740993}, {"id": 9007199254740992}]', None).objects, ("id",))

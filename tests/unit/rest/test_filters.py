@@ -21,7 +21,7 @@ from dataapi.rest.parse.filters import (
     read_filter,
     read_logic,
 )
-from dataapi.rest.parse.select import Step
+from dataapi.rest.parse.select import PathStep
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +46,7 @@ COMPARISONS = st.one_of(
     st.builds(FilterOperation, st.just("is"), st.booleans(), st.none(), st.sampled_from(WORDS)),
     st.builds(FilterOperation, st.just("in"), st.booleans(), st.none(), st.none()),
 )
-PATHS = st.lists(st.builds(Step, NAMES, st.booleans()), max_size=2).map(tuple)
+PATHS = st.lists(st.builds(PathStep, NAMES, st.booleans()), max_size=2).map(tuple)
 LEAVES = st.builds(LogicFilter, NAMES, PATHS, COMPARISONS)
 TREES: st.SearchStrategy[LogicTree] = st.recursive(
     LEAVES,

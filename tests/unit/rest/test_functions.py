@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from dataapi.catalog.model import Argument, Catalog, Function, Type, TypeKind, Volatility
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.request import CallArguments
+from dataapi.rest.parse.request import CallShape
 from dataapi.rest.plan.functions import choose, is_callable
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +39,7 @@ def function(*arguments: str, type_: str = "integer") -> Function:
 
 def chosen(candidates: Iterable[Function], *names: str, media_type: str | None = None) -> Function | None:
     """Return the function that takes the names."""
-    found = choose(CATALOG, list(candidates), CallArguments(frozenset(names), media_type))
+    found = choose(CATALOG, list(candidates), CallShape(frozenset(names), media_type))
     return None if found is None else found.function
 
 

@@ -172,21 +172,20 @@ def test_of_a_parameter_that_stands_twice_the_first_counts_of_limits_the_last() 
     assert values("limit=1&limit=x&offset=2&offset=3") == Values(("3",), 3)
 
 
-def test_equalities_are_known_only_when_there_is_nothing_else() -> None:
-    """They say which row a PUT is for."""
-    for query, found in [
-        ('id=eq.1&"odd name"=eq.x', {"id": "1", "odd name": "x"}),
-        ("", {}),
-        ("id=gt.1", None),
-        ("id=not.eq.1", None),
-        ("id=eq(any).{1}", None),
-        ("id=eq.1&id=eq.2", None),
-        ("id=eq.1&or=(a.eq.1)", None),
-        ("kids.id=eq.1", None),
-        ("id->a=eq.1", None),
+def test_equal_columns_are_known_only_if_there_are_no_other_filters() -> None:
+    """A PUT names its row by them."""
+    for query, columns in [
+        ('id=eq.1&"odd name"=eq.x', {"id", "odd name"}),
+        ("", set()),
+        ("id=gt.1", set()),
+        ("id=not.eq.1", set()),
+        ("id=eq(any).{1}", set()),
+        ("id=eq.1&id=eq.2", set()),
+        ("id=eq.1&or=(a.eq.1)", set()),
+        ("kids.id=eq.1", set()),
+        ("id->a=eq.1", set()),
     ]:
-        parsed = parse_query(query)
-        assert parsed.selection.equalities(parsed.values) == found
+        assert parse_query(query).selection.equal_columns == columns
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from dataapi.rest.parse.select import (
     Field,
     FieldName,
     Item,
+    PathStep,
     Star,
-    Step,
     Term,
     parse_names,
     parse_order,
@@ -26,8 +26,8 @@ BARE = st.from_regex(r"[A-Za-z_é][A-Za-z0-9_$é]{0,8}", fullmatch=True)
 ANY = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 NAMES = st.one_of(BARE, ANY)
 STEPS = st.one_of(
-    st.builds(Step, NAMES, st.booleans()),
-    st.builds(Step, st.integers(-9, 9).map(str), st.booleans(), st.just(value=True)),
+    st.builds(PathStep, NAMES, st.booleans()),
+    st.builds(PathStep, st.integers(-9, 9).map(str), st.booleans(), st.just(value=True)),
 )
 PATHS = st.lists(STEPS, max_size=3).map(tuple)
 CASTS = st.none() | BARE
@@ -80,7 +80,7 @@ def _item(item: Item) -> str:
             return f"{alias}{quoted(item.name)}{_path(item.path)}{cast}{aggregate}"
 
 
-def _path(path: tuple[Step, ...]) -> str:
+def _path(path: tuple[PathStep, ...]) -> str:
     return "".join(
         ("->>" if step.as_text else "->") + (step.operand if step.is_index else quoted(step.operand))
         for step in path
@@ -136,8 +136,8 @@ def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
         ("a, b ,c", (Field("a"), Field("b"), Field("c"))),
         ("odd name", (Field("odd name"),)),
         ("with-dash", (Field("with-dash"),)),
-        ("data->a->>0", (Field("data", path=(Step("a", False), Step("0", True, True))),)),
-        ("arr->-1", (Field("arr", path=(Step("-1", False, True),)),)),
+        ("data->a->>0", (Field("data", path=(PathStep("a", False), PathStep("0", True, True))),)),
+        ("arr->-1", (Field("arr", path=(PathStep("-1", False, True),)),)),
         ("n:a::text", (Field("a", "n", cast="text"),)),
         ("count()", (Field("", aggregate="count"),)),
         ("n:count()::text", (Field("", "n", aggregate="count", aggregate_cast="text"),)),
@@ -148,9 +148,9 @@ def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
         ("b()", (Embed("b", ()),)),
         ("b!left!fk(c)", (Embed("b", (Field("c"),), hint="fk"),)),
         ("a::timestamp with time zone", (Field("a", cast="timestamp with time zone"),)),
-        ("a->b::int.sum()::text", (Field("a", None, (Step("b", False),), "int", "sum", "text"),)),
-        ('a->"0"', (Field("a", path=(Step("0", False),)),)),
-        ("a->b-c", (Field("a", path=(Step("b-c", False),)),)),
+        ("a->b::int.sum()::text", (Field("a", None, (PathStep("b", False),), "int", "sum", "text"),)),
+        ('a->"0"', (Field("a", path=(PathStep("0", False),)),)),
+        ("a->b-c", (Field("a", path=(PathStep("b-c", False),)),)),
     ],
 )
 def test_forms_of_select(text: str, items: tuple[Item, ...]) -> None:

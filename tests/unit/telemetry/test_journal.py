@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from dataapi.telemetry.journal import as_entry, is_journal, with_priority
-from dataapi.telemetry.logs import LineObserver, LogRecord, Redactor, as_text, to_journal
+from dataapi.telemetry.log_record import LogRecord
+from dataapi.telemetry.logs import LineObserver, Redactor, as_text, to_journal
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from dataapi.settings import Project, Settings
+from dataapi.telemetry.log_record import LogRecord
 from dataapi.telemetry.logs import (
     FORMATS,
     LineObserver,
-    LogRecord,
     Redactor,
     StandardHandler,
     as_json,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dataapi.http.messages import Fact, Identity, Operation, QueueWait, Request, RequestContext, RoundTrip
-from dataapi.telemetry.logs import LogRecord
+from dataapi.telemetry.log_record import LogRecord
 from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics, request_observer, summary_of
 from dataapi.telemetry.tracing import Tracing
 from twisted.logger import capturedLogs

@@ -42,12 +42,13 @@ class Descriptions:
         """
         if self._project.openapi_mode == "disabled":
             raise ApiError(404, "PGRST126", "Root endpoint metadata is disabled")
-        if request.method == "OPTIONS":
+        asked = request.input
+        if asked.method == "OPTIONS":
             return Reply(200, (_ALLOW,), b"")
-        if not request.reads:
-            raise respond.unsupported(request.method, _ALLOW)
-        media_type, version = negotiate_description(request.accept, request.openapi)
-        description = await self.get(catalog, role, request.schema, version)
+        if not asked.reads:
+            raise respond.unsupported(asked.method, _ALLOW)
+        media_type, version = negotiate_description(asked.accept, request.openapi)
+        description = await self.get(catalog, role, asked.schema, version)
         headers = (("Content-Type", media_type), *request.profile, ("Vary", f"Accept, {CALLER}"))
         return Reply(200, headers, with_address(self._project, http, version, description))
 

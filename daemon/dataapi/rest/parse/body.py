@@ -12,8 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
@@ -48,24 +47,36 @@ UNEQUAL_LINES = "All lines must have same number of fields"
 LONG_NAMES = "The columns' names, repeated for every line, are much longer than the lines"
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """Rows as a JSON text.
+class RowShape(NamedTuple):
+    """The form of the rows in a body.
 
-    :ivar many: whether it is an array of objects and not one object.
     :ivar columns: the names of the columns, sorted.
-    :ivar incomplete: whether an object lacks one of them.
+    :ivar many: whether the body is an array of objects and not one object.
     :ivar as_text: whether all values are texts, as those of CSV and forms are, even those of JSON columns.
+    :ivar common: the columns that every object has; read only for objects that name their rows.
     """
 
-    text: str
-    many: bool
     columns: tuple[str, ...]
-    incomplete: bool = False
+    many: bool
     as_text: bool = False
+    common: tuple[str, ...] = ()
 
 
-NO_ROWS = Payload("[]", True, ())
+Objects = Sequence[Mapping[str, Any]]
+
+
+class Payload(NamedTuple):
+    """Rows as a JSON text.
+
+    :ivar objects: the parsed objects, if each of them names its row.
+    """
+
+    shape: RowShape
+    text: str
+    objects: Objects = ()
+
+
+NO_ROWS = Payload(RowShape((), True), "[]")
 """No rows at all."""
 
 
@@ -81,55 +92,23 @@ def read_rows(body: bytes, content_type: str | None, columns: tuple[str, ...] | 
     form = media_type(content_type or JSON)
     if form == JSON and columns is not None:
         text = _text(body)
-        return Payload(text, not text.lstrip().startswith("{"), _sorted(columns))
+        return Payload(RowShape(_sorted(columns), not text.lstrip().startswith("{")), text)
     text, value = _parsed(body, form)
     as_text = form != JSON
     if columns is not None:
-        return Payload(text, isinstance(value, list), _sorted(columns), as_text=as_text)
+        return Payload(RowShape(_sorted(columns), isinstance(value, list), as_text), text)
     if isinstance(value, dict):
-        return Payload(text, False, _sorted(value), as_text=as_text)
+        return Payload(RowShape(_sorted(value), False, as_text), text)
     if not isinstance(value, list) or not value:
         return NO_ROWS  # a lone number or text is no row
     keys = value[0].keys() if isinstance(value[0], dict) else ()
     if not all(isinstance(row, dict) and row.keys() == keys for row in value):
         raise invalid(UNEQUAL_KEYS)
-    return Payload(text, True, _sorted(keys), as_text=as_text)
+    return Payload(RowShape(_sorted(keys), True, as_text), text)
 
 
-@dataclass(frozen=True, slots=True)
-class Objects:
-    """The objects of a body, each of which names a row by its key and may have members of its own.
-
-    :ivar text: their JSON text.
-    :ivar many: whether it is an array of them.
-    :ivar as_text: as of ``Payload``.
-    """
-
-    text: str
-    many: bool
-    objects: Sequence[Mapping[str, Any]]
-    as_text: bool = False
-
-    def by_key(self, columns: tuple[str, ...] | None, key: tuple[str, ...]) -> Payload:
-        """Return them as rows.
-
-        :param columns: the members to take of each object besides the key, None for all.
-        :raises ApiError: PGRST102 (400), an object lacks the key or has that of another one.
-        """
-        objects = self.objects
-        named = {name for each in objects for name in each} if columns is None else {*columns, *key}
-        keys = [tuple([each.get(name) for name in key]) for each in objects]
-        if any(None in values for values in keys):
-            raise invalid(f"All objects must have the key columns: {', '.join(key)}")
-        if len({str(values) for values in keys}) < len(keys):
-            raise invalid(f"All objects must differ in the key columns: {', '.join(key)}")
-        incomplete = any(not named <= each.keys() for each in objects)
-        names = _sorted(named if objects else ())
-        return Payload(self.text, self.many, names, incomplete, self.as_text)
-
-
-def read_objects(body: bytes, content_type: str | None) -> Objects:
-    """Return the objects of a body that names a row in each.
+def read_objects(body: bytes, content_type: str | None) -> Payload:
+    """Return the objects of a body, each of which names a row by its key and may have members of its own.
 
     :raises ApiError: PGRST102 (400), the body or its type cannot be understood, or has other values.
     """
@@ -138,7 +117,21 @@ def read_objects(body: bytes, content_type: str | None) -> Objects:
     objects = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in objects):
         raise invalid(UNEQUAL_KEYS)
-    return Objects(text, isinstance(value, list), objects, form != JSON)
+    names = _sorted({name for each in objects for name in each})
+    common = tuple([name for name in names if all(name in each for each in objects)])
+    return Payload(RowShape(names, isinstance(value, list), form != JSON, common), text, objects)
+
+
+def check_keys(objects: Objects, key: tuple[str, ...]) -> None:
+    """Check that each object has a key of its own.
+
+    :raises ApiError: PGRST102 (400), an object lacks a column of the key or has the key of another object.
+    """
+    keys = [tuple([each.get(name) for name in key]) for each in objects]
+    if any(None in values for values in keys):
+        raise invalid(f"All objects must have the key columns: {', '.join(key)}")
+    if len({str(values) for values in keys}) < len(keys):
+        raise invalid(f"All objects must differ in the key columns: {', '.join(key)}")
 
 
 def form_hint(names: Iterable[str]) -> str | None:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import quote
 
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
+from dataapi.rest.parse.body import Objects
 from dataapi.rest.parse.filters import (
     MAX_CONDITIONS,
     FilterOperation,
@@ -91,7 +93,7 @@ class Selection:
     :ivar items: the items of ``select``; None without it.
     :ivar limits, offsets: paths of the resources that have one.
     :ivar relation_names: names of relations that parameters use although these have an alias, with the alias.
-    :ivar size: characters of the shape, for ``RestRole.plan``.
+    :ivar size: characters of the shape.
     """
 
     shape: SelectionShape
@@ -103,33 +105,50 @@ class Selection:
     relation_names: Pairs = field(compare=False)
     size: int = field(compare=False)
 
-    def equalities(self, values: Values) -> Mapping[str, str] | None:
-        """Return the value of each column when all filters are plain ``column=eq.value``, else None."""
+    @property
+    def equal_columns(self) -> frozenset[str]:
+        """The filtered columns if all filters are plain ``column=eq.value``, each of another column."""
         if self.shape.logic or any(operation != _EQUAL for _, operation in self.filters):
-            return None
+            return frozenset()
         targets = [target for target, _ in self.filters]
-        names = [target.name for target in targets]
-        if len(set(names)) < len(names) or any(target.embeds or target.path for target in targets):
-            return None
-        return dict(zip(names, values.literals, strict=False))
+        names = frozenset([target.name for target in targets])
+        if len(names) < len(targets) or any(target.embeds or target.path for target in targets):
+            return frozenset()
+        return names
+
+    def without_filters(self, names: Collection[str]) -> Selection:
+        """Return the same selection without the filters of some names."""
+        filters = tuple([pair for pair in self.shape.filters if pair[0] not in names])
+        return _selection(self.shape._replace(filters=filters))
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
-    """The values of a request, as the sources of a statement's slots look them up.
+class Values(NamedTuple):
+    """The values of a request, from which the slots of a statement are filled.
 
     :ivar literals: of the filters, the logic trees, the limits and the offsets, in this order.
     :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
     :ivar body: the text of the body.
-    :ivar arguments: those of a call that have a slot each, by name.
-    :ivar maximum: how many rows may be affected or returned, None without a limit.
+    :ivar objects: the objects of the body, if each of them names its row.
+    :ivar arguments: all values of each argument of a call that has a slot, in the order of the request.
+    :ivar filter_texts: the parameters of a call that look like filters, but may be arguments.
+    :ivar maximum: how many rows may be affected or returned, None for any number.
     """
 
     literals: tuple[str, ...] = ()
     offset: int = 0
     body: str = ""
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    objects: Objects = ()
+    arguments: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    filter_texts: Pairs = ()
     maximum: int | None = None
+
+
+def grouped(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+    """Return all values of each name, in order."""
+    values: dict[str, list[str]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return {name: tuple(each) for name, each in values.items()}
 
 
 def _selection(shape: SelectionShape) -> Selection:
@@ -175,16 +194,13 @@ def _relation_names(path: EmbedPath, items: tuple[Item, ...]) -> Iterator[tuple[
 # ---------------------------------------------------------------- query strings
 
 
-@dataclass(frozen=True, slots=True)
-class QueryParameters:
+class QueryParameters(NamedTuple):
     """A query string as typed values.
 
     :ivar canonical: the query string with its parameters sorted by name, for ``Content-Location``; None
         where it is too long for a header, and where nothing has such a header.
     :ivar columns, conflict: the names in ``columns`` and ``on_conflict``, None without them.
     :ivar windowed: whether there is a ``limit`` or an ``offset``.
-    :ivar arguments: the parameters that are arguments of a call.
-    :ivar filter_texts: the other parameters of a call that look like filters, but may be arguments.
     """
 
     selection: Selection
@@ -193,20 +209,6 @@ class QueryParameters:
     columns: tuple[str, ...] | None = None
     conflict: tuple[str, ...] | None = None
     windowed: bool = False
-    arguments: Pairs = ()
-    filter_texts: Pairs = ()
-
-    def without_filters(self, names: Collection[str]) -> QueryParameters:
-        """Return the same without the filters of some names."""
-        shape, literals, position = self.selection.shape, list[str](), 0
-        for name, operation in shape.filters:
-            following = position + operation.value_count
-            literals += () if name in names else self.values.literals[position:following]
-            position = following
-        literals += self.values.literals[position:]
-        filters = tuple(pair for pair in shape.filters if pair[0] not in names)
-        selection = _selection(shape._replace(filters=filters))
-        return replace(self, selection=selection, values=replace(self.values, literals=tuple(literals)))
 
 
 def parse_query(
@@ -232,8 +234,8 @@ def _parse(query: str, header_range: str | None, is_call: bool, reads: bool) -> 
         parser.take(querystring.pairs("&".join([part for part in query.split("&") if "=" in part])))
     selection, values = parser.result(header_range, cached=len(query) <= LONGEST_CACHED)
     if is_call and reads:
-        arguments, filters = tuple(parser.arguments), tuple(parser.filter_texts)
-        return QueryParameters(selection, values, arguments=arguments, filter_texts=filters)
+        arguments, filters = grouped(parser.arguments), tuple(parser.filter_texts)
+        return QueryParameters(selection, values._replace(arguments=arguments, filter_texts=filters))
     if reads:
         return QueryParameters(
             selection, values, _canonical(pairs) if len(query) <= LONGEST_LOCATION else None

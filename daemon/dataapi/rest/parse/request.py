@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from dataapi.auth.caller import REST_PREFIX
-from dataapi.catalog.model import Function
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import media_type
@@ -18,13 +16,13 @@ from dataapi.rest.parse.body import (
     JSON,
     NO_ROWS,
     UNEQUAL_KEYS,
-    Objects,
     Payload,
+    RowShape,
     read_objects,
     read_rows,
 )
 from dataapi.rest.parse.preferences import NO_PREFERENCES, Preferences, Resolution, read_preferences
-from dataapi.rest.parse.query import Pairs, QueryParameters, parse_query
+from dataapi.rest.parse.query import QueryParameters, Selection, Values, grouped, parse_query
 from dataapi.settings import Project
 
 FUNCTIONS = "rpc/"
@@ -48,26 +46,24 @@ WHOLE_BODY = {
 UNPARSED = ("text/plain", "text/xml", "application/octet-stream")
 
 
-@dataclass(frozen=True, slots=True)
-class CallArguments:
-    """The arguments of a call.
+class CallShape(NamedTuple):
+    """The form of the arguments of a call.
 
     :ivar names: the names of all arguments.
     :ivar media_type: of the body of a POST; None for a call by GET.
-    :ivar pairs: names and values, in order, where they are not members of ``body``.
-    :ivar body: the text of the body.
-    :ivar as_text: whether the members of ``body`` are texts, even for JSON arguments.
-    :ivar many: whether that is an array of objects.
-    :ivar refusal: why the body has no named arguments; a function may still accept the whole body.
+    :ivar has_slots: whether each argument has a slot, and is not a member of the body.
+    :ivar many: whether the body is an array of objects.
+    :ivar as_text: whether the members of the body are texts, even for JSON arguments.
+    :ivar unequal: whether the objects of the body differ in their names, so that no names can be given; a
+        function may still accept the whole body.
     """
 
     names: frozenset[str] = frozenset()
     media_type: str | None = None
-    pairs: Pairs | None = None
-    body: str = ""
+    has_slots: bool = False
     many: bool = False
-    refusal: ApiError | None = None
     as_text: bool = False
+    unequal: bool = False
 
     @property
     def unparsed(self) -> bool:
@@ -76,22 +72,21 @@ class CallArguments:
 
 
 NO_QUERY = parse_query("")
-NO_ARGUMENTS = CallArguments()
+NO_ARGUMENTS = CallShape()
 
 
-class ApiRequest(NamedTuple):
-    """A REST request as typed values.
+class PlanInput(NamedTuple):
+    """Everything that decides the plan of a request: a planner sees nothing else, and it is the cache key.
 
     :ivar target: the name of the table or function; "" for the root that is no function.
     :ivar is_call: whether the target is a function.
     :ivar is_root: whether the path is the root's, which the function of ``db-root-spec`` may answer.
     :ivar schema: the exposed schema that the request chose.
-    :ivar profile: the header that names the schema in the answer, where several are exposed.
     :ivar accept: the ``Accept`` header, None without it.
+    :ivar preferences: the client's, with 0 for the number of ``max-affected``, because it is a value.
+    :ivar columns, conflict: the names in ``columns`` and ``on_conflict``, None without them.
     :ivar rows: the rows to write.
-    :ivar objects: for ``resolution=match``, the objects of the body instead.
-    :ivar arguments: those of a call.
-    :ivar openapi: the version of OpenAPI that a request of the root names.
+    :ivar call: the arguments of a call.
     """
 
     method: str
@@ -99,14 +94,13 @@ class ApiRequest(NamedTuple):
     is_call: bool
     is_root: bool
     schema: str
-    profile: tuple[tuple[str, str], ...]
     accept: str | None
     preferences: Preferences
-    query: QueryParameters = NO_QUERY
-    rows: Payload = NO_ROWS
-    objects: Objects | None = None
-    arguments: CallArguments = NO_ARGUMENTS
-    openapi: str | None = None
+    selection: Selection = NO_QUERY.selection
+    columns: tuple[str, ...] | None = None
+    conflict: tuple[str, ...] | None = None
+    rows: RowShape = NO_ROWS.shape
+    call: CallShape = NO_ARGUMENTS
 
     @property
     def reads(self) -> bool:
@@ -117,17 +111,28 @@ class ApiRequest(NamedTuple):
         """Whether a replica may answer."""
         return self.reads and self.preferences.consistency is None
 
-    def with_filters_as_arguments(self, candidates: Iterable[Function]) -> ApiRequest:
-        """Return the call with filters as arguments where a function has arguments of their names.
+    @property
+    def size(self) -> int:
+        """Characters of the parts that a client chooses."""
+        names = (*self.rows.columns, *self.call.names, *(self.columns or ()), *(self.conflict or ()))
+        return self.selection.size + len(self.accept or "") + sum(map(len, names))
 
-        A text may look like a filter by chance; this is for calls that match no function otherwise.
-        """
-        known = {argument.name for each in candidates for argument in each.arguments}
-        filters = [pair for pair in self.query.filter_texts if pair[0] in known]
-        names = frozenset([name for name, _ in filters])
-        pairs = (*self.query.arguments, *filters)
-        arguments = replace(self.arguments, names=self.arguments.names | names, pairs=pairs)
-        return self._replace(arguments=arguments, query=self.query.without_filters(names))
+
+class ApiRequest(NamedTuple):
+    """A REST request as typed values.
+
+    :ivar values: those that are bound to the plan's statements.
+    :ivar canonical: the canonical query string, for ``Content-Location``; None if there is no such header.
+    :ivar profile: the header that names the schema in the response, where several are exposed.
+    :ivar openapi: the version of OpenAPI that a request of the root names.
+    """
+
+    input: PlanInput
+    preferences: Preferences
+    values: Values
+    canonical: str | None = None
+    profile: tuple[tuple[str, str], ...] = ()
+    openapi: str | None = None
 
 
 def parse_request(request: Request, project: Project, timezones: frozenset[str]) -> ApiRequest:
@@ -150,40 +155,40 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
     if is_root and project.db_root_spec is not None:
         own_schema, _, target = project.db_root_spec.rpartition(".")
         schema, is_call = own_schema or schema, True
-    query, openapi = NO_QUERY, None
-    rows, objects, arguments = NO_ROWS, None, NO_ARGUMENTS
+    query, values, openapi = NO_QUERY, NO_QUERY.values, None
+    rows, call = NO_ROWS.shape, NO_ARGUMENTS
     if not target:
         openapi = dict(querystring.lenient_pairs(request.query)).get("openapi") or None
     elif method in (_CALL_METHODS if is_call else _TABLE_METHODS):
         # As HTTP demands, ranges are only for GET.
         header_range = headers.get("range") if method == "GET" else None
         query = parse_query(request.query, header_range, is_call=is_call, reads=reads)
+        values = query.values
         if is_call:
-            arguments = _arguments(request, query)
-        elif method == "PATCH" and preferences.resolution is Resolution.MATCH:
-            objects = read_objects(request.body, headers.get("content-type"))
-        elif not reads and method != "DELETE":
-            if method == "PUT" and query.windowed:
-                message = "limit/offset querystring parameters are not allowed for PUT"
-                raise ApiError(400, "PGRST114", message)
-            columns = None if method == "PUT" else query.columns
-            rows = read_rows(request.body, headers.get("content-type"), columns)
+            call, values = _call(request, query)
+        elif not reads:
+            payload = NO_ROWS if method == "DELETE" else _rows(request, query, preferences)
+            rows, values = payload.shape, values._replace(body=payload.text, objects=payload.objects)
+    decisive = preferences
+    if preferences.max_affected is not None:
+        values = values._replace(maximum=preferences.maximum)
+        decisive = preferences._replace(max_affected=0)
     profile = (("Content-Profile", schema),) if len(project.db_schemas) > 1 else ()
-    return ApiRequest(
+    plan_input = PlanInput(
         method,
         target,
         is_call,
         is_root,
         schema,
-        profile,
         headers.get("accept"),
-        preferences,
-        query,
+        decisive,
+        query.selection,
+        query.columns,
+        query.conflict,
         rows,
-        objects,
-        arguments,
-        openapi,
+        call,
     )
+    return ApiRequest(plan_input, preferences, values, query.canonical, profile, openapi)
 
 
 def _unconditional(headers: Mapping[str, str]) -> ApiError:
@@ -230,34 +235,51 @@ def schema_of(request: Request, schemas: tuple[str, ...]) -> str:
 # ---------------------------------------------------------------- bodies
 
 
-def _arguments(request: Request, query: QueryParameters) -> CallArguments:
+def _rows(request: Request, query: QueryParameters, preferences: Preferences) -> Payload:
+    content_type = request.headers.get("content-type")
+    if request.method == "PATCH" and preferences.resolution is Resolution.MATCH:
+        return read_objects(request.body, content_type)
+    if request.method != "PUT":
+        return read_rows(request.body, content_type, query.columns)
+    if query.windowed:
+        message = "limit/offset querystring parameters are not allowed for PUT"
+        raise ApiError(400, "PGRST114", message)
+    return read_rows(request.body, content_type, None)
+
+
+def _call(request: Request, query: QueryParameters) -> tuple[CallShape, Values]:
+    """Return the form of the arguments of a call, and the values of the request."""
+    values = query.values
     if request.method != "POST":
-        return CallArguments(frozenset([name for name, _ in query.arguments]), pairs=query.arguments)
+        return CallShape(frozenset(values.arguments), has_slots=True), values
     body, form = request.body, media_type(request.headers.get("content-type") or JSON)
     if form == JSON:
-        return _members(_text(body), query.columns)
+        text = _text(body)
+        return _members(text, query.columns), values._replace(body=text if text.strip() else "{}")
     if form == BINARY:
-        return CallArguments(media_type=form, body=rf"\x{body.hex()}")
+        return CallShape(media_type=form), values._replace(body=rf"\x{body.hex()}")
     if form in WHOLE_BODY:
-        return CallArguments(media_type=form, body=_text(body))
+        return CallShape(media_type=form), values._replace(body=_text(body))
     if form == FORM:
-        fields = tuple(querystring.pairs(_text(body)))
-        return CallArguments(frozenset([name for name, _ in fields]), form, fields)
-    read = read_rows(body, form, query.columns)
-    return CallArguments(frozenset(read.columns), form, None, read.text, read.many, as_text=read.as_text)
+        arguments = grouped(querystring.pairs(_text(body)))
+        shape = CallShape(frozenset(arguments), form, has_slots=True)
+        return shape, values._replace(arguments=arguments)
+    read, text, _ = read_rows(body, form, query.columns)
+    shape = CallShape(frozenset(read.columns), form, many=read.many, as_text=read.as_text)
+    return shape, values._replace(body=text)
 
 
-def _members(text: str, columns: tuple[str, ...] | None) -> CallArguments:
-    """Return the arguments in a JSON body, by the names of its members; an empty one has none."""
+def _members(text: str, columns: tuple[str, ...] | None) -> CallShape:
+    """Return the form of the arguments in a JSON body; an empty one has none."""
     if not text.strip():
-        return CallArguments(frozenset(columns or ()), JSON, None, "{}")
+        return CallShape(frozenset(columns or ()), JSON)
     try:
-        read = read_rows(text.encode(), JSON, columns)
+        read = read_rows(text.encode(), JSON, columns).shape
     except ApiError as error:
         if error.message != UNEQUAL_KEYS:
             raise
-        return CallArguments(frozenset(), JSON, None, text, True, error)
-    return CallArguments(frozenset(read.columns), JSON, None, text, read.many)
+        return CallShape(frozenset(), JSON, many=True, unequal=True)
+    return CallShape(frozenset(read.columns), JSON, many=read.many)
 
 
 def _text(body: bytes) -> str:

@@ -43,7 +43,7 @@ _NULLS = {"nullsfirst": True, "nullslast": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PathStep:
     """One step into a JSON value: ``->name`` or, with the value as text, ``->>name``.
 
     :ivar is_index: whether the operand is an index of an array.
@@ -54,7 +54,7 @@ class Step:
     is_index: bool = False
 
 
-Path = tuple[Step, ...]
+Path = tuple[PathStep, ...]
 
 EmbedPath = tuple[str, ...]
 """The names of embedded resources, each within the one before."""
@@ -288,7 +288,7 @@ def _cast(reader: Reader) -> str | None:
 
 
 def json_path(reader: Reader) -> Path:
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     while True:
         as_text = reader.token("->>")
         if not as_text and not reader.token("->"):
@@ -298,9 +298,9 @@ def json_path(reader: Reader) -> Path:
         steps.append(_step(reader, as_text))
 
 
-def _step(reader: Reader, as_text: bool) -> Step:
+def _step(reader: Reader, as_text: bool) -> PathStep:
     if reader.text.startswith('"', reader.at):
-        return Step(reader.quoted(), as_text)
+        return PathStep(reader.quoted(), as_text)
     index = _INDEX.match(reader.text, reader.at)
     found = index or _KEY.match(reader.text, reader.at)
     if found is None or not found[0].strip():
@@ -308,7 +308,7 @@ def _step(reader: Reader, as_text: bool) -> Step:
     reader.at = found.end()
     if index is None:
         reader.missed(_KEY_EXPECTED)
-    return Step(found[0].strip(), as_text, index is not None)
+    return PathStep(found[0].strip(), as_text, index is not None)
 
 
 def _no_step(reader: Reader) -> Mismatch:

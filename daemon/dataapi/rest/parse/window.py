@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dataapi.http.errors import ApiError
 
@@ -15,8 +15,7 @@ _NUMBER = re.compile(r"(-?)([0-9]+)", re.ASCII)
 _RANGE = re.compile(r"(?:items=)?([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A stretch of a result.
 
     :ivar limit: None for all rows from the offset on.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dataapi.auth.caller import hoisted
@@ -13,19 +13,23 @@ from dataapi.http.messages import Reply
 from dataapi.rest import respond
 from dataapi.rest.media_output import Body, Content, Form, GeoJson, Raw
 from dataapi.rest.negotiation import OPENAPI, Media, MediaKind
-from dataapi.rest.parse.body import JSON
-from dataapi.rest.parse.filters import array_literal
-from dataapi.rest.parse.preferences import Action, not_followed
-from dataapi.rest.parse.query import Values
-from dataapi.rest.parse.request import ApiRequest, CallArguments
+from dataapi.rest.parse.body import JSON, UNEQUAL_KEYS, invalid
+from dataapi.rest.parse.request import PlanInput
 from dataapi.rest.plan.expressions import ArgumentValue, BodyText, MaxAffected
 from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultShape, choose, unknown
-from dataapi.rest.plan.role import BoundPlan, CallAnswer, Planned, RestRole, StatementPlan, StreamPlan
+from dataapi.rest.plan.model import (
+    CallAnswer,
+    FiltersAsArguments,
+    Plan,
+    StatementPlan,
+    StreamPlan,
+    UnlimitedRows,
+)
+from dataapi.rest.plan.role import RestRole
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import JSON as JSON_OID
 from dataapi.rest.plan.tables import JSONB, made_of_pairs
-from dataapi.rest.respond import make_reply
-from dataapi.rest.statements import SCALAR, TO_COME, Total, compile_call, compile_lines
+from dataapi.rest.statements import SCALAR, Total, compile_call, compile_lines
 from dataapi.sql.algebra import CallArgument, ColumnOf, FunctionCall, JsonArguments, Parameter
 from dataapi.sql.outputs import Value
 from dataapi.sql.statement import Compiled, Guard
@@ -38,10 +42,14 @@ _UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call with the function that is called."""
+    """A call with the function that is called.
+
+    :ivar adapted: the filters that are arguments, None if there are none.
+    """
 
     role: RestRole
-    request: ApiRequest
+    input: PlanInput
+    adapted: FiltersAsArguments | None
     chosen: ChosenFunction
     result: FunctionResult
     media: Media
@@ -50,124 +58,110 @@ class _Call:
     @property
     def lines(self) -> bool:
         """Whether the statement returns a line for each row, which HEAD does not need."""
-        return self.media.kind is MediaKind.LINES and self.request.method != "HEAD"
+        return self.media.kind is MediaKind.LINES and self.input.method != "HEAD"
 
     @property
     def by_replica(self) -> bool:
         """Whether a replica may answer: not for a function that may do more than read."""
-        return self.request.by_replica and self.chosen.function.volatility is not Volatility.VOLATILE
+        return self.input.by_replica and self.chosen.function.volatility is not Volatility.VOLATILE
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """The function's own settings that hold for the whole transaction."""
+        return hoisted(self.chosen.function, self.role.project.db_hoisted_tx_settings)
 
 
-def plan(role: RestRole, request: ApiRequest) -> Planned:
+def plan(role: RestRole, plan_input: PlanInput) -> Plan:
     """Plan a call, or answer how the function may be called.
 
     :raises ApiError: PGRST101 (405) for other methods, PGRST202 and PGRST203 where no function is meant or
         several are, PGRST107 (406), PGRST122 and PGRST128 (400).
     """
-    if request.method not in _METHODS:
-        raise ApiError(405, "PGRST101", f"Cannot use the {request.method} method on RPC")
-    candidates = role.functions.named(request.schema, request.target)
-    if request.method == "OPTIONS":
+    if plan_input.method not in _METHODS:
+        raise ApiError(405, "PGRST101", f"Cannot use the {plan_input.method} method on RPC")
+    candidates = role.functions.named(plan_input.schema, plan_input.target)
+    if plan_input.method == "OPTIONS":
         if not candidates:
-            raise unknown(request, (), role.functions.names(request.schema))
+            raise unknown(plan_input, (), role.functions.names(plan_input.schema))
         reads = any(each.volatility is not Volatility.VOLATILE for each in candidates)
         return Reply(200, (("Allow", "OPTIONS,GET,HEAD,POST" if reads else "OPTIONS,POST"),), b"")
-    request, chosen = _choose(role, request, candidates)
-    call = _call(role, request, chosen)
-    if call.lines and not call.media.explain:
-        return _streamed(call)
-    statements, values = _statements(call)
-    planned = StatementPlan(
-        statements, call.media, _answer(call), call.read_only, _settings(call), by_replica=call.by_replica
+    call = _call(role, *_choose(role, plan_input, candidates))
+    if not call.lines or call.media.explain:
+        return StatementPlan(
+            _compile(call),
+            call.media,
+            _answer(call),
+            call.read_only,
+            call.settings,
+            call.adapted,
+            by_replica=call.by_replica,
+        )
+    limited = plan_input.preferences.maximum is not None
+    return StreamPlan(
+        _compile(call),
+        call.media,
+        settings=call.settings,
+        adapted=UnlimitedRows() if limited else call.adapted,
+        by_replica=call.by_replica,
     )
-    return BoundPlan(planned, values)
 
 
 def _choose(
-    role: RestRole, request: ApiRequest, candidates: Sequence[Function]
-) -> tuple[ApiRequest, ChosenFunction]:
-    """Return the request with all of its arguments, and the function that takes them."""
-    chosen = choose(role.catalog, candidates, request.arguments)
-    if request.arguments.refusal is not None and (chosen is None or not chosen.whole):
-        raise request.arguments.refusal
+    role: RestRole, plan_input: PlanInput, candidates: Sequence[Function]
+) -> tuple[PlanInput, FiltersAsArguments | None, ChosenFunction]:
+    """Return the input with all arguments, the filters among these, and the function that takes them.
+
+    A text may look like a filter by chance; filters are arguments only if no function is called otherwise.
+    """
+    call = plan_input.call
+    chosen = choose(role.catalog, candidates, call)
+    if call.unequal and (chosen is None or not chosen.whole):
+        raise invalid(UNEQUAL_KEYS)
     if chosen is not None:
-        return request, chosen
-    if request.reads:
-        named = request.with_filters_as_arguments(candidates)
-        chosen = choose(role.catalog, candidates, named.arguments)
+        return plan_input, None, chosen
+    if plan_input.reads:
+        known = {argument.name for each in candidates for argument in each.arguments}
+        shape = plan_input.selection.shape
+        names = frozenset([name for name, _ in shape.filters if name in known])
+        named = call._replace(names=call.names | names)
+        chosen = choose(role.catalog, candidates, named)
         if chosen is not None:
-            return named, chosen
-    raise unknown(request, candidates, role.functions.names(request.schema))
+            selection = plan_input.selection.without_filters(names)
+            with_arguments = plan_input._replace(call=named, selection=selection)
+            return with_arguments, FiltersAsArguments(shape, names), chosen
+    raise unknown(plan_input, candidates, role.functions.names(plan_input.schema))
 
 
-def _call(role: RestRole, request: ApiRequest, chosen: ChosenFunction) -> _Call:
+def _call(
+    role: RestRole, plan_input: PlanInput, adapted: FiltersAsArguments | None, chosen: ChosenFunction
+) -> _Call:
     function, result = chosen.function, role.functions.result(chosen.function)
-    ranges = parse_accept(request.accept or "*/*") if request.is_root else []
+    ranges = parse_accept(plan_input.accept or "*/*") if plan_input.is_root else []
     # The function of db-root-spec describes the API as JSON.
     described = bool(ranges) and ranges[0].name == OPENAPI
     if described:
-        request = request._replace(accept=JSON)
-    read_only = request.reads or function.volatility is not Volatility.VOLATILE
+        plan_input = plan_input._replace(accept=JSON)
+    read_only = plan_input.reads or function.volatility is not Volatility.VOLATILE
     lines = read_only and function.returns_set
-    media = role.media(request, result.relation.table, raw=result.raw, lines=lines)
+    media = role.media(plan_input, result.relation.table, raw=result.raw, lines=lines)
     if described and media.content_type.startswith(JSON):
         media = replace(media, content_type=f"{OPENAPI}; charset=utf-8")
-    if request.preferences.maximum is not None and not function.returns_set:
+    if plan_input.preferences.maximum is not None and not function.returns_set:
         raise ApiError(
             400,
             "PGRST128",
             "Function must return SETOF or TABLE when max-affected preference is used with handling=strict",
         )
-    return _Call(role, request, chosen, result, media, read_only)
+    return _Call(role, plan_input, adapted, chosen, result, media, read_only)
 
 
 # ---------------------------------------------------------------- the statement
 
 
-def _streamed(call: _Call) -> StreamPlan:
-    if call.request.preferences.maximum is not None:
-        # One row too many would come when others were sent.
-        raise not_followed(f"max-affected={call.request.preferences.maximum}")
-    head = make_reply(call.request, Action.STREAM, TO_COME, 200, call.media.content_type, ())
-    [statement], values = _statements(call)
-    return StreamPlan(statement.bind(values), head, settings=_settings(call), by_replica=call.by_replica)
-
-
-def _settings(call: _Call) -> tuple[tuple[str, str], ...]:
-    return hoisted(call.chosen.function, call.role.project.db_hoisted_tx_settings)
-
-
-def _statements(call: _Call) -> tuple[tuple[Compiled, ...], Values]:
-    query, arguments = call.request.query, call.request.arguments
-    size = query.selection.size + sum(len(name) for name in arguments.names)
-    compiled = call.role.compile(_shape(call), size, lambda: _compile(call))
-    named = _argument_values(call.chosen.function, arguments)
-    maximum = call.request.preferences.maximum
-    return compiled, Values(query.values.literals, query.values.offset, arguments.body, named, maximum)
-
-
-def _shape(call: _Call) -> Hashable:
-    media, arguments = call.media, call.request.arguments
-    return (
-        "call",
-        call.chosen.function.oid,
-        call.chosen.whole,
-        arguments.names,
-        arguments.pairs is None,
-        arguments.many,
-        arguments.as_text,
-        call.request.query.selection,
-        (media.kind, media.stripped, media.row_handler, media.explain is None),
-        call.request.method == "HEAD",
-        call.request.preferences.counts,
-        _guard(call),
-    )
-
-
 def _compile(call: _Call) -> tuple[Compiled, ...]:
     role, result = call.role, call.result
     scalar = result.is_scalar
-    planner = role.planner(result.relation, call.request.query.selection)
+    planner = role.planner(result.relation, call.input.selection)
     rows = planner.rows(_function_call(call))
     record = planner.record()
     if call.lines:
@@ -175,7 +169,7 @@ def _compile(call: _Call) -> tuple[Compiled, ...]:
         return (compile_lines(rows, output, Form.ARRAY, role.project.longest_line, role.dialect),)
     body = _body(call)
     # The planner's estimate for a function would be meaningless.
-    total = Total.EXACT if call.request.preferences.counts and not result.is_single else Total.NONE
+    total = Total.EXACT if call.input.preferences.counts and not result.is_single else Total.NONE
     named = not scalar or body is Form.CSV or isinstance(body, GeoJson)
     output = with_column_names(record, body) if named else _VALUE
     bounded = body is not Form.NONE and call.media.explain is None
@@ -187,7 +181,7 @@ def _compile(call: _Call) -> tuple[Compiled, ...]:
 
 def _body(call: _Call) -> Body:
     shape, kind = call.result.shape, call.media.kind
-    if call.request.method == "HEAD" or shape is ResultShape.VOID:
+    if call.input.method == "HEAD" or shape is ResultShape.VOID:
         return Form.NONE
     if kind is MediaKind.RAW:
         return Raw(call.result.content)
@@ -200,19 +194,19 @@ def _guard(call: _Call) -> Guard | None:
     """Return the bound that the statement itself checks, so that the function's changes are undone."""
     if call.media.single and not call.result.is_single:
         return Guard(respond.NOT_SINGLE)
-    bounded = call.request.preferences.maximum is not None
+    bounded = call.input.preferences.maximum is not None
     return Guard(respond.TOO_MANY, Parameter(MaxAffected(), "bigint")) if bounded else None
 
 
 def _function_call(call: _Call) -> FunctionCall:
-    function, arguments, catalog = call.chosen.function, call.request.arguments, call.role.catalog
+    function, arguments, catalog = call.chosen.function, call.input.call, call.role.catalog
     types = catalog.types
     from_json = None
     named = [argument for argument in function.arguments if argument.name in arguments.names]
     if call.chosen.whole:
         [argument] = function.arguments
         values = [CallArgument("", Parameter(BodyText(), types[argument.type].sql_name))]
-    elif arguments.pairs is not None or not named:
+    elif arguments.has_slots or not named:
         values = [
             CallArgument(each.name, _slot(each, types[each.type]), variadic=each.variadic) for each in named
         ]
@@ -235,21 +229,13 @@ def _slot(argument: Argument, type_: Type) -> Parameter:
     So no privilege on the schema of a type is needed to name it.
     """
     named = type_.schema == "pg_catalog" and type_.category != "P"
-    return Parameter(ArgumentValue(argument.name), _member_type(type_) if named else "unknown")
+    return Parameter(
+        ArgumentValue(argument.name, argument.variadic), _member_type(type_) if named else "unknown"
+    )
 
 
 def _member_type(type_: Type) -> str:
     return _UNBOUNDED.get(type_.sql_name, type_.sql_name)
-
-
-def _argument_values(function: Function, arguments: CallArguments) -> dict[str, str]:
-    """Return the arguments with a slot each; of several values the last counts, for variadic ones all."""
-    values = dict(arguments.pairs or ())
-    for argument in function.arguments:
-        if argument.variadic and argument.name in values:
-            listed = [value for name, value in arguments.pairs or () if name == argument.name]
-            values[argument.name] = array_literal(listed)
-    return values
 
 
 # ---------------------------------------------------------------- the answer

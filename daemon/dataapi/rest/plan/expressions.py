@@ -8,7 +8,14 @@ from itertools import pairwise
 
 from dataapi.database.sql_text import OWN_SCHEMA
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.filters import PATTERNS, SEARCHES, FilterOperation, LogicFilter, LogicTree
+from dataapi.rest.parse.filters import (
+    PATTERNS,
+    SEARCHES,
+    FilterOperation,
+    LogicFilter,
+    LogicTree,
+    array_literal,
+)
 from dataapi.rest.parse.query import Values
 from dataapi.rest.parse.select import Path
 from dataapi.rest.plan.embed_tree import Resource
@@ -101,12 +108,17 @@ class MaxAffected:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentValue:
-    """An argument of a call that has a slot of its own."""
+    """An argument of a call that has a slot of its own.
+
+    :ivar variadic: whether it takes an array of all values of its name; otherwise the last one counts.
+    """
 
     name: str
+    variadic: bool
 
     def bind(self, values: Values) -> str:
-        return values.arguments[self.name]
+        given = values.arguments[self.name]
+        return array_literal(given) if self.variadic else given[-1]
 
 
 @dataclass(frozen=True, slots=True)

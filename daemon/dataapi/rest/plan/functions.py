@@ -12,7 +12,7 @@ from dataapi.catalog.model import Catalog, Function, Privileges, Type, TypeKind
 from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Content
 from dataapi.rest.parse.body import BINARY, form_hint
-from dataapi.rest.parse.request import WHOLE_BODY, ApiRequest, CallArguments
+from dataapi.rest.parse.request import WHOLE_BODY, CallShape, PlanInput
 from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
 from dataapi.rest.plan.tables import Relation, RelationColumn, denied
 from dataapi.rest.statements import SCALAR
@@ -116,9 +116,7 @@ class ChosenFunction:
     whole: bool
 
 
-def choose(
-    catalog: Catalog, candidates: Sequence[Function], arguments: CallArguments
-) -> ChosenFunction | None:
+def choose(catalog: Catalog, candidates: Sequence[Function], arguments: CallShape) -> ChosenFunction | None:
     """Return the function that accepts the arguments; None if no function does.
 
     Functions that take the names go before those that take the whole body; an empty name stands for it.
@@ -133,7 +131,7 @@ def choose(
     return ChosenFunction(found[0], bool(whole)) if found else None
 
 
-def _takes_names(function: Function, arguments: CallArguments) -> bool:
+def _takes_names(function: Function, arguments: CallShape) -> bool:
     if not function.arguments:
         return not arguments.names and not arguments.unparsed
     required = {argument.name for argument in function.arguments if argument.default is None}
@@ -141,7 +139,7 @@ def _takes_names(function: Function, arguments: CallArguments) -> bool:
     return "" not in arguments.names and arguments.names - optional == required
 
 
-def _takes_whole(catalog: Catalog, function: Function, arguments: CallArguments) -> bool:
+def _takes_whole(catalog: Catalog, function: Function, arguments: CallShape) -> bool:
     body = whole_body(catalog, function)
     if arguments.media_type == "application/json" and arguments.names == {""}:
         return body is not None
@@ -177,13 +175,13 @@ def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
     )
 
 
-def unknown(request: ApiRequest, candidates: Sequence[Function], names: NameIndex) -> ApiError:
+def unknown(plan_input: PlanInput, candidates: Sequence[Function], names: NameIndex) -> ApiError:
     """Return the error for a call that no function takes (PGRST202, 404).
 
     :param candidates: the functions of that name.
     :param names: the names of all functions of the schema.
     """
-    function, arguments = f"{request.schema}.{request.target}", request.arguments
+    function, arguments = f"{plan_input.schema}.{plan_input.target}", plan_input.call
     provided = _names(arguments.names) if arguments.names else " without parameters"
     return ApiError(
         404,
@@ -191,11 +189,11 @@ def unknown(request: ApiRequest, candidates: Sequence[Function], names: NameInde
         f"Could not find the function {function}{'' if arguments.unparsed else provided} in the schema cache",
         details=f"Searched for the function {function}{_searched(arguments)},"
         " but no matches were found in the schema cache.",
-        hint=form_hint(arguments.names) or _hint(request, candidates, names),
+        hint=form_hint(arguments.names) or _hint(plan_input, candidates, names),
     )
 
 
-def _searched(arguments: CallArguments) -> str:
+def _searched(arguments: CallShape) -> str:
     if arguments.unparsed:
         [type_] = WHOLE_BODY[arguments.media_type or ""]
         return f" with a single unnamed {type_} parameter"
@@ -208,15 +206,15 @@ def _searched(arguments: CallArguments) -> str:
     return searched
 
 
-def _hint(request: ApiRequest, candidates: Sequence[Function], names: NameIndex) -> str | None:
-    if request.arguments.unparsed:
+def _hint(plan_input: PlanInput, candidates: Sequence[Function], names: NameIndex) -> str | None:
+    if plan_input.call.unparsed:
         return None
-    begin = f"Perhaps you meant to call the function {request.schema}."
+    begin = f"Perhaps you meant to call the function {plan_input.schema}."
     if candidates:
         signatures = [_names(argument.name for argument in each.arguments) for each in candidates]
-        close = similar(_names(request.arguments.names), NameIndex(signatures), DISTANTLY_ALIKE)
-        return None if close is None else begin + request.target + close
-    close = similar(request.target, names)
+        close = similar(_names(plan_input.call.names), NameIndex(signatures), DISTANTLY_ALIKE)
+        return None if close is None else begin + plan_input.target + close
+    close = similar(plan_input.target, names)
     return None if close is None else begin + close
 
 

@@ -6,51 +6,48 @@ from dataapi.catalog.model import Catalog, Table
 from dataapi.http.messages import Reply
 from dataapi.rest.media_output import Form, csv_header
 from dataapi.rest.negotiation import Media, MediaKind
-from dataapi.rest.parse.preferences import Action, Count
-from dataapi.rest.parse.request import ApiRequest
+from dataapi.rest.parse.preferences import Count
+from dataapi.rest.parse.request import PlanInput
 from dataapi.rest.plan.expressions import FixedText
-from dataapi.rest.plan.role import BoundPlan, Planned, ReadAnswer, RestRole, StatementPlan, StreamPlan
+from dataapi.rest.plan.model import Plan, ReadAnswer, StatementPlan, StreamPlan
+from dataapi.rest.plan.role import RestRole
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import Relation
-from dataapi.rest.respond import location, make_reply
-from dataapi.rest.statements import TO_COME, Total, compile_answer, compile_lines, compile_matching
+from dataapi.rest.statements import Total, compile_answer, compile_lines, compile_matching
 from dataapi.sql.algebra import Parameter
 from dataapi.sql.statement import Compiled
 
 
-def plan(role: RestRole, request: ApiRequest) -> Planned:
+def plan(role: RestRole, plan_input: PlanInput) -> Plan:
     """Plan a read of a table, or answer OPTIONS with the methods that the table supports."""
-    table = role.tables.find(request.schema, request.target)
-    if request.method == "OPTIONS":
+    table = role.tables.find(plan_input.schema, plan_input.target)
+    if plan_input.method == "OPTIONS":
         return Reply(200, (("Allow", allowed(role.catalog, table)),), b"")
-    media = role.media(request, table, lines=True)
-    has_body = request.method != "HEAD" or media.explain is not None
-    if has_body and media.explain is None and _streams(role, request, media):
-        return _streamed(role, request, table, media)
-    query, count = request.query, request.preferences.count
-    shape = (request.schema, request.target, query.selection, media, count, has_body)
-    statement, *estimated = role.compile(
-        shape, query.selection.size, lambda: _compile(role, table, request, media if has_body else None)
-    )
-    planned = StatementPlan(
+    media = role.media(plan_input, table, lines=True)
+    has_body = plan_input.method != "HEAD" or media.explain is not None
+    if has_body and media.explain is None and _streams(role, plan_input, media):
+        return _streamed(role, plan_input, table, media)
+    statement, *estimated = _compile(role, table, plan_input, media if has_body else None)
+    return StatementPlan(
         (statement,),
         media,
         ReadAnswer(),
         True,
         estimated=estimated[0] if estimated else None,
         estimated_beyond=role.project.db_max_rows,
-        by_replica=request.by_replica,
+        by_replica=plan_input.by_replica,
     )
-    return BoundPlan(planned, query.values)
 
 
-def _compile(role: RestRole, table: Table, request: ApiRequest, media: Media | None) -> tuple[Compiled, ...]:
+def _compile(
+    role: RestRole, table: Table, plan_input: PlanInput, media: Media | None
+) -> tuple[Compiled, ...]:
     """Return the statement of a read, and that of all its rows where their number is estimated.
 
     :param media: None where rows are only counted.
     """
-    maximum, count = role.project.db_max_rows, request.preferences.count
-    planner = role.planner(Relation.of(table), request.query.selection)
+    maximum, count = role.project.db_max_rows, plan_input.preferences.count
+    planner = role.planner(Relation.of(table), plan_input.selection)
     record, rows = planner.record(), planner.rows()
     body = Form.NONE if media is None else media.body(table, role.tables.catalog.postgis)
     total, bound = Total.NONE, None
@@ -68,34 +65,25 @@ def _compile(role: RestRole, table: Table, request: ApiRequest, media: Media | N
 # ---------------------------------------------------------------- streams
 
 
-def _streams(role: RestRole, request: ApiRequest, media: Media) -> bool:
+def _streams(role: RestRole, plan_input: PlanInput, media: Media) -> bool:
     """Whether rows are streamed: JSON lines always, CSV when nothing bounds their number.
 
     A streamed answer can have neither a count nor headers that a pre-request function sets.
     """
     if media.kind is not MediaKind.CSV:
         return media.kind is MediaKind.LINES
-    bounded = "" in request.query.selection.shape.limits or role.project.db_max_rows is not None
-    needs_all_rows = request.preferences.count is not None or role.project.db_pre_request is not None
+    bounded = "" in plan_input.selection.shape.limits or role.project.db_max_rows is not None
+    needs_all_rows = plan_input.preferences.count is not None or role.project.db_pre_request is not None
     return not bounded and not needs_all_rows
 
 
-def _streamed(role: RestRole, request: ApiRequest, table: Table, media: Media) -> StreamPlan:
-    query = request.query
-    planner = role.planner(Relation.of(table), query.selection)
+def _streamed(role: RestRole, plan_input: PlanInput, table: Table, media: Media) -> StreamPlan:
+    planner = role.planner(Relation.of(table), plan_input.selection)
     record = planner.record()
     form = Form.CSV if media.kind is MediaKind.CSV else Form.ARRAY
-    shape, longest = (request.schema, request.target, query.selection, form), role.project.longest_line
-    [compiled] = role.compile(
-        shape,
-        query.selection.size,
-        lambda: (compile_lines(planner.rows(), record, form, longest, role.dialect),),
-    )
-    head = make_reply(request, Action.STREAM, TO_COME, 200, media.content_type, location(request))
+    statement = compile_lines(planner.rows(), record, form, role.project.longest_line, role.dialect)
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""
-    return StreamPlan(
-        compiled.bind(query.values), head, prefix, offset=query.values.offset, by_replica=request.by_replica
-    )
+    return StreamPlan((statement,), media, prefix, by_replica=plan_input.by_replica)
 
 
 def _name(key: Parameter) -> str:

@@ -16,7 +16,7 @@ from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Body, HandlerBody
 from dataapi.rest.parse.filters import leaves
 from dataapi.rest.parse.query import Selection, too_much
-from dataapi.rest.parse.select import Embed, Field, Star, Step, Term
+from dataapi.rest.parse.select import Embed, Field, PathStep, Star, Term
 from dataapi.rest.plan.embed_tree import Resource, build_embed_tree, not_embedded
 from dataapi.rest.plan.expressions import (
     CappedLimit,
@@ -316,7 +316,7 @@ def _key(field: Field) -> Key:
     return Text(field.name)
 
 
-def _last_name(path: tuple[Step, ...]) -> str | None:
+def _last_name(path: tuple[PathStep, ...]) -> str | None:
     """Return the last member that a path names, indexes of arrays left out."""
     return next((step.operand for step in reversed(path) if not step.is_index), None)
 

@@ -7,19 +7,19 @@ other members there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dataapi.catalog.model import Table
 from dataapi.http.errors import ApiError
 from dataapi.rest import respond
 from dataapi.rest.negotiation import Media
-from dataapi.rest.parse.body import Objects, Payload
+from dataapi.rest.parse.body import RowShape
 from dataapi.rest.parse.preferences import Action, Missing, Preferences, Resolution, Return
-from dataapi.rest.parse.query import Values
-from dataapi.rest.parse.request import ApiRequest
+from dataapi.rest.parse.request import PlanInput
 from dataapi.rest.plan.expressions import BodyText, MaxAffected
-from dataapi.rest.plan.role import BoundPlan, Planned, RestRole, StatementPlan, WriteAnswer
+from dataapi.rest.plan.model import StatementPlan, UniqueKeys, WriteAnswer
+from dataapi.rest.plan.role import RestRole
 from dataapi.rest.plan.rows import RowPlanner, with_column_names
 from dataapi.rest.plan.tables import Relation, json_column, known_columns
 from dataapi.rest.statements import UPDATED, MutationQuery, Representation, compile_mutation
@@ -35,13 +35,13 @@ class _Target:
     """The table that a request changes, and the media type of the response."""
 
     role: RestRole
-    request: ApiRequest
+    input: PlanInput
     table: Table
     media: Media
 
     @property
     def preferences(self) -> Preferences:
-        return self.request.preferences
+        return self.input.preferences
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class _RowChange:
 
     target: _Target
     action: Action
-    rows: Payload
+    rows: RowShape
     missing: MissingMember = MissingMember.NULL
     conflict: OnConflict | None = None
     matched_by: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class _RowChange:
     @property
     def bounded(self) -> bool:
         """Whether the number of affected rows is limited."""
-        return self.target.preferences.maximum is not None and self.target.request.method in (
+        return self.target.preferences.maximum is not None and self.target.input.method in (
             "PATCH",
             "DELETE",
         )
@@ -83,26 +83,25 @@ class _RowChange:
         """Whether inserted rows are counted apart from updated ones."""
         return self.conflict is not None and self.conflict.counter is not None
 
-    @property
-    def shape(self) -> Hashable:
-        """Everything that decides the statement."""
-        request, rows, media = self.target.request, self.rows, self.target.media
-        target = (request.method, request.schema, request.target, request.query.selection)
-        written = (rows.columns, rows.many, rows.as_text, self.missing, self.conflict, self.matched_by)
-        represented = media if self.represents else None
-        return (*target, *written, represented, media.single, self.bounded, self.located)
 
-
-def plan(role: RestRole, request: ApiRequest) -> Planned:
+def plan(role: RestRole, plan_input: PlanInput) -> StatementPlan:
     """Plan a mutation.
 
     :raises ApiError: PGRST117 (405) for an unknown method, and others for an invalid request.
     """
-    change_of = _CHANGES.get(request.method)
+    change_of = _CHANGES.get(plan_input.method)
     if change_of is None:
-        raise respond.unsupported(request.method)
-    table = role.tables.find(request.schema, request.target)
-    return _planned(change_of(_Target(role, request, table, role.media(request, table))))
+        raise respond.unsupported(plan_input.method)
+    table = role.tables.find(plan_input.schema, plan_input.target)
+    change = change_of(_Target(role, plan_input, table, role.media(plan_input, table)))
+    return StatementPlan(
+        _compile(change),
+        change.target.media,
+        WriteAnswer(change.action, table.name, change.represents, change.counts_inserted),
+        False,
+        ((UPDATED, "0"),) if change.counts_inserted else (),
+        UniqueKeys(change.matched_by) if change.matched_by else None,
+    )
 
 
 # ---------------------------------------------------------------- the four methods
@@ -114,7 +113,7 @@ def _insert(target: _Target) -> _RowChange:
         located = tuple([column.name for column in target.table.columns if column.name in target.key])
     conflict = _conflict(target)
     action = Action.INSERT if conflict is None else Action.RESOLVED_INSERT
-    return _RowChange(target, action, target.request.rows, _missing(target), conflict, located=located)
+    return _RowChange(target, action, target.input.rows, _missing(target), conflict, located=located)
 
 
 def _conflict(target: _Target) -> OnConflict | None:
@@ -122,7 +121,7 @@ def _conflict(target: _Target) -> OnConflict | None:
     resolution = target.preferences.resolution
     if resolution not in (Resolution.MERGE, Resolution.IGNORE):
         return None
-    names = known_columns(target.table, target.request.query.conflict or target.key)
+    names = known_columns(target.table, target.input.conflict or target.key)
     if not names:
         return None
     return OnConflict(names, ()) if resolution is Resolution.IGNORE else _merging(target, names)
@@ -134,51 +133,52 @@ def _merging(target: _Target, key: tuple[str, ...]) -> OnConflict:
     The key already has its values.  It is only set if there is nothing else to set, because PostgreSQL
     returns no row that it does not change.
     """
-    columns = target.request.rows.columns
+    columns = target.input.rows.columns
     others = tuple([name for name in columns if name not in key])
     return OnConflict(key, others or columns, counter=UPDATED)
 
 
 def _missing(target: _Target) -> MissingMember:
     """Return the value of missing members; all objects have the same ones where no columns are chosen."""
-    chosen = target.request.query.columns is not None
+    chosen = target.input.columns is not None
     default = chosen and target.preferences.missing is Missing.DEFAULT
     return MissingMember.DEFAULT if default else MissingMember.NULL
 
 
 def _update(target: _Target) -> _RowChange:
-    if target.request.objects is not None:
-        return _matched_update(target, target.request.objects)
-    return _RowChange(target, Action.UPDATE, target.request.rows, _missing(target))
+    if target.preferences.resolution is Resolution.MATCH:
+        return _matched_update(target)
+    return _RowChange(target, Action.UPDATE, target.input.rows, _missing(target))
 
 
-def _matched_update(target: _Target, objects: Objects) -> _RowChange:
+def _matched_update(target: _Target) -> _RowChange:
     """Return the update of each row by an object of its own."""
-    query = target.request.query
-    key = known_columns(target.table, query.conflict or target.key)
+    plan_input, rows = target.input, target.input.rows
+    key = known_columns(target.table, plan_input.conflict or target.key)
     if not key:
         hint = "Name the columns that identify a row with the on_conflict parameter."
         message = f"'{target.table.name}' has no primary key to match rows by"
         raise ApiError(400, "PGRST102", message, hint=hint)
-    rows, missing = objects.by_key(query.columns, key), MissingMember.NULL
-    if rows.incomplete and target.preferences.missing is not Missing.NULL:
+    columns = rows.columns if plan_input.columns is None else tuple(sorted({*plan_input.columns, *key}))
+    missing = MissingMember.NULL
+    if not set(columns) <= set(rows.common) and target.preferences.missing is not Missing.NULL:
         default = target.preferences.missing is Missing.DEFAULT
         missing = MissingMember.DEFAULT if default else MissingMember.UNCHANGED
+    rows = rows._replace(columns=columns)
     return _RowChange(target, Action.MATCHED_UPDATE, rows, missing, matched_by=key)
 
 
 def _put(target: _Target) -> _RowChange:
-    query, key = target.request.query, target.key
-    filters = query.selection.equalities(query.values)
-    if not filters or filters.keys() != set(key):
+    key = target.key
+    if not key or target.input.selection.equal_columns != set(key):
         raise ApiError(405, "PGRST105", _KEY_FILTERS)
-    if not set(key) <= set(target.request.rows.columns):
+    if not set(key) <= set(target.input.rows.columns):
         raise respond.violated(respond.OTHER_KEY, 0)
-    return _RowChange(target, Action.PUT, target.request.rows, conflict=_merging(target, key))
+    return _RowChange(target, Action.PUT, target.input.rows, conflict=_merging(target, key))
 
 
 def _delete(target: _Target) -> _RowChange:
-    return _RowChange(target, Action.DELETE, target.request.rows)
+    return _RowChange(target, Action.DELETE, target.input.rows)
 
 
 _CHANGES: dict[str, Callable[[_Target], _RowChange]] = {
@@ -192,22 +192,6 @@ _CHANGES: dict[str, Callable[[_Target], _RowChange]] = {
 # ---------------------------------------------------------------- the statement
 
 
-def _planned(change: _RowChange) -> Planned:
-    target = change.target
-    size = target.request.query.selection.size + sum(map(len, change.rows.columns))
-    statements = target.role.compile(change.shape, size, lambda: _compile(change))
-    answer = WriteAnswer(change.action, target.table.name, change.represents, change.counts_inserted)
-    settings = ((UPDATED, "0"),) if change.counts_inserted else ()
-    planned = StatementPlan(statements, target.media, answer, False, settings)
-    return BoundPlan(planned, values_of(target.request, change.rows))
-
-
-def values_of(request: ApiRequest, rows: Payload) -> Values:
-    """Return the values of a request that writes these rows."""
-    values = request.query.values
-    return Values(values.literals, values.offset, rows.text, maximum=request.preferences.maximum)
-
-
 def _compile(change: _RowChange) -> tuple[Compiled, ...]:
     """Return the statements of a change.
 
@@ -215,7 +199,7 @@ def _compile(change: _RowChange) -> tuple[Compiled, ...]:
     """
     target = change.target
     role, table, media = target.role, target.table, target.media
-    method, selection = target.request.method, target.request.query.selection
+    method, selection = target.input.method, target.input.selection
     planner = RowPlanner(role.tables, Relation.of(table), selection, role.project, written=True)
     representation, bound = None, None
     if change.represents:
@@ -245,7 +229,7 @@ def _compile(change: _RowChange) -> tuple[Compiled, ...]:
 
 def _algebra(change: _RowChange, where: Condition | None) -> Mutation:
     target, payload = change.target, change.rows
-    method, table = target.request.method, target.table
+    method, table = target.input.method, target.table
     if method == "DELETE":
         return Delete(table, where)
     catalog, as_text = target.role.catalog, payload.as_text

@@ -110,7 +110,7 @@ class Citus(Dialect):
     def change(self, writer: Writer, asked: ChangeOf) -> Change:
         if asked.mutation.table.distributed_by is None:
             return super().change(writer, asked)
-        return lone_changes.change(writer, asked)
+        return lone_changes.change(self, writer, asked)
 
     def checked(self, writer: Writer, answer: Answer, checks: Sequence[Check], /) -> str:
         assert isinstance(writer, _CitusWriter), "it is of this dialect"

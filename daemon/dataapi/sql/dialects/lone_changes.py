@@ -54,12 +54,12 @@ _INSERTED = '"~inserted"'
 """The column that says of a row whether it was inserted and not updated."""
 
 
-def change(writer: Writer, asked: ChangeOf) -> Change:
+def change(dialect: Dialect, writer: Writer, asked: ChangeOf) -> Change:
     """Return what changes rows of a distributed table."""
     counts, inserted = counter_of(asked.mutation) is not None, UNCOUNTED
-    alone = compile_lone_change(writer.dialect, asked)
+    alone = compile_lone_change(dialect, asked)
     if alone is not None:
-        checks = compile_matching_check(writer.dialect, asked)
+        checks = compile_matching_check(dialect, asked)
         kept = kept_rows_sql(writer, asked.mutation.table, _KEPT, asked.row)
         queries = f"{asked.name} as ({kept})"
         if counts:

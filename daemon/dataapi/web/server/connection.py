@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 from socket import SO_ERROR, SOL_SOCKET
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from typing import Protocol as Interface
 
 from twisted.internet.interfaces import IHalfCloseableProtocol, ITCPTransport
 from twisted.internet.protocol import Protocol, connectionDone
@@ -14,10 +15,7 @@ from zope.interface import implementer
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Feed
 from dataapi.web.server.parser import RequestParser
-from dataapi.web.server.request import UNCOUNTED, Sender, ServerRequest, too_many_connections
-
-if TYPE_CHECKING:
-    from dataapi.web.server.site import ApiSite
+from dataapi.web.server.request import UNCOUNTED, OutgoingData, ServerRequest, SiteState, too_many_connections
 
 _READ_AHEAD = 16_384
 """Bytes that are read behind a request while it is answered, so that the end of the connection is noticed."""
@@ -68,6 +66,35 @@ _RECEIVING, _ANSWERING = _State.RECEIVING, _State.ANSWERING
 _DISCARDING, _CLOSING = _State.DISCARDING, _State.CLOSING
 
 
+class ConnectionSite(SiteState, Interface):
+    """What a connection needs of the site."""
+
+    timeout: float
+    header_timeout: float
+    keep_alive_timeout: float
+
+    def expect(self, received: ServerRequest, length: int | None, /) -> None:
+        """Judge a request by its head."""
+
+    def handle(self, received: ServerRequest, body: bytes, /) -> None:
+        """Answer a request that was read completely."""
+
+    def refuse(self, received: ServerRequest, error: ApiError, /) -> None:
+        """Answer a request with an error."""
+
+    def has_room(self, address: str) -> bool:
+        """Return whether one more connection from an address can be served."""
+
+    def opened(self, connection: ClientConnection) -> None:
+        """Register a new connection."""
+
+    def count_feed(self, connection: ClientConnection) -> bool:
+        """Count a connection as a subscription if there is room, and return whether there is."""
+
+    def closed(self, connection: ClientConnection) -> None:
+        """Forget a connection that was lost."""
+
+
 @implementer(IHalfCloseableProtocol)
 class ClientConnection(Protocol):
     """One connection.
@@ -84,7 +111,7 @@ class ClientConnection(Protocol):
     """
 
     transport: Any
-    sender: Sender
+    sender: OutgoingData
     crowded = False
     feed: Feed | None = None
     persistent = True
@@ -96,7 +123,7 @@ class ClientConnection(Protocol):
     _to_discard = 0
     _advancing = _input_ended = _interim_sent = _reading_paused = False
 
-    def __init__(self, site: ApiSite, peer: str) -> None:
+    def __init__(self, site: ConnectionSite, peer: str) -> None:
         self.site = site
         self.peer = peer
         self.request: ServerRequest | None = None
@@ -108,7 +135,7 @@ class ClientConnection(Protocol):
         """Register the connection with the site."""
         if ITCPTransport.providedBy(self.transport):
             self.transport.setTcpNoDelay(True)
-        self.sender = Sender(self.transport, self._progressed, self._sent)
+        self.sender = OutgoingData(self.transport, self._progressed, self._sent)
         self._progressed()
         self.crowded = not self.site.has_room(self.peer)
         self._end_within(_REFUSED_WITHIN if self.crowded else self.site.header_timeout)
@@ -218,10 +245,16 @@ class ClientConnection(Protocol):
             self.sender.send(_INTERIM)
             self._interim_sent = True
 
-    def begin_feed(self, feed: Feed) -> None:
-        """Stop the timer while a feed lasts, because it disconnects slow clients itself."""
+    def begin_feed(self, feed: Feed) -> bool:
+        """Begin a feed if there is room for one, and return whether there is.
+
+        The timer stops, because a feed disconnects slow clients itself.
+        """
+        if not self.site.count_feed(self):
+            return False
         self.feed = feed
         _cancel(self._timer)
+        return True
 
     def finished(self) -> None:
         """Continue with the next request, now that one was answered."""

@@ -71,7 +71,7 @@ def _header_name(name: bytes) -> str:
     return text
 
 
-class _Message:
+class _MessageHead:
     """Takes what llhttp calls while it is fed."""
 
     __slots__ = ("body", "complete", "headers")
@@ -120,7 +120,7 @@ class RequestParser:
     def __init__(self) -> None:
         self.buffer = b""
         self.unread: int | None = None
-        self._message = _Message()
+        self._message = _MessageHead()
         self._llhttp: HttpRequestParser = HttpRequestParser(self._message)
         self._read = self._framing = 0
         self._tail = b""

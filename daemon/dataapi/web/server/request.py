@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPullProducer, IPushProducer
@@ -17,20 +17,82 @@ from twisted.internet.protocol import connectionDone
 from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
+from dataapi.http.client_address import TrustedProxies
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Chunk, Feed, Reply, Stream
-
-if TYPE_CHECKING:
-    from dataapi.web.pipeline import RoutedRequest
-    from dataapi.web.server.connection import ClientConnection
-    from dataapi.web.server.parser import Head
-    from dataapi.web.server.site import ApiSite
-
+from dataapi.web.routing import RoutedRequest
+from dataapi.web.server.parser import Head
 
 UNCOUNTED = 16_384
 """Bytes of each body that are not counted: small requests are served while large ones hold all there is."""
 
 _LAST_CHUNK = b"0\r\n\r\n"
+
+
+class Budget:
+    """Bytes that all requests together may hold in memory, and how many of them are free."""
+
+    def __init__(self, size: int) -> None:
+        self.free = self._size = size
+
+    def resize(self, size: int) -> None:
+        """Have another size from now on; bytes that are taken stay taken."""
+        self.free += size - self._size
+        self._size = size
+
+    def take(self, count: int) -> bool:
+        """Take so many bytes, unless fewer are left."""
+        if count > self.free:
+            return False
+        self.free -= count
+        return True
+
+    def give_back(self, count: int) -> None:
+        """Return bytes that were taken."""
+        self.free += count
+
+
+class SiteState(Protocol):
+    """What a request needs of the site."""
+
+    reactor: Any
+    bodies: Budget
+    proxies: TrustedProxies
+    in_flight: int
+    draining: bool
+
+    @property
+    def connections(self) -> Sized:
+        """The open connections."""
+
+    def settle(self) -> None:
+        """Pause, and end a drain, if no client is connected and no request is answered."""
+
+
+class RequestConnection(Protocol):
+    """What a request needs of its connection."""
+
+    sender: OutgoingData
+    crowded: bool
+    peer: str
+    persistent: bool
+    progressed: float
+
+    @property
+    def site(self) -> SiteState:
+        """The state that all connections share."""
+
+    def begin_feed(self, feed: Feed) -> bool:
+        """Begin a response that lasts as long as the client stays, if there is room, and return whether."""
+
+    def finished(self) -> None:
+        """Continue with the next request."""
+
+    def linger(self) -> None:
+        """Close after a refusal."""
+
+    def abort(self) -> None:
+        """Close without waiting for unwritten bytes."""
 
 
 class ServerRequest:
@@ -49,9 +111,9 @@ class ServerRequest:
         *("routed", "site"),
     )
 
-    def __init__(self, connection: ClientConnection, head: Head) -> None:
+    def __init__(self, connection: RequestConnection, head: Head) -> None:
         self.connection = connection
-        self.site: ApiSite = connection.site
+        self.site = connection.site
         self.head = head
         self.limit = head.length or 0
         self.received = 0
@@ -252,7 +314,7 @@ def response_head(
 
 
 @implementer(IPullProducer, IPushProducer)
-class Sender:
+class OutgoingData:
     """The outgoing half of a connection.
 
     :ivar socket: the connection itself where it is a plain one, None behind TLS.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IProtocolNegotiationFactory
@@ -13,13 +13,11 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from dataapi.http.client_address import TrustedProxies, address_of
-from dataapi.http.messages import Feed
 from dataapi.settings import Settings
+from dataapi.web.pipeline import Observe, Pipeline
+from dataapi.web.routing import Backend
 from dataapi.web.server.connection import ClientConnection
-
-if TYPE_CHECKING:
-    from dataapi.web.pipeline import Observe, Pipeline
-    from dataapi.web.routing import Backend
+from dataapi.web.server.request import Budget
 
 _log = Logger(namespace="dataapi.web")
 
@@ -35,29 +33,6 @@ class _Closing(Protocol):
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
         transport: Any = self.transport
         transport.abortConnection()
-
-
-class Budget:
-    """Bytes that all requests together may hold in memory, and how many of them are free."""
-
-    def __init__(self, size: int) -> None:
-        self.free = self._size = size
-
-    def resize(self, size: int) -> None:
-        """Have another size from now on; bytes that are taken stay taken."""
-        self.free += size - self._size
-        self._size = size
-
-    def take(self, count: int) -> bool:
-        """Take so many bytes, unless fewer are left."""
-        if count > self.free:
-            return False
-        self.free -= count
-        return True
-
-    def give_back(self, count: int) -> None:
-        """Return bytes that were taken."""
-        self.free += count
 
 
 @implementer(IProtocolNegotiationFactory)
@@ -145,12 +120,11 @@ class ApiSite(Factory):
             self._by_address[connection.peer] += 1
         self.report(len(self.connections))
 
-    def begin_feed(self, connection: ClientConnection, feed: Feed) -> bool:
+    def count_feed(self, connection: ClientConnection) -> bool:
         """Count a connection towards ``max-subscriptions`` until it is closed, if there is room."""
         if self._feeds >= self._max_subscriptions:
             return False
         self._forget(connection)
-        connection.begin_feed(feed)
         self._feeds += 1
         self.connections[connection] = None
         return True
