@@ -25,7 +25,7 @@ from dataapi.graphql.plan import OperationPlan, compile_plan
 from dataapi.graphql.transport import GraphQLRequest, RequestRejected
 from dataapi.http.messages import Request
 from graphql import GraphQLError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.service import Service
 
@@ -216,12 +216,6 @@ OPERATIONS = [
         updateitemCollection(set: $change, filter: $filter, atMost: $most) { affectedCount }
         deleteFromitemCollection(filter: $filter, atMost: 1) { records { id } } }""",
 ]
-FEW = settings(
-    max_examples=200,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +224,6 @@ def warm(service: Service) -> tuple[Engine, Recorder]:
     return made(service)
 
 
-@FEW
 @given(st.sampled_from(OPERATIONS), VARIABLES)
 async def test_a_warm_engine_runs_what_a_fresh_one_does(
     service: Service, warm: tuple[Engine, Recorder], operation: str, variables: dict[str, Any]
@@ -311,7 +304,6 @@ FIELD = st.sampled_from(FIELDS).flatmap(
 TYPES = st.sampled_from(["Int", "Int = 1", "String", "Cursor", "ID!", "BigInt", "mood", "OrderByDirection"])
 
 
-@FEW
 @given(st.lists(FIELD, min_size=1, max_size=2), TYPES, TYPES, some_of(v=ANY, w=ANY))
 async def test_literals_are_taken_as_they_were_written(
     service: Service, warm: tuple[Engine, Recorder], fields: Any, first: str, second: str, variables: Any

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 SUPPORT = Path(__file__).parents[2]
-SECONDS = os.environ.get("SCHEMATHESIS_SECONDS", "15")
+SECONDS = os.environ.get("SCHEMATHESIS_SECONDS", "5")
 SEED = os.environ.get("SCHEMATHESIS_SEED", "1")
 OPERATORS = (
     # With an idempotency key, what was created is answered again after it was deleted.
@@ -198,6 +198,7 @@ async def test_everybody_may_read_the_description(api: Management) -> None:
     assert answer.body["openapi"] == "3.1.0"
 
 
+@pytest.mark.campaign
 @pytest.mark.time_limit(float(SECONDS) + 300)
 async def test_schemathesis_finds_nothing(api: Management, reactor: Any, tmp_path: Path) -> None:
     """The service keeps to its description, whatever is sent.
@@ -211,6 +212,7 @@ async def test_schemathesis_finds_nothing(api: Management, reactor: Any, tmp_pat
     await _schemathesis(api, reactor, tmp_path, configuration, api.token, SECONDS)
 
 
+@pytest.mark.campaign
 @pytest.mark.time_limit(float(SECONDS) + 300)
 async def test_schemathesis_finds_nothing_that_an_operator_may_do(
     api: Management, reactor: Any, tmp_path: Path

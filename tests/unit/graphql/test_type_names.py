@@ -17,7 +17,7 @@ from dataapi.graphql.plan import compile_plan
 from dataapi.graphql.schema.catalog_view import CatalogView, TableView
 from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, TableField
 from dataapi.graphql.schema.shared_types import COMMON_TYPES, types_of_features
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.catalog import MadeUp
 from support.oracle import eager
@@ -121,7 +121,6 @@ def check_table(schema: RoleSchema, view: TableView, enums: int) -> None:
     assert plan.errors == ()
 
 
-@settings(max_examples=60)
 @given(
     st.lists(NAMES, min_size=2, max_size=4, unique=True),
     st.lists(NAMES, max_size=2, unique=True),
