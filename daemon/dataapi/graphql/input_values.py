@@ -95,7 +95,7 @@ class _RequiredInput(InputType):
         return self._inner.read(value, shapes, reading, place, step)
 
 
-class _Members(dict[str, InputType]):
+class _InputMembers(dict[str, InputType]):
     """Compiles the members of an input object type when they are first met, as types nest in themselves."""
 
     def __init__(self, type_: gql.GraphQLInputObjectType) -> None:
@@ -115,7 +115,7 @@ class _ObjectInput(InputType):
         self._required = frozenset(
             name for name, field in type_.fields.items() if gql.is_required_input_field(field)
         )
-        self._members = _Members(type_)
+        self._members = _InputMembers(type_)
 
     def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
         if value is None:
