@@ -355,7 +355,6 @@ def compiled(service: Service) -> Callable[[str, Any], None]:
     return compare
 
 
-@FEW
 @given(st.sampled_from(OPERATIONS), st.lists(VARIABLES, min_size=4, max_size=4))
 def test_equal_plan_inputs_give_equal_plans(
     compiled: Callable[[str, Any], None], operation: str, variables: list[dict[str, Any]]
@@ -366,7 +365,6 @@ def test_equal_plan_inputs_give_equal_plans(
         compiled(text, each)
 
 
-@FEW
 @given(st.lists(FIELD, min_size=1, max_size=2))
 def test_equal_plan_inputs_of_texts_that_differ_in_literals_give_equal_plans(
     compiled: Callable[[str, Any], None], fields: Any
