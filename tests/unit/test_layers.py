@@ -135,6 +135,16 @@ def test_imports_go_down(module: str) -> None:
     assert not upward, f"{module} imports from a layer that is not below it"
 
 
+def test_a_class_name_has_one_meaning() -> None:
+    """No two modules have classes of one name, with or without a leading underscore."""
+    found: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name.strip("_"), []).append(module)
+    assert not {name: among for name, among in found.items() if len(among) > 1}
+
+
 def test_modules_do_not_import_each_other_in_circles() -> None:
     """Not even for types; an import within a function is made on demand."""
     imports = {module: _imports_at_top(module) for module in MODULES}
