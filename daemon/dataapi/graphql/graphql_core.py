@@ -41,7 +41,7 @@ def parse_document(text: str, tokens: int) -> tuple[gql.DocumentNode, int]:
     :raises GraphQLError: the text is not a document, or has more tokens.
     """
     lexer = _Lexer(_SourceText(text))
-    parsed = _Parser(lexer.source, lexer=lexer, max_lexical_tokens=tokens).parse_document()
+    parsed = _DocumentParser(lexer.source, lexer=lexer, max_lexical_tokens=tokens).parse_document()
     return parsed, lexer.count
 
 
@@ -62,7 +62,7 @@ class _CompactLocation(gql.Location):
         self.line, self.column = start.line, start.column
 
 
-class _Parser(Parser):
+class _DocumentParser(Parser):
     """Makes nodes that know their places."""
 
     def loc(self, start_token: gql.Token) -> _CompactLocation:

@@ -10,6 +10,7 @@ of leaves has the shape True, unless the value itself decides the plan.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -53,6 +54,13 @@ class Reading:
             raise UnreadableInput
 
 
+class _LiteralReading(Reading):
+    """Reads a literal, which the limits of documents bound."""
+
+    literal = True
+    objects = sys.maxsize
+
+
 def steps_to(place: Place) -> list[Any]:
     """Return the names and indexes that lead to a place, the root's first."""
     steps = []
@@ -87,7 +95,7 @@ class _RequiredInput(InputType):
         return self._inner.read(value, shapes, reading, place, step)
 
 
-class _Members(dict[str, InputType]):
+class _InputMembers(dict[str, InputType]):
     """Compiles the members of an input object type when they are first met, as types nest in themselves."""
 
     def __init__(self, type_: gql.GraphQLInputObjectType) -> None:
@@ -107,7 +115,7 @@ class _ObjectInput(InputType):
         self._required = frozenset(
             name for name, field in type_.fields.items() if gql.is_required_input_field(field)
         )
-        self._members = _Members(type_)
+        self._members = _InputMembers(type_)
 
     def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
         if value is None:
@@ -183,7 +191,7 @@ class _ListInput(InputType):
             value = [_opened(item) for item in value.values]
         if isinstance(value, list):
             place = place, step
-            if self._rows is not None and is_uniform(value):
+            if self._rows is not None and _is_uniform(value):
                 rows = self._rows.read_rows(value, reading, place)
                 if rows is not None:
                     shapes.append(UniformRows(tuple(rows[0])))
@@ -287,8 +295,7 @@ def _object_input(type_: gql.GraphQLInputObjectType) -> _ObjectInput:
 
 def read_literal(node: gql.ValueNode, type_: gql.GraphQLInputType) -> tuple[Any, Shape] | None:
     """Return the value and the shape of a constant literal, None for one that is invalid at its place."""
-    shapes, reading = list[Shape](), Reading()
-    reading.literal = True
+    shapes, reading = list[Shape](), _LiteralReading()
     try:
         value = input_type(type_).read(_opened(node), shapes, reading, (), None)
     except UnreadableInput:
@@ -296,7 +303,7 @@ def read_literal(node: gql.ValueNode, type_: gql.GraphQLInputType) -> tuple[Any,
     return None if reading.faults else (value, shapes[0])
 
 
-def is_uniform(objects: list[Any]) -> bool:
+def _is_uniform(objects: list[Any]) -> bool:
     """Whether there are several objects, all with the same members, so that they are bound as one value."""
     if len(objects) < 2 or not isinstance(objects[0], dict) or not objects[0]:
         return False

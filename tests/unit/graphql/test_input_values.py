@@ -234,6 +234,13 @@ def test_reading_stops_after_the_allowed_number_of_faults() -> None:
     assert [steps_to(place) for place, _ in reading.faults] == [["v", n] for n in range(MAX_ERRORS + 1)]
 
 
+def test_literals_may_hold_any_number_of_objects() -> None:
+    """The limits of documents bound them."""
+    found = read_literal(parse_value(f"[{'{} ' * (MAX_INPUT_OBJECTS + 1)}]"), GraphQLList(ROW))
+    assert found is not None
+    assert len(found[0]) == MAX_INPUT_OBJECTS + 1
+
+
 def literal(value: Any) -> str:
     """Write a value as a literal."""
     if isinstance(value, dict):
