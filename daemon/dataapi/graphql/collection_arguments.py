@@ -159,8 +159,8 @@ def _by_rows(related: RelatedField, element: InputObject) -> Ordering | None:
     column = _only(as_object(tree))
     if column is None:
         return None
-    name, direction = column
-    field = related.target.columns_by_name[name]
+    column_name, direction = column
+    field = related.target.columns_by_name[column_name]
     aggregate = aggregate_of(name, field)
     expression = RelatedAggregateOf(rows, aggregate.function, aggregate.expression, aggregate.schema)
     term = _term(expression, direction, nullable=True)
