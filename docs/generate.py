@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from dataapi.auth.authenticator import REFUSALS
@@ -19,12 +22,17 @@ from dataapi.cli.main import command_line_parser
 from dataapi.cli.status import STATUSES
 from dataapi.plugins.platform_events import platform_events
 from dataapi.rest.respond import NOT_SINGLE, OTHER_KEY, TOO_MANY, violated
-from dataapi.service.configuration.keys import PROJECT, SERVICE, WEBHOOKS, ConfigurationKey
+from dataapi.service.configuration.keys import SECTIONS, ConfigurationKey
+from dataapi.service.configuration.parsers import automatic
+from dataapi.service.configuration.sources import variable_name
+from dataapi.settings import Project, Settings, TransactionEnd, Webhooks
 from dataapi.tap import EXAMPLES as DAEMON_EXAMPLES
 from dataapi.tap import Options
 from dataapi.telemetry.metrics import DURATIONS, FAMILIES
 from dataapi.webhooks.delivery.headers import CONSTANT_HEADERS
+from dataapi.webhooks.management.api import OPERATIONS
 from dataapi.webhooks.management.errors import OTHER, ErrorCode
+from dataapi.webhooks.management.operations import ORGANIZATION, ManagementOperation
 from dataapi.webhooks.store.enqueue import PublishProblem
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +42,8 @@ NOTE = "<!-- Written by docs/generate.py; `make reference` writes it again. -->"
 
 
 def main() -> None:
-    """Write the pages."""
+    """Write the pages, and the template of the configuration."""
+    (ROOT / "etc" / "dataapi.ini").write_text(template(), "utf-8")
     for name in makers():
         (FOLDER / name).write_text(page(name), "utf-8")
 
@@ -47,6 +56,7 @@ def makers() -> dict[str, Callable[[], Iterable[str]]]:
         "metrics.md": metrics,
         "errors.md": errors,
         "events.md": events,
+        "management.md": management,
         "headers.md": headers,
     }
 
@@ -78,82 +88,133 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 # ---------------------------------------------------------------- configuration
 
 
-@dataclass
-class Entry:
-    """Keys of etc/dataapi.ini that one comment is about.
+@dataclass(frozen=True)
+class Described:
+    """Keys that share a comment.
 
-    :ivar keys: the name and the text of the value of each, and whether that is an example.
+    :ivar keys: the name of each, and its value as text: the default, or an example if there is none.
     """
 
     comment: str
-    keys: list[tuple[str, str, bool]] = field(default_factory=list)
+    keys: list[tuple[str, str]]
+    is_example: bool
+    is_required: bool
+
+
+TEMPLATE = """\
+; A template for the configuration of dataapi, with every key and its default. "make reference" writes it.
+;
+; "twistd dataapi" and "dataapi" read ./dataapi.ini, else /etc/dataapi/dataapi.ini, or the file of --config.
+; "dataapi check-config" lists every mistake. A key that begins with ";" here has no default.
+;
+; Each key can also be set in the environment, which overrides this file: DATAAPI_<SECTION>_<KEY>, such as
+; DATAAPI_PROJECT_DB_URI for db-uri in [project], and DATAAPI_PROJECT_ABCDEFGHIJKLMNOPQRST_DB_URI for
+; db-uri in [project:abcdefghijklmnopqrst].
+; A value of the form @/path is read from that file, without its last line end. Use it for secrets.
+;
+; A comment begins with ";" at the start of a line or after a space. Further lines of a value are indented.
+; Lists are separated by commas or line ends. Switches are yes or no.
+"""
+
+
+def template() -> str:
+    """Return the text of etc/dataapi.ini."""
+    parts = [TEMPLATE]
+    for section, (about, described) in sections().items():
+        comment = "" if section == "dataapi" else f"\n{ini_comment(about)}"
+        parts.append(f"{comment}[{section}]\n")
+        for one in described:
+            mark = "; " if one.is_example and not one.is_required else ""
+            lines = "".join(f"{mark}{name} = {value}".rstrip() + "\n" for name, value in one.keys)
+            parts.append(ini_comment(one.comment) + lines)
+    return "\n".join(parts)
+
+
+def ini_comment(text: str) -> str:
+    """Return a text as lines of comment."""
+    paragraphs = text.split("\n\n")
+    fold = partial(textwrap.wrap, width=118, break_long_words=False, break_on_hyphens=False)
+    return "".join(f"; {line}\n" for each in paragraphs for line in fold(each))
+
+
+def sections() -> dict[str, tuple[str, list[Described]]]:
+    """Return each section with what it is for and its keys, from the dataclasses of the settings."""
+    kinds = {"dataapi": Settings, "project": Project, "webhooks": Webhooks}
+    return {
+        section: (
+            re.sub(r"\n +", "\n", str(kind.__doc__).partition("\n\n    :ivar")[0]).strip(),
+            list(described_keys(kind, SECTIONS[section])),
+        )
+        for section, kind in kinds.items()
+    }
+
+
+def described_keys(kind: type, keys: Mapping[str, ConfigurationKey]) -> Iterator[Described]:
+    """Yield the keys of a section by comment: the lines that begin with ``#:`` before a field."""
+    comment: list[str] = []
+    for line in map(str.strip, inspect.getsource(kind).splitlines()):
+        found = re.match(r"(\w+): ", line)
+        name = found[1].replace("_", "-").replace("app-settings", "app.settings.*") if found else ""
+        if line.startswith("#: "):
+            comment.append(line.removeprefix("#: "))
+        elif name in keys:
+            key = keys[name]
+            text = "auto" if key.parse is automatic else written(key.default)
+            if comment:
+                example = comment.pop() if comment[-1].startswith("Example: ") else ""
+                text = example.removeprefix("Example: ") or text
+                made = Described(" ".join(comment), [(name, text)], bool(example), key.default == "")
+                comment = []
+                yield made
+            else:
+                made.keys.append((name, text))
+
+
+def written(value: object) -> str:
+    """Return the default of a key as it is written in the configuration."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
+        case TransactionEnd():
+            return value.value
+        case tuple() | frozenset():
+            return ", ".join(map(written, value))
+    return str(value)
 
 
 def configuration() -> Iterator[str]:
-    """Yield the page of the configuration's keys, from their readers and etc/dataapi.ini."""
+    """Yield the page of the configuration's keys."""
     yield "# Configuration keys"
     yield (
-        "`twistd dataapi` reads `./etc/dataapi.ini`, else `/etc/dataapi/dataapi.ini`, or the file that "
+        "`twistd dataapi` reads `./dataapi.ini`, else `/etc/dataapi/dataapi.ini`, or the file that "
         "`--config` names. `dataapi check-config` lists every mistake in it. "
-        "[etc/dataapi.ini](../../etc/dataapi.ini) is the same list as a file to begin with."
+        "[etc/dataapi.ini](../../etc/dataapi.ini) is the same list as a template."
     )
     yield (
-        "The environment wins over the file: each key has a variable, shown beside it. In a section "
-        "`[project:REF]` the variable has the reference too: "
+        "The environment overrides the file: each key has a variable. In a section "
+        "`[project:REF]` the variable contains the reference, too: "
         "`DATAAPI_PROJECT_ABCDEFGHIJKLMNOPQRST_DB_URI`. A value `@/path` is read from that file, without "
         "its last line end. Lists are separated by commas or line ends, switches are `yes` or `no`."
     )
-    sections = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
-    found = dict(entries((ROOT / "etc" / "dataapi.ini").read_text("utf-8")))
-    for section, keys in sections.items():
+    for section, (about, described) in sections().items():
         yield f"## [{section}]"
-        described = found[section]
-        listed = [name for entry in described for name, *_ in entry.keys]
-        if listed != list(keys):
-            raise ValueError(
-                f"[{section}] of etc/dataapi.ini differs from its keys: {set(listed) ^ set(keys)}"
-            )
-        for entry in described:
-            yield from _about(section, entry, keys)
+        if section != "dataapi":
+            yield plain(about)
+        for one in described:
+            yield "### " + ", ".join(name for name, _ in one.keys)
+            yield plain(one.comment)
+            yield table(["Key", "Default", "Variable"], _rows(section, one))
 
 
-def _about(section: str, entry: Entry, keys: Mapping[str, ConfigurationKey]) -> Iterator[str]:
-    yield "### " + ", ".join(name for name, *_ in entry.keys)
-    yield plain(entry.comment)
-    rows = []
-    required = "is required" in entry.comment
-    for name, value, example in entry.keys:
-        default = (
-            f"none; for example {code(value)}"
-            if value and (example or required)
-            else code(value)
-            if value
-            else "empty"
-        )
-        variable = f"DATAAPI_{section}_{name}".upper().translate(str.maketrans("-.", "__"))
-        rows.append(
-            [code(name), "never shown" if keys[name].secret and not value else default, code(variable)]
-        )
-    yield table(["Key", "Default", "Variable"], rows)
-
-
-def entries(text: str) -> Iterator[tuple[str, list[Entry]]]:
-    """Yield each section with its entries; comments before a section's first key are the section's."""
-    for part in re.split(r"^\[", text, flags=re.MULTILINE)[1:]:
-        section, _, body = part.partition("]\n")
-        entries: list[Entry] = []
-        for block in re.split(r"\n\s*\n", body):
-            comment: list[str] = []
-            for line in block.splitlines():
-                key = re.fullmatch(r"(; )?([a-z][a-z0-9.*-]*) =\s?(.*)", line)
-                if key is None:
-                    comment += line.removeprefix(";").split()
-                    continue
-                if comment:
-                    entries.append(Entry(" ".join(comment)))
-                    comment = []
-                entries[-1].keys.append((key[2], key[3], key[1] is not None))
-        yield section, entries
+def _rows(section: str, described: Described) -> Iterator[Sequence[str]]:
+    for name, value in described.keys:
+        default = code(value) if value else "empty"
+        shown = f"none; for example {code(value)}" if described.is_example else default
+        yield code(name), shown, code(variable_name(section, name))
 
 
 # ---------------------------------------------------------------- commands
@@ -387,6 +448,29 @@ def events() -> Iterator[str]:
         yield f"```json\n{json.dumps(one.example, indent=2)}\n```"
 
 
+# ---------------------------------------------------------------- management
+
+
+def management() -> Iterator[str]:
+    """Yield the page of the management API."""
+    yield "# Management operations"
+    yield (
+        "All operations of the management API, with the permission of the token that each one needs. S is "
+        "`organizations/{organization_slug}` or `projects/{project_ref}`. `GET /v2/openapi.json` describes "
+        "bodies, responses and errors; [Management](webhooks.md#management) has the rules."
+    )
+    yield table(("Operation", "What it does", "Token", "Success"), map(_operation_row, OPERATIONS))
+
+
+def _operation_row(operation: ManagementOperation) -> tuple[str, ...]:
+    path = operation.paths[0].replace(ORGANIZATION, "/v2/S/webhooks")
+    needed = "none" if operation.permission is None else code(operation.permission)
+    if operation.operator or operation.or_operator:
+        needed = "an operator's" if operation.operator else f"{needed}, or an operator's"
+    success = f"{operation.status}{' with `Location`' if operation.located else ''}"
+    return code(f"{operation.method} {path}"), plain(operation.summary), needed, success
+
+
 # ---------------------------------------------------------------- headers
 
 
@@ -415,7 +499,7 @@ RESPONSES = {
     "Proxy-Status": "`PostgREST; error=CODE` of REST, else `dataapi; error=CODE`: the code, also for `HEAD`",
     "Referrer-Policy": "of the console",
     "Retry-After": "after how many seconds to try again, with statuses 429, 503 and 504",
-    "Server": "the name of the service, with its version if `server-version-enabled = yes`",
+    "Server": "the name of the service",
     "Server-Timing": "how long each stage took, with `server-timing-enabled = yes`",
     "Transfer-Encoding": "`chunked` for streamed answers",
     "Vary": "the request headers that a cached answer depends on",

@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from dataapi.cli.examples import EXAMPLES, is_group, parsers, spelling
 from dataapi.cli.main import command_line_parser
 from dataapi.cli.status import STATUSES
-from dataapi.service.configuration.keys import SECTIONS
 from dataapi.tap import EXAMPLES as DAEMON_EXAMPLES
 from dataapi.tap import Options
 from dataapi.telemetry.version import installed_version
@@ -207,14 +206,13 @@ def _configuration_page() -> Iterator[str]:
         "The environment wins over the file: DATAAPI_, the section and the key, in capitals and with _ for "
         "other signs, such as DATAAPI_PROJECT_DB_URI."
     )
-    entries = runpy.run_path(str(ROOT / "docs" / "generate.py"))["entries"]
-    described = dict(entries((ROOT / "etc" / "dataapi.ini").read_text("utf-8")))
-    for section in SECTIONS:
+    sections = runpy.run_path(str(ROOT / "docs" / "generate.py"))["sections"]()
+    for section, (_, described) in sections.items():
         yield f'.SH "[{section}]"'
-        for entry in described[section]:
-            for number, (name, value, example) in enumerate(entry.keys):
+        for entry in described:
+            for number, (name, value) in enumerate(entry.keys):
                 yield ".TP" if number == 0 else ".TQ"
-                kind = "for example " if example else "default "
+                kind = "for example " if entry.is_example else "default "
                 yield f"{_bold(name)} ({kind}{roff(value)})" if value else _bold(name)
             yield _line(entry.comment)
     yield ".SH SEE ALSO"

@@ -1,6 +1,10 @@
-"""The configuration as frozen values, read from an ini file, the environment and secret files.
+"""The configuration as frozen values. A field is the one declaration of a configuration key.
 
-Keys and defaults are those of ``etc/dataapi.ini``; see its comments for what each is for.
+A key has the field's name, with ``-`` for ``_``, and its type and default. ``Annotated`` names the parser of
+its value, in ``service/configuration/parsers.py``. A field without ``repr`` is a secret. The environment may
+set every key, and the database those marked ``InDatabase``. ``#:`` comments are the documentation, from which
+``make reference`` writes ``etc/dataapi.ini`` and ``docs/reference/configuration.md``; a field without one
+shares the previous comment.
 """
 
 from __future__ import annotations
@@ -8,6 +12,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+T = TypeVar("T")
+
+IN_DATABASE = object()
+InDatabase = Annotated[T, IN_DATABASE]
+"""A key that PostgREST and this daemon also read from the database."""
+
+Names = tuple[str, ...]
+Automatic = Annotated[bool | None, "automatic"]
+"""A switch; None stands for ``auto``."""
+Count = Annotated[int, "count"]
+Positive = Annotated[int, "positive"]
+Seconds = Annotated[float, "seconds"]
+TimeLimit = Annotated[float | None, "time_limit"]
+DatabaseUri = Annotated[str, "database_uri"]
+Networks = Annotated[Names, "networks"]
+Origins = Annotated[Names, "origins"]
+ApiKeys = Annotated[Names, "api_keys"]
 
 
 class TransactionEnd(Enum):
@@ -24,10 +47,9 @@ class TransactionEnd(Enum):
         return self.value.endswith("allow-override")
 
     def rolls_back(self, prefer: str) -> bool:
-        """Whether a transaction is undone, where the ``Prefer`` header may choose the other end.
+        """Return whether a transaction is rolled back, which the ``Prefer`` header may override.
 
-        :param prefer: the header's value, with ``tx=commit`` or ``tx=rollback`` among its preferences, of
-            which the first one counts.
+        :param prefer: the header's value. The first of ``tx=commit`` and ``tx=rollback`` in it counts.
         """
         if self.allows_override and "tx=" in prefer:
             preferences = [part.strip() for part in prefer.split(",")]
@@ -39,148 +61,345 @@ class TransactionEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A ``[project]`` section: one database, its keys and its limits. Secrets are not shown by ``repr``.
+    """One database with its APIs.
 
-    None stands for ``auto``.
+    For several databases, write one section [project:REF] for each, with the project's reference of 20
+    letters as REF. Each has its own hosts, and the host name of a request selects the project.
 
-    :ivar settings_error: why the settings in the database cannot be had, without which nothing is answered.
     :ivar app_settings: the keys ``app.settings.…`` with their values, for SQL to read.
+    :ivar settings_error: why the settings in the database cannot be read. If set, every request fails.
     """
 
-    ref: str
-    organization: str
-    db_uri: str = field(repr=False)
-    hosts: tuple[str, ...] = ()
-    db_read_uri: str | None = field(default=None, repr=False)
-    db_read_max_lag: float | None = 10.0
-    db_schemas: tuple[str, ...] = ("public",)
-    db_extra_search_path: tuple[str, ...] = ("public",)
-    db_anon_role: str = "anon"
-    db_pool: int = 10
-    db_pool_acquisition_timeout: float = 10.0
-    db_pool_max_idletime: float | None = 30.0
-    db_pool_max_lifetime: float | None = 1800.0
-    db_max_rows: int | None = None
+    #: Project reference, 20 letters a-z. Webhook events contain it. In [project:REF] the default is REF.
+    ref: Annotated[str, "ref"] = "abcdefghijklmnopqrst"
+    #: Slug of the organization that owns the project. It is the default for --organization of "dataapi
+    #: project create", "dataapi token create" and "dataapi event publish".
+    organization: Annotated[str, "slug"] = "default"
+    #: Connection string of the database: a URI or libpq keywords. The login role should be NOINHERIT and a
+    #: member of the roles that requests use: anon, authenticated and service_role. Missing parameters come
+    #: from libpq's environment variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGPASSFILE, PGDATABASE,
+    #: PGSSLMODE, PGSERVICE, ...); postgresql:// takes all of them from there. If there are several hosts,
+    #: the daemon connects to the first one that accepts connections, and fails over when a connection is
+    #: lost; connect_timeout applies to each host (default: 10 seconds).
+    #: postgresql://authenticator@one,two/app?target_session_attrs=read-write finds the primary. Required;
+    #: there is no default.
+    #: Example: postgresql://authenticator@127.0.0.1/app
+    db_uri: DatabaseUri = field(default="", repr=False)
+    #: Host names to serve, without ports. Empty serves every host, which requires that there is only one
+    #: project.
+    hosts: Annotated[Names, "hosts"] = ()
+    #: Connection string of replicas that answer reads. They are tried in order, or at random with
+    #: load_balance_hosts=random; docs/guides/scaling.md lists the reads that may use them.
+    #: target_session_attrs=standby excludes a primary. Empty: db-uri answers all reads.
+    #: Example: postgresql://authenticator@two,three/app?load_balance_hosts=random
+    db_read_uri: Annotated[str, "replicas_uri"] | None = field(default=None, repr=False)
+    #: Maximum replication lag in seconds. If a replica lags further behind, other servers answer its reads.
+    #: 0 or empty: no limit.
+    db_read_max_lag: TimeLimit = 10.0
+    #: Schemas that the APIs expose. The first one is the default for REST.
+    db_schemas: InDatabase[Annotated[Names, "schemas"]] = ("public",)
+    #: Additional schemas on the search path that the APIs do not expose, for types and functions of
+    #: extensions.
+    db_extra_search_path: InDatabase[Annotated[Names, "listed"]] = ("public",)
+    #: Role of callers that are not signed in. Empty: every caller needs a token that names a role. Requests
+    #: never run as the login role of db-uri or as a superuser.
+    db_anon_role: InDatabase[str] = "anon"
+    #: Number of connections that each worker process holds.
+    db_pool: Positive = 10
+    #: Seconds that a request waits for a connection. Then it fails with 504.
+    db_pool_acquisition_timeout: Seconds = 10.0
+    #: Seconds after which an idle connection is closed, and seconds after which a connection is replaced. 0
+    #: or empty: never. One connection always stays open, and connections in use are not closed. The
+    #: connections of webhooks use the values of the first project.
+    db_pool_max_idletime: TimeLimit = 30.0
+    db_pool_max_lifetime: TimeLimit = 1800.0
+    #: Maximum number of rows that REST returns for a request, and of a GraphQL page unless a directive sets
+    #: another. Empty: no limit for REST, and 30 for GraphQL. A table's directive, @rest({"max_rows": 100}),
+    #: takes precedence.
+    #: Example: 1000
+    db_max_rows: InDatabase[Positive | None] = None
+    #: Whether settings in the database are read. They override this file: alter role authenticator set
+    #: pgrst.db_schemas = 'api'. docs/guides/from-postgrest.md lists them. The default is no, unlike
+    #: PostgREST's, because everyone who may alter the login role could change who is admitted, and every
+    #: role can read these settings.
     db_config: bool = False
-    db_pre_config: str | None = None
-    db_pre_request: str | None = None
-    db_root_spec: str | None = None
-    db_prepared_statements: bool | None = None
-    db_channel: str = "pgrst"
-    db_channel_enabled: bool | None = None
-    db_statement_timeout: float | None = 30.0
-    request_timeout: float = 60.0
-    db_tx_end: TransactionEnd = TransactionEnd.COMMIT
-    db_hoisted_tx_settings: tuple[str, ...] = (
+    #: Function in the database that makes such settings with set_config('pgrst.db_schemas', 'api', true), if
+    #: db-config = yes. Settings of the login role take precedence.
+    #: Example: api.config
+    db_pre_config: InDatabase[str | None] = None
+    #: Function to run before the statement of each request.
+    #: Example: api.check_request
+    db_pre_request: InDatabase[str | None] = None
+    #: Function whose result replaces the OpenAPI description at /rest/v1/.
+    #: Example: api.root
+    db_root_spec: InDatabase[str | None] = None
+    #: Whether to prepare statements. With auto, they are prepared on connections to PostgreSQL itself and to
+    #: poolers that support prepared statements (pgbouncer since 1.21, with max_prepared_statements). Use yes
+    #: to prepare them behind other poolers in session mode, too. Behind a pooler in transaction mode that
+    #: does not support prepared statements, yes cannot work, and /ready fails.
+    db_prepared_statements: InDatabase[Automatic] = None
+    #: NOTIFY channel that reloads the schema ('reload schema') and the configuration ('reload config'). The
+    #: daemon always listens on the channel dataapi as well, which the event trigger of "dataapi init"
+    #: notifies.
+    db_channel: Annotated[str, "channel"] = "pgrst"
+    #: Whether NOTIFY reloads the schema. With auto, the daemon does not listen behind a pooler in
+    #: transaction mode, which drops notifications. With yes, /ready fails there. Webhooks in the same
+    #: database then poll every second.
+    db_channel_enabled: Automatic = None
+    #: Maximum duration of a caller's statement, in seconds. 0 or empty: no limit. A statement_timeout of the
+    #: role, of the called function (see db-hoisted-tx-settings), of the login role or of the database takes
+    #: precedence, as does a shorter one in postgresql.conf. In streamed responses, the limit applies to each
+    #: part. It does not apply to webhooks and migrations.
+    db_statement_timeout: TimeLimit = 30.0
+    #: Maximum duration of a request after it was received, in seconds: waiting for a connection, the
+    #: statement and the response. Then it is cancelled and fails with 504. In streamed responses, the limit
+    #: applies to each part, and a slower response is cut off.
+    request_timeout: Seconds = 60.0
+    #: How the transaction of a request ends: commit, rollback, commit-allow-override or
+    #: rollback-allow-override. With the latter two, the Prefer header may override it (tx=commit or
+    #: tx=rollback).
+    db_tx_end: InDatabase[Annotated[TransactionEnd, "transaction_end"]] = TransactionEnd.COMMIT
+    #: Settings of a called function ("create function ... set statement_timeout = ...") that apply to its
+    #: whole transaction instead of the function alone.
+    db_hoisted_tx_settings: InDatabase[Annotated[Names, "setting_names"]] = (
         "statement_timeout",
         "plan_filter.statement_cost_limit",
         "default_transaction_isolation",
     )
-    db_plan_enabled: bool = False
-    db_aggregates_enabled: bool = False
-    jwt_secret: str | None = field(default=None, repr=False)
-    jwt_secret_is_base64: bool = False
-    jwt_aud: str | None = None
-    jwt_role_claim_key: str = ".role"
-    jwt_cache_max_entries: int = 1000
+    #: Whether REST returns PostgreSQL's plan on request (Accept: application/vnd.pgrst.plan+text).
+    db_plan_enabled: InDatabase[bool] = False
+    #: Whether REST allows aggregate functions (select=amount.sum()). With them, any caller can make
+    #: PostgreSQL read whole tables.
+    db_aggregates_enabled: InDatabase[bool] = False
+    #: Key that verifies tokens and API keys in JWT form: a secret of 32 characters or more for HS256, a JWK,
+    #: a JWKS, or the https URL of a JWKS, such as https://issuer.example.org/.well-known/jwks.json. "dataapi
+    #: keys" creates a secret and the keys signed with it.
+    #: Example: @/etc/dataapi/jwt-secret
+    jwt_secret: InDatabase[Annotated[str, "jwt_secret"] | None] = field(default=None, repr=False)
+    #: Whether jwt-secret is base64 or base64url encoded.
+    jwt_secret_is_base64: InDatabase[bool] = False
+    #: Required audience of tokens that name an audience. Empty accepts all.
+    #: Example: authenticated
+    jwt_aud: InDatabase[str | None] = None
+    #: Path of the role in the claims of a token, such as .app_metadata.role or
+    #: ."https://example.org/role"[0], or a JSON path (RFC 9535) whose first result counts:
+    #: $..roles[?search(@, "^db_")]
+    jwt_role_claim_key: InDatabase[Annotated[str, "claim_path"]] = ".role"
+    #: Maximum number of verified tokens to cache. 0 turns the cache off.
+    jwt_cache_max_entries: Count = 1000
+    #: Whether every request needs an API key (header apikey). If not, callers without a key and a token use
+    #: db-anon-role.
     require_api_key: bool = True
-    publishable_keys: tuple[str, ...] = field(default=(), repr=False)
-    secret_keys: tuple[str, ...] = field(default=(), repr=False)
-    openapi_mode: str = "follow-privileges"
-    openapi_server_proxy_uri: str | None = None
-    rest_max_select_items: int = 500
-    rest_max_embeds: int = 100
-    graphql_max_depth: int = 50
-    graphql_max_aliases: int = 1_000
-    graphql_max_tokens: int = 20_000
-    graphql_max_cost: int = 5_000_000
-    graphql_documents: Path | None = None
+    #: Opaque API keys for the role of db-anon-role. They may be public.
+    #: Example: sb_publishable_...
+    publishable_keys: ApiKeys = field(default=(), repr=False)
+    #: Opaque API keys for the role service_role. For servers only.
+    #: Example: @/etc/dataapi/secret-keys
+    secret_keys: ApiKeys = field(default=(), repr=False)
+    #: Tables and functions in the OpenAPI description at /rest/v1/: follow-privileges (those that the caller
+    #: may use), ignore-privileges (all) or disabled (no description).
+    openapi_mode: InDatabase[Literal["follow-privileges", "ignore-privileges", "disabled"]] = (
+        "follow-privileges"
+    )
+    #: Public address of the REST API in the OpenAPI description, if there is a proxy in front of the daemon.
+    #: Default: the host that the request was sent to.
+    #: Example: https://api.example.org/rest/v1
+    openapi_server_proxy_uri: InDatabase[Annotated[str, "web_address"] | None] = None
+    #: Limits of a GraphQL document: nesting of fields, aliases, tokens, and the number of rows that the page
+    #: sizes of an operation admit. Of each table, at most the larger of 1000 and twice PostgreSQL's estimate
+    #: is counted.
+    graphql_max_depth: Positive = 50
+    graphql_max_aliases: Positive = 1_000
+    graphql_max_tokens: Positive = 20_000
+    graphql_max_cost: Positive = 5_000_000
+    #: Folder of persisted documents, which requests may name by documentId instead of sending a query. It
+    #: contains files NAME.graphql, whose id is NAME, and JSON manifests {"id": "text"} as Relay, Apollo and
+    #: urql tools write them. The SHA-256 of a text, with or without the prefix sha256:, is an id as well.
+    #: The folder is read at start and at reload.
+    #: Example: /etc/dataapi/documents
+    graphql_documents: Annotated[Path, "folder"] | None = None
+    #: Whether only documents of that folder may run, whether sent by id or as text.
     graphql_documents_only: bool = False
-    graphql_validation: str = "compatible"
+    #: Rules for GraphQL documents. compatible accepts what other servers with this schema accept: a variable
+    #: is checked by its value and where it is used, whatever its declared type; strings may stand for enum
+    #: values; unused and duplicate fragments are ignored. strict applies the rules of the GraphQL
+    #: specification.
+    graphql_validation: Literal["compatible", "strict"] = "compatible"
+    #: Whether a relationship is a non-null field if it has an enforced foreign key with NOT NULL columns to
+    #: a table without row level security.
     graphql_non_null_relationships: bool = False
-    graphql_features: frozenset[str] = frozenset()
-    log_query: str = "no"
-    log_query_threshold: float = 0.5
-    sql_comments: bool = False
-    client_error_verbosity: str = "verbose"
-    server_timing_enabled: bool = False
-    server_version_enabled: bool = False
-    server_trace_header: str | None = None
-    server_cors_allowed_origins: tuple[str, ...] = ()
-    max_body: int = 10_485_760
-    max_answer: int = 104_857_600
-    app_settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    console: str = "local"
-    live_interval: float | None = 1.0
-    live_connections: int = 2
-    live_subscriptions_per_caller: int = 100
-    live_ignored_headers: tuple[str, ...] = (
+    #: Optional GraphQL features of every table: upsert, relationFilters, relationOrder, nestedInserts,
+    #: groupBy, jsonFilters, fullText, subscriptions. A table's directive, @graphql({"upsert": {"enabled":
+    #: true}}), adds others.
+    graphql_features: Annotated[frozenset[str], "features"] = frozenset()
+    #: Seconds between checks for changes in the database, after which live queries (docs/live.md) run again.
+    #: There are no checks while there are no live queries. 0 turns live queries off.
+    live_interval: TimeLimit = 1.0
+    #: Number of live queries that run at the same time, each on a connection in addition to db-pool.
+    live_connections: Positive = 2
+    #: Maximum number of live queries of a caller in each process. A caller is a role with the claim sub of
+    #: its token, or with its address.
+    live_subscriptions_per_caller: Positive = 100
+    #: Request headers that the statements of live queries cannot read, such as x-forwarded-for or sec-*.
+    #: Requests that differ only in these headers share one run.
+    live_ignored_headers: Annotated[Names, "header_names"] = (
         *("accept-encoding", "accept-language", "baggage", "cache-control", "connection", "dnt"),
         *("keep-alive", "last-event-id", "pragma", "priority", "sec-*", "te", "traceparent"),
         *("tracestate", "user-agent", "x-request-id"),
     )
+    #: Statements of callers to log, with $1 ... for values and the request's id: no, errors (failed
+    #: statements), slow (also those that take log-query-threshold seconds or longer) or all.
+    log_query: Literal["no", "errors", "slow", "all"] = "no"
+    log_query_threshold: Seconds = 0.5
+    #: Whether statements of callers begin with a sqlcommenter comment (application, request_id, route and
+    #: traceparent) for pg_stat_activity and PostgreSQL's log. Such statements are not prepared.
+    sql_comments: bool = False
+    #: Detail of error responses: verbose, or minimal, which omits details and hint.
+    client_error_verbosity: InDatabase[Literal["verbose", "minimal"]] = "verbose"
+    #: Whether responses have the header Server-Timing with the duration of each stage.
+    server_timing_enabled: InDatabase[bool] = False
+    #: Request header to repeat in the response, such as traceparent.
+    #: Example: X-Request-Id
+    server_trace_header: InDatabase[Annotated[str, "header_name"] | None] = None
+    #: Origins whose scripts may call the APIs from a browser, such as https://app.example.org. Empty: every
+    #: origin.
+    server_cors_allowed_origins: InDatabase[Origins] = ()
+    #: Maximum size of a request body in bytes. GraphQL accepts at most 1 MiB.
+    max_body: Positive = 10_485_760
+    #: Maximum size of a REST response in bytes. Larger ones fail, unless they are streamed; a line of
+    #: streamed NDJSON and CSV may have a tenth of it.
+    max_answer: Positive = 104_857_600
+    #: Settings for SQL to read, with names of your choice: current_setting('app.settings.name', true). They
+    #: are sent with every statement. In the environment: DATAAPI_PROJECT_APP_SETTINGS_NAME.
+    #: Example: value
+    app_settings: Annotated[tuple[tuple[str, str], ...], "setting_value"] = field(default=(), repr=False)
+    #: Who may open the console at /console: yes (everyone), no (no one), or local (requests from a loopback
+    #: address to a loopback name that did not pass a proxy).
+    console: Literal["yes", "no", "local"] = "local"
     settings_error: str | None = None
 
     @property
-    def search_path(self) -> tuple[str, ...]:
-        """The schemas that statements find names in: those of the APIs before the others."""
+    def search_path(self) -> Names:
+        """Schemas on the search path of statements, those that the APIs expose first."""
         return tuple(dict.fromkeys((*self.db_schemas, *self.db_extra_search_path)))
 
     @property
     def longest_line(self) -> int:
-        """Bytes of the longest line of a streamed answer."""
+        """Maximum size of a line in a streamed response, in bytes."""
         return self.max_answer // 10
 
 
 @dataclass(frozen=True, slots=True)
 class Webhooks:
-    """The ``[webhooks]`` section.  Waits and times are in seconds, those of days excepted.
+    """Signed notifications of events.
 
-    :ivar disable_after: days.
+    This section turns webhooks on, even if it is empty, as does one of its keys in the environment. Webhooks
+    need the schema "webhooks". "dataapi migrate" creates it, as does the daemon at start if its role may.
+    Without the schema the APIs work, and /ready reports what webhooks lack.
     """
 
-    db_uri: str | None = field(default=None, repr=False)
-    encryption_key: tuple[str, ...] = field(default=(), repr=False)
-    retry_waits: tuple[float, ...] = (10.0, 30.0, 90.0, 270.0)
-    timeout: float = 20.0
-    retention_days: int = 14
-    concurrency: int = 256
-    concurrency_per_host: int = 16
-    allow_addresses: tuple[str, ...] = ()
+    #: Connection string of the database that stores endpoints, events and deliveries. Empty: that of the
+    #: first project. Events are delivered immediately if it leads to PostgreSQL itself or to a pooler in
+    #: session mode, and otherwise within a second.
+    #: Example: postgresql://webhooks@127.0.0.1/webhooks
+    db_uri: DatabaseUri | None = field(default=None, repr=False)
+    #: Keys that encrypt signing secrets and custom headers in the database: 32 bytes in base64 each;
+    #: "dataapi keys" creates one. Endpoints cannot be created without a key. The first key encrypts, and all
+    #: of them decrypt. To change the key, put the new one first, run "dataapi secrets reseal", and remove
+    #: the old one.
+    #: Example: @/etc/dataapi/encryption-key
+    encryption_key: Annotated[Names, "encryption_keys"] = field(default=(), repr=False)
+    #: Seconds to wait before attempts 2, 3, 4, ... of a delivery, counted from the end of the previous
+    #: attempt.
+    retry_waits: Annotated[tuple[float, ...], "waits"] = (10.0, 30.0, 90.0, 270.0)
+    #: Seconds to wait for the response of a receiver.
+    timeout: Seconds = 20.0
+    #: Days for which deliveries are listed and can be retried.
+    retention_days: Positive = 14
+    #: Maximum number of concurrent attempts in each process: in total, and to one host. An endpoint starts
+    #: with one attempt. Each response adds one, and each timeout halves the number. Endpoints whose last
+    #: attempt took a quarter of timeout or more have at most half of concurrency and a quarter of
+    #: concurrency-per-host, and no organization has all of it.
+    concurrency: Positive = 256
+    concurrency_per_host: Positive = 16
+    #: Networks that are exempt from the rule that receivers have public addresses, such as 10.1.0.0/16. The
+    #: URL of a receiver in these networks may contain an address instead of a name.
+    allow_addresses: Networks = ()
+    #: Whether receivers must have https URLs.
     require_https: bool = False
-    row_change_types: tuple[str, ...] = ()
-    disable_after: int = 5
-    delivery_proxy: str | None = field(default=None, repr=False)
-    bind_address: tuple[str, ...] = ()
-    metrics_organizations: int = 0
-    portal_origins: tuple[str, ...] = ()
+    #: Event types for changes of rows (webhooks.watch), such as v1.shop.order. "dataapi webhooks types add"
+    #: adds others while daemons run.
+    row_change_types: Annotated[Names, "event_types"] = ()
+    #: Days of failed attempts after which an endpoint is disabled. 0: never. Its owner can enable it again.
+    disable_after: Count = 5
+    #: HTTP proxy for deliveries (CONNECT), such as http://user:password@proxy.example.org:3128. The address
+    #: rules apply first, and the proxy connects to a checked address.
+    delivery_proxy: Annotated[str, "proxy"] | None = field(default=None, repr=False)
+    #: Local addresses from which deliveries are sent: one IPv4 address, one IPv6 address, or both. Receivers
+    #: that have no address of these kinds cannot be reached.
+    bind_address: Annotated[Names, "bind_addresses"] = ()
+    #: Number of organizations with metrics of their own: the busiest ones. The others share one label.
+    metrics_organizations: Count = 0
+    #: Origins whose pages may show the customers' page (/portal) in a frame, such as
+    #: https://app.example.org. Empty: none.
+    portal_origins: Origins = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """A whole configuration, checked.
 
-    :ivar webhooks: None without the section, which turns them on.
-    :ivar file: where it was read from, None for the environment alone.
-    :ivar secret_files: the files that hold its secrets, that file among them if it has some itself.
+    :ivar webhooks: None if there is no section ``[webhooks]``.
+    :ivar file: the file that was read, None if all values come from the environment.
+    :ivar secret_files: the files that contain secrets, which may include ``file``.
     """
 
     projects: tuple[Project, ...]
-    listen: tuple[str, ...] = ("tcp:8000:interface=127.0.0.1",)
-    admin_listen: tuple[str, ...] = ("tcp:8001:interface=127.0.0.1",)
+    #: Addresses of the APIs: Twisted endpoint strings, one per line (tcp, tcp6, ssl, unix, systemd). Under
+    #: systemd socket activation: systemd:domain=INET:name=http
+    listen: Annotated[Names, "some_endpoints"] = ("tcp:8000:interface=127.0.0.1",)
+    #: Addresses of /live, /ready, /metrics, /schema_cache and /reload. They must not be public. Empty turns
+    #: them off.
+    admin_listen: Annotated[Names, "endpoints"] = ("tcp:8001:interface=127.0.0.1",)
+    #: Whether another process may listen on the same TCP ports (SO_REUSEPORT), such as a new daemon that
+    #: starts before the old one ends. Its admin-listen must differ.
     server_reuseport: bool = False
-    workers: int = 1
-    shutdown_delay: int = 0
-    ready_requires: str = "any"
-    max_connections: int = 1000
-    max_connections_per_address: int | None = None
-    trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1")
-    header_timeout: float = 10.0
-    keep_alive_timeout: float = 75.0
-    max_bodies: int = 67_108_864
-    max_subscriptions: int = 10_000
-    log_format: str = "json"
-    log_level: str = "error"
+    #: Number of processes that share the listening sockets; auto is one per core.
+    workers: Annotated[int, "workers"] = 1
+    #: Seconds after SIGTERM during which requests are still answered, while /ready returns 503 and every
+    #: response closes its connection. Proxies can redirect requests in this time (docs/guides/scaling.md,
+    #: Many daemons). TimeoutStopSec of the systemd unit must be 40 seconds longer.
+    shutdown_delay: Count = 0
+    #: Projects that must be ready for /ready to return 200: any (one is enough, so that the loss of one
+    #: project's database does not take the others offline) or all. /ready?project=REF checks one.
+    ready_requires: Literal["any", "all"] = "any"
+    #: Maximum number of client connections in each process. A further one replaces the oldest connection
+    #: without a complete request; if there is none, its request fails with 503.
+    max_connections: Positive = 1000
+    #: Maximum number of these from one address. Empty: half of max-connections.
+    max_connections_per_address: Positive | None = None
+    #: Addresses and networks of the proxies in front of the daemon, such as 10.1.2.3, 10.2.0.0/16. The
+    #: client's address, for every limit and log line, is the last one in X-Forwarded-For that is not one of
+    #: them. X-Forwarded-For from other addresses is ignored. max-connections-per-address does not apply to
+    #: these proxies. Unix sockets are always trusted. Empty trusts no address.
+    trusted_proxies: Networks = ("127.0.0.0/8", "::1")
+    #: Seconds after which an idle connection is closed. It must be longer than the proxy or load balancer in
+    #: front of the daemon keeps idle connections (60 seconds for most). Otherwise the proxy may send a
+    #: request on a connection that is being closed, and answer 502.
+    keep_alive_timeout: Seconds = 75.0
+    #: Maximum size of all request bodies in memory, in bytes, in each process. Further requests fail with
+    #: 503.
+    max_bodies: Positive = 67_108_864
+    #: Maximum number of live queries (docs/live.md) in each process. Their connections do not count toward
+    #: max-connections.
+    max_subscriptions: Count = 10_000
+    #: Format of the log: json (one object per line) or text. systemd's journal gets text with fields
+    #: instead: journalctl --output verbose.
+    log_format: Literal["json", "text"] = "json"
+    #: Requests to log: crit (none), error (responses with 5xx), warn (also 4xx and errors in GraphQL
+    #: responses), info or debug (all).
+    log_level: Literal["crit", "error", "warn", "info", "debug"] = "error"
+    #: Whether log lines contain the claim sub of the token, which may be personal data.
     log_subject: bool = False
     webhooks: Webhooks | None = None
     file: Path | None = None
@@ -188,5 +407,5 @@ class Settings:
 
     @property
     def connections_per_address(self) -> int:
-        """Connections of each process that clients at one address may have."""
+        """Maximum number of connections from one address in each process."""
         return self.max_connections_per_address or -(-self.max_connections // 2)

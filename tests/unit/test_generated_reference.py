@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 
 import pytest
+from dataapi.service.configuration.keys import SECTIONS
 from support import documents
 
 GENERATOR = runpy.run_path(str(documents.ROOT / "docs" / "generate.py"))
@@ -14,3 +15,17 @@ GENERATOR = runpy.run_path(str(documents.ROOT / "docs" / "generate.py"))
 def test_a_page_is_current(name: str) -> None:
     """If it is not, ``make reference`` writes it again."""
     assert documents.read(f"docs/reference/{name}") == GENERATOR["page"](name)
+
+
+def test_configuration_template_is_current() -> None:
+    """It has the keys, defaults and comments of the settings."""
+    assert documents.read("etc/dataapi.ini") == GENERATOR["template"]()
+
+
+def test_every_key_is_documented() -> None:
+    """A key without a comment of its own shares the previous one."""
+    for section, (about, described) in GENERATOR["sections"]().items():
+        named = [name for one in described for name, _ in one.keys]
+        assert named == list(SECTIONS[section])
+        assert about
+        assert all(one.comment for one in described)

@@ -123,7 +123,6 @@ class Server:
             **{
                 "max_connections": MAX_CONNECTIONS,
                 "max_bodies": MAX_BODIES,
-                "header_timeout": HEADER_TIMEOUT,
                 **limits,
             },
         )

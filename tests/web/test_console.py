@@ -7,7 +7,7 @@ import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from dataapi.http.messages import Request
@@ -37,7 +37,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataapi.web.assets.deferToThread", read)
 
 
-def _get(target: str, *headers: tuple[str, str], console: str = "yes") -> Response:
+def _get(target: str, *headers: tuple[str, str], console: Literal["yes", "no", "local"] = "yes") -> Response:
     project = replace(PROJECT, console=console)
     return Web(typename, empty_list, project).request("GET", target, headers=headers, key=None)
 
@@ -49,7 +49,7 @@ def test_an_address_leads_a_browser_to_the_console(target: str, page: str) -> No
 
 
 @pytest.mark.parametrize("console", ["no", "local"])
-def test_strangers_find_no_console(console: str) -> None:
+def test_strangers_find_no_console(console: Literal["no", "local"]) -> None:
     for target in ("/", "/console", "/console/graphql", "/console/data/settings"):
         assert _get(target, *BROWSER, console=console).status == 404
     assert _get("/graphql/v1", *BROWSER, console=console).status == 401

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from dataapi.http.messages import Reply
@@ -37,7 +37,7 @@ class Management:
 class Console:
     """A console that a person at this machine opens."""
 
-    def __init__(self, console: str = "local", *, several: bool = False) -> None:
+    def __init__(self, console: Literal["yes", "no", "local"] = "local", *, several: bool = False) -> None:
         self.web = Web(typename, empty_list, replace(PROJECT, console=console, max_body=10_000_000))
         self.web.site = make_site(
             self.web.backends, self.web.clock, webhooks=Management(), receivers=not several, now=lambda: NOW
@@ -94,7 +94,9 @@ def test_a_receiver_refuses_when_it_is_told_to() -> None:
 
 
 @pytest.mark.parametrize("console", ["yes", "no"])
-def test_receivers_are_there_only_where_the_console_is_for_this_machine_alone(console: str) -> None:
+def test_receivers_are_there_only_where_the_console_is_for_this_machine_alone(
+    console: Literal["yes", "no"],
+) -> None:
     closed = Console(console)
     assert closed.send("POST", "/console/data/receivers", b"{}", **JSON).status == 404
     assert closed.send("POST", "/console/receivers/name", BODY).status == 404

@@ -403,7 +403,8 @@ def test_a_head_that_is_not_complete_within_the_header_timeout_is_dropped(
     before: bytes, begun: bytes
 ) -> None:
     """Counted from the connection, or from its first byte behind another request; more bytes do not help."""
-    web = Web(header_timeout=7.0)
+    web = Web()
+    web.site.header_timeout = 7.0
     connection = Connection(web)
     connection.send(before)
     if before and not begun:

@@ -30,7 +30,6 @@ from dataapi.http.messages import (
 )
 from dataapi.telemetry.logs import request_id, trace_id
 from dataapi.telemetry.requests import AnsweredRequest
-from dataapi.telemetry.version import installed_version
 from dataapi.web import cors
 from dataapi.web.families import family_of, internal_error
 from dataapi.web.routing import Backend, Backends, Route, RoutedRequest, Routes, no_route
@@ -154,7 +153,6 @@ class Pipeline:
         self._now = now
         self._ids = ids or _counted_ids()
         self._deadlines: dict[float, Deadlines] = {}
-        self._versioned = f"{SERVER}/{installed_version()}"
 
     def configure(self, backends: Sequence[Backend], observe: Observe) -> None:
         """Hand the next requests to these projects."""
@@ -331,7 +329,7 @@ class Pipeline:
         request = routed.request
         project = None if routed.backend is None else routed.backend.project
         headers: tuple[tuple[str, str], ...] = (
-            ("Server", self._versioned if project and project.server_version_enabled else SERVER),
+            ("Server", SERVER),
             ("Date", _http_date(int(self._now()))),
             ("X-Request-Id", request.id),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from dataapi.http.messages import RoundTrip
 from dataapi.service.project import query_log
@@ -15,7 +17,9 @@ RUN = {"quick": (0.1, ""), "slow": (0.5, ""), "failed": (0.1, "42501")}
     ("which", "logged"),
     [("no", []), ("errors", ["failed"]), ("slow", ["slow", "failed"]), ("all", ["quick", "slow", "failed"])],
 )
-def test_the_key_chooses_what_is_logged(which: str, logged: list[str]) -> None:
+def test_the_key_chooses_what_is_logged(
+    which: Literal["no", "errors", "slow", "all"], logged: list[str]
+) -> None:
     """Each value logs what the one before does, and more."""
     log = query_log(Project("a" * 20, "acme", "postgresql://unused", log_query=which))
     found: list[str] = []

@@ -33,6 +33,9 @@ MAX_MEMBERS = 1600
 MAX_MEMBERS_IN_ALL = 5000
 """Members of the objects of all resources, those that stars stand for included."""
 
+MAX_COMPUTED_ITEMS = 500
+"""Maximum number of items of a ``select`` with an alias, a cast, a JSON path or an aggregate."""
+
 
 @dataclass(slots=True)
 class Resource:
@@ -92,7 +95,7 @@ def build_embed_tree(
     :raises ApiError: names that do not exist, ambiguous relationships, too many items or members, aggregates
         that are not allowed.
     """
-    _check_size(selection.items or (), project)
+    _check_size(selection.items or ())
     root = Resource(relation, selection.items or (Star(),))
     _embed_all(tables, root)
     _assign_parameters(root, selection)
@@ -107,17 +110,12 @@ def build_embed_tree(
     return root
 
 
-def _check_size(items: tuple[Item, ...], project: Project) -> None:
-    """Refuse a ``select`` that makes PostgreSQL compute more than the configuration allows."""
+def _check_size(items: tuple[Item, ...]) -> None:
+    """Reject a ``select`` that makes PostgreSQL compute too much."""
     listed = list(_all_items(items))
     computed = sum(1 for item in listed if isinstance(item, Field) and item != Field(item.name))
-    if computed > project.rest_max_select_items:
-        raise too_much(
-            f"At most {project.rest_max_select_items} items of select may be more than the name of a column"
-        )
-    embeds = sum(1 for item in listed if isinstance(item, Embed))
-    if embeds > project.rest_max_embeds:
-        raise too_much(f"At most {project.rest_max_embeds} resources may be embedded")
+    if computed > MAX_COMPUTED_ITEMS:
+        raise too_much(f"At most {MAX_COMPUTED_ITEMS} items of select may be more than the name of a column")
 
 
 def _all_items(items: tuple[Item, ...]) -> Iterator[Item]:

@@ -13,12 +13,11 @@ from dataapi.service.configuration.keys import PROJECT
 from dataapi.service.configuration.load import key_mistakes
 from dataapi.service.configuration.mistakes import ConfigurationError, Mistake
 from dataapi.service.configuration.parsers import InvalidValue
-from dataapi.service.configuration.postgrest import IN_DATABASE
 from dataapi.settings import Project
 
 PREFIX = "pgrst."
 
-NAMES = {PREFIX + key.replace("-", "_"): key for key in IN_DATABASE}
+NAMES = {PREFIX + name.replace("-", "_"): name for name, key in PROJECT.items() if key.in_database}
 """Each key by the name of its setting."""
 
 
@@ -63,14 +62,12 @@ def applied(project: Project, settings: Iterable[DatabaseSetting]) -> Project:
 
 
 def _parsed(setting: DatabaseSetting) -> Any:
-    name = NAMES[setting.name]
-    key, value = PROJECT[name], setting.value.strip()
+    key, value = PROJECT[NAMES[setting.name]], setting.value.strip()
     if value.startswith("@/"):
         raise InvalidValue("expected the value itself, as settings in the database name no files")
     if value or key.empty_means_empty:
         return key.parse(value)
-    [default] = [one.default for one in fields(Project) if one.name == name.replace("-", "_")]
-    return default
+    return key.default
 
 
 def unknown_names(settings: Iterable[DatabaseSetting]) -> Iterator[str]:

@@ -1,159 +1,90 @@
-"""Every key of every section, with the reader of its value.
+"""Every key of every section, as the fields of the settings declare them.
 
-A key's name is that of the dataclass field with ``-`` for ``_``; a test compares the two.  The names of
-``app.settings.*`` are the operator's.
+The names of ``app.settings.*`` are the operator's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from dataapi.auth.keys import can_sign
 from dataapi.database.address import connection_parameters
 from dataapi.service.configuration import endpoints, parsers
+from dataapi.settings import IN_DATABASE, Project, Settings, TimeLimit, Webhooks
+
+_NO_KEYS = ("projects", "webhooks", "file", "secret_files", "settings_error")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationKey:
-    """How a key of a section is read.
+    """A key of a section.
 
-    :ivar parse: reads the value or raises ``InvalidValue``.
+    :ivar parse: returns the value or raises ``InvalidValue``.
+    :ivar default: the value without the key.
     :ivar secret: whether the value is never shown.
-    :ivar empty_means_empty: whether an empty value is a value (a list without members, no role);
-        otherwise it means the default.
+    :ivar empty_means_empty: whether an empty value is a value, such as a list without members or no role.
+        Otherwise it means the default.
+    :ivar in_database: whether the database may have the key.
     """
 
     parse: Callable[[str], Any]
-    secret: bool = False
-    empty_means_empty: bool = False
+    default: Any
+    secret: bool
+    empty_means_empty: bool
+    in_database: bool
 
-
-def _list(parse: Callable[[str], Any], *, secret: bool = False) -> ConfigurationKey:
-    return ConfigurationKey(parse, secret, empty_means_empty=True)
-
-
-_POSITIVE = ConfigurationKey(parsers.whole(1))
-_SECONDS = ConfigurationKey(parsers.seconds)
-_TIME_LIMIT = ConfigurationKey(parsers.time_limit, empty_means_empty=True)
-_SWITCH = ConfigurationKey(parsers.boolean)
-_TEXT = ConfigurationKey(str)
 
 APP_SETTINGS = "app.settings."
-"""What the names of settings begin with that are for SQL to read."""
+"""Prefix of the settings that are for SQL to read."""
 
-SERVICE = {
-    "listen": _list(endpoints.parse_some_endpoints),
-    "admin-listen": _list(endpoints.parse_endpoints),
-    "server-reuseport": _SWITCH,
-    "workers": ConfigurationKey(parsers.workers),
-    "shutdown-delay": ConfigurationKey(parsers.whole(0)),
-    "ready-requires": ConfigurationKey(parsers.one_of("any", "all")),
-    "max-connections": _POSITIVE,
-    "max-connections-per-address": _POSITIVE,
-    "trusted-proxies": _list(parsers.networks),
-    "header-timeout": _SECONDS,
-    "keep-alive-timeout": _SECONDS,
-    "max-bodies": _POSITIVE,
-    "max-subscriptions": ConfigurationKey(parsers.whole(0)),
-    "log-format": ConfigurationKey(parsers.one_of("json", "text")),
-    "log-level": ConfigurationKey(parsers.one_of("crit", "error", "warn", "info", "debug")),
-    "log-subject": _SWITCH,
-}
 
-PROJECT = {
-    "ref": ConfigurationKey(parsers.ref),
-    "organization": ConfigurationKey(parsers.slug),
-    "hosts": _list(parsers.hosts),
-    "db-uri": ConfigurationKey(parsers.database_uri, secret=True),
-    "db-read-uri": ConfigurationKey(parsers.replicas_uri, secret=True),
-    "db-read-max-lag": _TIME_LIMIT,
-    "db-schemas": _list(parsers.schemas),
-    "db-extra-search-path": _list(parsers.listed),
-    "db-anon-role": ConfigurationKey(str, empty_means_empty=True),
-    "db-pool": _POSITIVE,
-    "db-pool-acquisition-timeout": _SECONDS,
-    "db-pool-max-idletime": _TIME_LIMIT,
-    "db-pool-max-lifetime": _TIME_LIMIT,
-    "db-max-rows": _POSITIVE,
-    "db-config": _SWITCH,
-    "db-pre-config": _TEXT,
-    "db-pre-request": _TEXT,
-    "db-root-spec": _TEXT,
-    "db-prepared-statements": ConfigurationKey(parsers.automatic),
-    "db-channel": ConfigurationKey(parsers.channel),
-    "db-channel-enabled": ConfigurationKey(parsers.automatic),
-    "db-statement-timeout": _TIME_LIMIT,
-    "request-timeout": _SECONDS,
-    "db-tx-end": ConfigurationKey(parsers.transaction_end),
-    "db-hoisted-tx-settings": _list(parsers.setting_names),
-    "db-plan-enabled": _SWITCH,
-    "db-aggregates-enabled": _SWITCH,
-    "jwt-secret": ConfigurationKey(parsers.jwt_secret, secret=True),
-    "jwt-secret-is-base64": _SWITCH,
-    "jwt-aud": _TEXT,
-    "jwt-role-claim-key": ConfigurationKey(parsers.claim_path),
-    "jwt-cache-max-entries": ConfigurationKey(parsers.whole(0)),
-    "require-api-key": _SWITCH,
-    "publishable-keys": _list(parsers.api_keys, secret=True),
-    "secret-keys": _list(parsers.api_keys, secret=True),
-    "openapi-mode": ConfigurationKey(parsers.one_of("follow-privileges", "ignore-privileges", "disabled")),
-    "openapi-server-proxy-uri": ConfigurationKey(parsers.web_address),
-    "rest-max-select-items": ConfigurationKey(parsers.whole(0, maximum=1600)),
-    "rest-max-embeds": ConfigurationKey(parsers.whole(0, maximum=100)),
-    "graphql-max-depth": _POSITIVE,
-    "graphql-max-aliases": _POSITIVE,
-    "graphql-max-tokens": _POSITIVE,
-    "graphql-max-cost": _POSITIVE,
-    "graphql-documents": ConfigurationKey(parsers.folder),
-    "graphql-documents-only": _SWITCH,
-    "graphql-validation": ConfigurationKey(parsers.one_of("compatible", "strict")),
-    "graphql-non-null-relationships": _SWITCH,
-    "graphql-features": _list(parsers.features),
-    "live-interval": _TIME_LIMIT,
-    "live-connections": _POSITIVE,
-    "live-subscriptions-per-caller": _POSITIVE,
-    "live-ignored-headers": _list(parsers.header_names),
-    "log-query": ConfigurationKey(parsers.one_of("no", "errors", "slow", "all")),
-    "log-query-threshold": _SECONDS,
-    "sql-comments": _SWITCH,
-    "client-error-verbosity": ConfigurationKey(parsers.one_of("verbose", "minimal")),
-    "server-timing-enabled": _SWITCH,
-    "server-version-enabled": _SWITCH,
-    "server-trace-header": ConfigurationKey(parsers.header_name),
-    "server-cors-allowed-origins": _list(parsers.origins),
-    "max-body": _POSITIVE,
-    "max-answer": _POSITIVE,
-    "app.settings.*": ConfigurationKey(parsers.setting_value, secret=True, empty_means_empty=True),
-    "console": ConfigurationKey(parsers.one_of("yes", "no", "local")),
-}
+def _keys(section: type) -> dict[str, ConfigurationKey]:
+    """Return the keys of a section by name."""
+    hints = get_type_hints(section, include_extras=True)
+    return {
+        "app.settings.*" if one.name == "app_settings" else one.name.replace("_", "-"): _key(
+            hints[one.name], one.default, secret=not one.repr
+        )
+        for one in fields(section)
+        if one.name not in _NO_KEYS
+    }
 
-WEBHOOKS = {
-    "db-uri": ConfigurationKey(parsers.database_uri, secret=True),
-    "encryption-key": _list(parsers.encryption_keys, secret=True),
-    "retry-waits": _list(parsers.waits),
-    "timeout": _SECONDS,
-    "retention-days": _POSITIVE,
-    "concurrency": _POSITIVE,
-    "concurrency-per-host": _POSITIVE,
-    "allow-addresses": _list(parsers.networks),
-    "require-https": _SWITCH,
-    "row-change-types": _list(parsers.event_types),
-    "disable-after": ConfigurationKey(parsers.whole(0)),
-    "delivery-proxy": ConfigurationKey(parsers.proxy, secret=True),
-    "bind-address": _list(parsers.bind_addresses),
-    "metrics-organizations": ConfigurationKey(parsers.whole(0)),
-    "portal-origins": _list(parsers.origins),
-}
 
+def _key(declared: Any, default: Any, *, secret: bool) -> ConfigurationKey:
+    parse, markers = _parser(declared)
+    empty = (
+        type(default) in (tuple, frozenset) or declared == TimeLimit or (parse is str and default is not None)
+    )
+    return ConfigurationKey(parse, default, secret, empty, IN_DATABASE in markers)
+
+
+def _parser(declared: Any) -> tuple[Callable[[str], Any], tuple[Any, ...]]:
+    """Return the parser of a declared type, and what else annotates it."""
+    if get_origin(declared) is Annotated:
+        inner, *markers = get_args(declared)
+        named = [name for name in markers if isinstance(name, str)]
+        if named:
+            return vars(parsers).get(named[0]) or getattr(endpoints, f"parse_{named[0]}"), tuple(markers)
+        return _parser(inner)[0], tuple(markers)
+    if get_origin(declared) is Literal:
+        return parsers.one_of(*get_args(declared)), ()
+    alternatives = [one for one in get_args(declared) if one is not NoneType]
+    if alternatives:
+        return _parser(alternatives[0])
+    return parsers.boolean if declared is bool else str, ()
+
+
+SERVICE, PROJECT, WEBHOOKS = map(_keys, (Settings, Project, Webhooks))
 
 SECTIONS = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
 """The keys of each section by its name."""
 
 
 def is_confidential(name: str, value: Any) -> bool:
-    """Whether anyone who reads the value of a key gets in by it."""
+    """Return whether the value of a key grants access to anyone who reads it."""
     match name:
         case "db-uri" | "db-read-uri":
             return "password" in connection_parameters(value, {})
@@ -170,14 +101,14 @@ def sections_of(name: str) -> list[str]:
 
 
 def keys_of(section: str) -> dict[str, ConfigurationKey] | None:
-    """Return the keys of a section by its name, None when there is no such section."""
+    """Return the keys of a section by its name, None if there is no such section."""
     if section == "project" or section.startswith("project:"):
         return PROJECT
     return SECTIONS.get(section)
 
 
 def key_of(section: str, name: str) -> ConfigurationKey | None:
-    """Return a key of a section, None when there is no such key or section."""
+    """Return a key of a section, None if there is no such key or section."""
     return (keys_of(section) or {}).get("app.settings.*" if name.startswith(APP_SETTINGS) else name)
 
 

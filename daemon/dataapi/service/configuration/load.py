@@ -16,9 +16,6 @@ from dataapi.service.configuration.parsers import ref as parse_ref
 from dataapi.service.configuration.sources import DEFAULT_FILES, TEMPLATE, Sources, variable_name
 from dataapi.settings import Project, Settings, Webhooks
 
-DEFAULT_REF = "abcdefghijklmnopqrst"
-DEFAULT_ORGANIZATION = "default"
-
 
 def load(
     path: Path | None,
@@ -124,8 +121,6 @@ def _project(sources: Sources, section: str) -> dict[str, Any]:
             if values["ref"] not in (name, None):
                 expected = f"expected {name}, the reference in the section's name, or no such key"
                 sources.wrong(section, "ref", expected)
-    values.setdefault("ref", DEFAULT_REF)
-    values.setdefault("organization", DEFAULT_ORGANIZATION)
     if "db_uri" not in values:
         expected = "expected a connection string such as postgresql://authenticator@127.0.0.1/app"
         sources.wrong(section, "db-uri", expected)

@@ -101,6 +101,9 @@ def whole(minimum: int, further: str = "", *, maximum: int | None = None) -> Cal
     return parse
 
 
+count, positive = whole(0), whole(1)
+
+
 def workers(value: str) -> int:
     """Read a number of processes; ``auto`` is one per core that the process may use."""
     return len(os.sched_getaffinity(0)) if value.lower() == "auto" else whole(1, ", or auto")(value)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataapi.service.configuration.keys import APP_SETTINGS, key_of_variable
+from dataapi.service.configuration.keys import APP_SETTINGS, PROJECT, key_of_variable
 
 PREFIX = "PGRST_"
 
@@ -26,21 +26,12 @@ RENAMED = {
 }
 """Deprecated names, each with the one that took its place."""
 
-IN_DATABASE = (
-    *("db-schemas", "db-extra-search-path", "db-anon-role", "db-max-rows", "db-pre-request", "db-pre-config"),
-    *("db-root-spec", "db-prepared-statements", "db-tx-end", "db-hoisted-tx-settings", "db-plan-enabled"),
-    *("db-aggregates-enabled", "jwt-secret", "jwt-secret-is-base64", "jwt-aud", "jwt-role-claim-key"),
-    *("openapi-mode", "openapi-server-proxy-uri", "client-error-verbosity", "server-timing-enabled"),
-    *("server-trace-header", "server-cors-allowed-origins"),
-)
-"""Those of the same keys that may stand in the database: not those by which it is reached."""
-
 SAME = (
     *("log-level", "server-reuseport", "db-uri", "db-pool", "db-pool-acquisition-timeout"),
     *("db-pool-max-idletime", "db-pool-max-lifetime", "db-config", "db-channel", "db-channel-enabled"),
-    *("jwt-cache-max-entries", *IN_DATABASE),
+    *("jwt-cache-max-entries", *(name for name, key in PROJECT.items() if key.in_database)),
 )
-"""Keys that have the same name here, and but for ``auto`` the same values."""
+"""Keys that have the same name here and, except for ``auto``, the same values."""
 
 LISTENING = (
     *("server-host", "server-port", "server-unix-socket", "server-unix-socket-mode"),

@@ -60,6 +60,7 @@ class ApiSite(Factory):
     ) -> None:
         self.reactor = reactor
         self.timeout = 60.0
+        self.header_timeout = 10.0
         self._pipeline = pipeline
         self.expect = pipeline.expect
         self.handle = pipeline.handle
@@ -89,7 +90,6 @@ class ApiSite(Factory):
 
     def _limit(self, settings: Settings) -> None:
         self.bodies.resize(settings.max_bodies)
-        self.header_timeout = settings.header_timeout
         self.keep_alive_timeout = settings.keep_alive_timeout
         self._max_connections = settings.max_connections
         self._max_subscriptions = settings.max_subscriptions
