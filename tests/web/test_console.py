@@ -49,7 +49,7 @@ def test_an_address_leads_a_browser_to_the_console(target: str, page: str) -> No
 
 
 @pytest.mark.parametrize("console", ["no", "local"])
-def test_strangers_find_no_console(console: str) -> None:
+def test_strangers_find_no_console(console: Literal["no", "local"]) -> None:
     for target in ("/", "/console", "/console/graphql", "/console/data/settings"):
         assert _get(target, *BROWSER, console=console).status == 404
     assert _get("/graphql/v1", *BROWSER, console=console).status == 401

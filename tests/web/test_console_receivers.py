@@ -94,7 +94,9 @@ def test_a_receiver_refuses_when_it_is_told_to() -> None:
 
 
 @pytest.mark.parametrize("console", ["yes", "no"])
-def test_receivers_are_there_only_where_the_console_is_for_this_machine_alone(console: str) -> None:
+def test_receivers_are_there_only_where_the_console_is_for_this_machine_alone(
+    console: Literal["yes", "no"],
+) -> None:
     closed = Console(console)
     assert closed.send("POST", "/console/data/receivers", b"{}", **JSON).status == 404
     assert closed.send("POST", "/console/receivers/name", BODY).status == 404
