@@ -30,7 +30,9 @@ from dataapi.tap import EXAMPLES as DAEMON_EXAMPLES
 from dataapi.tap import Options
 from dataapi.telemetry.metrics import DURATIONS, FAMILIES
 from dataapi.webhooks.delivery.headers import CONSTANT_HEADERS
+from dataapi.webhooks.management.api import OPERATIONS
 from dataapi.webhooks.management.errors import OTHER, ErrorCode
+from dataapi.webhooks.management.operations import ORGANIZATION, ManagementOperation
 from dataapi.webhooks.store.enqueue import PublishProblem
 
 ROOT = Path(__file__).parents[1]
@@ -54,6 +56,7 @@ def makers() -> dict[str, Callable[[], Iterable[str]]]:
         "metrics.md": metrics,
         "errors.md": errors,
         "events.md": events,
+        "management.md": management,
         "headers.md": headers,
     }
 
@@ -443,6 +446,29 @@ def events() -> Iterator[str]:
         yield f"## {one.type}"
         yield plain(one.description)
         yield f"```json\n{json.dumps(one.example, indent=2)}\n```"
+
+
+# ---------------------------------------------------------------- management
+
+
+def management() -> Iterator[str]:
+    """Yield the page of the management API."""
+    yield "# Management operations"
+    yield (
+        "All operations of the management API, with the permission of the token that each one needs. S is "
+        "`organizations/{organization_slug}` or `projects/{project_ref}`. `GET /v2/openapi.json` describes "
+        "bodies, responses and errors; [Management](webhooks.md#management) has the rules."
+    )
+    yield table(("Operation", "What it does", "Token", "Success"), map(_operation_row, OPERATIONS))
+
+
+def _operation_row(operation: ManagementOperation) -> tuple[str, ...]:
+    path = operation.paths[0].replace(ORGANIZATION, "/v2/S/webhooks")
+    needed = "none" if operation.permission is None else code(operation.permission)
+    if operation.operator or operation.or_operator:
+        needed = "an operator's" if operation.operator else f"{needed}, or an operator's"
+    success = f"{operation.status}{' with `Location`' if operation.located else ''}"
+    return code(f"{operation.method} {path}"), plain(operation.summary), needed, success
 
 
 # ---------------------------------------------------------------- headers

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
-from hypothesis import settings
-from support import line_probes, processes, skips
+from hypothesis import HealthCheck, settings
+from support import costs, line_probes, processes, skips
 from support.pooler import THROUGH_POOLER, pooled_if_asked
 from support.postgres import Database, Server
 from support.receiver import World
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
     Test = Callable[..., Coroutine[Any, Any, None]]
 
-# A busy machine is no failure: the time limit below is for whole tests.
-settings.register_profile("patient", deadline=None)
-# Those of the lowest versions look for what the libraries do otherwise, not for rare values.
-settings.register_profile("few", deadline=None, max_examples=20)
-settings.load_profile("patient")
+# A test of many examples may use a fixture of the whole test, and is limited by the time limit below alone.
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=25, derandomize=True
+)
+# `make campaign` looks for rare values, other ones each time.
+settings.register_profile("campaign", settings.get_profile("default"), max_examples=500, derandomize=False)
+settings.load_profile("default")
 
 TIME_LIMIT = 300.0
 """Seconds after which a test is thought to hang; ``@pytest.mark.time_limit(seconds)`` says otherwise.
@@ -57,12 +59,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="let what is tested reach PostgreSQL through PgBouncer in transaction mode, whose program"
         " the variable PGBOUNCER names if it is not the machine's",
     )
+    parser.addoption(costs.OPTION, metavar="FILE", help="write the processor time of each test to a file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers, keep standard error as it is uncaptured, and have skipped tests explained."""
     config.pluginmanager.register(skips)
+    if file := config.getoption(costs.OPTION):
+        config.pluginmanager.register(costs.Costs(file))
     config.addinivalue_line("markers", "time_limit(seconds): when this test is thought to hang.")
+    config.addinivalue_line("markers", "campaign: random, and longer in `make campaign`.")
     config.addinivalue_line("markers", "own_sql: sends SQL of its own, which names no schemas.")
     config.addinivalue_line("markers", "direct(reason): means nothing through a pooler in transaction mode.")
     config.stash[_STANDARD_ERROR] = os.dup(2)

@@ -316,10 +316,10 @@ class Webhooks:
     timeout: Seconds = 20.0
     #: Days for which deliveries are listed and can be retried.
     retention_days: Positive = 14
-    #: Maximum number of concurrent attempts in each process: in total, and to one host. A new endpoint
-    #: starts with one or two and gets more as it responds. Endpoints whose last attempt took longer than a
-    #: quarter of timeout share half of the attempts evenly, at least one each, and no organization gets all
-    #: of them. Endpoints of one host share its attempts, so that slow endpoints wait for those that hang.
+    #: Maximum number of concurrent attempts in each process: in total, and to one host. An endpoint starts
+    #: with one attempt. Each response adds one, and each timeout halves the number. Endpoints whose last
+    #: attempt took a quarter of timeout or more have at most half of concurrency and a quarter of
+    #: concurrency-per-host, and no organization has all of it.
     concurrency: Positive = 256
     concurrency_per_host: Positive = 16
     #: Networks that are exempt from the rule that receivers have public addresses, such as 10.1.0.0/16. The

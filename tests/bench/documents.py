@@ -5,8 +5,8 @@ Run as ``python tests/bench/documents.py [--documents N]`` with the project and 
 
 First come many short documents, each of them new: processor time for each, the longest garbage collection of
 each generation, what the caches weigh and the memory that the process took for all of it.  Then comes each of
-the long documents that the tests have, at the usual limits: its processor time, and how long the reactor did
-nothing else at most.  All of it is processor time, which other work on the machine touches least.
+the long documents that the tests have, at the usual limits: its processor time, and the longest time that the
+reactor itself worked on it.  All of it is processor time, which other work on the machine touches least.
 """
 
 from __future__ import annotations
@@ -66,24 +66,24 @@ class Collections:
         self.longest[generation] = max(self.longest[generation], (time.process_time() - self._began) * 1000)
 
 
-class Slots:
-    """Watches how long the reactor takes from one turn to the next."""
+class Turns:
+    """Measures the processor time that the reactor's thread takes from one turn to the next."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
-        self._last = time.process_time()
+        self._last = time.thread_time()
         self.longest = 0.0
         self._looping = task.LoopingCall(self._turn)
         self._looping.clock = reactor
 
     def _turn(self) -> None:
-        now = time.process_time()
+        now = time.thread_time()
         self.longest = max(self.longest, now - self._last)
         self._last = now
 
     async def longest_while(self, work: Any) -> float:
         """Return the longest turn in milliseconds while something is awaited."""
-        self._last, self.longest = time.process_time(), 0.0
+        self._last, self.longest = time.thread_time(), 0.0
         self._looping.start(0)
         try:
             await work
@@ -124,7 +124,7 @@ async def short_documents(engine: Engine, reactor: Any, count: int) -> None:
 
 async def long_documents(engine: Engine, reactor: Any) -> None:
     """Measure the longest stall for each of the long documents."""
-    turns = Slots(reactor)
+    turns = Turns(reactor)
     for name, text in documents(Limits().tokens).items():
         began = time.process_time()
         stalled = await turns.longest_while(ask(engine, text))

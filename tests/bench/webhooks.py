@@ -10,6 +10,8 @@ and a receiver in a process of its own, which answers 200 to everything.
 - latency: events published one at a time to an idle dispatcher, in milliseconds from the call that publishes
   until the receiver has read the request.
 - idle: processor time of this process over some seconds without events.
+- beside a backlog: latency while another organization has a backlog for its many hosts.
+- beside silent receivers: latency while other organizations have events for hosts that never respond.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.settings import Webhooks
 from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.delivery.attempt import Attempt, Sender
+from dataapi.webhooks.delivery.attempt import Attempt, AttemptSender
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.dispatcher import Dispatcher
 from dataapi.webhooks.delivery.resolver import AddressCheck
@@ -53,6 +55,9 @@ ROUNDS = 5
 RULES = Webhooks(concurrency_per_host=AT_ONCE)
 MANY = Scope("many")
 HOSTS = 40
+BACKLOG = 100_000
+SILENT = tuple(Scope(f"silent{number}") for number in range(6))
+SILENT_EVENTS = 10
 
 _RECEIVER = Path(__file__).with_name("receiver.py")
 
@@ -67,13 +72,13 @@ class _Here:
 class Receiver:
     """The receiver's process.
 
+    :param seconds: how long it takes to respond.
     :ivar url: where it listens.
     """
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(_RECEIVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, seconds: float = 0.0) -> None:
+        command = [sys.executable, str(_RECEIVER), str(seconds)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._port = self._line()
         self.url = f"http://127.0.0.1:{self._port}/hook"
 
@@ -99,9 +104,9 @@ class Receiver:
         self._process.communicate()
 
 
-def make_sender(reactor: Any) -> Sender:
+def make_sender(reactor: Any) -> AttemptSender:
     """Make the daemon's client, allowed to send to this machine."""
-    return Sender(reactor, AddressCheck(_Here(), networks(["127.0.0.0/8"])), time.time)
+    return AttemptSender(reactor, AddressCheck(_Here(), networks(["127.0.0.0/8"])), time.time)
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ class Round:
         return Rate(count / seconds, used / count * 1e6)
 
 
-async def floor(sender: Sender, receiver: Receiver, body: bytes, count: int) -> Rate:
+async def floor(sender: AttemptSender, receiver: Receiver, body: bytes, count: int) -> Rate:
     """Make attempts without a queue."""
     attempt = Attempt(receiver.url, SECRET, "0198c7a2-58f3-7d6e-9d0c-2b9f5f1f0a11", body)
 
@@ -164,18 +169,41 @@ async def deliveries(
         "select count(*) from webhooks.endpoint where organization_slug = $1", (organization,)
     )
     count -= count % endpoints
-    await pool.fetch(
-        "select webhooks.raise_event($1, $2, null, '{}', gen_random_uuid()::text, null) "
-        "from generate_series(1, $3)",
-        (PAUSED, organization, count // endpoints),
-    )
-    await pool.fetch("analyze webhooks.due")
+    await enqueue(pool, organization, count // endpoints)
     queue.recorded = 0
     this = Round()
     dispatcher.start()
     while queue.recorded < count:
         await task.deferLater(reactor, 0.005)
     return this.over(count)
+
+
+async def enqueue(pool: Pool, organization: str, count: int) -> None:
+    """Raise events for all endpoints of an organization."""
+    await pool.fetch(
+        "select webhooks.raise_event($1, $2, null, '{}', gen_random_uuid()::text, null) "
+        "from generate_series(1, $3)",
+        (PAUSED, organization, count),
+    )
+    await pool.fetch("analyze webhooks.due")
+
+
+async def beside(
+    reactor: Any, pool: Pool, store: Store, receiver: Receiver, others: Sequence[Scope], count: int
+) -> list[float]:
+    """Return latencies as ``latencies`` does, from a second after events for organizations were raised."""
+    organizations = [scope.organization for scope in others]
+    for organization in organizations:
+        await enqueue(pool, organization, count)
+    await task.deferLater(reactor, 1.0)
+    times = await latencies(reactor, store, receiver)
+    await pool.fetch(
+        "delete from webhooks.due where delivery_id = any (array(select d.delivery_id "
+        "from webhooks.due d join webhooks.endpoint e on e.id = d.endpoint_id "
+        "where e.organization_slug = any ($1) for update of d skip locked))",
+        (organizations,),
+    )
+    return times
 
 
 async def latencies(reactor: Any, store: Store, receiver: Receiver) -> list[float]:
@@ -186,8 +214,11 @@ async def latencies(reactor: Any, store: Store, receiver: Receiver) -> list[floa
         published.append(time.time())
         await publish(store, reason="inactivity")
         await task.deferLater(reactor, 0.02)
-    await task.deferLater(reactor, 0.5)
     seen = receiver.seen()
+    for _ in range(120):
+        if len(seen) < SINGLE:
+            await task.deferLater(reactor, 0.5)
+            seen += receiver.seen()
     assert len(seen) == SINGLE, len(seen)
     return sorted((came - sent) * 1000 for came, sent in zip(seen, published, strict=True))
 
@@ -199,16 +230,20 @@ async def idle(reactor: Any) -> float:
     return (time.process_time() - began) / IDLE_SECONDS
 
 
-async def measure(reactor: Any, server: Server, receiver: Receiver, count: int) -> None:
+async def measure(
+    reactor: Any, server: Server, receiver: Receiver, busy: Receiver, silent: Receiver, count: int
+) -> None:
     """Print the figures."""
     database = server.create_database()
     pool = Pool(reactor, database.uri, size=4)
     await pool.start()
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, url=receiver.url)
-    await store.directory.create_organization(MANY.organization, early_access=True)
-    for number in range(HOSTS):
-        await add_endpoint(store, MANY, url=receiver.url_of(number))
+    for index, scope in enumerate((MANY, *SILENT)):
+        await store.directory.create_organization(scope.organization, early_access=True)
+        for number in range(HOSTS):
+            url = (busy if scope == MANY else silent).url_of(HOSTS * index + number)
+            await add_endpoint(store, scope, url=url)
     sender = make_sender(reactor)
     queue = CountedQueue(pool, Cipher([KEY]), store.upkeep)
     dispatchers = [Dispatcher(reactor, queue, sender, Catalogue().render, RULES) for _ in range(2 * ROUNDS)]
@@ -234,6 +269,8 @@ async def measure(reactor: Any, server: Server, receiver: Receiver, count: int) 
         await listener.start()
         times = await latencies(reactor, store, receiver)
         share = await idle(reactor)
+        backlog = await beside(reactor, pool, store, receiver, [MANY], BACKLOG // HOSTS)
+        hanging = await beside(reactor, pool, store, receiver, SILENT, SILENT_EVENTS)
     finally:
         await dispatcher.drain(1.0)
         await listener.stop()
@@ -245,8 +282,9 @@ async def measure(reactor: Any, server: Server, receiver: Receiver, count: int) 
     print(f"deliveries  {rate.per_second:6.0f} /s, {rate.processor:4.0f} us each")  # noqa: T201
     print(f"            {share_of_floor:.0%} of the floor, {count} queued")  # noqa: T201
     print(f"hosts       {hosts.per_second:6.0f} /s, {hosts.processor:4.0f} us each")  # noqa: T201
-    p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
-    print(f"latency     p50 {p50:.1f} ms, p99 {p99:.1f} ms")  # noqa: T201
+    for name, found in (("", times), (", beside a backlog", backlog), (", beside silent receivers", hanging)):
+        p50, p99, longest = found[len(found) // 2], found[len(found) * 99 // 100], found[-1]
+        print(f"latency     p50 {p50:.1f} ms, p99 {p99:.1f} ms, longest {longest:.1f} ms{name}")  # noqa: T201
     print(f"idle        {share:.2%} of a processor")  # noqa: T201
 
 
@@ -257,12 +295,13 @@ def _median(rates: list[Rate]) -> Rate:
 
 async def main(reactor: Any, count: int) -> None:
     """Start what is needed, measure, and end it."""
-    server, receiver = Server(), Receiver()
+    server, receivers = Server(), (Receiver(), Receiver(), Receiver(seconds=1e6))
     try:
         server.create()
-        await measure(reactor, server, receiver, count)
+        await measure(reactor, server, *receivers, count)
     finally:
-        receiver.end()
+        for receiver in receivers:
+            receiver.end()
         server.remove()
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.chromium import chromium
 from support.daemon import PATIENCE, Daemon
 from support.webhooks import KEY
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
     from support.postgres import Database, Server
 
-CHROMIUM = Path("/usr/bin/chromium")
 SCHEMA = """
 create table note (id int primary key, title text not null, reader text not null);
 insert into note values (1, 'For all', 'everybody'), (2, 'For Ada', 'ada'), (3, 'For Bo', 'bo');
@@ -61,18 +60,8 @@ def daemon(console_database: Database, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Give Debian's Chromium, without a window."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright for Python")
-    if not CHROMIUM.exists():
-        pytest.skip(f"needs {CHROMIUM}")
-    playwright.expect.set_options(timeout=PATIENCE * 1000)
-    with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(
-            executable_path=CHROMIUM,
-            # Containers have neither the rights for its sandbox nor much shared memory.
-            args=["--no-sandbox", "--disable-dev-shm-usage"],
-        )
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture

@@ -13,20 +13,31 @@ from support.daemon import DATAAPI, KEY, QUICK, Daemon, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from support.postgres import Database
 
 NEW_KEY = "sb_publishable_of_tomorrow"
 
 
-@pytest.fixture(params=["1", "2"])
-def daemon(served: Database, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+@pytest.fixture(scope="module", params=["1", "2"])
+def running(
+    served: Database, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Daemon]:
     """Give a daemon with one or two workers that logs every request."""
     settings = {"workers": request.param, "log-level": "info"}
-    with Daemon(tmp_path, served.uri, settings=settings) as running:
-        running.wait_ready()
-        yield running
+    with Daemon(tmp_path_factory.mktemp("reload"), served.uri, settings=settings) as made:
+        made.wait_ready()
+        yield made
+
+
+@pytest.fixture
+def daemon(running: Daemon) -> Iterator[Daemon]:
+    """Give that daemon with an empty log, and restore its configuration afterwards."""
+    before = running.config.read_text()
+    running.output.write_text("")
+    yield running
+    running.config.write_text(before)
+    assert running.admin("POST", "/reload").status == 200
 
 
 def rewrite(daemon: Daemon, old: str, new: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dataapi.webhooks.delivery.http_client import Route
+from dataapi.webhooks.delivery.http_client import OutgoingRoute
 from dataapi.webhooks.delivery.proxy import parse_proxy
 from twisted.internet.protocol import Factory, Protocol
 from twisted.protocols.portforward import ProxyClient, ProxyClientFactory
@@ -67,7 +67,7 @@ class ConnectProxy:
         """Make what listens."""
         return Factory.forProtocol(lambda: Tunnel(self))
 
-    def listen(self, world: World) -> Route:
+    def listen(self, world: World) -> OutgoingRoute:
         """Listen, and return the way through this proxy."""
         listened: Any = self
-        return Route(parse_proxy(f"http://bob:p%40ss@127.0.0.1:{world.listen(listened)}"))
+        return OutgoingRoute(parse_proxy(f"http://bob:p%40ss@127.0.0.1:{world.listen(listened)}"))

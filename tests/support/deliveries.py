@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dataapi.database.listener import Listener
 from dataapi.settings import Webhooks
 from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.delivery.attempt import Sender
+from dataapi.webhooks.delivery.attempt import AttemptSender
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.dispatcher import CHANNELS, Dispatcher
 from dataapi.webhooks.delivery.resolver import AddressCheck
@@ -54,7 +54,7 @@ class Deliveries:
     ) -> Dispatcher:
         """Start a dispatcher that hears of new work and may send to this machine."""
         address_check = AddressCheck(Names(["127.0.0.1"]), networks(["127.0.0.0/8"]))
-        sender = Sender(self._reactor, address_check, time.time, timeout=rules.timeout)
+        sender = AttemptSender(self._reactor, address_check, time.time, timeout=rules.timeout)
         dispatcher = Dispatcher(
             self._reactor,
             queue or store.queue,

@@ -13,9 +13,9 @@ from dataapi.database.pool import Pool
 from dataapi.web.app import make_site
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.resolver import AddressCheck
-from dataapi.webhooks.management.api import EndpointUrlCheck, ManagementApi
+from dataapi.webhooks.management.api import BY_PATH, ManagementApi
 from dataapi.webhooks.management.errors import SURROUNDING
-from dataapi.webhooks.management.operations import by_path
+from dataapi.webhooks.management.url_check import EndpointUrlCheck
 from dataapi.webhooks.model import Permission
 from dataapi.webhooks.plugins import installed_catalogue
 from dataapi.webhooks.secrets import Cipher
@@ -205,7 +205,7 @@ class Management:
 def described(method: str, target: str) -> set[tuple[int, str]]:
     """Return the statuses and codes of whatever may be refused, as the description has them."""
     path = target.partition("?")[0]
-    for template, methods in by_path().items():
+    for template, methods in BY_PATH.items():
         if method in methods and re.fullmatch(re.sub(r"{\w+}", "[^/]*", template), path):
             return {(one.status, one.code) for one in methods[method].codes(template)}
     return {(one.status, one.code) for one in SURROUNDING}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest_twisted
-from dataapi.webhooks.delivery.attempt import Attempt, Sender
+from dataapi.webhooks.delivery.attempt import Attempt, AttemptSender
 from dataapi.webhooks.delivery.destinations import Address, networks
 from dataapi.webhooks.delivery.resolver import AddressCheck
 from twisted.internet.defer import Deferred
@@ -125,7 +125,7 @@ class World:
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._ports: list[Any] = []
-        self._senders: list[Sender] = []
+        self._senders: list[AttemptSender] = []
 
     def listen(self, receiver: Receiver, interface: str = "127.0.0.1", *, tls: Any = None) -> int:
         """Let the receiver listen; return its port."""
@@ -142,11 +142,11 @@ class World:
 
     def sender(
         self, names: Any = None, allowed: Sequence[str] = ("127.0.0.0/8", "::1/128"), **options: Any
-    ) -> Sender:
+    ) -> AttemptSender:
         """Make a sender that finds every name on this machine, unless told otherwise."""
         address_check = AddressCheck(names or Names(["127.0.0.1"]), networks(allowed))
         options = {"timeout": 5.0, **options}
-        sender = Sender(self._reactor, address_check, lambda: 1_614_265_330.9, **options)
+        sender = AttemptSender(self._reactor, address_check, lambda: 1_614_265_330.9, **options)
         self._senders.append(sender)
         return sender
 

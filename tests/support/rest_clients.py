@@ -102,11 +102,11 @@ async def make(
             await task.deferLater(reactor, 0.001)
 
 
-async def check(reactor: Any, service: Service, library: str, call: Call, **headers: str) -> None:
-    """Make a call and compare what comes of it with what is promised."""
+async def check(reactor: Any, service: Service, call: Call) -> None:
+    """Make a call with ``postgrest``, which ``supabase`` uses, and compare its result with the promise."""
     refusal = response = None
     try:
-        response = await make(reactor, service, library, call.build, **headers)
+        response = await make(reactor, service, "postgrest", call.build)
     except APIError as raised:
         refusal = raised.json()
     assert refusal == call.error

@@ -38,7 +38,7 @@ INPUT_AND_OUTPUT = {
         "listener open_transaction polling pool pooler primary_servers query_log replicas script "
         "server_watch session steps"
     ),
-    "graphql": "document_store engine introspection separate_execution",
+    "graphql": "document_store engine separate_execution",
     "http": "outgoing_tls",
     "live": "changes cohort protocols queries subscribers",
     "rest": "handler openapi.descriptions run_batch stream",
@@ -55,9 +55,10 @@ INPUT_AND_OUTPUT = {
     ),
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.proxy "
-        "delivery.resolver identifiers management.api management.authorization management.idempotency "
-        "management.listing management.operations management.organizations "
-        "management.portal management.publishing plugins store store.directory "
+        "delivery.resolver identifiers management.api management.authorization management.deliveries "
+        "management.endpoints management.idempotency management.listing management.openapi "
+        "management.operations management.organizations management.portal management.publishing "
+        "management.url_check plugins store store.directory "
         "store.endpoints store.enqueue store.history store.queue"
     ),
 }
@@ -132,6 +133,16 @@ def test_imports_go_down(module: str) -> None:
         if name in MODULES and name.partition(".")[0] != package and layer_of(name) >= layer_of(module)
     }
     assert not upward, f"{module} imports from a layer that is not below it"
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """No two modules have classes of one name, with or without a leading underscore."""
+    found: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name.strip("_"), []).append(module)
+    assert not {name: among for name, among in found.items() if len(among) > 1}
 
 
 def test_modules_do_not_import_each_other_in_circles() -> None:

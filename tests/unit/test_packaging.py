@@ -16,7 +16,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SETUP_FILES = {"setup.cfg", "pyproject.toml", "README.md", "LICENSE"}
-BUILD = "import setuptools.build_meta as b, sys; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
 SOURCES = {"dataapi": ROOT / "daemon" / "dataapi", "dataapi.plugins": ROOT / "plugins"}
 
 
@@ -125,69 +124,60 @@ def test_compose_runs_the_service_behind_a_database_that_is_ready() -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_what_is_built_from_one_commit_is_equal(tmp_path: Path) -> None:
-    """Byte for byte, whatever the time, the modes and the folder, and from the source distribution, too."""
-    if not (ROOT / ".git").exists() or shutil.which("git") is None:
-        pytest.skip("needs git and a clone made by it")
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build both distributions in a clone of the last commit, or in a copy of a tree without git."""
     pytest.importorskip("setuptools", reason="setuptools is not installed, nothing can be built")
-    clone, other = tmp_path / "clone", tmp_path / "another" / "clone"
-    for tree in (clone, other):
+    tree = tmp_path_factory.mktemp("build") / "clone"
+    if (ROOT / ".git").exists() and shutil.which("git") is not None:
         subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
-    for file in other.rglob("*"):
-        if file.is_file() and ".git" not in file.parts:
-            file.chmod(0o700 if file.stat().st_mode & 0o100 else 0o600)
-            os.utime(file, (0, 0))
-    first = _built(clone)
-    assert _built(other) == first
-    [source] = (clone / "dist").glob("*.tar.gz")
-    subprocess.run(["tar", "-xzf", str(source), "-C", str(tmp_path)], check=True)
-    again = _built(tmp_path / source.name.removesuffix(".tar.gz"))
-    [wheel] = [name for name in first if name.endswith(".whl")]
-    assert again[wheel] == first[wheel]
-
-
-def _built(tree: Path) -> dict[str, bytes]:
-    """Return the files that the tree's own ``packaging/distributions.py`` makes."""
-    environ = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
-    words = [sys.executable, "-W", "ignore", "packaging/distributions.py", "dist"]
-    subprocess.run(words, cwd=tree, env=environ, check=True, capture_output=True)
-    files = {file.name: file.read_bytes() for file in (tree / "dist").iterdir()}
-    assert len(files) == 2
-    return files
+    else:
+        ignored = shutil.ignore_patterns(
+            ".venv", "build", "dist", "*.egg-info", "node_modules", "__pycache__"
+        )
+        shutil.copytree(ROOT, tree, ignore=ignored)
+    _build(tree)
+    return tree
 
 
 @pytest.fixture(scope="module")
-def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Build the source distribution from a copy of the tree, and the wheel from that."""
-    pytest.importorskip("setuptools", reason="setuptools is not installed, nothing can be built")
-    work = tmp_path_factory.mktemp("build")
-    ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "node_modules", "__pycache__")
-    shutil.copytree(ROOT, work / "tree", ignore=ignored)
-    shutil.copytree(ROOT / ".ci", work / "tree" / ".ci")
-
-    def run(kind: str, folder: Path) -> None:
-        subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", BUILD, kind, str(work)],
-            cwd=folder,
-            check=True,
-            capture_output=True,
-        )
-
-    run("sdist", work / "tree")
-    [source] = work.glob("*.tar.gz")
-    # Not by tarfile: how it wants to be told that the archive is ours differs between Pythons.
-    subprocess.run(["tar", "-xzf", str(source), "-C", str(work)], check=True)
-    unpacked = work / source.name.removesuffix(".tar.gz")
-    run("wheel", unpacked)
-    [wheel] = work.glob("*.whl")
+def distributions(clone: Path) -> tuple[Path, Path]:
+    """Give the source distribution, and the wheel that was built from it."""
+    [source] = (clone / "dist").glob("*.tar.gz")
+    [wheel] = (clone / "dist").glob("*.whl")
     return source, wheel
 
 
-def test_wheel_from_the_source_distribution_is_complete(distributions: tuple[Path, Path]) -> None:
+def _build(tree: Path) -> None:
+    """Run the tree's own ``packaging/distributions.py``."""
+    environ = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    words = [sys.executable, "-W", "ignore", "packaging/distributions.py", "dist"]
+    subprocess.run(words, cwd=tree, env=environ, check=True, capture_output=True)
+
+
+def test_what_is_built_from_one_commit_is_equal(distributions: tuple[Path, Path], tmp_path: Path) -> None:
+    """The source distribution builds the same files, byte for byte, whatever the modes and the folder."""
+    # Not by tarfile: how it wants to be told that the archive is ours differs between Pythons.
+    subprocess.run(["tar", "-xzf", str(distributions[0]), "-C", str(tmp_path)], check=True)
+    [unpacked] = tmp_path.iterdir()
+    for file in unpacked.rglob("*"):
+        if file.is_file():
+            file.chmod(0o700 if file.stat().st_mode & 0o100 else 0o600)
+            if file.name != "setup.cfg":
+                os.utime(file, (0, 0))
+    _build(unpacked)
+    for file in distributions:
+        assert (unpacked / "dist" / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def test_wheel_from_the_source_distribution_is_complete(
+    clone: Path, distributions: tuple[Path, Path]
+) -> None:
     """Every file of the packages is in the wheel that is built from the source distribution alone."""
     with zipfile.ZipFile(distributions[1]) as wheel:
         packed = set(wheel.namelist())
-    for name, folder in SOURCES.items():
+    for name, source in SOURCES.items():
+        folder = clone / source.relative_to(ROOT)
         for file in folder.rglob("*"):
             if file.is_file() and file.suffix != ".pyc" and file.name != "dropin.cache":
                 assert f"{name.replace('.', '/')}/{file.relative_to(folder)}" in packed

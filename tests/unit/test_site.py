@@ -14,13 +14,13 @@ from xml.etree import ElementTree
 
 import pytest
 from support import documents
+from support.chromium import chromium
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Page as BrowserPage
 
-CHROMIUM = Path("/usr/bin/chromium")
 NEEDED = ("sphinx", "myst_parser", "furo")
 LOADED_BY_TEXT = re.compile(r"""(?:\burl\(|@import|\bfrom|\bimport\(?)\s*["']?((?:https?:)?//[^\s"')]+)""")
 """What style sheets and scripts load from elsewhere."""
@@ -104,14 +104,8 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 @pytest.fixture(scope="module")
 def page(site: Path) -> Iterator[tuple[BrowserPage, list[str]]]:
     """Give a tab of Debian's Chromium, and a list of what it asks of others than the site's files."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright for Python")
-    if not CHROMIUM.exists():
-        pytest.skip(f"needs {CHROMIUM}")
     asked: list[str] = []
-    with playwright.sync_playwright() as driver:
-        # Containers have neither the rights for its sandbox nor much shared memory.
-        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+    with chromium() as browser:
         page = browser.new_page()
         own = f"{site.as_uri()}/"
         page.on(
@@ -119,7 +113,6 @@ def page(site: Path) -> Iterator[tuple[BrowserPage, list[str]]]:
             lambda request: None if request.url.startswith((own, "data:")) else asked.append(request.url),
         )
         yield page, asked
-        browser.close()
 
 
 def test_no_page_asks_another_site(site: Path, page: tuple[BrowserPage, list[str]]) -> None:

@@ -25,6 +25,8 @@ LARGE = random.Random(1).randbytes(6_000_000)
 """More than any socket takes at once."""
 HUGE = LARGE * 5
 """More than the system keeps on its way."""
+TIMEOUT = 1.5
+"""Seconds that a connection may be idle."""
 
 
 class Reader(Protocol):
@@ -108,18 +110,20 @@ async def test_who_sends_no_more_gets_all_answers_however_late_it_reads_them(rea
 
 
 class SlowReader(Reader):
-    """Reads a little every few milliseconds."""
+    """Reads a little every few milliseconds, for twice as long as a connection may be idle."""
 
     def __init__(self, reactor: Any) -> None:
         super().__init__()
         self._reactor = reactor
+        self._slow_until = reactor.seconds() + 2 * TIMEOUT
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
         """Keep what came, and rest."""
         super().dataReceived(data)
-        transport: Any = self.transport
-        transport.pauseProducing()
-        self._reactor.callLater(0.006, transport.resumeProducing)
+        if self._reactor.seconds() < self._slow_until:
+            transport: Any = self.transport
+            transport.pauseProducing()
+            self._reactor.callLater(0.006, transport.resumeProducing)
 
 
 @pytest.fixture
@@ -127,7 +131,7 @@ def hasty(reactor: Any) -> Iterator[tuple[Web, Any]]:
     """Serve on a site that gives up idle connections soon."""
     web = Web(rest=large)
     site: Any = make_site(web.backends, reactor, web.served.append)
-    site.timeout = site.header_timeout = site.keep_alive_timeout = 1.5
+    site.timeout = site.header_timeout = site.keep_alive_timeout = TIMEOUT
     port = reactor.listenTCP(0, site, interface="127.0.0.1")
     yield web, port
     port.stopListening()

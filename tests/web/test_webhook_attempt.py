@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from dataapi.http.outgoing_tls import OutgoingTls
-from dataapi.webhooks.delivery.attempt import Sender
+from dataapi.webhooks.delivery.attempt import AttemptSender
 from dataapi.webhooks.delivery.destinations import networks, parse
 from dataapi.webhooks.delivery.headers import sign
 from dataapi.webhooks.delivery.http_client import ReceiverConnections
@@ -63,7 +63,9 @@ def pour(head: bytes, chunk: bytes) -> Callable[[Received], None]:
     return answer
 
 
-async def timed_out(sender: Sender, clock: Clock, port: int, until: Callable[[], bool]) -> AttemptOutcome:
+async def timed_out(
+    sender: AttemptSender, clock: Clock, port: int, until: Callable[[], bool]
+) -> AttemptOutcome:
     """Send, and let 20 seconds pass as soon as the receiver is as far as ``until`` says."""
     result = Deferred.fromCoroutine(sender.send(attempt(port)))
     while not until():
@@ -450,7 +452,9 @@ async def test_cancelling_or_the_deadline_ends_a_connection_being_made() -> None
     address_check = AddressCheck(Names(["93.184.215.14"]))
     for seconds, cancel in ((0.0, True), (20.0, False)):
         reactor = MemoryReactorClock()
-        result = Deferred.fromCoroutine(Sender(reactor, address_check, reactor.seconds).send(attempt(80)))
+        result = Deferred.fromCoroutine(
+            AttemptSender(reactor, address_check, reactor.seconds).send(attempt(80))
+        )
         assert len(reactor.connectors) == 1
         reactor.advance(seconds)
         if cancel:
@@ -521,7 +525,7 @@ async def test_connections_are_closed_when_idle_for_15_seconds(
 ) -> None:
     port, clock = world.listen(receiver), Clock()
     address_check = AddressCheck(Names(["127.0.0.1"]), networks(["127.0.0.0/8"]))
-    sender = Sender(Timed(reactor, clock), address_check, clock.seconds)  # type: ignore[arg-type]
+    sender = AttemptSender(Timed(reactor, clock), address_check, clock.seconds)  # type: ignore[arg-type]
     for _ in range(3):
         clock.advance(14)
         assert (await sender.send(attempt(port))).success

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
-from dataapi.webhooks.delivery.http_client import Route
+from dataapi.webhooks.delivery.http_client import OutgoingRoute
 from dataapi.webhooks.delivery.proxy import Proxy, parse_proxy
 from dataapi.webhooks.model import AttemptError
 from support.connect_proxy import ConnectProxy
@@ -62,9 +62,9 @@ async def test_a_proxy_that_is_away_or_says_nothing_fails_the_attempt(world: Wor
     """In time, like a receiver that does."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        away = world.sender(route=Route(Proxy(*bound.getsockname())))
+        away = world.sender(route=OutgoingRoute(Proxy(*bound.getsockname())))
         assert (await away.send(attempt(9))).error is AttemptError.CONNECT
-    nameless = world.sender(route=Route(Proxy("no-such-host.invalid", 3128)))
+    nameless = world.sender(route=OutgoingRoute(Proxy("no-such-host.invalid", 3128)))
     assert (await nameless.send(attempt(9))).error is AttemptError.CONNECT
     silent = ConnectProxy(reactor, b"")
     sender = world.sender(route=silent.listen(world), timeout=0.2)
@@ -75,7 +75,7 @@ async def test_deliveries_come_from_the_chosen_address(world: World) -> None:
     """A receiver that has no address of its kind cannot be reached."""
     receiver = Receiver()
     port = world.listen(receiver)
-    route = Route(bind_addresses=(ip_address("127.0.0.5"),))
+    route = OutgoingRoute(bind_addresses=(ip_address("127.0.0.5"),))
     assert (await world.sender(route=route).send(attempt(port))).success
     [connection] = receiver.connections
     transport: Any = connection.transport

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from dataapi.webhooks.delivery.attempt import Sender
+from dataapi.webhooks.delivery.attempt import AttemptSender
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.resolver import AddressCheck
 from dataapi.webhooks.model import AttemptError
@@ -108,7 +108,7 @@ async def test_a_receiver_that_does_not_end_its_connection_is_cut_off(
     receiver.answer = answer
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     address_check = AddressCheck(Names(["127.0.0.1"]), networks(["127.0.0.1"]))
-    sender = Sender(Timed(reactor, clock), address_check, clock.seconds, tls=authority.trusted)  # type: ignore[arg-type]
+    sender = AttemptSender(Timed(reactor, clock), address_check, clock.seconds, tls=authority.trusted)  # type: ignore[arg-type]
     assert (await sender.send(attempt(port, scheme="https"))).success
     before = len(reactor.getReaders())
     assert len(clock.getDelayedCalls()) == 1

@@ -52,7 +52,6 @@ from dataapi.catalog.registry import (
     TableType,
     TypeOwner,
 )
-from dataapi.concurrency.pauses import pause
 
 _COMPARED = (
     *("Int", "Float", "String", "Boolean"),
@@ -178,7 +177,6 @@ class _TypeAllocation:
 
     def _name(self, thing: Table | Type, override: str | None, kind: TableType | EnumType) -> None:
         """Name a table or an enum: a longer name if its own is taken, none if its own is invalid."""
-        pause()
         requested = override or type_name(self._catalog, thing.schema, thing.name)
         if not is_graphql_name(requested):
             return
@@ -213,7 +211,6 @@ class _TypeAllocation:
         """Name types that are made for tables or enums, with a number if the usual name is taken."""
         types = self.types
         for oid in owners:
-            pause()
             base = self.base_names[oid]
             for kind in kinds:
                 name = base + kind

@@ -35,7 +35,6 @@ from dataapi.catalog.model import (
 )
 from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.relationships import ViewKeys
-from dataapi.concurrency.pauses import pause
 from dataapi.database.sql_text import OWN_SCHEMA, may_travel
 
 Document = Mapping[str, Sequence[Any]]
@@ -76,7 +75,6 @@ def build_catalog(
     catalog = replace(catalog, registry=registry)
     names = CatalogNames(catalog)
     for table in filter(catalog.tables.__contains__, catalog.base_names):
-        pause()
         problems += tuple(names.clashes(table))
     return replace(catalog, problems=catalog.problems + problems)
 
@@ -159,7 +157,6 @@ class _Builder:
 
     def _each(self, part: str, build: Callable[[Any], Item]) -> Iterator[Item]:
         for row in self._document.get(part, ()):
-            pause()
             yield build(row)
 
     def _type(self, row: Any) -> Type:

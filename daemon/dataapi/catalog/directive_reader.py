@@ -24,7 +24,6 @@ from dataapi.catalog.directives import (
 )
 from dataapi.catalog.model import Catalog, ForeignKey, Problem, TypeKind, place_of
 from dataapi.catalog.relationships import column_mistake, declared_keys
-from dataapi.concurrency.pauses import pause
 from dataapi.http.strict_json import DECODER, INVALID_JSON, is_storable
 
 GRAPHQL = "@graphql"
@@ -330,7 +329,6 @@ def read_directives(catalog: Catalog) -> tuple[Directives, tuple[ForeignKey, ...
     tables: dict[int, TableDirectives] = {}
     columns: dict[tuple[int, str], FieldDirectives] = {}
     for table in catalog.tables.values():
-        pause()
         if table.comment:
             names = {column.name for column in table.columns}
             directives = table_directives(place_of(table), table.comment, names, problems)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
@@ -15,8 +14,6 @@ from twisted.internet.threads import deferToThread
 
 from dataapi.catalog.build import Document, build_catalog, with_grants
 from dataapi.catalog.model import Catalog, Function, Table
-from dataapi.concurrency.pauses import pause, pausing
-from dataapi.concurrency.tasks import Naps
 
 Refresh = Callable[[Catalog], Awaitable[Catalog]]
 """Returns the catalog that serves, having made sure that this one is not outdated."""
@@ -85,7 +82,7 @@ async def reflect(
     if earlier and earlier.content == content:
         return replace(earlier, generation=generation)
     build = partial(build_catalog, generation=generation, search_path=tuple(search_path), features=features)
-    catalog: Catalog = await in_thread(_build, rows, build, earlier is not None)
+    catalog: Catalog = await in_thread(_build, rows, build)
     return replace(catalog, content=content, timezones=timezones or catalog.timezones)
 
 
@@ -121,15 +118,10 @@ def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:
     return digest.digest()
 
 
-def _build(rows: Iterable[tuple[Any, ...]], build: Callable[[Document], Catalog], naps: bool) -> Catalog:
-    """Build the catalog of the document that the rows make.
-
-    :param naps: whether to let other threads run; before the first catalog no request is answered in them.
-    """
+def _build(rows: Iterable[tuple[Any, ...]], build: Callable[[Document], Catalog]) -> Catalog:
+    """Build the catalog of the document that the rows make."""
     document: dict[str, list[Any]] = {}
-    with pausing(Naps()) if naps else nullcontext():
-        for part, body in rows:
-            if body is not None:
-                document.setdefault(part, []).extend(json.loads(body))
-                pause()
-        return build(document)
+    for part, body in rows:
+        if body is not None:
+            document.setdefault(part, []).extend(json.loads(body))
+    return build(document)

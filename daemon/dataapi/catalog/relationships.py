@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from dataapi.catalog.directives import DeclaredForeignKey, TableDirectives
 from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Problem, Table, place_of
-from dataapi.concurrency.pauses import pause
 from dataapi.database.sql_text import OWN_SCHEMA
 
 MAX_READINGS = 16
@@ -234,7 +233,6 @@ class ViewKeys:
                 for foreign, foreign_columns in foreign_sides:
                     if table == int(table_oid) and foreign == int(foreign_oid):
                         continue
-                    pause()
                     yield ForeignKey(name, table, columns, foreign, foreign_columns, unique, comment)
 
     def primary_keys(self, keys: Sequence[Any]) -> dict[int, Columns]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TextIO
@@ -30,7 +30,7 @@ from dataapi.webhooks.secrets import Cipher, NoEncryptionKey
 from dataapi.webhooks.store import Store, make_store
 from dataapi.webhooks.store.directory import new_token
 from dataapi.webhooks.store.enqueue import CannotPublish
-from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate
+from dataapi.webhooks.store.migrations import CannotMigrate, SchemaMigration, migrate
 from dataapi.webhooks.store.watches import WATCHES, Watch, watches
 
 Lines = list[str]
@@ -78,7 +78,7 @@ def carry_out(settings: Settings, options: argparse.Namespace, errors: TextIO) -
     except CannotMigrate as error:
         raise Failed(os.EX_NOPERM, f"webhooks: {error}") from error
     except (CannotPublish, BadPayload) as error:
-        raise Failed(os.EX_DATAERR, f"webhooks: {error}") from error
+        raise _refused(str(error)) from error
 
 
 def _configured_organization(settings: Settings, project: str | None) -> str:
@@ -90,9 +90,13 @@ def _configured_organization(settings: Settings, project: str | None) -> str:
     return found.pop()
 
 
+def _refused(reason: str) -> Failed:
+    return Failed(os.EX_DATAERR, f"webhooks: {reason}")
+
+
 async def _migrate(_store: Store, options: argparse.Namespace) -> Lines:
     """Create or upgrade the schema webhooks."""
-    applied: tuple[Migration, ...] = options.applied
+    applied: tuple[SchemaMigration, ...] = options.applied
     done = [f"applied migration {migration.number} ({migration.name})" for migration in applied]
     return done or ["the schema webhooks is up to date"]
 
@@ -102,14 +106,14 @@ async def _create_organization(store: Store, options: argparse.Namespace) -> Lin
     if not await store.directory.create_organization(options.slug, early_access=options.early_access):
         allow = f"; dataapi organization allow {options.slug} puts it on the early access allowlist"
         hint = allow if options.early_access else ""
-        raise Failed(os.EX_DATAERR, f"webhooks: there is an organization {options.slug} already{hint}")
+        raise _refused(f"there is an organization {options.slug} already{hint}")
     return []
 
 
 async def _allow(store: Store, options: argparse.Namespace, *, allowed: bool = True) -> Lines:
     """Put an organization on the early access allowlist."""
     if not await store.directory.allow(options.slug, allowed):
-        raise Failed(os.EX_DATAERR, f"webhooks: there is no organization {options.slug}")
+        raise _refused(f"there is no organization {options.slug}")
     return []
 
 
@@ -129,7 +133,7 @@ async def _create_project(store: Store, options: argparse.Namespace) -> Lines:
     """Add a project to an organization."""
     await _organization(store, options)
     if not await store.directory.create_project(options.ref, options.organization):
-        raise Failed(os.EX_DATAERR, f"webhooks: there is a project {options.ref} already")
+        raise _refused(f"there is a project {options.ref} already")
     return []
 
 
@@ -139,11 +143,9 @@ async def _transfer_project(store: Store, options: argparse.Namespace) -> Lines:
     key = f"dataapi project transfer {uuid4()}"
     source = await store.directory.transfer_project(options.ref, options.organization, key)
     if source is None:
-        raise Failed(os.EX_DATAERR, f"webhooks: there is no project {options.ref}")
+        raise _refused(f"there is no project {options.ref}")
     if source == options.organization:
-        raise Failed(
-            os.EX_DATAERR, f"webhooks: project {options.ref} belongs to organization {source} already"
-        )
+        raise _refused(f"project {options.ref} belongs to organization {source} already")
     return []
 
 
@@ -177,7 +179,7 @@ async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
 async def _revoke_token(store: Store, options: argparse.Namespace) -> Lines:
     """Make a token unusable."""
     if not await store.directory.revoke(options.id):
-        raise Failed(os.EX_DATAERR, f"webhooks: there is no token {options.id}, or it was revoked already")
+        raise _refused(f"there is no token {options.id}, or it was revoked already")
     return []
 
 
@@ -240,43 +242,39 @@ async def _unwatch(_store: Store, options: argparse.Namespace) -> Lines:
 async def _list_watches(store: Store, options: argparse.Namespace) -> TextTable:
     """List watches: table, type, operations, columns, condition, whose the events are, and how it stands."""
     known = {*_catalogue(options).types, *await store.row_change_types.list()}
-    with opened(options.uri) as database:
-        found = watches(complete(database.fetch(WATCHES)))
     return TextTable(
         ("TABLE", "TYPE", "OPERATIONS", "COLUMNS", "WHEN", "OWNER", "STATE"),
-        [_watch_row(one, known=one.type in known) for one in found],
+        [_watch_row(one, known=one.type in known) for one in _watches(options)],
     )
 
 
 async def _add_type(store: Store, options: argparse.Namespace) -> Lines:
     """Add a type of row changes; daemons know it within seconds."""
     if options.type in _catalogue(options).types:
-        raise Failed(
-            os.EX_DATAERR, f"webhooks: the event catalogues or the configuration have the type {options.type}"
-        )
+        raise _refused(f"the event catalogues or the configuration have the type {options.type}")
     if not await store.row_change_types.add(options.type):
-        raise Failed(os.EX_DATAERR, f"webhooks: there is a type {options.type} already")
+        raise _refused(f"there is a type {options.type} already")
     return []
 
 
 async def _remove_type(store: Store, options: argparse.Namespace) -> Lines:
     """Remove a type that was added, unless a watch uses it."""
-    with opened(options.uri) as database:
-        found = watches(complete(database.fetch(WATCHES)))
-    tables = ", ".join(one.table for one in found if one.type == options.type)
+    tables = ", ".join(one.table for one in _watches(options) if one.type == options.type)
     if tables:
-        raise Failed(
-            os.EX_DATAERR,
-            f"webhooks: {options.type} is what {tables} publishes: run dataapi webhooks unwatch first",
-        )
+        raise _refused(f"{options.type} is what {tables} publishes: run dataapi webhooks unwatch first")
     if not await store.row_change_types.remove(options.type):
-        raise Failed(os.EX_DATAERR, f"webhooks: no type {options.type} was added")
+        raise _refused(f"no type {options.type} was added")
     return []
 
 
 async def _list_types(store: Store, _options: argparse.Namespace) -> TextTable:
     """List the types of row changes that were added."""
     return TextTable(("TYPE",), [(name,) for name in await store.row_change_types.list()])
+
+
+def _watches(options: argparse.Namespace) -> Iterable[Watch]:
+    with opened(options.uri) as database:
+        return watches(complete(database.fetch(WATCHES)))
 
 
 def _watch_row(watch: Watch, *, known: bool) -> tuple[str, ...]:
@@ -338,7 +336,7 @@ def _catalogue(options: argparse.Namespace) -> Catalogue:
 
 async def _organization(store: Store, options: argparse.Namespace) -> None:
     if await store.directory.organization(options.organization) is None:
-        raise Failed(os.EX_DATAERR, f"webhooks: there is no organization {options.organization}")
+        raise _refused(f"there is no organization {options.organization}")
 
 
 def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., int]) -> None:

@@ -1,34 +1,30 @@
 """Work under way: coroutines in the background or shared by those that wait, and long computations.
 
-A long computation runs in slices on the reactor's own time, or in one thread next to it.
+A long computation runs in a thread next to the reactor.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator
-from threading import Lock, Thread
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from twisted.internet.defer import (
     CancelledError,
     Deferred,
     DeferredLock,
-    DeferredSemaphore,
     FirstError,
     gatherResults,
 )
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import Cooperator
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from dataapi.concurrency.pauses import pausing
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 T = TypeVar("T")
+P = ParamSpec("P")
 
 Default = TypeVar("Default")
 
@@ -241,125 +237,27 @@ class SharedWork(Generic[K, V]):
         return result
 
 
-SLICE = 0.005
-"""Seconds that a slice of work takes before the reactor goes on."""
-STEPS_AT_ONCE = 500
-"""Steps of work that is done at once, some milliseconds; the rest is done in slices."""
-WORKS = 8
-"""How many long works are under way at the same time, each of them in a thread that mostly waits."""
+class WorkerThread:
+    """Runs long work in a thread, one piece after the other, so that the reactor serves others meanwhile."""
 
+    def __init__(self) -> None:
+        self._work: SharedWork[object, None] = SharedWork(lambda _key, _result: None)
 
-class _Overrun(BaseException):
-    """Ends work that is not over soon; a ``BaseException``, so that no handler of errors takes it."""
+    async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Return what the work returns, or raise what it raises.
 
+        A caller that is cancelled only leaves: the next piece begins when its piece has ended.
+        """
+        results, errors = list[T](), list[BaseException]()
 
-class _Abandoned(BaseException):
-    """Ends work whose result no caller waits for any more."""
+        def run() -> None:
+            try:
+                results.append(work(*arguments, **named))
+            except BaseException as error:  # raised below
+                errors.append(error)
 
-
-async def in_turn(work: Callable[[], T]) -> T:
-    """Do the work and return its result, at once or in slices.
-
-    :param work: pauses between its steps; may be called twice, so that it must leave nothing half done.
-    """
-    left = STEPS_AT_ONCE
-
-    def step() -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise _Overrun
-
-    try:
-        with pausing(step):
-            return work()
-    except _Overrun:
-        pass  # what it holds goes before the work begins again
-    return await in_slices(work)
-
-
-async def in_slices(work: Callable[[], T]) -> T:
-    """Do the work in slices and return its result; cancelling abandons it."""
-    await _works.acquire()
-    slices = Slices(work)
-    try:
-        await _turns.cooperate(slices).whenDone()
-        return slices.result()
-    finally:
-        slices.abandon()
-        _works.release()
-
-
-class Slices(Iterator[None], Generic[T]):
-    """Work, a slice of which is done by each ``next``.
-
-    :param clock: gives the seconds that a slice is measured by.
-    """
-
-    def __init__(self, work: Callable[[], T], clock: Callable[[], float] = time.perf_counter) -> None:
-        self._work = work
-        self._clock = clock
-        self._until = 0.0
-        self._abandoned = self._ended = False
-        self._outcome: list[T] = []
-        self._error: BaseException | None = None
-        self._thread: Thread | None = None
-        # Taken while it is the other one's turn.
-        self._mine, self._callers = Lock(), Lock()
-        self._mine.acquire()
-        self._callers.acquire()
-
-    def __next__(self) -> None:
-        if self._over:
-            raise StopIteration
-        if self._thread is None:
-            self._thread = Thread(target=self._run, name="slices", daemon=True)
-            self._thread.start()
-        self._until = self._clock() + SLICE
-        self._mine.release()
-        self._callers.acquire()
-        if self._over:
-            raise StopIteration
-
-    @property
-    def _over(self) -> bool:
-        return self._ended or (self._abandoned and self._thread is None)
-
-    def result(self) -> T:
-        """Return what the work returned, or raise what it raised."""
-        if self._outcome:
-            return self._outcome[0]
-        error, self._error = self._error, None
-        assert error is not None, "the work is over"
-        try:
-            raise error
-        finally:
-            del error  # which would hold itself, by its traceback, and all that the work held
-
-    def abandon(self) -> None:
-        """End the work where it pauses, unless it is over."""
-        self._abandoned = True
-        for _ in self:
-            pass
-
-    def _run(self) -> None:
-        self._mine.acquire()
-        try:
-            with pausing(self._pause):
-                self._outcome.append(self._work())
-        except BaseException as error:  # ``result`` raises it
-            self._error = error
-        self._ended = True
-        self._callers.release()
-
-    def _pause(self) -> None:
-        if self._clock() >= self._until:
-            self._callers.release()
-            self._mine.acquire()
-        if self._abandoned:
-            raise _Abandoned
-
-
-_works = DeferredSemaphore(WORKS)
-# One slice each time that the reactor has done what was waiting, in turn for all works.
-_turns: Any = Cooperator(lambda: lambda: True)
+        await self._work.result(object(), run)
+        if errors:
+            # No frame may hold an error: its traceback holds the frame, and all that the work held.
+            raise errors.pop()
+        return results.pop()

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 import graphql as gql
 
-from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import client_name
 from dataapi.graphql.graphql_core import place_of
+from dataapi.graphql.input_values import BOOLEANS, holds_objects, read_literal
 from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import TypeMapping, encoder
 from dataapi.graphql.sources import (
@@ -24,22 +24,23 @@ from dataapi.graphql.sources import (
     LiteralOrigin,
     Origin,
     ResponsePath,
+    Shape,
     VariableOrigin,
-    Variables,
 )
-from dataapi.graphql.variables import holds_objects
 from dataapi.sql.algebra import Parameter
 
+Shapes = Mapping[str, Shape]
+"""The shapes of the variables that have a value, and of the parameters of the document, by name."""
 SelectedFields = dict[str, list[gql.FieldNode]]
 """Fields by response key, in the order in which they stand in the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Collects fields for one operation and its coerced variables (GraphQL specification, CollectFields)."""
+    """Collects fields for one operation and its variables' shapes (GraphQL specification, CollectFields)."""
 
     fragments: Mapping[str, gql.FragmentDefinitionNode]
-    variables: Variables
+    shapes: Shapes
 
     def fields(
         self, sets: Iterable[gql.SelectionSetNode | None], type_names: frozenset[str]
@@ -83,13 +84,14 @@ class Selector:
         for directive in directives:
             name = directive.name.value
             if name in ("skip", "include"):
-                condition = argument_trees(directive, gql.GraphQLSkipDirective.args, self.variables)["if"]
-                if bool(as_leaf(condition).sample) is (name == "skip"):
+                condition = argument_trees(directive, gql.GraphQLSkipDirective.args, self.shapes)["if"]
+                if as_leaf(condition).shape == BOOLEANS[name == "skip"]:
                     return False
         return True
 
 
 InputTree: TypeAlias = "InputLeaf | list[InputTree] | dict[str, InputTree] | None"
+"""A list of objects that all have the same members, which a variable holds, is also one leaf."""
 InputObject = Mapping[str, InputTree]
 
 
@@ -129,28 +131,20 @@ def is_partial(tree: InputTree) -> bool:
     return isinstance(tree, PartialObject) or (isinstance(tree, dict) and any(map(is_partial, tree.values())))
 
 
-class ObjectList(list[InputTree]):
-    """The trees of a list of input objects that a variable holds as a whole, which is also one leaf."""
-
-    def __init__(self, trees: list[InputTree], leaf: InputLeaf) -> None:
-        super().__init__(trees)
-        self.leaf = leaf
-
-
 def argument_trees(
     owner: gql.FieldNode | gql.DirectiveNode,
     arguments: Mapping[str, gql.GraphQLArgument],
-    variables: Variables,
+    shapes: Shapes,
     path: ResponsePath = (),
 ) -> dict[str, InputTree]:
     """Return the trees of the arguments of a field or directive, defaults applied, absent ones left out.
 
     :param arguments: those that it may have, by name.
-    :param variables: the request's coerced variables.
+    :param shapes: those of the request's variables.
     :param path: the field's response path, for errors.
     :raises GraphQLError: a variable has no value where one is needed.
     """
-    reader = _ArgumentReader(variables, path)
+    reader = _ArgumentReader(shapes, path)
     provided = {node.name.value: node.value for node in owner.arguments or ()}
     trees: dict[str, InputTree] = {}
     for name, argument in arguments.items():
@@ -159,7 +153,7 @@ def argument_trees(
             gql.Undefined if node is None else reader.literal(node, argument.type)
         )
         if tree is gql.Undefined and argument.default is not None:
-            tree = reader.leaf(LiteralOrigin(argument.default.value), argument.default.value, owner)
+            tree = reader.leaf(LiteralOrigin(argument.default.value), True, owner)
         if node is not None:
             _check_present(tree, argument.type, node)
         if not isinstance(tree, gql.UndefinedType):
@@ -182,57 +176,60 @@ def _check_present(tree: object, type_: gql.GraphQLInputType, node: gql.ValueNod
     raise gql.GraphQLError(message, node)
 
 
-def absent_variables(node: gql.ValueNode, variables: Variables) -> tuple[str, ...]:
+def absent_variables(node: gql.ValueNode, shapes: Shapes) -> tuple[str, ...]:
     """Return the client's names of a literal's variables that have no value, each once."""
     match node:
         case gql.VariableNode():
-            return () if node.name.value in variables else (client_name(node.name.value),)
+            return () if node.name.value in shapes else (client_name(node.name.value),)
         case gql.ListValueNode():
             inner = node.values
         case gql.ObjectValueNode():
             inner = tuple(member.value for member in node.fields)
         case _:
             return ()
-    return tuple(dict.fromkeys(name for value in inner for name in absent_variables(value, variables)))
+    return tuple(dict.fromkeys(name for value in inner for name in absent_variables(value, shapes)))
 
 
 class _ArgumentReader:
-    """Reads literals and variables' values into trees."""
+    """Reads literals and the shapes of variables into trees."""
 
-    def __init__(self, variables: Variables, path: ResponsePath) -> None:
-        self._variables = variables
+    def __init__(self, shapes: Shapes, path: ResponsePath) -> None:
+        self._shapes = shapes
         self._path = path
 
-    def leaf(self, origin: Origin, sample: Any, node: gql.Node) -> InputLeaf:
-        return InputLeaf(origin, sample, place_of(node), self._path)
+    def leaf(self, origin: Origin, shape: Shape, node: gql.Node) -> InputLeaf:
+        return InputLeaf(origin, shape, place_of(node), self._path)
 
     def literal(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> InputTree | gql.UndefinedType:
         """Return the tree of a literal, which may hold variables."""
-        pause()
         type_ = nullable(type_)
         if isinstance(node, gql.VariableNode):
             name = node.name.value
-            if name not in self._variables:
+            if name not in self._shapes:
                 return gql.Undefined
-            return self.value(self._variables[name], type_, (name,), node)
+            return self.value(self._shapes[name], type_, (name,), node)
         if isinstance(node, gql.NullValueNode):
             return None
-        if isinstance(type_, gql.GraphQLList):
-            items = node.values if isinstance(node, gql.ListValueNode) else (node,)
-            trees = [self._inner(item, type_.of_type) for item in items]
-            if holds_objects(type_):
-                return [None if isinstance(tree, gql.UndefinedType) else tree for tree in trees]
-            leaves = [tree if isinstance(tree, InputLeaf) else None for tree in trees]
-            sample = [None if leaf is None else leaf.sample for leaf in leaves]
-            if all(leaf is None or isinstance(leaf.origin, LiteralOrigin) for leaf in leaves):
-                return self.leaf(LiteralOrigin(tuple(sample)), sample, node)
-            origins = tuple(None if leaf is None else leaf.origin for leaf in leaves)
-            return self.leaf(ListOrigin(origins), sample, node)
         if isinstance(type_, gql.GraphQLInputObjectType):
             return self._object(node, type_)
-        value = gql.coerce_input_literal(node, type_)
-        assert value is not gql.Undefined, "validation lets no invalid literal pass"
-        return self.leaf(LiteralOrigin(value), value, node)
+        items = node.values if isinstance(node, gql.ListValueNode) else (node,)
+        if isinstance(type_, gql.GraphQLList) and holds_objects(type_):
+            trees = [self._inner(item, type_.of_type) for item in items]
+            return [None if isinstance(tree, gql.UndefinedType) else tree for tree in trees]
+        if isinstance(type_, gql.GraphQLList) and any(isinstance(item, gql.VariableNode) for item in items):
+            return self._list(items, type_.of_type, node)
+        read = read_literal(node, type_)
+        assert read is not None, "validation lets no invalid literal pass"
+        value, shape = read
+        return self.leaf(LiteralOrigin(tuple(value) if isinstance(value, list) else value), shape, node)
+
+    def _list(self, items: Iterable[gql.ValueNode], type_: gql.GraphQLInputType, node: gql.Node) -> InputLeaf:
+        """Return the leaf of a list of leaves with variables among them."""
+        trees = [self._inner(item, type_) for item in items]
+        leaves = [tree if isinstance(tree, InputLeaf) else None for tree in trees]
+        origins = tuple(None if leaf is None else leaf.origin for leaf in leaves)
+        shape = tuple(None if leaf is None else leaf.shape for leaf in leaves)
+        return self.leaf(ListOrigin(origins), shape, node)
 
     def _inner(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> InputTree | gql.UndefinedType:
         """Return the tree of an item or a member."""
@@ -251,21 +248,19 @@ class _ArgumentReader:
         return trees if len(trees) == len(node.fields) else PartialObject(trees)
 
     def value(
-        self, value: Any, type_: gql.GraphQLInputType, place: tuple[str | int, ...], node: gql.Node
+        self, shape: Any, type_: gql.GraphQLInputType, place: tuple[str | int, ...], node: gql.Node
     ) -> InputTree:
-        """Return the tree of a variable's coerced value."""
-        pause()
+        """Return the tree of a variable's value by its shape."""
         type_ = nullable(type_)
-        if value is None:
+        if shape is None:
             return None
-        if isinstance(type_, gql.GraphQLList) and holds_objects(type_):
-            items = [
-                self.value(item, type_.of_type, (*place, index), node) for index, item in enumerate(value)
+        if isinstance(type_, gql.GraphQLList) and holds_objects(type_) and isinstance(shape, tuple):
+            return [
+                self.value(item, type_.of_type, (*place, index), node) for index, item in enumerate(shape)
             ]
-            return ObjectList(items, self.leaf(VariableOrigin(place), value, node))
         if isinstance(type_, gql.GraphQLInputObjectType):
             return {
                 name: self.value(member, type_.fields[name].type, (*place, name), node)
-                for name, member in value.items()
+                for name, member in shape
             }
-        return self.leaf(VariableOrigin(place), value, node)
+        return self.leaf(VariableOrigin(place), shape, node)

@@ -12,13 +12,7 @@ from graphql import GraphQLError
 from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object
 from dataapi.graphql.filters import aggregate_of, filter_condition, operand
 from dataapi.graphql.schema.catalog_view import RelatedField, TableView
-from dataapi.graphql.sources import (
-    Bounded,
-    CursorPart,
-    InputLeaf,
-    decode_cursor,
-    limit_of,
-)
+from dataapi.graphql.sources import Bounded, CursorPart, InputLeaf, limit_of
 from dataapi.sql.algebra import (
     After,
     AggregateFunction,
@@ -92,12 +86,12 @@ _EXCLUSIVE = (
 
 
 def _position(order: list[Ordering], cursor: InputLeaf, *, backward: bool) -> After:
-    values = decode_cursor(cursor.sample)
-    if len(values) != len(order):
+    nulls = cursor.decoded()
+    if len(nulls) != len(order):
         raise cursor.error("orderBy clause incompatible with pagination cursor")
     parameters = tuple(
-        None if value is None else Parameter(CursorPart(cursor.without_sample(), index), type_)
-        for index, (value, (_, type_)) in enumerate(zip(values, order, strict=True))
+        None if is_null else Parameter(CursorPart(cursor, index), type_)
+        for index, (is_null, (_, type_)) in enumerate(zip(nulls, order, strict=True))
     )
     return After(tuple(term.reversed() if backward else term for term, _ in order), parameters)
 
@@ -140,7 +134,7 @@ def _element(view: TableView, element: InputObject) -> Ordering | None:
 
 
 def _term(expression: Expression, direction: InputTree, *, nullable: bool) -> OrderTerm:
-    descending, nulls_first = as_leaf(direction).sample
+    descending, nulls_first = as_leaf(direction).words()
     return OrderTerm(expression, descending, nulls_first, nullable)
 
 
@@ -165,8 +159,9 @@ def _by_rows(related: RelatedField, element: InputObject) -> Ordering | None:
     column = _only(as_object(tree))
     if column is None:
         return None
-    field = related.target.columns_by_name[column[0]]
+    column_name, direction = column
+    field = related.target.columns_by_name[column_name]
     aggregate = aggregate_of(name, field)
     expression = RelatedAggregateOf(rows, aggregate.function, aggregate.expression, aggregate.schema)
-    term = _term(expression, column[1], nullable=True)
+    term = _term(expression, direction, nullable=True)
     return replace(term, schema=field.mapping.schema_of("<")), field.mapping.parameter

@@ -20,7 +20,6 @@ from typing import Any, TypeVar, cast
 
 import graphql as gql
 
-from dataapi.concurrency.pauses import pause
 from dataapi.graphql.schema.shared_types import nullable
 
 _SEPARATOR = ":"
@@ -82,11 +81,13 @@ class AdaptedDocument:
 
     :ivar literal_types: the types of the places of literals, by the names of their parameters.
     :ivar merges: whether fields with arguments may be merged: they must have equal literals.
+    :ivar arguments_valid: whether all arguments are valid for sure, whatever the values of variables.
     """
 
     document: gql.DocumentNode
     literal_types: Mapping[str, gql.GraphQLInputType]
     merges: bool
+    arguments_valid: bool
     _operations: Mapping[str | None, _Uses]
     _fragments: Mapping[str, _Uses]
 
@@ -103,10 +104,9 @@ class AdaptedDocument:
             variables.update(self._fragments[name].variables)
         declared = {node.variable.name.value: node for node in declarations}
         for variable in variables.values():
-            pause()
             node = declared.get(client_name(variable.name))
             if node is not None:
-                default: Any = node.default_value and _value(node.default_value, variable.type, enum_value)
+                default: Any = node.default_value and _Literals().value(node.default_value, variable.type)
                 variable = replace(variable, default=default, node=node)  # noqa: PLW2901
             yield variable
 
@@ -132,10 +132,66 @@ def adapt(
     return _Adapter(schema, parameters or {}, strict=strict).adapted(document)
 
 
-class _Adapter:
+class _Literals:
+    """Adapts literals to the types of their places.
+
+    :ivar valid: whether those until now are valid for sure, whatever the values of variables in them.
+    """
+
+    def __init__(self) -> None:
+        self.valid = True
+
+    def value(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> gql.ValueNode:
+        """Return a literal as it is at a place of that type."""
+        if isinstance(type_, gql.GraphQLNonNull):
+            self.valid &= not isinstance(node, gql.NullValueNode)
+            type_ = type_.of_type
+        if isinstance(node, gql.ListValueNode) and isinstance(type_, gql.GraphQLList):
+            item = type_.of_type
+            return _changed(node, values=_each(node.values, lambda inner: self.value(inner, item)))
+        if not isinstance(node, gql.ObjectValueNode):
+            adapted = self.leaf(node, type_)
+            if not isinstance(adapted, gql.VariableNode | gql.NullValueNode):
+                self.valid &= gql.coerce_input_literal(adapted, type_) is not gql.Undefined
+            return adapted
+        if isinstance(type_, gql.GraphQLList):
+            return self.value(node, type_.of_type)  # a lone object is a list of one
+        if not isinstance(type_, gql.GraphQLInputObjectType):
+            self.valid = False  # a scalar may accept it
+            return node
+        return _changed(node, fields=self.members(node.fields, type_.fields))
+
+    def leaf(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> gql.ValueNode:
+        """Return what is neither a list nor an object as it is at a place of a nullable type."""
+        return enum_value(node, type_)
+
+    def members(
+        self,
+        nodes: tuple[_Member, ...] | None,
+        definitions: Mapping[str, gql.GraphQLArgument | gql.GraphQLInputField],
+    ) -> tuple[_Member, ...] | None:
+        """Return arguments, or members of an object, with their values as they are at their places."""
+        names = [node.name.value for node in nodes or ()]
+        self.valid &= len(set(names)) == len(names) and all(
+            name in names or not isinstance(each.type, gql.GraphQLNonNull) or each.default is not None
+            for name, each in definitions.items()
+        )
+
+        def adapted(node: _Member) -> _Member:
+            definition = definitions.get(node.name.value)
+            if definition is None:
+                self.valid = False
+                return node
+            return _changed(node, value=self.value(node.value, definition.type))
+
+        return _each(nodes, adapted) if nodes else nodes
+
+
+class _Adapter(_Literals):
     """Adapts the definitions of one document."""
 
     def __init__(self, schema: gql.GraphQLSchema, parameters: Mapping[int, str], *, strict: bool) -> None:
+        super().__init__()
         self._schema = schema
         self._parameters = parameters
         self._strict = strict
@@ -166,7 +222,7 @@ class _Adapter:
         needed = _reached(spread, uses_of).keys() | _circular(uses_of)
         nodes += [node for name, (node, _) in fragments.items() if name in needed]
         whole = gql.DocumentNode(definitions=tuple(nodes))
-        return AdaptedDocument(whole, self._literal_types, self._merges, operations, uses_of)
+        return AdaptedDocument(whole, self._literal_types, self._merges, self.valid, operations, uses_of)
 
     def _operation(self, node: gql.OperationDefinitionNode) -> tuple[gql.OperationDefinitionNode, _Uses]:
         """Return an operation adapted, without declarations unless these count, and its uses."""
@@ -202,7 +258,6 @@ class _Adapter:
     def _selection(
         self, node: gql.SelectionNode, parent: gql.GraphQLCompositeType | None
     ) -> gql.SelectionNode:
-        pause()
         directives = self._directives(node.directives)
         if isinstance(node, gql.FieldNode):
             definition = None if parent is None else self._schema.get_field(parent, node.name.value)
@@ -211,8 +266,8 @@ class _Adapter:
                 key = (node.alias or node.name).value
                 self._merges |= key in self._keys
                 self._keys.add(key)
-                if definition is not None:
-                    arguments = _members(arguments, definition.args, self._leaf)
+            if definition is not None:
+                arguments = self.members(arguments, definition.args)
             if inner is not None:
                 inner = self._selection_set(inner, definition and gql.get_named_type(definition.type))
             return _changed(
@@ -239,13 +294,12 @@ class _Adapter:
         return _each(nodes, self._directive) if nodes else nodes
 
     def _directive(self, node: gql.DirectiveNode) -> gql.DirectiveNode:
-        pause()
         definition = self._schema.get_directive(node.name.value)
-        if definition is None or not node.arguments:
+        if definition is None:
             return node
-        return _changed(node, arguments=_members(node.arguments, definition.args, self._leaf))
+        return _changed(node, arguments=self.members(node.arguments, definition.args))
 
-    def _leaf(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> gql.ValueNode:
+    def leaf(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> gql.ValueNode:
         if isinstance(node, gql.VariableNode):
             return node if self._strict else self._variable(node, type_)
         parameter = self._parameters.get(node.loc.start) if node.loc else None
@@ -263,42 +317,6 @@ class _Adapter:
             node = gql.VariableNode(name=gql.NameNode(value=name, loc=node.loc), loc=node.loc)
         self._uses.variables.setdefault(name, DeclaredVariable(name, type_, None, node))
         return node
-
-
-_Leaf = Callable[[gql.ValueNode, gql.GraphQLInputType], gql.ValueNode]
-"""Adapts what is neither a list nor an object, at a place of a nullable type."""
-
-
-def _value(node: gql.ValueNode, type_: gql.GraphQLInputType, leaf: _Leaf) -> gql.ValueNode:
-    """Return a literal as it is at a place of that type."""
-    pause()
-    type_ = nullable(type_)
-    if isinstance(node, gql.ListValueNode) and isinstance(type_, gql.GraphQLList):
-        item = type_.of_type
-        return _changed(node, values=_each(node.values, lambda inner: _value(inner, item, leaf)))
-    if not isinstance(node, gql.ObjectValueNode):
-        return leaf(node, type_)
-    if isinstance(type_, gql.GraphQLList):
-        return _value(node, type_.of_type, leaf)  # a lone object is a list of one
-    if not isinstance(type_, gql.GraphQLInputObjectType):
-        return node
-    return _changed(node, fields=_members(node.fields, type_.fields, leaf))
-
-
-def _members(
-    nodes: tuple[_Member, ...],
-    definitions: Mapping[str, gql.GraphQLArgument | gql.GraphQLInputField],
-    leaf: _Leaf,
-) -> tuple[_Member, ...]:
-    """Return arguments, or members of an object, with their values as they are at their places."""
-
-    def adapted(node: _Member) -> _Member:
-        definition = definitions.get(node.name.value)
-        if definition is None:
-            return node
-        return _changed(node, value=_value(node.value, definition.type, leaf))
-
-    return _each(nodes, adapted)
 
 
 def _check_names(nodes: Iterable[gql.VariableDefinitionNode]) -> None:

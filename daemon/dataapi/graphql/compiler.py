@@ -13,11 +13,11 @@ from graphql import FieldNode, FragmentDefinitionNode, GraphQLError
 
 from dataapi.catalog.model import Table
 from dataapi.catalog.registry import TableType
-from dataapi.concurrency.pauses import pause
 from dataapi.graphql.arguments import (
     InputObject,
     InputTree,
     Selector,
+    Shapes,
     argument_trees,
     as_leaf,
     as_object,
@@ -42,7 +42,7 @@ from dataapi.graphql.schema.functions import FunctionField, arguments_error
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.shared_types import NODE, PAGE_INFO
 from dataapi.graphql.schema.type_mapping import aggregate_mapping
-from dataapi.graphql.sources import PARAMETER, Alias, Fixed, InputLeaf, Variables, decode_node_id, limit_of
+from dataapi.graphql.sources import PARAMETER, Alias, Fixed, InputLeaf, Variables, limit_of
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import (
     AggregateFunction,
@@ -174,11 +174,11 @@ class Compiler:
     """
 
     def __init__(
-        self, schema: RoleSchema, fragments: Mapping[str, FragmentDefinitionNode], variables: Variables
+        self, schema: RoleSchema, fragments: Mapping[str, FragmentDefinitionNode], shapes: Shapes
     ) -> None:
         self.schema = schema
-        self.variables = variables
-        self._selector = Selector(fragments, variables)
+        self.shapes = shapes
+        self._selector = Selector(fragments, shapes)
         self._path: list[str | int] = []
         self.costs: list[Cost] = []
         self._objects = 0
@@ -188,7 +188,6 @@ class Compiler:
 
         :raises GraphQLError: with the field's place in the document and in the response.
         """
-        pause()
         depth = len(self._path)
         self._path.append(key)
         try:
@@ -219,7 +218,7 @@ class Compiler:
 
     def arguments(self, node: FieldNode, type_name: str) -> dict[str, InputTree]:
         arguments = self.schema.object_type(type_name).fields[node.name.value].args
-        return argument_trees(node, arguments, self.variables, tuple(self._path))
+        return argument_trees(node, arguments, self.shapes, tuple(self._path))
 
     def members(
         self,
@@ -297,7 +296,7 @@ class Compiler:
 
     def node(self, nodes: list[FieldNode], leaf: InputLeaf) -> Output:
         """Return the row that a node id names, null where the role sees no such table."""
-        key = decode_node_id(leaf.sample)
+        key = leaf.decoded()
         view = self.schema.view.table_named(key.schema, key.table)
         if view is None or not view.has_node_id:
             return Null()
@@ -364,7 +363,7 @@ class Compiler:
 
     def _groups(self, view: TableView, nodes: list[FieldNode]) -> Output:
         arguments = self.arguments(nodes[0], view.name_of(TableType.CONNECTION))
-        keys = tuple(map(ColumnOf, dict.fromkeys(as_leaf(arguments["by"]).sample)))
+        keys = tuple(map(ColumnOf, dict.fromkeys(as_leaf(arguments["by"]).words())))
         if not keys:
             raise GraphQLError("groupBy needs at least one column in `by`")
         having = having_condition(view, as_object(arguments.get("having") or {}))

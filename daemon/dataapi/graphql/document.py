@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from typing import Any
+from itertools import starmap
+from typing import Any, NamedTuple
 
 from graphql import (
-    ConstValueNode,
     DocumentNode,
     FieldNode,
     FragmentDefinitionNode,
@@ -17,26 +16,37 @@ from graphql import (
     GraphQLError,
     GraphQLInputType,
     InlineFragmentNode,
+    Node,
     NonNullTypeNode,
     OperationDefinitionNode,
     OperationType,
     SelectionSetNode,
     Undefined,
     VariableDefinitionNode,
-    coerce_input_literal,
-    get_named_type,
     print_ast,
     validate_input_literal,
 )
 from graphql.pyutils import print_path_list
 
-from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import AdaptedDocument, DeclaredVariable, adapt, client_name
 from dataapi.graphql.graphql_core import parse_document
-from dataapi.graphql.literal_parameters import ExtractedParameters, coerce_literals, extract_parameters
+from dataapi.graphql.input_values import (
+    MAX_INPUT_OBJECTS,
+    InputType,
+    Place,
+    Reading,
+    UnreadableInput,
+    input_type,
+    read_literal,
+    steps_to,
+)
+from dataapi.graphql.literal_parameters import (
+    ExtractedParameters,
+    Parameters,
+)
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.type_mapping import abbreviated
+from dataapi.graphql.sources import Shape
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.graphql.validation import (
     MAX_ERRORS,
@@ -44,14 +54,11 @@ from dataapi.graphql.validation import (
     is_surely_valid,
     validate_document,
 )
-from dataapi.graphql.variables import Variable, coercer, faults, shaper
 
 LONGEST_DOCUMENT = 1_000_000
 """Characters of the longest document that is read."""
 MAX_SELECTIONS = 5_000
 """Fields and fragments that one selection set may name; validation looks at all of them at once."""
-MAX_INPUT_OBJECTS = 10_000
-"""Input objects that one request's variables may hold; each becomes a piece of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +77,51 @@ class Limits:
     cost: int = 5_000_000
 
 
-DOCUMENTS_PER_ROLE = 1_000
-"""Parsed and validated documents cached for one role."""
-DOCUMENT_BYTES = 12_000_000
-"""Bytes that the documents cached for one role take.
-
-This and the engine's ``PLAN_BYTES`` also bound how long a garbage collection takes, which looks at all that
-is cached.
-"""
-LONGEST_CACHED = 20_000
-"""Characters of the longest document that is cached."""
-_LEAVES = frozenset({str, int, float, bool, type(None)})
-"""Types of values that hold no others."""
-DOCUMENT, TOKEN, LITERAL = 3_000, 330, 650
+DOCUMENT, TOKEN, LITERAL = 3_000, 330, 200
 """About how many bytes a document takes, and each of its tokens and extracted literals adds."""
+
+
+class OperationPlanInput(NamedTuple):
+    """What decides the plan of an operation for a role.
+
+    The compiler sees nothing else of a request, and cached plans are keyed by it.
+
+    :ivar operation: the key of the operation.
+    :ivar shapes: the shape of each variable and literal parameter in the operation's order, ``Undefined`` for
+        a variable without a value.
+    :ivar failed: the errors of root fields whose values cannot be bound, by response key.
+    """
+
+    operation: Hashable
+    shapes: tuple[Shape, ...] = ()
+    failed: tuple[tuple[str, GraphQLError], ...] = ()
+
+
+class CoercedRequest(NamedTuple):
+    """The variables of a request for an operation.
+
+    :ivar variables: their coerced values, and the parameters of the document, by name.
+    """
+
+    input: OperationPlanInput
+    variables: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of an operation, ready to take values.
+
+    :ivar name: the client's name for it.
+    :ivar inner_name: the operation's name for it.
+    :ivar default: the value and the shape of its default, None without one.
+    """
+
+    name: str
+    inner_name: str
+    type: GraphQLInputType
+    input: InputType
+    default: tuple[Any, Shape] | None
+    node: Node
 
 
 class GraphQLOperation:
@@ -106,10 +144,10 @@ class GraphQLOperation:
         root: str,
         key: Hashable,
     ) -> None:
-        self._literals = [(name, shaper(type_)) for name, type_ in adapted.literal_types.items()]
-        self._required = [
-            (node.variable.name.value, node) for node in declared if isinstance(node.type, NonNullTypeNode)
-        ]
+        self._literals = tuple(adapted.literal_types)
+        self._required = {
+            node.variable.name.value: node for node in declared if isinstance(node.type, NonNullTypeNode)
+        }
         self._declared = partial(adapted.variables, _name(node), declared)
         self._variables: list[Variable] | None = None
         self.node = node
@@ -122,18 +160,20 @@ class GraphQLOperation:
     def variables(self) -> list[Variable]:
         """Return the variables with the types that their values must have, nullable ones.
 
-        No ``cached_property``: on Python 3.11 it holds a lock while this pauses.
-
         :raises RequestRejected: a default is invalid at the variable's place.
         """
         if self._variables is None:
             self._variables = list(map(_variable, self._declared()))
         return self._variables
 
-    def coerce(
-        self, raw: Mapping[str, Any], parameters: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Hashable]:
-        """Return the coerced variables with the parameters, and their shape, which decides the plan.
+    def shapes(self, plan_input: OperationPlanInput) -> dict[str, Shape]:
+        """Return the shapes of the variables that have a value, and of literal parameters, by name."""
+        names = (*(each.inner_name for each in self.variables()), *self._literals)
+        shapes = zip(names, plan_input.shapes, strict=True)
+        return {name: shape for name, shape in shapes if shape is not Undefined}
+
+    def coerce(self, raw: Mapping[str, Any], parameters: Parameters) -> CoercedRequest:
+        """Return the coerced variables with the parameters.
 
         Absent variables without a default stay absent.
 
@@ -141,56 +181,52 @@ class GraphQLOperation:
         :raises RequestRejected: a value is missing or of a wrong type; the error names the variable
             and the place in it.
         """
-        variables = self.variables()
-        if not _LEAVES.issuperset(map(type, raw.values())):
-            check_variables(
-                (each.name, each.type, raw[each.name])
-                for each in variables
-                if isinstance(raw.get(each.name), dict | list)
-            )
-        for name, node in self._required:
-            if raw.get(name) is None and (name in raw or node.default_value is None):
-                raise self._refusal(raw)
-        coerced, shapes = dict(parameters), list[Hashable]()
+        coerced, shapes = dict(parameters.values), list[Shape]()
+        reading = Reading()
         try:
-            for variable in variables:
-                value = raw.get(variable.name, Undefined)
-                if value is not Undefined:
-                    value = variable.coerce(value)
-                elif variable.default is not Undefined:
-                    value = variable.default
+            for variable in self._variables or self.variables():
+                if variable.name in raw:
+                    value = variable.input.read(raw[variable.name], shapes, reading, (), variable)
+                elif variable.default is not None:
+                    value, shape = variable.default
+                    shapes.append(shape)
                 else:
                     shapes.append(Undefined)
                     continue
                 coerced[variable.inner_name] = value
-                shapes.append(variable.shape(value))
         except RecursionError:
             raise RequestRejected(Stage.VARIABLES, "Variable values are nested too deeply.") from None
-        except Exception:  # a scalar may refuse in any way
-            raise self._refusal(raw) from None
-        for name, shape in self._literals:
-            shapes.append(shape(coerced[name]))
-        return coerced, tuple(shapes)
+        except UnreadableInput:
+            if reading.objects < 0:
+                message = (
+                    f"The variable '${variable.name}' holds too many input objects: {MAX_INPUT_OBJECTS} are "
+                    "allowed in one request, not counting rows that all name the same members."
+                )
+                raise RequestRejected(Stage.VARIABLES, message) from None
+        if reading.faults or None in map(raw.get, self._required):
+            self._refuse(raw, reading)
+        return CoercedRequest(OperationPlanInput(self.key, (*shapes, *parameters.shapes)), coerced)
 
-    def _refusal(self, raw: Mapping[str, Any]) -> RequestRejected:
-        """Return the errors of variables that did not coerce."""
-        errors = list(islice(self._errors(raw), MAX_ERRORS + 1))
-        if len(errors) > MAX_ERRORS:
-            errors[MAX_ERRORS] = GraphQLError("There are more errors in the variables.")
-        assert errors, "the same coercion failed before"
-        return RequestRejected(Stage.VARIABLES, *errors)
-
-    def _errors(self, raw: Mapping[str, Any]) -> Iterator[GraphQLError]:
-        for name, node in self._required:
+    def _refuse(self, raw: Mapping[str, Any], reading: Reading) -> None:
+        """Raise the errors of variables: of those that lack a required value, and of faults in values."""
+        errors = []
+        for name, node in self._required.items():
             if raw.get(name) is None and (name in raw or node.default_value is None):
                 what = "not to be null" if name in raw else "to be provided"
                 message = f"Expected a value of non-null type '{print_ast(node.type)}' {what}."
-                yield GraphQLError(f"Variable '${name}' has invalid value: {message}", node)
-        for variable in self.variables():
-            name = variable.name
-            for place, message in faults(raw.get(name), variable.type):
-                where = print_path_list(place)
-                yield GraphQLError(f"Variable '${name}' has invalid value{where}: {message}", variable.node)
+                errors.append(GraphQLError(f"Variable '${name}' has invalid value: {message}", node))
+        errors += starmap(_refused, reading.faults)
+        if len(errors) > MAX_ERRORS:
+            errors[MAX_ERRORS:] = [GraphQLError("There are more errors in the variables.")]
+        if errors:
+            raise RequestRejected(Stage.VARIABLES, *errors)
+
+
+def _refused(place: Place, message: str) -> GraphQLError:
+    """Return the error of a fault in the value of a variable."""
+    variable, *steps = steps_to(place)
+    where = print_path_list(steps)
+    return GraphQLError(f"Variable '${variable.name}' has invalid value{where}: {message}", variable.node)
 
 
 class Document:
@@ -264,7 +300,7 @@ def _shared(node: DocumentNode, schema: RoleSchema, extracted: ExtractedParamete
     adapted = adapt(node, schema.schema, extracted.places, strict=schema.strict)
     if adapted.merges:
         return None
-    if schema.strict or not is_surely_valid(adapted.document, schema.schema):
+    if schema.strict or not is_surely_valid(adapted, schema.schema):
         _valid(node, schema)
     return adapted
 
@@ -275,7 +311,7 @@ def _valid(node: DocumentNode, schema: RoleSchema) -> AdaptedDocument:
     :raises RequestRejected: it is not valid.
     """
     adapted = adapt(node, schema.schema, strict=schema.strict)
-    if schema.strict or not is_surely_valid(adapted.document, schema.schema):
+    if schema.strict or not is_surely_valid(adapted, schema.schema):
         errors = validate_document(node if schema.strict else adapted.document, schema)
         if errors:
             raise RequestRejected(Stage.VALIDATION, *errors)
@@ -291,24 +327,18 @@ def _name(operation: OperationDefinitionNode) -> str | None:
 
 
 def _variable(declared: DeclaredVariable) -> Variable:
-    pause()
-    type_ = declared.type
-    default = Undefined if declared.default is None else _default(declared.default, type_)
-    name = client_name(declared.name)
-    return Variable(name, declared.name, type_, default, shaper(type_), coercer(type_), declared.node)
+    """Return a declared variable, ready to take values.
 
-
-def _default(node: ConstValueNode, type_: GraphQLInputType) -> Any:
-    """Return the value of a variable's default.
-
-    :raises RequestRejected: the value is invalid.
+    :raises RequestRejected: its default is invalid.
     """
-    value = coerce_input_literal(node, type_)
-    if value is Undefined:
+    type_, node = declared.type, declared.default
+    default = None if node is None else read_literal(node, type_)
+    if node is not None and default is None:
         errors: list[GraphQLError] = []
         validate_input_literal(node, type_, lambda error, _place: errors.append(error), hide_suggestions=True)
         raise RequestRejected(Stage.VALIDATION, *map(client_error, errors[:MAX_ERRORS]))
-    return value
+    name = client_name(declared.name)
+    return Variable(name, declared.name, type_, input_type(type_), default, declared.node)
 
 
 def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
@@ -323,63 +353,6 @@ def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
         raise RequestRejected(Stage.PARSE, error) from None
     except RecursionError:
         raise RequestRejected(Stage.PARSE, "The document is nested too deeply.") from None
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedDocument:
-    """A document, with the literals and aliases by name that were taken out of the request's text."""
-
-    document: Document
-    parameters: Mapping[str, Any]
-
-    @property
-    def weight(self) -> int:
-        """Return about how many bytes it takes, with a document that may not be cached otherwise."""
-        return self.document.weight + 2 * len(self.document.text) + 150 * len(self.parameters)
-
-
-class RoleDocuments:
-    """The documents of a role, parsed and validated once.
-
-    :ivar texts: documents that were prepared before, by their texts.
-    """
-
-    def __init__(self, schema: RoleSchema, limits: Limits) -> None:
-        self.schema = schema
-        self._limits = limits
-        self._documents: BoundedCache[str, Document] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
-        self.texts: BoundedCache[str, PreparedDocument] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
-
-    def prepare(self, text: str) -> PreparedDocument:
-        """Return the document of a text, cached or new, with the parameters of the text.
-
-        :raises RequestRejected: the document does not parse, exceeds a limit or is not valid.
-        """
-        prepared = self.texts.get(text)
-        if prepared is None:
-            if len(text) > LONGEST_CACHED:
-                return self.exact(text)
-            prepared = self._shared(text) or self.exact(text)
-            self.texts.put(text, prepared, prepared.weight)
-        return prepared
-
-    def _shared(self, text: str) -> PreparedDocument | None:
-        """Return the document of all texts that differ only in literals and aliases, None without one."""
-        extracted = extract_parameters(text)
-        if extracted is None:
-            return None
-        document = self._documents.get(extracted.shape)
-        if document is None:
-            document = Document(text, self.schema, self._limits, extracted)
-            if document.is_exact:
-                return PreparedDocument(document, {})
-            self._documents.put(extracted.shape, document, document.weight)
-        parameters = coerce_literals(extracted, document.literal_types)
-        return None if parameters is None else PreparedDocument(document, parameters)
-
-    def exact(self, text: str) -> PreparedDocument:
-        """Return the document of exactly that text, its literals and aliases in it."""
-        return PreparedDocument(Document(text, self.schema, self._limits), {})
 
 
 # ---------------------------------------------------------------- limits
@@ -441,44 +414,3 @@ def check_limits(document: DocumentNode, limits: Limits) -> None:
         if aliases > limits.aliases:
             message = f"The {what} has {aliases} aliases, more than the {limits.aliases} allowed."
             raise GraphQLError(message, definition)
-
-
-def check_variables(variables: Iterable[tuple[str, Any, Any]]) -> None:
-    """Refuse variables that hold too many input objects.
-
-    Rows to insert that all name the same members are one value, so they do not count.
-
-    :param variables: name, type and value of each, as the client sent it.
-    :raises RequestRejected: naming the variable.
-    """
-    left = MAX_INPUT_OBJECTS
-    for name, type_, value in variables:
-        rows = get_named_type(type_).extensions.get("rows")
-        left -= 0 if rows and _same_members(value) else _objects(value, left)
-        if left < 0:
-            message = (
-                f"The variable '${name}' holds too many input objects: {MAX_INPUT_OBJECTS} are allowed in "
-                "one request, not counting rows that all name the same members."
-            )
-            raise RequestRejected(Stage.VARIABLES, message)
-
-
-def _same_members(value: Any) -> bool:
-    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
-        return False
-    members = value[0].keys()
-    return bool(members) and all(item.keys() == members for item in value)
-
-
-def _objects(value: Any, maximum: int) -> int:
-    """Return how many objects a JSON value holds, not counting far beyond ``maximum``."""
-    found = 0
-    pending = [value]
-    while pending and found <= maximum:
-        item = pending.pop()
-        if isinstance(item, dict):
-            found += 1
-            pending.extend(item.values())
-        elif isinstance(item, list) and item and isinstance(item[0], dict | list):
-            pending.extend(item)
-    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from graphql import GraphQLError, OperationDefinitionNode, parse
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
-from dataapi.concurrency.tasks import nap
 from dataapi.graphql.transport import GraphQLRequest, RequestRejected, Stage
 from dataapi.http.strict_json import INVALID_JSON
 
@@ -87,21 +86,17 @@ def _rejected(code: str, message: str) -> RequestRejected:
     return RequestRejected(Stage.DOCUMENT, GraphQLError(message, extensions={"code": code}))
 
 
-def read_documents(
-    files: Iterable[tuple[str, bytes | OSError]], pause: Callable[[], object] = lambda: None
-) -> Documents:
+def read_documents(files: Iterable[tuple[str, bytes | OSError]]) -> Documents:
     """Read the files of a folder.
 
     What cannot be used is left out with a problem that names the file.
 
     :param files: names with contents, or with why they cannot be read.
-    :param pause: is called between documents, to let other threads run.
     """
     found = Documents()
     for name, content in files:
         try:
             for document_id, text in _entries(name, content):
-                pause()
                 _add(found, name, document_id, text)
         except _Unusable as error:
             found.problems.append(f"{name}: {error}")
@@ -219,7 +214,7 @@ def read_folder(path: Path) -> Documents:
     :raises OSError: the folder cannot be listed.
     """
     files = sorted(file for file in path.iterdir() if file.name.endswith((DOCUMENT, MANIFEST)))
-    return read_documents(((file.name, _content(file)) for file in files), nap)
+    return read_documents((file.name, _content(file)) for file in files)
 
 
 def _content(file: Path) -> bytes | OSError:

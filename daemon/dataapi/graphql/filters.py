@@ -20,12 +20,7 @@ from dataapi.graphql.schema.type_mapping import (
     encode_value,
     encoder,
 )
-from dataapi.graphql.sources import (
-    Fixed,
-    InputLeaf,
-    NodeIdPart,
-    decode_node_id,
-)
+from dataapi.graphql.sources import Fixed, InputLeaf, NodeIdPart
 from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
@@ -123,7 +118,7 @@ def _is_null(tree: InputTree) -> bool:
     """Whether the operand of ``is`` is ``NULL``, and not ``NOT_NULL``."""
     if not isinstance(tree, InputLeaf):
         raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
-    return not tree.sample
+    return tree.shape == "NULL"
 
 
 def operand(field: ColumnField) -> Expression:
@@ -233,12 +228,11 @@ def key_condition(view: TableView, leaf: InputLeaf) -> Condition:
 
     :raises GraphQLError: the node id is of another table or its key has another form.
     """
-    key = decode_node_id(leaf.sample)
+    key = leaf.decoded()
     if (key.schema, key.table) != (view.table.schema, view.table.name):
         raise leaf.error("nodeId belongs to a different collection")
-    if len(key.values) != len(view.key):
+    if key.length != len(view.key):
         raise leaf.error("Invalid value passed to nodeId argument. Error 5")
-    leaf = leaf.without_sample()
     return And(
         tuple(
             Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, place, type_), type_), schema)

@@ -1,8 +1,8 @@
 """Adaptations of graphql-core that depend on its insides.
 
-A parser that reads by regular expressions, pauses and takes little memory; visits that pause and leave no
-cycles; and types and schemas whose parts are made when they are first looked up, because a schema of a
-thousand tables has some fifteen thousand types and a role's documents use a few.
+A parser that reads by regular expressions and takes little memory; visits that leave no cycles; and types and
+schemas whose parts are made when they are first looked up, because a schema of a thousand tables has some
+fifteen thousand types and a role's documents use a few.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 import graphql as gql
 from graphql.language.parser import Parser
 from graphql.type.schema import InterfaceImplementations
-
-from dataapi.concurrency.pauses import pause
 
 LONGEST_BLOCK_STRING = 100_000
 """Characters of the longest block string, which is read character by character."""
@@ -43,7 +41,7 @@ def parse_document(text: str, tokens: int) -> tuple[gql.DocumentNode, int]:
     :raises GraphQLError: the text is not a document, or has more tokens.
     """
     lexer = _Lexer(_SourceText(text))
-    parsed = _Parser(lexer.source, lexer=lexer, max_lexical_tokens=tokens).parse_document()
+    parsed = _DocumentParser(lexer.source, lexer=lexer, max_lexical_tokens=tokens).parse_document()
     return parsed, lexer.count
 
 
@@ -64,20 +62,12 @@ class _CompactLocation(gql.Location):
         self.line, self.column = start.line, start.column
 
 
-class _Parser(Parser):
+class _DocumentParser(Parser):
     """Makes nodes that know their places."""
 
     def loc(self, start_token: gql.Token) -> _CompactLocation:
         """Return the place of a node that ends with the last token."""
         return _CompactLocation(start_token, self._lexer.last_token, self._lexer.source)
-
-
-class PausingTypeInfo(gql.TypeInfo):
-    """Follows the types of what is visited, and pauses at each node."""
-
-    def enter(self, node: gql.Node) -> None:
-        pause()
-        super().enter(node)
 
 
 def visit_types(
@@ -136,7 +126,6 @@ class _Lexer(gql.Lexer):
 
     def read_next_token(self, start: int) -> gql.Token:
         """Return the token after a position."""
-        pause()
         self.count += 1
         body = self.source.body
         ignored = _IGNORED.match(body, start)
@@ -171,7 +160,6 @@ class _Lexer(gql.Lexer):
                 return self.create_token(gql.TokenKind.STRING, start, position + 1, "".join(parts))
             if following[:1] != "\\":
                 return super().read_string(position - 1)  # raises the error
-            pause()
             if following == "\\u{":
                 escape = self.read_escaped_unicode_variable_width(position)
             elif following[:2] == "\\u":
@@ -201,6 +189,8 @@ class LazyMap(Mapping[str, T]):
     """A mapping whose values are made when first looked up.
 
     graphql-core looks types and fields up one by one, and walks all of them only for introspection.
+    Threads may share it: of two values that they make for one name at the same time, both get the first one
+    (``dict.setdefault`` is atomic).  The other one has no user yet.
 
     :param make: makes the value of a name, None where there is none.
     :param names: returns the names that may have a value, in the order in which they are listed.
@@ -224,7 +214,7 @@ class LazyMap(Mapping[str, T]):
         if value is None and (not self._whole or name in self._unlisted):
             value = self._make(name)
             if value is not None and name not in self._unlisted:
-                self._made[name] = value
+                value = self._made.setdefault(name, value)
         if value is None:
             raise KeyError(name)
         return value

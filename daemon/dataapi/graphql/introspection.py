@@ -1,4 +1,4 @@
-"""Introspection: answered in a thread, from a schema that shows only what allows it."""
+"""Introspection: answered from a schema that shows only what allows it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import graphql as gql
 
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.tasks import SharedWork
 from dataapi.graphql.compatibility import client_message
-from dataapi.graphql.document import GraphQLOperation
+from dataapi.graphql.document import GraphQLOperation, OperationPlanInput
+from dataapi.graphql.plan import INTROSPECTION, answer_name, root_fields
 from dataapi.graphql.validation import without_python
 
 Answers = dict[str, str]
@@ -32,8 +32,7 @@ minutes and gigabytes.
 class Introspection:
     """Answers the introspection fields of one role's operations.
 
-    Walking every type of a large schema takes seconds, so it happens in a thread, on a
-    schema of its own (types are made on demand, which two threads must not do at once).
+    Walking every type of a large schema takes seconds, so it happens on the worker thread.
 
     :param make_schema: makes the schema that introspection shows, None when introspection is off.
     """
@@ -41,43 +40,40 @@ class Introspection:
     def __init__(self, make_schema: Callable[[], gql.GraphQLSchema | None]) -> None:
         self._make_schema = make_schema
         self._schema: gql.GraphQLSchema | None = None
-        answers: BoundedCache[str, Answers] = BoundedCache(ANSWERS, ANSWER_CHARACTERS)
+        self._answers: BoundedCache[str, Answers] = BoundedCache(ANSWERS, ANSWER_CHARACTERS)
 
-        def cache(key: str, found: Answers) -> None:
-            answers.put(key, found, sum(map(len, found.values())))
-
-        self._answers = answers
-        self._work: SharedWork[str, Answers] = SharedWork(cache)
-
-    async def answer(
+    def answers(
         self,
         operation: GraphQLOperation,
-        fields: Mapping[str, list[gql.FieldNode]],
+        plan_input: OperationPlanInput,
         variables: Mapping[str, Any],
         text: str,
     ) -> Answers:
-        """Return the fields' answers as JSON text by response key, empty when introspection is off.
+        """Return the JSON text of the operation's introspection fields by the names of their variables.
 
         :raises GraphQLError: the operation resolves too many fields.
         """
         # Variables of other types are for other fields; their types may even be hidden from introspection.
-        declared = [
-            each for each in operation.variables() if each.type in (gql.GraphQLBoolean, gql.GraphQLString)
-        ]
-        names = {each.inner_name: str(each.type) for each in declared}
+        names = {
+            each.inner_name: str(each.type)
+            for each in operation.variables()
+            if each.type in (gql.GraphQLBoolean, gql.GraphQLString)
+        }
         own = {name: value for name, value in variables.items() if name in names}
-        key = json.dumps([text, own], sort_keys=True)
-        cached = self._answers.get(key)
-        if cached is not None:
-            return cached
-        document = _document(names, fields, operation.fragments)
-        return await self._work.result(key, lambda: self._execute(document, own))
+        name = operation.node.name.value if operation.node.name else ""
+        key = json.dumps([f"{name}:{text}", own], sort_keys=True)
+        found = self._answers.get(key)
+        if found is None:
+            fields = root_fields(operation, operation.shapes(plan_input))
+            chosen = [nodes for nodes in fields.values() if nodes[0].name.value in INTROSPECTION]
+            found = self._execute(_document(names, chosen, operation.fragments), own)
+            self._answers.put(key, found, sum(map(len, found.values())))
+        return found
 
     def _execute(self, document: gql.DocumentNode, variables: Mapping[str, Any]) -> Answers:
         if self._schema is None:
             self._schema = self._make_schema()
-        if self._schema is None:
-            return {}
+        assert self._schema is not None, "the plan says that the operation introspects"
         maximum = FIELDS_PER_TYPE * len(self._schema.type_map)
         resolved = itertools.count(1)
 
@@ -96,7 +92,7 @@ class Introspection:
             raise gql.GraphQLError(
                 client_message(without_python(error.message)), error.nodes, path=error.path
             )
-        return {name: json.dumps(value) for name, value in (result.data or {}).items()}
+        return {answer_name(name): json.dumps(value) for name, value in (result.data or {}).items()}
 
 
 class _TooMuch(BaseException):
@@ -105,7 +101,7 @@ class _TooMuch(BaseException):
 
 def _document(
     types: Mapping[str, str],
-    fields: Mapping[str, list[gql.FieldNode]],
+    fields: list[list[gql.FieldNode]],
     fragments: Mapping[str, gql.FragmentDefinitionNode],
 ) -> gql.DocumentNode:
     """Return a document that selects only the introspection fields.
@@ -123,8 +119,6 @@ def _document(
         operation=gql.OperationType.QUERY,
         variable_definitions=variables,
         directives=(),
-        selection_set=gql.SelectionSetNode(
-            selections=tuple(node for nodes in fields.values() for node in nodes)
-        ),
+        selection_set=gql.SelectionSetNode(selections=tuple(node for nodes in fields for node in nodes)),
     )
     return gql.DocumentNode(definitions=(operation, *fragments.values()))

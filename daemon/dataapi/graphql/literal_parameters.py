@@ -8,13 +8,14 @@ validated and compiled with parameters for them, and the next ones only bring ot
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import graphql as gql
 
 from dataapi.graphql.compatibility import enum_value
+from dataapi.graphql.input_values import read_literal
 from dataapi.graphql.sources import parameter_name
 
 _TOKEN = re.compile(
@@ -115,20 +116,35 @@ def _literal(source: str) -> gql.ConstValueNode:
     return gql.parse_const_value(source)
 
 
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What was taken out of a text.
+
+    :ivar values: the coerced literals and the aliases by the names of their parameters.
+    :ivar shapes: the literals' shapes, in the order of their places' types.
+    """
+
+    values: Mapping[str, Any]
+    shapes: tuple[Hashable, ...]
+
+
+NO_PARAMETERS = Parameters({}, ())
+
+
 def coerce_literals(
     extracted: ExtractedParameters, types: Mapping[str, gql.GraphQLInputType]
-) -> dict[str, Any] | None:
+) -> Parameters | None:
     """Return the values of all parameters, None when a literal is not valid at its place.
 
     :param types: those of the literals' places, by the names of their parameters.
     """
-    values: dict[str, Any] = dict(extracted.aliases)
-    for name, literal in extracted.literals.items():
-        type_ = types.get(name)
-        if type_ is None:
-            return None  # a literal that is no argument's, such as a description
-        value = gql.coerce_input_literal(enum_value(literal, type_), type_)
-        if value is gql.Undefined:
+    if extracted.literals.keys() != types.keys():
+        return None  # a literal that is no argument's, such as a description
+    values, shapes = dict[str, Any](extracted.aliases), list[Hashable]()
+    for name, type_ in types.items():
+        found = read_literal(enum_value(extracted.literals[name], type_), type_)
+        if found is None:
             return None
-        values[name] = value
-    return values
+        values[name], shape = found
+        shapes.append(shape)
+    return Parameters(values, tuple(shapes))

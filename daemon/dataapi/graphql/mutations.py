@@ -10,10 +10,8 @@ from typing import Any
 from graphql import FieldNode, GraphQLError
 
 from dataapi.catalog.registry import TableFieldKind, TableType
-from dataapi.concurrency.pauses import pause
 from dataapi.graphql.arguments import (
     InputObject,
-    ObjectList,
     absent_variables,
     as_items,
     as_leaf,
@@ -27,8 +25,7 @@ from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, Table
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, TableField
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
-from dataapi.graphql.sources import Bounded, InputLeaf, Variables
-from dataapi.graphql.variables import is_uniform
+from dataapi.graphql.sources import Bounded, InputLeaf, UniformRows, Variables
 from dataapi.sql.algebra import Condition, Parameter
 from dataapi.sql.mutations import (
     DEFAULT,
@@ -79,7 +76,7 @@ def _where(compiler: Compiler, view: TableView, node: FieldNode, arguments: Inpu
     literal = {argument.name.value: argument.value for argument in node.arguments or ()}.get("filter")
     if condition is not None or literal is None:
         return condition
-    absent = absent_variables(literal, compiler.variables)
+    absent = absent_variables(literal, compiler.shapes)
     if absent:
         names = ", ".join(f"${name}" for name in absent)
         raise GraphQLError(
@@ -134,19 +131,20 @@ def read_insert(view: TableView, arguments: InputObject) -> Insert:
 
     :raises GraphQLError: no objects, or arguments that exclude each other.
     """
-    items = as_items(arguments["objects"])
-    objects = [as_object(item) for item in items]
-    if not objects:
+    tree = arguments["objects"]
+    if tree == []:
         raise GraphQLError("At least one record must be provided to objects")
     argument = arguments.get("onConflict")
     conflict = None if argument is None else _conflict(as_object(argument))
+    if isinstance(tree, InputLeaf):
+        return Insert(view.table, _batch(view, tree), conflict)
+    objects = [as_object(item) for item in as_items(tree)]
     relations = {related.input_name for related in view.insertable_relations}
     if any(relations.intersection(each) for each in objects):
         if conflict is not None:
             raise GraphQLError("onConflict can't be combined with related rows in objects")
         return Insert(view.table, NestedRows(tuple(_nested_row(view, each) for each in objects)))
-    batch = _batch(view, items) if isinstance(items, ObjectList) else None
-    return Insert(view.table, _values(view, objects) if batch is None else batch, conflict)
+    return Insert(view.table, _values(view, objects), conflict)
 
 
 def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
@@ -166,13 +164,13 @@ def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
 def _conflict(argument: InputObject) -> OnConflict:
     """Return what to do on a conflict; exactly one of the constraint and the columns is named."""
     constraint, columns, update = (argument.get(name) for name in ("constraint", "columns", "update"))
-    names = () if columns is None else tuple(as_leaf(columns).sample)
+    names = () if columns is None else as_leaf(columns).words()
     if (constraint is None) is not bool(names):
         raise GraphQLError("onConflict takes either a constraint or the columns of a unique key")
     return OnConflict(
         names,
-        () if update is None else tuple(dict.fromkeys(as_leaf(update).sample)),
-        None if constraint is None else as_leaf(constraint).sample,
+        () if update is None else tuple(dict.fromkeys(as_leaf(update).words())),
+        None if constraint is None else str(as_leaf(constraint).shape),
     )
 
 
@@ -211,14 +209,11 @@ def _check_free(view: TableView, values: InputObject, columns: set[str], related
             raise GraphQLError(message)
 
 
-def _batch(view: TableView, objects: ObjectList) -> JsonRows | None:
-    """Return the rows of a variable's objects, None where each needs slots of its own."""
-    if not view.allows_batches or not is_uniform(objects):
-        return None
-    fields = [field for field in view.insertable if field.name in as_object(objects[0])]
-    source = BatchSource(
-        objects.leaf.without_sample(), tuple((field.name, field.mapping) for field in fields)
-    )
+def _batch(view: TableView, objects: InputLeaf) -> JsonRows:
+    """Return the rows of a variable's objects, which all have the same members."""
+    assert isinstance(objects.shape, UniformRows), "any other list has a tree for each of its objects"
+    fields = [field for field in view.insertable if field.name in objects.shape.members]
+    source = BatchSource(objects, tuple((field.name, field.mapping) for field in fields))
     columns = tuple(_json_column(view, field, str(place)) for place, field in enumerate(fields))
     return JsonRows(Parameter(source, 'pg_catalog."json"'), True, columns)
 
@@ -265,7 +260,6 @@ class BatchSource:
 
 
 def _json_object(row: Any, members: list[tuple[str, str, Callable[[Any], Any]]]) -> dict[str, Any]:
-    pause()
     return {place: None if row[name] is None else encode(row[name]) for name, place, encode in members}
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from graphql import FieldNode, GraphQLError, GraphQLNonNull
 
 from dataapi.catalog.registry import TableFieldKind
 from dataapi.database.message import Bound
-from dataapi.graphql.arguments import SelectedFields, Selector, as_leaf
+from dataapi.graphql.arguments import SelectedFields, Selector, Shapes, as_leaf
 from dataapi.graphql.compiler import Compiler, Cost, function_output, member_key
-from dataapi.graphql.document import GraphQLOperation
+from dataapi.graphql.document import GraphQLOperation, OperationPlanInput
 from dataapi.graphql.mutation_statements import OperationStep, compile_mutations
 from dataapi.graphql.mutations import mutation_step
 from dataapi.graphql.outputs import Instant, JsonText
@@ -20,8 +21,8 @@ from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, TableField
 from dataapi.graphql.separate_statements import FieldStatements, are_separate, compile_separately
 from dataapi.graphql.sources import Fixed, Variables, client_key, source_weight
-from dataapi.graphql.transport import RequestRejected, Stage
-from dataapi.sql.algebra import Parameter, Rows
+from dataapi.graphql.transport import GraphQLRequest, RequestRejected, Stage
+from dataapi.sql.algebra import Parameter, Rows, SlotSource
 from dataapi.sql.dialect import compile_query, dialect_of
 from dataapi.sql.outputs import Key, Null, Object, Output, Text
 from dataapi.sql.statement import Compiled
@@ -32,29 +33,62 @@ INTROSPECTION = frozenset({"__schema", "__type"})
 
 
 @dataclass(frozen=True, slots=True)
+class Introspected:
+    """The answer of an introspection field, which is among the variables when the plan is bound."""
+
+    key: str
+
+    def bind(self, variables: Variables) -> str | None:
+        """Return the answer as JSON text."""
+        answer: str = variables[answer_name(self.key)]
+        return answer
+
+
+def answer_name(key: str) -> str:
+    """Return the variable of an introspection answer; no document can name one like this."""
+    return f"__schema:{key}"
+
+
+@dataclass(frozen=True, slots=True)
 class OperationPlan:
     """A compiled operation.
 
     :ivar statements: run in order, the last one giving the data; none when the data is constant.
-    :ivar constant: the data of an operation that needs no database, as JSON text.
+    :ivar constants: the members of data that needs no database, their JSON text by response key.
     :ivar maximum: the highest cost with any variables.
     :ivar errors: those of fields that are left out or null.
     :ivar keys: the response keys of the root fields in order; None for one that needs no database.
     :ivar fields: those whose statements are sent one by one; empty where all are sent at once.
+    :ivar introspects: whether introspection fields must be answered before the plan is bound.
+    :ivar has_data: whether the data is more than null.
     """
 
-    statements: tuple[Compiled, ...]
-    constant: str
+    statements: tuple[Compiled, ...] = ()
+    constants: tuple[tuple[str, SlotSource], ...] = ()
     costs: tuple[Cost, ...] = ()
     maximum: float = 0
     errors: tuple[GraphQLError, ...] = ()
     keys: tuple[str | None, ...] = ()
     fields: tuple[FieldStatements, ...] = ()
+    introspects: bool = False
+    read_only: bool = True
+    has_data: bool = True
+
+    def constant(self, variables: Variables) -> str:
+        """Return the data of an operation that needs no database, as JSON text."""
+        if not self.has_data:
+            return "null"
+        # Names of GraphQL need no escapes in JSON.
+        members = [
+            f'"{client_key(key, variables)}": {value.bind(variables)}' for key, value in self.constants
+        ]
+        return f"{{{', '.join(members)}}}"
 
     @property
     def weight(self) -> int:
         """Return about how many bytes the plan takes."""
-        return PLAN + sum(map(_weight, self.statements))
+        constants = sum(len(key) + source_weight(value) for key, value in self.constants)
+        return PLAN + constants + sum(map(_weight, self.statements))
 
     @property
     def length(self) -> int:
@@ -77,8 +111,8 @@ class OperationPlan:
         """Return statements that only read the values, and so fail where PostgreSQL cannot read one."""
         return [reading.bind(variables) for each in self.statements for reading in each.readings]
 
-    def failures(self, variables: Variables) -> dict[str, GraphQLError]:
-        """Return the errors of values that cannot be bound, by the response key of their root field.
+    def failures(self, variables: Variables) -> tuple[tuple[str, GraphQLError], ...]:
+        """Return the errors of values that cannot be bound, each with the response key of its root field.
 
         :raises GraphQLError: an error belongs to no root field.
         """
@@ -91,7 +125,7 @@ class OperationPlan:
                     if not error.path:
                         raise
                     found.setdefault(str(error.path[0]), error)
-        return found
+        return tuple(found.items())
 
 
 def _weight(compiled: Compiled) -> int:
@@ -99,70 +133,80 @@ def _weight(compiled: Compiled) -> int:
     return own + sum(map(_weight, compiled.readings))
 
 
-def root_fields(operation: GraphQLOperation, variables: Variables) -> SelectedFields:
+def root_fields(operation: GraphQLOperation, shapes: Shapes) -> SelectedFields:
     """Return the operation's root fields by response key."""
-    selector = Selector(operation.fragments, variables)
+    selector = Selector(operation.fragments, shapes)
     return selector.fields((operation.node.selection_set,), frozenset({operation.root}))
 
 
-def introspection_fields(fields: SelectedFields) -> SelectedFields:
-    """Return those of the root fields that introspect the schema."""
-    return {key: nodes for key, nodes in fields.items() if nodes[0].name.value in INTROSPECTION}
+def compile_plan(
+    operation: GraphQLOperation, schema: RoleSchema, plan_input: OperationPlanInput
+) -> OperationPlan:
+    """Compile an operation; ``plan_input`` is all that the plan depends on besides the schema.
+
+    :param operation: the one that ``plan_input`` names.
+    :raises GraphQLError: invalid arguments, which graphql-core's validation cannot find.
+    """
+    shapes = operation.shapes(plan_input)
+    fields = root_fields(operation, shapes)
+    compiler = Compiler(schema, operation.fragments, shapes)
+    if operation.is_mutation:
+        return _plan_mutation(compiler, fields)
+    return _plan_query(compiler, operation.root, fields, dict(plan_input.failed))
 
 
-def plan_query(
-    operation: GraphQLOperation,
-    schema: RoleSchema,
-    variables: Variables,
-    fields: SelectedFields,
-    introspected: Mapping[str, str],
-    failed: Mapping[str, GraphQLError],
+def _plan_query(
+    compiler: Compiler, root: str, fields: SelectedFields, failed: Mapping[str, GraphQLError]
 ) -> OperationPlan:
     """Compile a query.
 
     A nullable field that fails is null; so is the data when every field failed.
 
-    :param fields: its root fields.
-    :param introspected: the answers of introspection fields by response key, as JSON text.
     :param failed: the errors of fields whose values cannot be bound, by response key.
-    :raises GraphQLError: invalid arguments of a non-null field, which graphql-core's validation cannot find.
+    :raises GraphQLError: invalid arguments of a non-null field.
     """
-    compiler = Compiler(schema, operation.fragments, variables)
+    schema = compiler.schema
     members: dict[str, tuple[Key, Output]] = {}
-    constants: dict[str, str] = {}
+    constants: dict[str, SlotSource] = {}
     errors: list[GraphQLError] = []
+    introspects = False
     for key, nodes in fields.items():
         name = nodes[0].name.value
-        if name in INTROSPECTION and key not in introspected:
+        if name in INTROSPECTION and not schema.introspects:
             errors.append(GraphQLError(f'Unknown field "{name}" on type Query', nodes, path=[key]))
             continue
         try:
-            if key in failed:
-                raise failed[key]
-            if name in INTROSPECTION:
-                constants[key] = introspected[key]
-                output: Output = JsonText(Parameter(Fixed(introspected[key]), "json"))
-            elif name == "__typename":
-                constants[key] = f'"{operation.root}"'
-                output = Text(operation.root)
-            else:
-                output = compiler.at(key, nodes, partial(_field_output, compiler))
+            output = _root_output(compiler, root, key, nodes, failed.get(key))
         except GraphQLError as error:
             if isinstance(schema.object_type(QUERY).fields[name].type, GraphQLNonNull):
                 raise
             errors.append(error)
-            constants[key] = "null"
+            constants[key] = Fixed("null")
             output = Null()
+        match output:
+            case Text(text):
+                constants[key] = Fixed(f'"{text}"')
+            case JsonText(Parameter(source=source)):
+                constants[key], introspects = source, True
         members[key] = member_key(key, nodes[0]), output
-    if fields and len(errors) == len(fields):
-        return OperationPlan((), "null", errors=tuple(errors))
     if len(constants) == len(members):
-        # Names of GraphQL need no escapes in JSON.
-        data = ", ".join(f'"{client_key(key, variables)}": {value}' for key, value in constants.items())
-        return OperationPlan((), f"{{{data}}}", errors=tuple(errors))
+        has_data = not fields or len(errors) < len(fields)
+        plan = OperationPlan(constants=tuple(constants.items()), errors=tuple(errors), has_data=has_data)
+        return replace(plan, introspects=introspects)
     keys = [None if key in constants else key for key in members]
     statement = compile_query(Object(tuple(members.values())), dialect_of(schema.view.catalog))
-    return _plan(compiler, (statement,), keys, errors)
+    return replace(_plan(compiler, (statement,), keys, errors), introspects=introspects)
+
+
+def _root_output(
+    compiler: Compiler, root: str, key: str, nodes: list[FieldNode], failure: GraphQLError | None
+) -> Output:
+    if failure is not None:
+        raise failure
+    name = nodes[0].name.value
+    if name in INTROSPECTION:
+        return JsonText(Parameter(Introspected(key), "json"))
+    return Text(root) if name == "__typename" else compiler.at(key, nodes, partial(_field_output, compiler))
 
 
 def _plan(
@@ -172,17 +216,11 @@ def _plan(
     errors: Iterable[GraphQLError] = (),
 ) -> OperationPlan:
     maximum = sum(cost.maximum() for cost in compiler.costs)
-    return OperationPlan(statements, "", tuple(compiler.costs), maximum, tuple(errors), tuple(keys))
+    return OperationPlan(statements, (), tuple(compiler.costs), maximum, tuple(errors), tuple(keys))
 
 
-def plan_mutation(
-    operation: GraphQLOperation, schema: RoleSchema, variables: Variables, fields: SelectedFields
-) -> OperationPlan:
-    """Compile a mutation: its fields in order, all or nothing.
-
-    :raises GraphQLError: invalid arguments, which graphql-core's validation cannot find.
-    """
-    compiler = Compiler(schema, operation.fragments, variables)
+def _plan_mutation(compiler: Compiler, fields: SelectedFields) -> OperationPlan:
+    """Compile a mutation: its fields in order, all or nothing."""
     steps: list[tuple[Key, OperationStep]] = []
     keys: list[str | None] = []
     for key, nodes in fields.items():
@@ -192,12 +230,13 @@ def plan_mutation(
         )
         steps.append((member_key(key, nodes[0]), step))
         keys.append(None if is_name else key)
-    dialect = dialect_of(schema.view.catalog)
+    dialect = dialect_of(compiler.schema.view.catalog)
     if not (dialect.sends_apart and are_separate([step for _, step in steps])):
-        return _plan(compiler, compile_mutations(tuple(steps), dialect), keys)
+        plan = _plan(compiler, compile_mutations(tuple(steps), dialect), keys)
+        return replace(plan, read_only=False)
     separate = compile_separately(dialect, list(fields), [step for _, step in steps])
     plan = _plan(compiler, tuple(each for field in separate for each in field.statements), keys)
-    return replace(plan, fields=separate)
+    return replace(plan, fields=separate, read_only=False)
 
 
 def _field_output(compiler: Compiler, nodes: list[FieldNode]) -> Output:
@@ -215,17 +254,21 @@ def _field_output(compiler: Compiler, nodes: list[FieldNode]) -> Output:
             return Instant()
 
 
-def check_cost(plan: OperationPlan, variables: Variables, limit: int) -> None:
+def check_cost(
+    plan: OperationPlan, variables: Variables, limit: int, request: GraphQLRequest
+) -> Mapping[str, Any]:
     """Refuse an operation that may touch too many rows.
 
+    :return: the response's ``extensions``, with the cost if the request asks for it.
     :raises RequestRejected: with the cost and the limit.
     """
-    if plan.maximum <= limit:
-        return
+    wanted = request.extensions is not None and request.extensions.get("cost") is True
     cost = plan.cost(variables)
+    extensions = {"cost": {"rows": cost, "limit": limit}} if wanted else {}
     if cost > limit:
         message = (
             f"The operation may touch {cost} rows, more than the {limit} allowed: "
             "ask for smaller pages with `first`, or nest fewer collections."
         )
-        raise RequestRejected(Stage.VALIDATION, message)
+        raise RequestRejected(Stage.VALIDATION, message, extensions=extensions)
+    return extensions

@@ -11,8 +11,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from graphql import GraphQLError, SourceLocation
@@ -77,6 +77,39 @@ def decode_node_id(text: str) -> NodeKey:
     return NodeKey(schema, table, tuple(key))
 
 
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """The shape of a node id or cursor that cannot be decoded."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdShape:
+    """The part of a node id that decides a plan: its table, and the number of key values."""
+
+    schema: str
+    table: str
+    length: int
+
+
+def shape_of_node_id(text: str) -> NodeIdShape | Undecodable:
+    """Return the part of a node id that decides a plan."""
+    try:
+        key = decode_node_id(text)
+    except GraphQLError as error:
+        return Undecodable(error.message)
+    return NodeIdShape(key.schema, key.table, len(key.values))
+
+
+def shape_of_cursor(text: str) -> tuple[bool, ...] | Undecodable:
+    """Return the part of a cursor that decides a plan: whether each of its values is null."""
+    try:
+        return tuple(value is None for value in decode_cursor(text))
+    except GraphQLError as error:
+        return Undecodable(error.message)
+
+
 def _is_key_value(text: str, type_: str) -> bool:
     """Whether a key's column may have the value; PostgreSQL has the last word on types other than these.
 
@@ -91,6 +124,15 @@ def _is_key_value(text: str, type_: str) -> bool:
 Variables = Mapping[str, Any]
 """A request's coerced variables and the parameters of its document, by name."""
 ResponsePath = tuple[str | int, ...]
+Shape: TypeAlias = Hashable
+"""The part of a value that decides a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class UniformRows:
+    """The shape of several input objects that all have the same members, however many there are."""
+
+    members: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,17 +215,16 @@ Origin: TypeAlias = LiteralOrigin | VariableOrigin | ListOrigin
 class InputLeaf:
     """A scalar, enum or list of such in an argument.
 
-    Equal leaves always bind the same value: the sample does not count.  Plans hold leaves, so these refer
-    to their place in the document, not to the document.
+    Equal leaves always bind the same value.  Plans hold leaves, so these refer to their place in the
+    document, not to the document.
 
-    :ivar sample: the value of the request being compiled; the compiled form may depend on no more of it than
-        ``variables.shaper`` returns.
+    :ivar shape: the part of the value that decides the plan.
     :ivar place: where it stands in the document.
     :ivar path: the response path of the field that the argument is of.
     """
 
     origin: Origin
-    sample: Any = field(compare=False)
+    shape: Shape = field(compare=False)
     place: SourceLocation | None = field(default=None, compare=False)
     path: ResponsePath = field(default=(), compare=False)
 
@@ -192,13 +233,23 @@ class InputLeaf:
         error.locations = None if self.place is None else [self.place]
         return error
 
-    def without_sample(self) -> InputLeaf:
-        """Return the leaf for a plan, without the value of the request that it was made for."""
-        return replace(self, sample=None)
+    def words(self) -> tuple[Any, ...]:
+        """Return the shape of an enum value that is a pair, or of a list of enum values."""
+        assert isinstance(self.shape, tuple), "the type's values are words that decide a plan"
+        return self.shape
+
+    def decoded(self) -> Any:
+        """Return the shape of a node id or cursor.
+
+        :raises GraphQLError: it cannot be decoded.
+        """
+        if isinstance(self.shape, Undecodable):
+            raise GraphQLError(self.shape.message)
+        return self.shape
 
     def source(self, encode: Encode) -> SlotSource:
         """Return the source that binds the leaf's value."""
-        encoded = Encoded(self.without_sample(), encode)
+        encoded = Encoded(self, encode)
         return Fixed(encoded.bind({})) if isinstance(self.origin, LiteralOrigin) else encoded
 
 

@@ -57,9 +57,12 @@ class Stage(Enum):
 class RequestRejected(Exception):
     """A request that is refused before anything runs."""
 
-    def __init__(self, stage: Stage, *errors: GraphQLError | str) -> None:
+    def __init__(
+        self, stage: Stage, *errors: GraphQLError | str, extensions: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         super().__init__(errors)
         self.stage = stage
+        self.extensions = extensions
         self.errors = tuple(GraphQLError(each) if isinstance(each, str) else each for each in errors)
 
 

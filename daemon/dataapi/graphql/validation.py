@@ -22,8 +22,8 @@ from graphql.validation.validate import (
 from graphql.validation.validation_context import NodeWithSelectionSet, VariableUsage, VariableUsageVisitor
 
 from dataapi.catalog.registry import TableFieldKind
-from dataapi.concurrency.pauses import pause
-from dataapi.graphql.graphql_core import PausingTypeInfo, visit_types
+from dataapi.graphql.compatibility import AdaptedDocument
+from dataapi.graphql.graphql_core import visit_types
 from dataapi.graphql.schema.role_schema import RoleSchema, RootFields, TableField
 
 COMPARISONS = 12_000
@@ -99,7 +99,7 @@ class _OverlappingFields(gql.OverlappingFieldsCanBeMergedRule):
 
 
 def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gql.GraphQLError]:
-    """Return a document's errors as graphql-core's ``validate`` does, with pauses and without cycles.
+    """Return a document's errors as graphql-core's ``validate`` does, without cycles.
 
     After ``MAX_ERRORS`` of them comes one that says so.
     """
@@ -112,7 +112,7 @@ def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gq
             )
         errors.append(error)
 
-    types = PausingTypeInfo(schema.schema)
+    types = gql.TypeInfo(schema.schema)
     context = _Context(schema.schema, document, types, on_error, not schema.suggests_names)
     own: dict[type[gql.ASTValidationRule], Callable[[gql.ValidationContext], gql.ASTValidationRule]] = {
         gql.FieldsOnCorrectTypeRule: partial(_KnownFields, schema=schema),
@@ -140,10 +140,10 @@ def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gq
 
 
 class _Context(gql.ValidationContext):
-    """Finds the variables of a definition with pauses and without cycles."""
+    """Finds the variables of a definition without cycles."""
 
     def __init__(
-        self, schema: gql.GraphQLSchema, document: gql.DocumentNode, types: PausingTypeInfo, *args: Any
+        self, schema: gql.GraphQLSchema, document: gql.DocumentNode, types: gql.TypeInfo, *args: Any
     ) -> None:
         super().__init__(schema, document, types, *args)
         self._types = types
@@ -163,11 +163,14 @@ class _Context(gql.ValidationContext):
 # ---------------------------------------------------------------- the quick check
 
 
-def is_surely_valid(document: gql.DocumentNode, schema: gql.GraphQLSchema) -> bool:
+def is_surely_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> bool:
     """Whether a document is valid for sure; False for one that the rules may still accept.
 
-    :param document: its operations declare no variables, so that any variable is valid anywhere.
+    Its operations declare no variables, so that any variable is valid anywhere.
     """
+    document = adapted.document
+    if not adapted.arguments_valid:
+        return False
     operations: dict[str | None, gql.OperationDefinitionNode] = {}
     fragments: dict[str, gql.FragmentDefinitionNode] = {}
     for node in document.definitions:
@@ -194,7 +197,7 @@ _FieldKey = tuple[object, str] | None
 """Parent type and name of a field that merges with its like; None for one with arguments or a selection."""
 
 
-_CONDITIONS = {each.name: each for each in (gql.GraphQLSkipDirective, gql.GraphQLIncludeDirective)}
+_CONDITIONS = frozenset({gql.GraphQLSkipDirective.name, gql.GraphQLIncludeDirective.name})
 
 
 class _Check:
@@ -224,7 +227,6 @@ class _Check:
         return all(self._selection(selection, parent, keys) for selection in node.selections)
 
     def _selection(self, node: gql.SelectionNode, parent: Any, keys: dict[str, _FieldKey]) -> bool:
-        pause()
         self._selections_left -= 1
         if self._selections_left < 0 or not self._directives(node.directives or ()):
             return False
@@ -260,7 +262,7 @@ class _Check:
         if definition is None or name in ("__schema", "__type"):
             return False
         type_ = gql.get_named_type(definition.type)
-        if gql.is_leaf_type(type_) is not (inner is None) or not self._arguments(arguments, definition.args):
+        if gql.is_leaf_type(type_) is not (inner is None):
             return False
         own: _FieldKey = None if inner or arguments else (parent, name)
         key = (node.alias or node.name).value
@@ -271,50 +273,4 @@ class _Check:
 
     def _directives(self, nodes: Sequence[gql.DirectiveNode]) -> bool:
         names = [node.name.value for node in nodes]
-        return len(set(names)) == len(names) and all(
-            node.name.value in _CONDITIONS
-            and self._arguments(node.arguments or (), _CONDITIONS[node.name.value].args)
-            for node in nodes
-        )
-
-    def _arguments(
-        self, nodes: Sequence[gql.ArgumentNode], arguments: Mapping[str, gql.GraphQLArgument]
-    ) -> bool:
-        values = {node.name.value: node.value for node in nodes}
-        if len(values) < len(nodes) or not values.keys() <= arguments.keys():
-            return False
-        return all(
-            self._value(values[name], argument.type)
-            if name in values
-            else not gql.is_required_argument(argument)
-            for name, argument in arguments.items()
-        )
-
-    def _value(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> bool:
-        pause()
-        if isinstance(node, gql.VariableNode):
-            return True
-        if isinstance(type_, gql.GraphQLNonNull):
-            return not isinstance(node, gql.NullValueNode) and self._value(node, type_.of_type)
-        if isinstance(node, gql.NullValueNode):
-            return True
-        if isinstance(type_, gql.GraphQLList):
-            items = node.values if isinstance(node, gql.ListValueNode) else (node,)
-            return all(self._value(item, type_.of_type) for item in items)
-        if isinstance(type_, gql.GraphQLInputObjectType):
-            return isinstance(node, gql.ObjectValueNode) and self._object(node, type_)
-        if isinstance(node, gql.ListValueNode | gql.ObjectValueNode):
-            return False
-        return gql.coerce_input_literal(node, type_) is not gql.Undefined
-
-    def _object(self, node: gql.ObjectValueNode, type_: gql.GraphQLInputObjectType) -> bool:
-        values = {member.name.value: member.value for member in node.fields}
-        fields = type_.fields
-        if type_.is_one_of or len(values) < len(node.fields) or not values.keys() <= fields.keys():
-            return False
-        return all(
-            self._value(values[name], field.type)
-            if name in values
-            else not gql.is_required_input_field(field)
-            for name, field in fields.items()
-        )
+        return len(set(names)) == len(names) and _CONDITIONS.issuperset(names)

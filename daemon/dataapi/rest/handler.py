@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, TypeVar
 
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import OUTDATED, Refresh, Regrant, as_granted, as_it_is
-from dataapi.concurrency.tasks import SharedWork
+from dataapi.concurrency.tasks import WorkerThread
 from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, StageEnd
@@ -41,7 +40,6 @@ _MAX_REPLANS = 2
 _WRONG_METHOD = 405
 _OUTDATED = OUTDATED | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
-P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -51,6 +49,7 @@ class RestHandler:
 
     :param catalog: returns the current snapshot, None before the first one.
     :param refresh: makes sure that a catalog is not outdated.
+    :param worker: runs what takes long.
     :param regrant: makes sure that a privilege that a catalog denies was not granted since.
     :ivar figures: hits and misses of the cache of statements.
     :ivar requests: requests that have come.
@@ -63,6 +62,7 @@ class RestHandler:
         catalog: Callable[[], Catalog | None],
         refresh: Refresh = as_it_is,
         regrant: Regrant = as_granted,
+        worker: WorkerThread | None = None,
     ) -> None:
         self._project = project
         self._refresh = refresh
@@ -73,7 +73,7 @@ class RestHandler:
         self._tables: CatalogTables | None = None
         self._roles: dict[str, RestRole] = {}
         self._descriptions = Descriptions(project)
-        self._long_work: SharedWork[object, Any] = SharedWork(lambda _request, _result: None)
+        self._worker = worker or WorkerThread()
         self.figures = PlanCacheFigures()
         self.requests = 0
 
@@ -93,7 +93,7 @@ class RestHandler:
         if http.method == "POST" and batch.is_batch(http):
             parsed = await self._parse_batch(http, catalog)
         elif _is_long(http):
-            parsed = await self._in_thread(parse_request, http, self._project, catalog.timezones)
+            parsed = await self._worker.run(parse_request, http, self._project, catalog.timezones)
         else:
             parsed = parse_request(http, self._project, catalog.timezones)
         http.context.report(StageEnd("parse", perf_counter()))
@@ -129,7 +129,7 @@ class RestHandler:
 
     async def _plan(self, http: Request, role: RestRole, plan_input: PlanInput) -> Plan:
         if _is_long(http):
-            return await self._in_thread(make_plan, role, plan_input)
+            return await self._worker.run(make_plan, role, plan_input)
         return make_plan(role, plan_input)
 
     async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
@@ -158,14 +158,6 @@ class RestHandler:
         assert catalog is not None, "without a catalog no role is looked for"
         return catalog_for(await self._refresh(catalog), caller)
 
-    async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do a long piece of work in a thread.
-
-        One at a time, even if a client disconnects, so that the reactor gets its turns.
-        """
-        done: T = await self._long_work.result(object(), partial(work, *arguments, **named))
-        return done
-
     async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
         """Answer a request of the root with the description of the API."""
         if request.input.reads:
@@ -183,7 +175,7 @@ class RestHandler:
                 batch.read(http), lambda each: (each, parse_request(each, self._project, catalog.timezones))
             )
 
-        return await self._in_thread(parse) if len(http.body) > LONG_BATCH else parse()
+        return await self._worker.run(parse) if len(http.body) > LONG_BATCH else parse()
 
     async def _answer_batch(
         self, http: Request, caller: Caller, requests: list[tuple[Request, ApiRequest]], catalog: Catalog
@@ -197,7 +189,7 @@ class RestHandler:
                 lambda each: Part(*each, role.cached(each[1].input) or make_plan(role, each[1].input)),
             )
 
-        parts = await self._in_thread(plan) if len(http.body) > LONG_BATCH else plan()
+        parts = await self._worker.run(plan) if len(http.body) > LONG_BATCH else plan()
         http.context.report(StageEnd("plan", perf_counter()))
         max_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, max_bytes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     pass
 
 _log = Logger(namespace="dataapi.service")
+
+SWITCH_INTERVAL = 0.0005
+"""Seconds that the reactor waits for the interpreter while another thread computes, not Python's 0.005."""
+
 GRACE = 30.0
 """Seconds that requests in flight may take once the daemon stops."""
 
@@ -153,6 +158,7 @@ class Process:
             self._changing.release()
         if self._collections:
             self._collections.start()
+        sys.setswitchinterval(SWITCH_INTERVAL)
         self._process.start()
         self._starting = False
 

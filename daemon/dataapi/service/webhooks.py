@@ -30,17 +30,18 @@ from dataapi.settings import Settings, Webhooks
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import WebhooksState
 from dataapi.telemetry.tracing import Tracing
-from dataapi.webhooks.delivery.attempt import Sender
+from dataapi.webhooks.delivery.attempt import AttemptSender
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.dispatcher import CHANNELS, Dispatcher
-from dataapi.webhooks.delivery.http_client import Route
+from dataapi.webhooks.delivery.http_client import OutgoingRoute
 from dataapi.webhooks.delivery.proxy import parse_proxy
 from dataapi.webhooks.delivery.resolver import AddressCheck, SystemResolver
-from dataapi.webhooks.management.api import EndpointUrlCheck, ManagementApi
+from dataapi.webhooks.management.api import ManagementApi
+from dataapi.webhooks.management.url_check import EndpointUrlCheck
 from dataapi.webhooks.model import QueueStatistics
 from dataapi.webhooks.plugins import (
+    EventSources,
     SourcePublisher,
-    Sources,
     installed_catalogue,
     installed_sources,
     with_row_changes,
@@ -50,7 +51,7 @@ from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.migrations import (
     INSUFFICIENT_PRIVILEGE,
     CannotMigrate,
-    Migration,
+    SchemaMigration,
     check_migrated,
     migrate,
 )
@@ -102,10 +103,10 @@ _BACKOFF = Backoff(longest=LONGEST_WAIT)
 _log = Logger(namespace="dataapi.webhooks")
 
 
-def _route(section: Webhooks) -> Route:
+def _route(section: Webhooks) -> OutgoingRoute:
     """Return the way by which deliveries leave."""
     proxy = None if section.delivery_proxy is None else parse_proxy(section.delivery_proxy)
-    return Route(proxy, tuple(map(ip_address, section.bind_address)))
+    return OutgoingRoute(proxy, tuple(map(ip_address, section.bind_address)))
 
 
 class WebhooksPart:
@@ -168,7 +169,7 @@ class WebhooksPart:
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
         self.catalogue = self._installed = installed_catalogue(section.row_change_types)
         self._added: tuple[str, ...] = ()
-        self._sender = Sender(
+        self._sender = AttemptSender(
             reactor,
             self.address_check,
             time.time,
@@ -207,7 +208,7 @@ class WebhooksPart:
         self._url_check = EndpointUrlCheck(reactor, endpoint_addresses, require_https=section.require_https)
         self.api = self._api()
         publisher = SourcePublisher(self.store.publisher, lambda: self.catalogue)
-        self._sources = Sources(reactor, installed_sources(), publisher)
+        self._sources = EventSources(reactor, installed_sources(), publisher)
 
     @property
     def reason(self) -> str | None:
@@ -313,7 +314,7 @@ class WebhooksPart:
             await self._deliver(applied)
         self._attempted()
 
-    async def _deliver(self, applied: Sequence[Migration]) -> None:
+    async def _deliver(self, applied: Sequence[SchemaMigration]) -> None:
         for migration in applied:
             _log.info("applied migration {number} ({name})", number=migration.number, name=migration.name)
         self._retry.succeeded()

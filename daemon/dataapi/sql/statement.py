@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataapi.catalog.model import Function, MediaHandler, QualifiedName, Table, Type, Volatility
-from dataapi.concurrency.pauses import pause
 from dataapi.database.message import Bound, Statement
 from dataapi.database.sql_text import (
     ALIAS,
@@ -86,7 +85,6 @@ class Writer:
 
         PostgreSQL infers one type for each slot, so one that leaves its type open is used once.
         """
-        pause()
         slot = self._slots.get(parameter)
         if slot is None or parameter.type == "unknown":
             self.sources.append(parameter.source)
@@ -112,7 +110,6 @@ class Writer:
 
         No column is called so: a bare alias means the whole row only where no column has its name.
         """
-        pause()
         self._aliases += 1
         return quote_identifier(f"{ALIAS}{self._aliases}")
 

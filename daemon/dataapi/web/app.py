@@ -16,6 +16,7 @@ from klein import Klein
 from dataapi.auth.authenticator import Authenticator, without_api_key
 from dataapi.auth.transaction import MultiMessageRunner
 from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.concurrency.tasks import WorkerThread
 from dataapi.graphql import transport
 from dataapi.graphql.document_store import DocumentFolder
 from dataapi.graphql.engine import Engine
@@ -34,7 +35,7 @@ from dataapi.web.families import GRAPHQL, REST, ProtocolFamily, family_of
 from dataapi.web.pipeline import Observe, Pipeline
 from dataapi.web.routing import Backend, Backends, Route, Routes, WebhooksApi, no_route, route
 from dataapi.web.server.site import ApiSite
-from dataapi.webhooks.management.operations import by_path
+from dataapi.webhooks.management.api import BY_PATH
 
 
 def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> Klein:
@@ -76,7 +77,7 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
     console.declare(app, webhooks, receivers=receivers)
     if webhooks is not None:
         portal.declare(app, webhooks)
-        for path in by_path():
+        for path in BY_PATH:
             _declare_operations(app, path, webhooks)
     return app
 
@@ -116,10 +117,13 @@ class ProjectApis:
         live: Callable[..., LiveQueries] | None = None,
     ) -> None:
         self.documents = folder = DocumentFolder(project.graphql_documents)
+        worker = WorkerThread()
         self._engine = Engine(
-            project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh
+            project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh, worker
         )
-        self._rest = RestHandler(project, runner, lambda: watcher.current, watcher.refresh, watcher.regrant)
+        self._rest = RestHandler(
+            project, runner, lambda: watcher.current, watcher.refresh, watcher.regrant, worker
+        )
         self.live: LiveQueries | None = None
         if live is not None:
             rest = live_rest(authenticator, self._rest.handle, partial(_error_body, REST, project))

@@ -107,7 +107,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class TokenAccess:
     """What a token gives access to.
 
     :ivar early_access: its organization's; an operator's token needs none.

@@ -125,7 +125,7 @@ class SourcePublisher:
         return await self._publishes.publish(event)
 
 
-class Sources:
+class EventSources:
     """The event sources of one process.  One that fails is logged and does not affect the others."""
 
     def __init__(self, clock: Any, found: Iterable[IEventSource], publisher: IEventPublisher) -> None:

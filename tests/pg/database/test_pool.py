@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clocks import FOR_EVER
 from support.latch import LATCHED, held_up, latched
@@ -153,7 +153,6 @@ async def test_a_value_is_never_sql(make_pool: MakePool, prepared: bool, value: 
     assert await pool.run(sent) == [(value, value, "100%")]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=STORABLE, claim=STORABLE)
 async def test_any_text_survives_the_way_there_and_back(pool: Pool, value: str, claim: str) -> None:
     """Whatever text PostgreSQL can hold comes back unchanged."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -11,15 +12,26 @@ import pytest
 from dataapi.auth.caller import Caller
 from dataapi.catalog.directives import FEATURES
 from dataapi.database.sql_text import written
-from dataapi.graphql import document as document_module
+from dataapi.graphql import role as role_module
+from dataapi.graphql.document import Document, Limits, OperationPlanInput
 from dataapi.graphql.engine import Engine
-from dataapi.graphql.transport import GraphQLRequest
+from dataapi.graphql.literal_parameters import (
+    NO_PARAMETERS,
+    Parameters,
+    coerce_literals,
+    extract_parameters,
+)
+from dataapi.graphql.plan import OperationPlan, compile_plan
+from dataapi.graphql.transport import GraphQLRequest, RequestRejected
 from dataapi.http.messages import Request
-from hypothesis import HealthCheck, given, settings
+from graphql import GraphQLError
+from hypothesis import given
 from hypothesis import strategies as st
 from support.service import Service
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dataapi.database.message import Message
 
 SCHEMA = """
@@ -204,12 +216,6 @@ OPERATIONS = [
         updateitemCollection(set: $change, filter: $filter, atMost: $most) { affectedCount }
         deleteFromitemCollection(filter: $filter, atMost: 1) { records { id } } }""",
 ]
-FEW = settings(
-    max_examples=200,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +224,6 @@ def warm(service: Service) -> tuple[Engine, Recorder]:
     return made(service)
 
 
-@FEW
 @given(st.sampled_from(OPERATIONS), VARIABLES)
 async def test_a_warm_engine_runs_what_a_fresh_one_does(
     service: Service, warm: tuple[Engine, Recorder], operation: str, variables: dict[str, Any]
@@ -299,7 +304,6 @@ FIELD = st.sampled_from(FIELDS).flatmap(
 TYPES = st.sampled_from(["Int", "Int = 1", "String", "Cursor", "ID!", "BigInt", "mood", "OrderByDirection"])
 
 
-@FEW
 @given(st.lists(FIELD, min_size=1, max_size=2), TYPES, TYPES, some_of(v=ANY, w=ANY))
 async def test_literals_are_taken_as_they_were_written(
     service: Service, warm: tuple[Engine, Recorder], fields: Any, first: str, second: str, variables: Any
@@ -309,5 +313,60 @@ async def test_literals_are_taken_as_they_were_written(
     used = [f"${name}: {type_}" for name, type_ in (("v", first), ("w", second)) if f"${name}" in asked]
     text = f"query{'(' + ', '.join(used) + ')' if used else ''} {{ {asked} }}"
     answer = await outcome(warm, text, variables)
-    with patch.object(document_module, "extract_parameters", lambda _text: None):
+    with patch.object(role_module, "extract_parameters", lambda _text: None):
         assert answer == await outcome(made(service), text, variables)
+
+
+def bound(plan: OperationPlan, values: Any) -> Any:
+    """Return the statements with values, or why these cannot be bound."""
+    try:
+        statements = [each.bind(values) for each in plan.statements]
+        return [(each.statement.text, each.statement.types, each.values) for each in statements]
+    except GraphQLError as error:
+        return error.message
+
+
+@pytest.fixture(scope="module")
+def compiled(service: Service) -> Callable[[str, Any], None]:
+    """Return a function that compiles a document, and compares plans of equal inputs."""
+    schema, known = service.schema(), dict[OperationPlanInput, Any]()
+
+    def compare(text: str, variables: Any) -> None:
+        extracted = extract_parameters(text)
+        try:
+            document = Document(text, schema, Limits(), extracted)
+            parameters: Parameters | None = NO_PARAMETERS
+            if extracted is not None and not document.is_exact:
+                parameters = coerce_literals(extracted, document.literal_types)
+            if parameters is None:
+                return  # a literal is invalid at its place
+            operation = document.operation(None)
+            plan_input, values = operation.coerce(variables, parameters)
+        except RequestRejected:
+            return  # no plan is made of it
+        try:
+            plan: Any = compile_plan(operation, schema, plan_input)
+        except GraphQLError as error:
+            plan = OperationPlan(errors=(error,))
+        other = known.setdefault(plan_input, plan)
+        assert bound(other, values) == bound(plan, values)
+        assert str(replace(other, statements=())) == str(replace(plan, statements=()))
+
+    return compare
+
+
+@given(st.sampled_from(OPERATIONS), st.lists(VARIABLES, min_size=4, max_size=4))
+def test_equal_plan_inputs_give_equal_plans(
+    compiled: Callable[[str, Any], None], operation: str, variables: list[dict[str, Any]]
+) -> None:
+    """Whatever the values are: they are no part of what the compiler sees."""
+    text = ("mutation" if "affectedCount" in operation or "records" in operation else "query") + operation
+    for each in variables:
+        compiled(text, each)
+
+
+@given(st.lists(FIELD, min_size=1, max_size=2))
+def test_equal_plan_inputs_of_texts_that_differ_in_literals_give_equal_plans(
+    compiled: Callable[[str, Any], None], fields: Any
+) -> None:
+    compiled(f"{{ {' '.join(alias + field.format(*values) for field, values, alias in fields)} }}", {})

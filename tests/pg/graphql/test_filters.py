@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.service import Service
 
@@ -185,7 +185,6 @@ def literal(value: Any) -> str:
 
 
 @given(filters)
-@settings(max_examples=60, deadline=None)
 async def test_any_filter_finds_what_its_logic_says(service: Service, value: dict[str, Any]) -> None:
     """Literal, whole variable and half variable all mean the same."""
     names = ("id", "a", "b", "c", "l")
@@ -221,7 +220,6 @@ def with_variables(value: Any, at: int, variables: dict[str, Any]) -> str:
 
 
 @given(filters, st.integers(0, 4))
-@settings(max_examples=30, deadline=None)
 async def test_variables_that_nobody_declares_mean_what_their_values_say(
     service: Service, value: dict[str, Any], at: int
 ) -> None:

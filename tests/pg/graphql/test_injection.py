@@ -8,7 +8,7 @@ from typing import Any
 
 from dataapi.database.message import Statement
 from graphql import validate_schema
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.oracle import eager
 from support.service import Service, nodes
@@ -143,7 +143,6 @@ wrapped = st.one_of(
 
 
 @given(place=st.sampled_from(list(PLACES)), text=wrapped, as_key=st.booleans())
-@settings(max_examples=150, deadline=None)
 async def test_hostile_values_are_values(service: Service, place: str, text: str, as_key: bool) -> None:
     """Whatever the text, the answer is rows or a clear error, and the database stays as it was."""
     kind, use = PLACES[place]
@@ -223,7 +222,6 @@ def operations(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 @given(operations())
-@settings(max_examples=60, deadline=None)
 async def test_no_text_of_a_request_is_in_a_statement(
     service: Service, operation: tuple[str, dict[str, Any]]
 ) -> None:

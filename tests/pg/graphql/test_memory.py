@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.auth.caller import Caller
-from dataapi.concurrency import tasks
+from dataapi.graphql import engine
 from dataapi.graphql.document import Document, Limits
-from dataapi.graphql.literal_parameters import coerce_literals, extract_parameters
-from dataapi.graphql.plan import OperationPlan, plan_mutation, plan_query, root_fields
+from dataapi.graphql.literal_parameters import NO_PARAMETERS, coerce_literals, extract_parameters
+from dataapi.graphql.plan import OperationPlan, compile_plan
 from dataapi.graphql.transport import GraphQLRequest
 from dataapi.http.messages import Request
 from dataapi.service.garbage_collection import MANY, ShortCollections
@@ -83,8 +83,8 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
         text = DOCUMENTS[name].replace("<N>", str(number))
         made = Document(text, schema, Limits(), extract_parameters(text))
         extracted = extract_parameters(text)
-        literals = coerce_literals(extracted, made.literal_types) if extracted else {}
-        made.operation(None).coerce(given, literals or {})
+        literals = coerce_literals(extracted, made.literal_types) if extracted else None
+        made.operation(None).coerce(given, literals or NO_PARAMETERS)
         return made
 
     taken, documents = measured(document)
@@ -93,11 +93,8 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
     def plan(number: int) -> OperationPlan:
         made = documents[number - 1]
         operation, extracted = made.operation(None), extract_parameters(made.text)
-        literals = coerce_literals(extracted, made.literal_types) if extracted else {}
-        variables, _ = operation.coerce(given, literals or {})
-        if operation.is_mutation:
-            return plan_mutation(operation, schema, variables, root_fields(operation, variables))
-        return plan_query(operation, schema, variables, root_fields(operation, variables), {}, {})
+        literals = coerce_literals(extracted, made.literal_types) if extracted else None
+        return compile_plan(operation, schema, operation.coerce(given, literals or NO_PARAMETERS).input)
 
     taken, plans = measured(plan)
     assert_weight(taken, plans[0].weight)
@@ -193,7 +190,7 @@ async def test_a_replaced_schema_is_free_without_a_garbage_collection(api: Servi
         gc.enable()
 
 
-@pytest.mark.parametrize("at_once", [True, False], ids=["short", "in slices"])
+@pytest.mark.parametrize("at_once", [True, False], ids=["on the reactor", "in a thread"])
 @pytest.mark.parametrize(
     "text",
     [
@@ -209,7 +206,7 @@ async def test_new_documents_leave_nothing_to_the_garbage_collector(
 ) -> None:
     """It would find it late: what requests hold when it comes by is old by then."""
     if not at_once:
-        monkeypatch.setattr(tasks, "STEPS_AT_ONCE", 3)
+        monkeypatch.setattr(engine, "SHORT", 3)
 
     async def ask(number: int) -> None:
         request = GraphQLRequest(text.replace("<N>", str(number)), None, None)

@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.service import Answer, Service, nodes, serving
 
@@ -66,7 +66,6 @@ async def asked(service: Service, query: str, variables: dict[str, Any], marker:
     return answer.data
 
 
-@settings(max_examples=40)
 @given(text=TEXTS, as_literal=st.booleans())
 async def test_values_are_written_and_found_as_they_are(
     service: Service, text: str, as_literal: bool
@@ -112,7 +111,6 @@ async def test_values_are_written_and_found_as_they_are(
         assert nodes(data[f"f{number}"]) == [{"note": value}], condition
 
 
-@settings(max_examples=30)
 @given(text=TEXTS)
 async def test_patterns_are_patterns_and_nothing_more(service: Service, text: str) -> None:
     """A pattern may be invalid, which is an error with an SQLSTATE; it never reaches the statement."""
@@ -128,7 +126,6 @@ async def test_patterns_are_patterns_and_nothing_more(service: Service, text: st
             assert answer.errors[0]["extensions"]["code"] in ("2201B", "22025")
 
 
-@settings(max_examples=40)
 @given(text=TEXTS)
 async def test_arguments_of_functions_are_values(service: Service, text: str) -> None:
     """Scalars, arrays, JSON and members of composites."""
@@ -143,7 +140,6 @@ async def test_arguments_of_functions_are_values(service: Service, text: str) ->
     assert data == {"echo_volatile": value}
 
 
-@settings(max_examples=40)
 @given(
     text=TEXTS,
     kind=st.sampled_from(["raw", "mood", "doc", "id", "nodeId", "after", "orderBy", "unknown", "nested"]),
@@ -177,7 +173,6 @@ async def test_invalid_values_are_refused(service: Service, text: str, kind: str
     check_statements(answer, marker)
 
 
-@settings(max_examples=30)
 @given(name=st.from_regex(r"\A[_A-Za-z][_0-9A-Za-z]{0,30}\Z"))
 async def test_aliases_are_values(service: Service, name: str) -> None:
     """Aliases are names by GraphQL's grammar; they too travel as values."""

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.service import Service, nodes
 
@@ -264,7 +264,6 @@ SQL = {
 terms = st.lists(
     st.tuples(st.sampled_from("abcd"), st.sampled_from(list(SQL))), max_size=3, unique_by=lambda term: term[0]
 )
-WALK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 async def walk(service: Service, base: str, order: str, size: int, *, backward: bool) -> list[Any]:
@@ -287,7 +286,6 @@ async def walk(service: Service, base: str, order: str, size: int, *, backward: 
 
 
 @given(order=terms, size=st.integers(1, 9), backward=st.booleans())
-@WALK
 async def test_pages_glued_together_are_the_ordered_list(
     service: Service, order: list[tuple[str, str]], size: int, backward: bool
 ) -> None:
@@ -307,7 +305,6 @@ async def test_pages_glued_together_are_the_ordered_list(
     size=st.integers(1, 7),
     backward=st.booleans(),
 )
-@WALK
 async def test_pages_of_a_composite_key(
     service: Service, order: list[tuple[str, str]], size: int, backward: bool
 ) -> None:

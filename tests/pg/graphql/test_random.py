@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from graphql import GraphQLObjectType, get_named_type
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.service import Service, serving
 
@@ -125,11 +125,6 @@ def _has_fields(field: GraphQLField) -> bool:
 
 
 @given(data=st.data())
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
-)
 async def test_any_document_is_answered_in_one_round_trip(api: Service, data: st.DataObject) -> None:
     """The client compares each answer with what graphql-core's executor makes of it."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from graphql import print_type
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.service import Service, serving
 
@@ -412,7 +412,6 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 
 @given(st.lists(st.one_of(texts, st.text("{}\"\\, 'NULnul%$é\n", max_size=6)), max_size=5))
-@settings(max_examples=80, deadline=None)
 async def test_any_list_of_texts_arrives_as_it_is(service: Service, values: list[str]) -> None:
     """Lists are bound as array literals, whatever their items look like."""
     query = """query($v: [String!], $one: String!) {

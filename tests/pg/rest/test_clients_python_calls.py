@@ -141,13 +141,10 @@ ERRORS = [
 CALLS = [*FUNCTIONS, *ERRORS]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("call", CALLS, ids=str)
-async def test_functions_are_called_and_errors_raised(
-    clients: Service, reactor: Any, library: str, call: Call
-) -> None:
+async def test_functions_are_called_and_errors_raised(clients: Service, reactor: Any, call: Call) -> None:
     """A call gives the result or the error that is promised."""
-    await check(reactor, clients, library, call)
+    await check(reactor, clients, call)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.rest_clients import LIBRARIES, Call, check, ids, names, titles
+from support.rest_clients import Call, check, ids, names, titles
 
 if TYPE_CHECKING:
     from support.service import Service
@@ -221,10 +221,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("call", CALLS, ids=str)
-async def test_a_filter_leaves_the_rows_that_are_promised(
-    clients: Service, reactor: Any, library: str, call: Call
-) -> None:
+async def test_a_filter_leaves_the_rows_that_are_promised(clients: Service, reactor: Any, call: Call) -> None:
     """With the values that the library writes into the URL."""
-    await check(reactor, clients, library, call)
+    await check(reactor, clients, call)

@@ -264,11 +264,10 @@ MODIFIERS = [
 CALLS = [*SELECTING, *COUNTING, *MODIFIERS]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("call", CALLS, ids=str)
-async def test_rows_are_read(clients: Service, reactor: Any, library: str, call: Call) -> None:
+async def test_rows_are_read(clients: Service, reactor: Any, call: Call) -> None:
     """A call gives the rows, the count or the error that is promised."""
-    await check(reactor, clients, library, call)
+    await check(reactor, clients, call)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from postgrest import CountMethod
 from postgrest.types import ReturnMethod
-from support.rest_clients import LIBRARIES, RESTORE, Call, check, error
+from support.rest_clients import RESTORE, Call, check, error
 
 if TYPE_CHECKING:
     from support.service import Service
@@ -327,9 +327,8 @@ REFUSED = [
 CALLS = [*INSERTING, *UPSERTING, *UPDATING, *DELETING, *REFUSED]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("call", CALLS, ids=str)
-async def test_rows_are_written(clients: Service, reactor: Any, library: str, call: Call) -> None:
+async def test_rows_are_written(clients: Service, reactor: Any, call: Call) -> None:
     """A call gives what is promised, and leaves in the database what it says."""
     clients.database.execute(RESTORE)
-    await check(reactor, clients, library, call)
+    await check(reactor, clients, call)

@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import writing
 
@@ -87,7 +87,6 @@ CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 
 @given(st.lists(CELLS, min_size=1, max_size=8))
-@settings(max_examples=30)
 async def test_what_is_written_as_csv_can_be_read_as_csv(service: Service, texts: list[str]) -> None:
     """Any texts come back the same."""
     rows = [[str(number), text] for number, text in enumerate(texts, 100)]
@@ -124,7 +123,6 @@ SHEET: dict[str, st.SearchStrategy[Any]] = {
 
 
 @given(st.lists(st.fixed_dictionaries(SHEET), min_size=1, max_size=4))
-@settings(max_examples=30)
 async def test_an_export_can_be_posted_back(service: Service, rows: list[dict[str, Any]]) -> None:
     """Every value is as before: NULL, the text NULL, empty texts, JSON null, quotes and line ends."""
     database = service.database
@@ -145,7 +143,6 @@ async def test_an_export_can_be_posted_back(service: Service, rows: list[dict[st
 
 
 @given(st.lists(st.none() | WORDS, min_size=1, max_size=5))
-@settings(max_examples=30)
 async def test_an_export_of_one_column_can_be_posted_back(service: Service, words: list[str | None]) -> None:
     """A line without anything is no row, so that NULL alone in its line is a word."""
     database = service.database

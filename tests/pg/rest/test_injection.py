@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from dataapi.database.message import Statement
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.service import Service
 
@@ -249,7 +249,6 @@ def _key(value: str | bytes) -> dict[str, int]:
 
 
 @given(place=st.sampled_from(list(PLACES)), text=hostile)
-@settings(max_examples=250)
 async def test_hostile_texts_are_values(service: Service, place: str, text: str | bytes) -> None:
     """Whatever the text, the answer is rows or a clear error, and the table stays as it was."""
     answer = await service.raw(PLACES[place](text))
@@ -311,7 +310,6 @@ def reads(draw: st.DrawFn) -> tuple[str, str]:
     reads(),
     st.sampled_from(["application/json", "text/csv", "application/vnd.pgrst.array+json;nulls=stripped"]),
 )
-@settings(max_examples=80)
 async def test_no_text_of_a_read_is_in_a_statement(
     service: Service, read: tuple[str, str], accept: str
 ) -> None:
@@ -340,7 +338,6 @@ def check_unmarked(messages: Any) -> None:
     form=st.sampled_from([JSON, CSV, FORM]),
     prefer=st.sampled_from(["", "resolution=merge-duplicates,", "missing=default,", "tx=rollback,"]),
 )
-@settings(max_examples=50)
 async def test_no_text_of_a_change_is_in_a_statement(
     service: Service, text: str, form: bytes, prefer: str
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import writing
 from support.postgres import GENERATED, Server
@@ -463,7 +463,6 @@ _ROW = st.fixed_dictionaries(
 
 
 @given(st.lists(_ROW, min_size=1, max_size=5), st.booleans())
-@settings(max_examples=40)
 async def test_any_rows_that_are_written_come_back_the_same(
     service: Service, rows: list[dict[str, Any]], chosen: bool
 ) -> None:

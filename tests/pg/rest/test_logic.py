@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.films import ids, ids_where
 
@@ -71,7 +71,6 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=60)
 @given(tree=TREES)
 async def test_any_tree_leaves_the_rows_that_sql_leaves(features: Service, tree: tuple[str, str]) -> None:
     """Negation and nesting, with NULL on every side, as PostgreSQL evaluates the same condition."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ TELLING = {200, 206, 300, 400, 404, 406, 416}
 """Statuses of requests that are understood, or whose mistake is told."""
 
 
-@settings(max_examples=200)
 @given(
     table=TABLES,
     parameters=st.lists(PARAMETERS, max_size=4).map("&".join),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import documents
 from support.service import Service
@@ -487,7 +487,6 @@ VALUES = st.recursive(
 
 
 @given(TEXTS)
-@settings(max_examples=40, deadline=None)
 async def test_any_text_reaches_a_function_as_it_is(service: Service, text: str) -> None:
     """By the query string, by JSON, by a form, as a variadic one and as the whole body."""
     sent = quote(text, safe="")
@@ -502,7 +501,6 @@ async def test_any_text_reaches_a_function_as_it_is(service: Service, text: str)
 
 
 @given(VALUES)
-@settings(max_examples=40, deadline=None)
 async def test_any_json_reaches_a_function_as_it_is(service: Service, value: Any) -> None:
     """As an argument and as the whole body."""
     headers = {"content-type": "application/json"}

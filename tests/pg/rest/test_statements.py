@@ -29,7 +29,7 @@ from dataapi.sql.outputs import Output, Text, Value
 from dataapi.sql.page_source import RowSource
 from dataapi.sql.row_output import Many, Record, Spread
 from dataapi.sql.statement import Row, compiled
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.slots import parameter
 from support.statements import Films, make_films
@@ -155,7 +155,6 @@ _cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x
 
 
 @given(rows=st.lists(st.tuples(_cells, _cells, st.none() | _cells), min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None)
 def test_csv_reads_back_as_what_was_written(films: Films, rows: list[tuple[str, str, str | None]]) -> None:
     """By Python's reader, whatever characters the values have; NULL and the empty text are both empty."""
     cells = [list(row) for row in rows]

@@ -14,7 +14,7 @@ from dataapi.sql.algebra import ColumnOf, Rows
 from dataapi.sql.dialect import compile_query
 from dataapi.sql.outputs import Object, Output, Text, Value, WireForm
 from dataapi.sql.row_output import Many, Record
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.catalog import load_catalog, table_named
 from support.slots import parameter
@@ -144,7 +144,6 @@ def found(connection: Any, text: str) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     row=ROWS, made=st.fixed_dictionaries({name: st.sampled_from(values) for name, values in SETTINGS.items()})
 )
@@ -177,7 +176,6 @@ def test_every_value_is_written_as_to_json_writes_it(
 
 
 @given(name=ODD_TEXTS, word=ODD_TEXTS)
-@settings(deadline=None)
 def test_names_and_words_are_escaped(every: tuple[Any, Table], name: str, word: str) -> None:
     """Those of the schema, and those of clients."""
     connection, _ = every

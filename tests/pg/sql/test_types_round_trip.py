@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.service import Service, serving
 
@@ -266,7 +266,6 @@ async def insert(api: Service, row: dict[str, Any], *, as_literals: bool) -> dic
     return dict(record)
 
 
-@settings(max_examples=40)
 @given(row=ROWS, as_literals=st.booleans())
 async def test_every_value_comes_back_as_postgresql_writes_it(
     api: Service, server: Server, judge: Any, row: dict[str, Any], as_literals: bool
@@ -283,7 +282,6 @@ async def test_every_value_comes_back_as_postgresql_writes_it(
     assert again == [record]
 
 
-@settings(max_examples=20)
 @given(rows=st.lists(ROWS, min_size=2, max_size=3))
 async def test_rows_that_travel_as_one_value_lose_nothing(
     api: Service, server: Server, judge: Any, rows: list[dict[str, Any]]
@@ -301,7 +299,6 @@ async def test_rows_that_travel_as_one_value_lose_nothing(
     assert again["r"]["records"] == expectation
 
 
-@settings(max_examples=20)
 @given(value=INT8)
 async def test_big_integers_are_strings_without_loss(api: Service, value: str) -> None:
     """BigInt is a string; a number is taken too."""

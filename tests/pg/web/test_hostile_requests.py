@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dataapi.graphql import document, engine
-from dataapi.graphql.document import LONGEST_DOCUMENT, MAX_INPUT_OBJECTS
+from dataapi.graphql import role as role_module
+from dataapi.graphql.document import LONGEST_DOCUMENT
+from dataapi.graphql.input_values import MAX_INPUT_OBJECTS
 from support.effort import Effort
 from support.service import Service
 
@@ -98,8 +99,8 @@ async def test_similar_names_are_not_sought_for_ever(api: Service) -> None:
 
 async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Documents and plans that clients make up push each other out; those that stay still serve."""
-    monkeypatch.setattr(document, "DOCUMENT_BYTES", 200_000)
-    monkeypatch.setattr(engine, "PLAN_BYTES", 50_000)
+    monkeypatch.setattr(role_module, "DOCUMENT_BYTES", 200_000)
+    monkeypatch.setattr(role_module, "PLAN_BYTES", 50_000)
     api.engine._roles.clear()  # a reload that finds no change keeps them
     role = None
     for number in range(1, 60):
@@ -114,7 +115,7 @@ async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: 
 
 async def test_what_does_not_come_again_is_not_prepared(api: Service) -> None:
     """A statement of a document too long to keep would take the place of one that comes again."""
-    padding = " " * document.LONGEST_CACHED
+    padding = " " * role_module.LONGEST_CACHED
     query = "{ personCollection { edges { node { id } } } }"
     [message] = (await api.ask(query)).messages
     assert message.statements[0].statement.prepared

@@ -238,7 +238,7 @@ async def test_a_receiver_that_hangs_delays_no_other(
     await until(reactor, lambda: len(healthy.received) == 1000)
     # The last answers may still be on their way; the dead one's first attempts have not timed out yet.
     await until(reactor, lambda: dispatcher.in_flight == len(dead.received))
-    assert 1 <= len(dead.received) <= 2
+    assert len(dead.received) == 1
 
 
 async def test_two_dispatchers_on_one_queue_double_nothing(deliveries: Deliveries, world: World) -> None:
@@ -283,7 +283,7 @@ async def test_stopping_gives_back_what_is_not_sent(
     dispatcher = await deliveries.dispatcher(store, Webhooks(concurrency_per_host=2, timeout=60.0))
     for _ in range(5):
         await publish(store)
-    await until(reactor, lambda: len(receiver.received) == 2)
+    await until(reactor, lambda: len(receiver.received) == 1)
     await dispatcher.drain(0.1)
     assert (await store.queue.statistics()).ready == 5
     receiver.sends(GOOD)
@@ -335,12 +335,12 @@ async def test_receivers_that_hang_do_not_delay_another_organization(
     for _ in range(30):
         await publish(store, ACME, JOINED)
     dispatcher = await deliveries.dispatcher(store, Webhooks(timeout=600.0))
-    await until(reactor, lambda: dispatcher.in_flight == 40)
+    await until(reactor, lambda: dispatcher.in_flight == 20)
     await add_endpoint(store, Scope("other"), url=url(world, quick))
     for expected in range(1, 11):
         await publish(store, Scope("other"), JOINED)
         await until(reactor, partial(_has, quick, expected))
-    assert len(hanging.received) == 40
+    assert len(hanging.received) == 20
 
 
 def _has(receiver: Receiver, count: int) -> bool:
@@ -380,12 +380,12 @@ async def test_endpoints_that_hang_do_not_delay_those_that_answer_at_their_host(
     for _ in range(20):
         for scope in organizations[:3]:
             await publish(store, scope, LEFT)
-    await until(reactor, lambda: hanging.total() == 9)
+    await until(reactor, lambda: hanging.total() == 7)
     for expected in range(2, 12):
         for scope in organizations:
             await publish(store, scope, JOINED)
         await until(reactor, partial(_each_has, answered, expected))
-    assert hanging.total() == 9, "about half of what the host may have"
+    assert hanging.total() == 7, "half of the limit, less one for another organization"
     assert max(hanging.values()) == 1
 
 

@@ -11,10 +11,11 @@ from uuid import uuid4
 
 import pytest
 from dataapi.http.messages import Request
+from dataapi.webhooks.management.api import OPERATIONS
 from dataapi.webhooks.management.body import MAX_READ
 from dataapi.webhooks.management.errors import SURROUNDING, ErrorCode
 from dataapi.webhooks.management.idempotency import keyed
-from dataapi.webhooks.management.operations import OPERATIONS, ManagementOperation
+from dataapi.webhooks.management.operations import ManagementOperation
 from dataapi.webhooks.model import Permission
 from dataapi.webhooks.store.endpoints import MAX_ENDPOINTS
 from support.management import (

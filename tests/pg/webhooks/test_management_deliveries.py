@@ -9,8 +9,9 @@ from uuid import UUID
 import pytest
 from dataapi.http.messages import Request
 from dataapi.webhooks.management import operations
-from dataapi.webhooks.management.api import EndpointUrlCheck, ManagementApi
+from dataapi.webhooks.management.api import ManagementApi
 from dataapi.webhooks.management.errors import ManagementError
+from dataapi.webhooks.management.url_check import EndpointUrlCheck
 from support.management import (
     NO_SUCH,
     ORGANIZATION,

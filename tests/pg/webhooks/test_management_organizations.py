@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from dataapi.webhooks.management.operations import OPERATIONS
+from dataapi.webhooks.management.api import OPERATIONS
 from dataapi.webhooks.model import Scope
 from dataapi.webhooks.store.directory import PREFIX, digest
 from dataapi.webhooks.store.endpoints import REMOVED_AT_ONCE

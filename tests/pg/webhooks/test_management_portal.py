@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import pytest
-from dataapi.webhooks.management.operations import OPERATIONS
+from dataapi.webhooks.management.api import OPERATIONS
 from dataapi.webhooks.model import Permission, Portal, Scope
 from support.management import (
     CLOSED,

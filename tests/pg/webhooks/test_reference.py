@@ -17,7 +17,7 @@ from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.settings import Webhooks
 from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.delivery.attempt import Sender
+from dataapi.webhooks.delivery.attempt import AttemptSender
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.dispatcher import CHANGED, CHANNELS, Dispatcher
 from dataapi.webhooks.delivery.headers import MAX_SECRET_LENGTH, MIN_SECRET_LENGTH, verify
@@ -79,7 +79,7 @@ class Platform:
         uri = self.api.database.uri
         pool = Pool(self._reactor, uri, size=2)
         address_check = AddressCheck(names or Names(["127.0.0.1"]), networks(["127.0.0.0/8"]))
-        sender = Sender(self._reactor, address_check, now, timeout=rules.timeout)
+        sender = AttemptSender(self._reactor, address_check, now, timeout=rules.timeout)
         queue = make_store(pool, Cipher([KEY]), 14).queue
         made = Dispatcher(self._reactor, queue, sender, Catalogue().render, rules)
         listener = Listener(

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import pytest
 from dataapi.http.errors import DatabaseError
-from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate, pending, recorded, shipped
+from dataapi.webhooks.store.migrations import (
+    CannotMigrate,
+    SchemaMigration,
+    migrate,
+    pending,
+    recorded,
+    shipped,
+)
 from support.webhooks import allow_migrations
 from twisted.internet.defer import Deferred, gatherResults
 
@@ -18,10 +24,9 @@ if TYPE_CHECKING:
     from dataapi.database.pool import Pool
     from support.postgres import Database
 
-ENDPOINT = UUID("5b0ad6c8-3f1e-4c52-9d7a-0e6f8a2b4c19")
-ONE = Migration(1, "one", "create table webhooks.one (id int); select '100%', '$1'")
-TWO = Migration(2, "two", "create table webhooks.two (id int)")
-BROKEN = Migration(3, "broken", "create table webhooks.three (id int); select 1 / 0")
+ONE = SchemaMigration(1, "one", "create table webhooks.one (id int); select '100%', '$1'")
+TWO = SchemaMigration(2, "two", "create table webhooks.two (id int)")
+BROKEN = SchemaMigration(3, "broken", "create table webhooks.three (id int); select 1 / 0")
 
 
 def tables(database: Database) -> set[str]:
@@ -98,7 +103,7 @@ async def test_migration_that_was_another_is_refused(database: Database, pool: P
 async def test_schema_of_a_development_version_is_refused(database: Database, pool: Pool) -> None:
     """It has had nine migrations: the error says what to do, not that the schema is newer."""
     allow_migrations(database)
-    await migrate(pool, [Migration(number, "webhooks", f"select {number}") for number in range(1, 10)])
+    await migrate(pool, [SchemaMigration(number, "webhooks", f"select {number}") for number in range(1, 10)])
     advice = r"run the version that made the schema, or .* drop schema webhooks cascade"
     with pytest.raises(CannotMigrate, match=rf"migration 1 \(webhooks\) .* is not the one .*{advice}"):
         await migrate(pool)

@@ -6,7 +6,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.concurrency.tasks import SharedWork
+from dataapi.concurrency.tasks import SharedWork, WorkerThread
 from twisted.internet import defer
 
 if TYPE_CHECKING:
@@ -99,3 +99,28 @@ async def test_one_who_gets_the_result_may_send_another_away(first: Work) -> Non
     first.may_end.set()
     assert [await asked[2], await asked[3]] == ["FIRST", "FIRST"]
     assert outcomes == [defer.CancelledError]
+
+
+async def test_a_worker_returns_results_and_raises_errors() -> None:
+    worker = WorkerThread()
+
+    def fail() -> str:
+        raise KeyError("missing")
+
+    assert await worker.run(lambda: "good") == "good"
+    with pytest.raises(KeyError, match="missing"):
+        await worker.run(fail)
+
+
+async def test_a_worker_runs_one_piece_after_the_other(first: Work, log: list[str]) -> None:
+    """The next one begins when the thread of a caller that left has ended."""
+    worker, second = WorkerThread(), Work("second", log)
+    second.may_end.set()
+    left = defer.Deferred.fromCoroutine(worker.run(first))
+    waiting = defer.Deferred.fromCoroutine(worker.run(second))
+    left.cancel()
+    with pytest.raises(defer.CancelledError):
+        await left
+    first.may_end.set()
+    assert await waiting == "SECOND"
+    assert log == ["first begins", "first ends", "second begins", "second ends"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.concurrency.pauses import pausing
-from dataapi.graphql.graphql_core import LONGEST_BLOCK_STRING, parse_document, place_of
+from dataapi.graphql.graphql_core import LONGEST_BLOCK_STRING, LazyMap, parse_document, place_of
 from graphql import DocumentNode, GraphQLError, Node, SourceLocation, Visitor, parse, visit
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -85,9 +85,20 @@ def test_a_tree_that_is_dropped_is_free_at_once() -> None:
         gc.enable()
 
 
-@pytest.mark.parametrize("text", ['{ a(b: "' + "\\n" * 999 + '") }', "{" + "a " * 999 + "}"])
-def test_parsing_pauses_between_tokens_and_escapes(text: str) -> None:
-    steps: list[None] = []
-    with pausing(lambda: steps.append(None)):
-        parse_document(text, ANY)
-    assert len(steps) > 999
+def test_threads_that_make_the_same_value_share_one() -> None:
+    """Two types of one name would be different ones to validation."""
+    both = threading.Barrier(2, timeout=10)
+
+    def make(_name: str) -> object:
+        both.wait()
+        return object()
+
+    made: LazyMap[object] = LazyMap(make, lambda: ["a"])
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(made["a"])) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 2
+    assert found[0] is found[1] is made["a"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from dataapi.graphql import graphql_core, validation
-from dataapi.graphql.graphql_core import LazyMap, LazyObjectType, LazySchema, PausingTypeInfo
+from dataapi.graphql.graphql_core import LazyMap, LazyObjectType, LazySchema
 from graphql import (
     GraphQLField,
     GraphQLInt,
@@ -75,12 +75,6 @@ SCHEMA = build_schema("type Query { a(b: Int): Int }")
 )
 def test_what_is_called_or_overridden_is_there(owner: Any, names: list[str]) -> None:
     assert [name for name in names if not hasattr(owner, name)] == []
-
-
-@pytest.mark.parametrize("name", ["enter", "leave", "__init__"])
-def test_what_is_overridden_takes_the_same_arguments(name: str) -> None:
-    base, own = getattr(TypeInfo, name), getattr(PausingTypeInfo, name)
-    assert inspect.signature(base).parameters.keys() == inspect.signature(own).parameters.keys()
 
 
 def test_a_parser_has_its_lexer_and_a_token_its_place() -> None:

@@ -12,11 +12,12 @@ from dataapi.catalog.directives import FEATURES
 from dataapi.catalog.names import CatalogNames, root_field
 from dataapi.catalog.registry import FEATURE_OF_SHARED_TYPE, EnumType, TableFieldKind, TableType
 from dataapi.graphql.document import Document, Limits
-from dataapi.graphql.plan import plan_query, root_fields
+from dataapi.graphql.literal_parameters import NO_PARAMETERS
+from dataapi.graphql.plan import compile_plan
 from dataapi.graphql.schema.catalog_view import CatalogView, TableView
 from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, TableField
 from dataapi.graphql.schema.shared_types import COMMON_TYPES, types_of_features
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.catalog import MadeUp
 from support.oracle import eager
@@ -116,11 +117,10 @@ def check_table(schema: RoleSchema, view: TableView, enums: int) -> None:
         f" {{ edges {{ node {{ __typename id {parent} {{ id }} }} }} }} }}"
     )
     operation = Document(text, schema, LIMITS).operation(None)
-    plan = plan_query(operation, schema, {}, root_fields(operation, {}), {}, {})
+    plan = compile_plan(operation, schema, operation.coerce({}, NO_PARAMETERS).input)
     assert plan.errors == ()
 
 
-@settings(max_examples=60)
 @given(
     st.lists(NAMES, min_size=2, max_size=4, unique=True),
     st.lists(NAMES, max_size=2, unique=True),
@@ -202,7 +202,7 @@ def test_a_table_keeps_the_name_of_a_type_that_a_feature_adds() -> None:
     assert schema.schema.subscription_type.name == "Subscription_2"
     text = "subscription { ... on Subscription_2 { textSearchCollection { edges { cursor } } } }"
     operation = Document(text, schema, LIMITS).operation(None)
-    assert plan_query(operation, schema, {}, root_fields(operation, {}), {}, {}).keys == (
+    assert compile_plan(operation, schema, operation.coerce({}, NO_PARAMETERS).input).keys == (
         "textSearchCollection",
     )
     assert {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from dataapi.graphql.compatibility import adapt
 from dataapi.graphql.validation import is_surely_valid
 from graphql import (
     GraphQLError,
@@ -90,13 +91,13 @@ WORDS = st.sampled_from(
 
 @pytest.mark.parametrize("text", USUAL)
 def test_a_usual_document_passes_the_check(text: str) -> None:
-    assert is_surely_valid(parse(text), SCHEMA)
+    assert is_surely_valid(adapt(parse(text), SCHEMA), SCHEMA)
     assert validate(SCHEMA, parse(text), RULES) == []
 
 
 @pytest.mark.parametrize("text", UNUSUAL)
 def test_an_invalid_document_does_not(text: str) -> None:
-    assert not is_surely_valid(parse(text), SCHEMA)
+    assert not is_surely_valid(adapt(parse(text), SCHEMA), SCHEMA)
     assert validate(SCHEMA, parse(text), RULES)
 
 
@@ -133,13 +134,14 @@ def test_what_passes_the_check_passes_the_rules(operation: str, first: str, seco
     text = f"{{ {operation} }}"
     text += f" fragment F on Blog {{ {first} }}" if "F" in used else ""
     text += f" fragment G on Post {{ {second} }}" if "G" in used else ""
-    assert not is_surely_valid(parse(text), SCHEMA) or not validate(SCHEMA, parse(text), RULES)
+    document = adapt(parse(text), SCHEMA)
+    assert not is_surely_valid(document, SCHEMA) or not validate(SCHEMA, document.document, RULES)
 
 
 @given(st.lists(WORDS, max_size=25))
 def test_any_document_that_parses_passes_both_or_not_the_check(words: list[str]) -> None:
     try:
-        document = parse("{ blog { " + " ".join(words) + " } }")
+        document = adapt(parse("{ blog { " + " ".join(words) + " } }"), SCHEMA)
     except GraphQLError:
         return
-    assert not is_surely_valid(document, SCHEMA) or not validate(SCHEMA, document, RULES)
+    assert not is_surely_valid(document, SCHEMA) or not validate(SCHEMA, document.document, RULES)

@@ -9,7 +9,7 @@ from dataapi.http.messages import Request
 from dataapi.rest.openapi.description import Version, describe, with_address
 from dataapi.rest.openapi.model import ObjectMembers, encode
 from dataapi.settings import Project
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV31SpecValidator
 from support.catalog import MadeUp
@@ -38,7 +38,6 @@ def described(made: MadeUp, version: Version, host: str = "localhost:8000") -> d
     return document
 
 
-@settings(max_examples=25, deadline=None)
 @given(tables=tables, version=st.sampled_from(Version))
 def test_every_name_and_comment_makes_a_valid_description(
     tables: list[tuple[str, list[str], str]], version: Version

@@ -21,7 +21,7 @@ from dataapi.sql.algebra import (
 )
 from dataapi.sql.outputs import Text, Value
 from dataapi.sql.row_output import Many, One, Record, Spread
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.catalog import MadeUp, table_named
 from support.slots import parameter
@@ -99,7 +99,6 @@ def _everything(name: str, value: str) -> list[str]:
 REFERENCE = _everything("a", "b")
 
 
-@settings(max_examples=25)
 @given(st.text(), st.text())
 def test_nothing_of_a_request_is_in_the_text(name: str, value: str) -> None:
     """Whatever it calls members, seeks and names: the text is the same."""

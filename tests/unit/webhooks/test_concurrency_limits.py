@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
+import pytest
+from dataapi.webhooks.delivery import concurrency_limits
 from dataapi.webhooks.delivery.concurrency_limits import (
     AHEAD,
     MAX_AHEAD,
-    REMEMBERED,
-    UNKNOWN,
+    USUAL_LIMIT,
     ClaimedAttempt,
     ConcurrencyLimits,
 )
 from dataapi.webhooks.delivery.destinations import host_of
-from dataapi.webhooks.model import DueWork
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_queue import FakeQueue
 from twisted.internet.task import Clock
 
+if TYPE_CHECKING:
+    from dataapi.webhooks.model import DueWork
 
-def work(host: str = "a.example", endpoint: UUID | None = None, organization: str | None = None) -> DueWork:
-    """Make an attempt that is to be made; each host is an organization's own unless one is named.
+SLOW = 1.0
+
+
+def work(host: str = "a", endpoint: UUID | None = None, organization: str | None = None) -> DueWork:
+    """Return an attempt to make; each host is an organization's own unless one is named.
 
     An organization has one endpoint at a host unless one is named.
     """
@@ -33,27 +39,34 @@ def work(host: str = "a.example", endpoint: UUID | None = None, organization: st
     return row.work
 
 
-def made(maximum: int, per_host: int, known: str = "", organization: str | None = None) -> ConcurrencyLimits:
-    """Make limits that know an organization's endpoints to be quick and to have all they may have.
+class Machine:
+    """Limits with a clock."""
 
-    :param known: their hosts, each named by a letter.
-    """
-    limits = ConcurrencyLimits(maximum, per_host, slow=5.0)
-    for host in known:
-        for _ in range(per_host):
-            limits.add(ClaimedAttempt(work(host, organization=organization), 0.0))
-            held = limits.next(0.0)
-            assert held is not None
-            limits.ended(held.work, 0.1)
-    limits.claimed({}, {}, all_of_them=True)
-    limits.update(1000.0)
-    assert limits.limits() == {}, "nothing is kept of them but how they answered"
-    return limits
+    def __init__(self, maximum: int, per_host: int) -> None:
+        self.limits = ConcurrencyLimits(maximum, per_host, SLOW)
+        self.now = 0.0
 
+    def add(self, *works: DueWork) -> list[bool]:
+        """Add claimed work; return what was taken."""
+        return [self.limits.add(ClaimedAttempt(one, self.now)) for one in works]
 
-def begun(limits: ConcurrencyLimits) -> list[DueWork]:
-    """Begin all that may begin."""
-    return [held.work for held in iter(lambda: limits.next(0.0), None)]
+    def begin(self, *works: DueWork) -> list[DueWork]:
+        """Add claimed work, and begin all that may begin."""
+        self.add(*works)
+        return [one.work for one in iter(lambda: self.limits.next(self.now), None)]
+
+    def end(self, works: list[DueWork], seconds: float = 0.1, *, answered: bool | None = True) -> None:
+        """End attempts after some time."""
+        self.now += seconds
+        for one in works:
+            self.limits.ended(one, self.now, answered=answered)
+
+    def know(self, *works: DueWork, seconds: float = 0.1, answered: bool = True, times: int = 1) -> None:
+        """Make attempts that take some time."""
+        for _ in range(times):
+            for one in works:
+                assert self.begin(one) == [one]
+                self.end([one], seconds, answered=answered)
 
 
 STEPS = st.lists(
@@ -63,30 +76,30 @@ STEPS = st.lists(
         st.sampled_from([UUID(int=1), UUID(int=2)]),
         st.sampled_from([None, 0.1, 9.0]),
         st.booleans(),
+        st.booleans(),
     ),
     max_size=80,
 )
 
 
-@given(st.integers(1, 6), st.integers(1, 6), STEPS)
+@given(st.integers(1, 18), st.integers(1, 18), STEPS)
 def test_limits_hold_whatever_happens(
-    maximum: int, per_host: int, steps: list[tuple[str, str, UUID, float | None, bool]]
+    maximum: int, per_host: int, steps: list[tuple[str, str, UUID, float | None, bool, bool]]
 ) -> None:
-    """Neither all hosts together nor one has more under way than it may.
-
-    And what waits is held back for a host's or an organization's limit alone: with nothing under way,
-    something begins.
-    """
-    limits = ConcurrencyLimits(maximum, per_host, slow=5.0)
+    """Neither a host nor all hosts exceed their limits, and nothing waits while nothing is in flight."""
+    machine = Machine(maximum, per_host)
+    limits = machine.limits
     running: list[DueWork] = []
     waiting = 0
-    for host, organization, endpoint, ends, answered in steps:
+    for host, organization, endpoint, ends, answered, drops in steps:
         if ends is None:
-            one = work(host, uuid5(endpoint, organization), organization)
-            waiting += limits.add(ClaimedAttempt(one, 0.0))
+            waiting += sum(machine.add(work(host, uuid5(endpoint, organization), organization)))
         elif running:
-            limits.ended(running.pop(0), ends, answered=answered)
-        came = begun(limits)
+            machine.end([running.pop(0)], ends, answered=answered)
+        if drops:
+            waiting -= len(limits.drop(lambda _: True))
+        came = machine.begin()
+        limits.limits(machine.now)
         running += came
         waiting -= len(came)
         hosts = Counter(host_of(one.url) for one in running)
@@ -95,282 +108,208 @@ def test_limits_hold_whatever_happens(
         assert limits.waiting == waiting
         assert running or not waiting
     while running:
-        limits.ended(running.pop(), 0.1)
-        running += begun(limits)
+        machine.end([running.pop()])
+        running += machine.begin()
     assert (limits.running, limits.waiting) == (0, 0), "all of it was begun"
 
 
-def test_hosts_take_turns() -> None:
-    """A host with much work does not begin all of it before the others' first, nor does an organization."""
-    limits = made(4, 4)
-    for host in "aaaabc":
-        limits.add(ClaimedAttempt(work(host, organization="x"), 0.0))
-    assert [host_of(one.url) for one in begun(limits)] == ["a", "b", "c"]
-    limits = made(4, 4, "abcd", organization="x")
-    for host in "abcd":
-        limits.add(ClaimedAttempt(work(host, organization="x"), 0.0))
-    limits.add(ClaimedAttempt(work("e", organization="y"), 0.0))
-    assert [host_of(one.url) for one in begun(limits)] == ["a", "e", "b", "c"]
+def test_organizations_take_turns_and_so_do_their_endpoints() -> None:
+    """One with much work does not begin all of it before the first attempts of others."""
+    machine = Machine(4, 4)
+    begun = machine.begin(*(work(host, organization="x") for host in "aabc"), work("e", organization="y"))
+    assert [host_of(one.url) for one in begun] == ["a", "e", "b", "c"]
 
 
-def test_a_host_of_which_nothing_is_known_begins_with_few() -> None:
-    """Each answer allows it one more; it keeps what it has while it has no work for an hour."""
-    limits = made(100, 16)
-    for _ in range(16):
-        assert limits.add(ClaimedAttempt(work(), 0.0))
-    running = begun(limits)
-    assert len(running) == UNKNOWN
-    limits.ended(running.pop(), 0.1)
-    running += begun(limits)
-    assert len(running) == UNKNOWN + 1
-    while running:
-        limits.ended(running.pop(), 0.1)
-        running += begun(limits)
-    now = 0.0
-    for seconds, expected in ((REMEMBERED, 14), (REMEMBERED + 1, UNKNOWN)):
-        limits.claimed({}, {}, all_of_them=True)
-        limits.update(now + 1000)
-        now += 1000 + seconds
-        limits.update(now)
-        for _ in range(16):
-            limits.add(ClaimedAttempt(work(), 0.0))
-        running = begun(limits)
-        assert len(running) == expected
-        limits.drop(lambda _: True)
-        for one in running:
-            limits.ended(one)
-
-
-def test_a_host_that_hangs_has_less_and_one_that_answers_slowly_has_not() -> None:
-    """Each attempt without an answer takes half away, until there is one; what was not made tells nothing."""
-    limits = made(100, 16, "ab")
-    for host in "ab" * 16:
-        assert limits.add(ClaimedAttempt(work(host), 0.0))
-    running = begun(limits)
-    assert len(running) == 28
-    limits.drop(lambda _: True)
-    for one in running:
-        limits.ended(one, 9.0, answered=host_of(one.url) == "b")
-    for _ in range(3):
-        attempt = work("a")
-        limits.add(ClaimedAttempt(attempt, 0.0))
-        assert len(begun(limits)) == 1
-        limits.ended(attempt)
-    assert [host for host in "ab" * 16 if limits.add(ClaimedAttempt(work(host), 0.0))] == list(
-        "ab" + "b" * 15
-    )
-    assert Counter(host_of(one.url) for one in begun(limits)) == {"a": 1, "b": 14}
-
-
-def test_an_organization_leaves_as_many_free_as_it_has_to_hosts_that_may_hang() -> None:
-    """Those who come after it share what is left in the same way."""
-    limits = made(64, 16)
+def test_a_new_endpoint_begins_with_one_attempt_and_each_response_adds_one() -> None:
+    """Up to the limit of its host, of which an eighth is not for an endpoint that has attempts in flight."""
+    machine = Machine(100, 16)
     found = []
-    for organization in "xyz":
-        for number in range(40):
-            limits.add(ClaimedAttempt(work(f"{number}.{organization}", organization=organization), 0.0))
-        found.append(len(begun(limits)))
-    assert found == [33, 16, 8]
+    for _ in range(6):
+        begun = machine.begin(*(work() for _ in range(30)))
+        found.append(len(begun))
+        machine.limits.drop(lambda _: True)
+        machine.end(begun)
+    assert found == [1, 2, 4, 8, 14, 14]
 
 
-def test_an_organization_whose_hosts_are_quick_has_nearly_all() -> None:
-    """Alone it leaves a twentieth free, which is there for another one if all of them hang at once."""
-    hosts = "abcdefghijklmnopqr"
-    limits = made(256, 16, hosts, organization="x")
-    for host in hosts * 16:
-        assert limits.add(ClaimedAttempt(work(host, organization="x"), 0.0))
-    assert len(begun(limits)) == 244
-    assert limits.add(ClaimedAttempt(work("another"), 0.0))
-    assert len(begun(limits)) == 1
+@pytest.mark.parametrize(("seconds", "answered", "cap"), [(9.0, False, 1), (9.0, True, 14), (0.1, False, 14)])
+def test_each_attempt_that_times_out_halves_an_endpoints_cap(
+    seconds: float, answered: bool, cap: int
+) -> None:
+    """Slow responses and quick failures do not."""
+    machine = Machine(100, 16)
+    machine.know(work(), times=16)
+    begun = machine.begin(*(work() for _ in range(16)))
+    assert len(begun) == 14
+    machine.limits.drop(lambda _: True)
+    machine.end(begun, seconds, answered=answered)
+    assert len(machine.begin(*(work() for _ in range(16)))) == cap
 
 
-def test_an_organizations_hosts_that_hang_leave_room_for_those_that_are_quick() -> None:
-    """And for what is claimed for them."""
-    limits = made(64, 16, "a", organization="x")
-    for number in range(60):
-        limits.add(ClaimedAttempt(work(f"{number}.x", organization="x"), 0.0))
-    assert len(begun(limits)) == 33
-    quick = work("a", organization="x")
-    assert limits.add(ClaimedAttempt(quick, 0.0))
-    assert begun(limits) == [quick]
-    assert limits.limits()[quick.endpoint_id] > 0
+def test_attempts_that_were_not_made_say_nothing_about_an_endpoint() -> None:
+    """An end without an outcome changes no cap."""
+    machine = Machine(100, 16)
+    machine.know(work(), times=3)
+    for _ in range(2):
+        begun = machine.begin(*(work() for _ in range(16)))
+        assert len(begun) == 4
+        machine.limits.drop(lambda _: True)
+        machine.end(begun, 9.0, answered=None)
+        machine.know(work("b"))
+
+
+@pytest.mark.parametrize(
+    ("per_host", "limit", "slow", "new", "every"),
+    [
+        (False, 256, (120, 128), (210, 224), (240, 256)),
+        (False, 16, (8, 8), (14, 14), (15, 16)),
+        (False, 2, (1, 1), (2, 2), (2, 2)),
+        (True, 256, (56, 64), (112, 128), (224, 256)),
+        (True, 16, (4, 4), (7, 8), (14, 16)),
+        (True, 2, (1, 1), (1, 1), (2, 2)),
+    ],
+)
+def test_shares_of_a_limit(
+    per_host: bool, limit: int, slow: tuple[int, int], new: tuple[int, int], every: tuple[int, int]
+) -> None:
+    """Parts for slow endpoints and for slow and new ones, and a last part for other organizations.
+
+    Each pair is what one organization may have, and what many may.
+    """
+
+    def many(kind: str, organizations: int) -> list[DueWork]:
+        return [
+            work(
+                "h" if per_host else f"{number}.{kind}",
+                uuid5(NAMESPACE_URL, f"{kind} {number}"),
+                f"{kind}{number % organizations}",
+            )
+            for number in range(limit + 1)
+        ]
+
+    for kind, expected in (("slow", slow), ("new", new), ("prompt", every)):
+        for organizations, count in zip((1, limit + 1), expected, strict=True):
+            machine = Machine(10_000 if per_host else limit, limit)
+            machine.know(work("h", uuid4(), "other"))
+            if kind != "new":
+                machine.know(*many(kind, organizations), seconds=9.0 if kind == "slow" else 0.1)
+            begun = machine.begin(*many(kind, organizations))
+            assert len(begun) == count, (kind, organizations)
+
+
+def test_an_endpoint_alone_at_its_host_may_have_all_but_an_eighth_although_it_is_slow() -> None:
+    """Neighbours would need what slow endpoints leave; one that comes has the eighth."""
+    machine = Machine(256, 16)
+    machine.know(work(), seconds=3.0, times=16)
+    assert len(machine.begin(*(work() for _ in range(16)))) == 14
+    machine = Machine(256, 16)
+    machine.know(work(), seconds=3.0, times=16)
+    machine.know(work("a", uuid4(), "other"))
+    assert len(machine.begin(*(work() for _ in range(16)))) == 4
+
+
+def test_an_endpoint_that_becomes_prompt_leaves_the_share_of_slow_ones() -> None:
+    """Each of its responses adds an attempt, while the share of slow endpoints is used up."""
+    machine = Machine(16, 4)
+    recovers = work("z")
+    machine.know(*(work(host) for host in "abcdefghz"), seconds=9.0, answered=False)
+    assert len(machine.begin(*(work(host) for host in "abcdefg"), recovers)) == 8
+    assert machine.begin(work("h")) == []
+    machine.limits.drop(lambda _: True)
+    machine.end([recovers])
+    assert len(machine.begin(*(work("z") for _ in range(4)))) == 2
+
+
+def test_an_endpoint_whose_attempts_hang_is_slow_before_they_end() -> None:
+    """Attempts that began while it was prompt leave slow endpoints their share."""
+    machine = Machine(256, 16)
+    hangs, slow = work("a", organization="x"), work("a", organization="y")
+    machine.know(hangs, times=16)
+    machine.know(slow, seconds=9.0)
+    assert len(machine.begin(*([hangs] * 8))) == 8
+    machine.now += SLOW
+    machine.limits.limits(machine.now)
+    assert machine.begin(slow) == [slow]
+    assert len(machine.begin(*([hangs] * 8))) == 3
 
 
 def test_an_organization_with_much_waiting_is_left_out_of_claims() -> None:
-    """What may be held is not all its own; half of what waited gone, it is asked for again."""
-    limits = made(10, 2)
-    assert limits.room() == (10 + MAX_AHEAD + 1) // 2, "nor has it all of a claim"
-    while limits.full() != {"x"}:
-        limits.add(ClaimedAttempt(work(f"{limits.waiting}.x", organization="x"), 0.0))
-    assert limits.waiting * 2 > 10 + MAX_AHEAD - limits.waiting
-    waiting = limits.waiting
-    limits.claimed({}, {}, limits.full(), all_of_them=True)
-    assert not limits.wants_more()
+    """Until it has less waiting than others may have."""
+    machine = Machine(16, 2)
+    limits = machine.limits
+    assert limits.room() == (16 + MAX_AHEAD + 1) // 2, "a claim takes half of the vacancy"
+    prompt, unknown = work("p", organization="x"), work("u", organization="x")
+    machine.know(prompt)
     running: list[DueWork] = []
-    while not limits.wants_more():
-        running += begun(limits)
-        limits.ended(running.pop(0), 0.1)
-    assert waiting // 3 < limits.waiting < waiting * 2 // 3
+    while limits.limits(machine.now)[1] != {"x"}:
+        running += machine.begin(work(f"{limits.waiting}-{len(running)}", organization="x"))
+    assert limits.waiting > 16 + MAX_AHEAD - limits.running - limits.waiting
+    rooms, _ = limits.limits(machine.now)
+    assert rooms[prompt.endpoint_id] > 0, "its prompt endpoints are not left out"
+    assert unknown.endpoint_id not in rooms
+    machine.end([running.pop()])
+    running += machine.begin()
+    machine.end(running)
+    assert limits.limits(machine.now)[1] == frozenset()
 
 
-def test_endpoints_of_one_host_share_its_room() -> None:
-    """The cap is the host's, whatever the port, path and letters' case of the URL."""
+def test_endpoints_of_one_host_share_its_limit() -> None:
+    """The limit is the host's, whatever the port, path and letters' case of the URL."""
     assert host_of("https://A.example:8443/x") == host_of("http://a.example/") == "a.example"
     assert host_of("http://[broken") == "http://[broken"
-    limits = ConcurrencyLimits(10, 2)
-    one, other = uuid4(), uuid4()
-    assert limits.add(ClaimedAttempt(work("a", one), 0.0))
-    assert limits.add(ClaimedAttempt(work("a", other), 0.0))
-    assert not limits.add(ClaimedAttempt(work("a", other), 0.0)), "more than its room is given back"
-    assert limits.limits() == {one: 0, other: 0}
-    assert set(limits.saturated()) == {one, other}
+    machine = Machine(10, 2)
+    one, other, third = (work("a", uuid4()) for _ in range(3))
+    assert machine.add(one, other, other) == [True, True, False], "more than may wait is released"
+    assert machine.add(third) == [False]
+    rooms, _ = machine.limits.limits(machine.now)
+    assert (rooms[one.endpoint_id], rooms[other.endpoint_id]) == (0, 0)
 
 
-def test_organizations_that_share_a_host_have_their_turns_there() -> None:
-    """However much one of them has for it."""
-    limits = made(10, 2, "a", organization="x")
-    for _ in range(2):
-        assert limits.add(ClaimedAttempt(work("a", organization="x"), 0.0))
-    running = begun(limits)
-    assert limits.add(ClaimedAttempt(work("a", organization="y"), 0.0))
-    assert not limits.add(ClaimedAttempt(work("a", organization="y"), 0.0))
-    assert begun(limits) == []
-    limits.ended(running[0], 0.1)
-    assert limits.add(ClaimedAttempt(work("a", organization="x"), 0.0))
-    assert [one.organization for one in begun(limits)] == ["y"]
-
-
-def test_a_quick_host_has_work_ahead_and_a_hanging_one_has_not() -> None:
+def test_a_prompt_endpoint_has_work_ahead_and_a_hanging_one_has_not() -> None:
     """As many attempts wait as end within AHEAD seconds, so that none of them waits for a claim."""
-    limits = ConcurrencyLimits(10, 2)
-    endpoint = uuid4()
-    now = 0.0
-    for _ in range(200):
-        limits.add(ClaimedAttempt(work("a", endpoint), now))
-        held = limits.next(0.0)
-        assert held is not None
-        now += 0.001
-        limits.ended(held.work, 0.001)
-        limits.update(now)
-    assert limits.limits()[endpoint] > 1000 * AHEAD / 2
-    assert limits.limits()[endpoint] <= 2 + MAX_AHEAD
-    limits.add(ClaimedAttempt(work("a", endpoint), now))
-    limits.next(0.0)
-    limits.update(now + 10)
-    assert limits.limits()[endpoint] == 1
+    machine = Machine(10, 2)
+    endpoint = work().endpoint_id
+    machine.know(work(), seconds=0.002, times=4)
+    assert machine.limits.limits(machine.now)[0] == {endpoint: 2 + int(2 * AHEAD / 0.002)}
+    machine.begin(work())
+    machine.now += SLOW
+    assert machine.limits.limits(machine.now)[0] == {endpoint: 1}
+
+
+def test_endpoints_that_had_work_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are new again."""
+    monkeypatch.setattr(concurrency_limits, "MAX_REMEMBERED", 1)
+    machine = Machine(100, 16)
+    for host in "ab":
+        machine.know(work(host), times=4)
+        machine.limits.claimed({}, {}, complete=True)
+    assert machine.limits.limits(machine.now) == ({}, frozenset()), "no more is claimed than of new endpoints"
+    assert len(machine.begin(*(work("a") for _ in range(9)))) == USUAL_LIMIT
+    assert len(machine.begin(*(work("b") for _ in range(9)))) == 5
 
 
 def test_more_is_claimed_when_a_claim_was_cut_short() -> None:
-    """Whoever got all there was does not ask again with every attempt that ends."""
-    limits = ConcurrencyLimits(10, 1)
-    first = work("a")
-    limits.add(ClaimedAttempt(first, 0.0))
-    limits.claimed({first.endpoint_id: 1}, {}, all_of_them=True)
+    """After a claim that returned everything, the end of an attempt is no reason for another."""
+    machine = Machine(10, 1)
+    limits, first, second = machine.limits, work("a"), work("b")
+    machine.add(first)
+    limits.claimed({first.endpoint_id: 1}, {}, complete=True)
     assert not limits.wants_more(), "the host has no room"
-    limits.next(0.0)
-    assert limits.ended(first, 0.0), "there may be more of this endpoint"
-    second = work("b")
-    limits.add(ClaimedAttempt(second, 0.0))
-    limits.claimed({second.endpoint_id: 0}, {first.endpoint_id: 1}, all_of_them=True)
-    limits.next(0.0)
-    assert not limits.ended(second, 0.0)
+    assert machine.begin() == [first]
+    assert limits.ended(first, 0.0, answered=True), "there may be more of this endpoint"
+    machine.begin(second)
+    limits.claimed({second.endpoint_id: 0}, {first.endpoint_id: 1}, complete=True)
+    assert not limits.ended(second, 0.0, answered=True)
+    limits.claimed({}, {}, complete=False)
+    assert limits.wants_more()
 
 
-def test_what_waits_is_dropped_by_choice() -> None:
+def test_waiting_attempts_are_dropped_by_choice() -> None:
     """The rest keeps its place."""
-    limits = ConcurrencyLimits(1, 1)
+    machine = Machine(1, 1)
     old, new = work("a"), work("b")
-    limits.add(ClaimedAttempt(old, 1.0))
-    limits.add(ClaimedAttempt(new, 5.0))
-    assert limits.drop(lambda held: held.since < 3) == [old.claim]
-    held = limits.next(0.0)
-    assert held is not None
-    assert held.work is new
-    assert limits.waiting == 0
-
-
-def slow_limits(maximum: int, per_host: int, hosts: str) -> ConcurrencyLimits:
-    """Make limits that know the hosts, each named by a letter, to answer slowly."""
-    limits = made(maximum, per_host, hosts)
-    for host in hosts:
-        limits.add(ClaimedAttempt(work(host), 0.0))
-        held = limits.next(0.0)
-        assert held is not None
-        limits.ended(held.work, 5.0)
-    limits.claimed({}, {}, all_of_them=True)
-    limits.update(2000.0)
-    assert limits.limits() == {}, "nothing is kept of them but that they are slow"
-    return limits
-
-
-def test_slow_hosts_share_half_of_the_attempts_evenly() -> None:
-    """What the others take is not theirs."""
-    limits = slow_limits(16, 4, "abcd")
-    assert [host for host in "ab" * 5 if limits.add(ClaimedAttempt(work(host), 0.0))] == list("abababab")
-    assert [host for host in "xxxxyyyy" if limits.add(ClaimedAttempt(work(host), 0.0))] == list("xxxxyyyy")
-    limits = slow_limits(16, 4, "abcd")
-    for host in "abcd":
-        assert limits.add(ClaimedAttempt(work(host), 0.0))
-    assert [host for host in "abcd" * 4 if limits.add(ClaimedAttempt(work(host), 0.0))] == list("abcd")
-
-
-def test_each_slow_host_may_have_one_attempt_whatever_the_others_have() -> None:
-    """Else one that is quick again would be found out late."""
-    limits = slow_limits(4, 2, "abcd")
-    for host in "abcd":
-        assert limits.add(ClaimedAttempt(work(host), 0.0))
-    assert not any(limits.add(ClaimedAttempt(work(host), 0.0)) for host in "abcd")
-
-
-def test_slow_hosts_that_get_quick_have_their_share_again() -> None:
-    """The last attempt counts, and who is quick takes nothing of the slow ones' half."""
-    limits = slow_limits(4, 4, "ab")
-    assert [host for host in "abab" if limits.add(ClaimedAttempt(work(host), 0.0))] == list("ab")
-    first = limits.next(0.0)
-    assert first is not None
-    limits.ended(first.work, 4.9)
-    assert [host for host in "aaaaabb" if limits.add(ClaimedAttempt(work(host), 0.0))] == list("aaaab")
-
-
-def test_a_host_that_was_refused_some_has_more() -> None:
-    """What is given back is asked for again as soon as there is room, however little it was."""
-    limits = ConcurrencyLimits(10, 2)
-    first, second, other = work("a"), work("a"), work("a")
-    assert [limits.add(ClaimedAttempt(one, 0.0)) for one in (first, second, other)] == [True, True, False]
-    counts = {one.endpoint_id: 1 for one in (first, second, other)}
-    limits.claimed(counts, {}, all_of_them=True)
-    limits.next(0.0)
-    limits.next(0.0)
-    assert limits.ended(first, 0.0)
-    limits.claimed({other.endpoint_id: 1}, {}, all_of_them=True)
-    assert not limits.ended(second, 0.0), "the next claim found no more"
-
-
-@given(st.integers(1, 8), st.integers(1, 4), st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 3))))
-def test_slow_hosts_have_half_of_the_attempts_again_once_the_others_are_quick(
-    maximum: int, per_host: int, steps: list[tuple[str, int]]
-) -> None:
-    """Whatever came, ended and was dropped meanwhile."""
-    limits = slow_limits(maximum, per_host, "abcdez")
-    running: list[DueWork] = []
-    for now, (host, step) in enumerate(steps):
-        if step == 0:
-            limits.add(ClaimedAttempt(work(host), 0.0))
-        elif running:
-            limits.ended(running.pop(), 9.0 if step == 1 else 1.0)
-        if step == 3:
-            limits.drop(lambda _: True)
-        running += begun(limits)
-        limits.claimed({}, {}, all_of_them=True)
-        limits.update(float(3000 + now))
-    limits.drop(lambda _: True)
-    for one in running:
-        limits.ended(one, 1.0)
-    limits.update(9000.0)
-    for _ in range(per_host):
-        limits.add(ClaimedAttempt(work("z"), 0.0))
-        held = limits.next(0.0)
-        assert held is not None
-        limits.ended(held.work, 9.0)
-    mine = sum(limits.add(ClaimedAttempt(work("z"), 0.0)) for _ in range(per_host))
-    assert mine == max(1, min(maximum // 2, per_host))
+    machine.limits.add(ClaimedAttempt(old, 1.0))
+    machine.limits.add(ClaimedAttempt(new, 5.0))
+    assert machine.limits.drop(lambda held: held.since < 3) == [old.claim]
+    assert machine.begin() == [new]
+    assert machine.limits.waiting == 0

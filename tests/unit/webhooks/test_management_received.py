@@ -6,7 +6,8 @@ from typing import Any
 
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.event_types import EventType, project_schema, row_change
-from dataapi.webhooks.management.operations import description
+from dataapi.webhooks.management.api import OPERATIONS
+from dataapi.webhooks.management.openapi import description
 from dataapi.webhooks.plugins import installed_catalogue
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
@@ -35,7 +36,7 @@ def _validator(document: Any, event_type: str) -> Draft202012Validator:
 def test_every_type_has_its_delivery() -> None:
     """Its example is one; a delivery of another type is none, nor one without its payload's members."""
     catalogue = installed_catalogue(["v1.shop.order"])
-    document = description(catalogue, "1.0")
+    document = description(OPERATIONS, catalogue, "1.0")
     assert list(document["webhooks"]) == list(catalogue.types)
     for name, event_type in catalogue.types.items():
         validator = _validator(document, name)
@@ -60,7 +61,7 @@ def test_references_within_a_schema_lead_to_where_it_stands() -> None:
         "tree": {"of": {"of": {"$ref": "a text"}}}, "kind": {"$ref": "#/$defs/node"},
     }  # fmt: skip
     tree = EventType("v1.shop.tree", "A tree grew.", schema, example)
-    document = description(Catalogue([tree, row_change("v1.shop.row", "A row changed.")]), "1.0")
+    document = description(OPERATIONS, Catalogue([tree, row_change("v1.shop.row", "A row changed.")]), "1.0")
     OpenAPIV31SpecValidator(document).validate()
     validator = _validator(document, "v1.shop.tree")
     assert validator.is_valid(_delivery(example, "v1.shop.tree"))

@@ -10,7 +10,7 @@ from dataapi.webhooks.catalogue import BadPayload, Catalogue
 from dataapi.webhooks.event_types import EventType
 from dataapi.webhooks.interfaces import IEventPublisher, IEventSource
 from dataapi.webhooks.model import NewEvent, Scope
-from dataapi.webhooks.plugins import STOP_WITHIN, SourcePublisher, Sources
+from dataapi.webhooks.plugins import STOP_WITHIN, EventSources, SourcePublisher
 from support.webhooks import PAUSED, REF
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -66,7 +66,7 @@ def test_a_source_that_fails_keeps_no_other_from_working() -> None:
     """It is logged; those that started are stopped, the last one first."""
     log: list[str] = []
     found = [Source(log, "a"), Source(log, "b", "start"), Source(log, "c", "stop"), Source(log, "d")]
-    sources = Sources(Clock(), found, SourcePublisher(Publisher(), Catalogue))
+    sources = EventSources(Clock(), found, SourcePublisher(Publisher(), Catalogue))
     sources.start()
     stopped = Deferred.fromCoroutine(sources.stop())
     assert stopped.called
@@ -76,7 +76,9 @@ def test_a_source_that_fails_keeps_no_other_from_working() -> None:
 def test_a_source_that_does_not_end_is_left_behind() -> None:
     """The daemon stops after some seconds all the same."""
     clock, waiting = Clock(), Deferred[None]()
-    sources = Sources(clock, [Source([], "a", stopping=waiting)], SourcePublisher(Publisher(), Catalogue))
+    sources = EventSources(
+        clock, [Source([], "a", stopping=waiting)], SourcePublisher(Publisher(), Catalogue)
+    )
     sources.start()
     stopped = Deferred.fromCoroutine(sources.stop())
     assert not stopped.called

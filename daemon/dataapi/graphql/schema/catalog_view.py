@@ -126,9 +126,9 @@ class CatalogView:
 
     def table(self, oid: int) -> TableView | None:
         """Return the view of a table, None when the role does not see it."""
-        if oid not in self._tables:
-            self._tables[oid] = self._view_of(oid)
-        return self._tables[oid]
+        if oid in self._tables:
+            return self._tables[oid]
+        return self._tables.setdefault(oid, self._view_of(oid))  # another thread may have made it meanwhile
 
     def _view_of(self, oid: int) -> TableView | None:
         table, name = self.catalog.tables.get(oid), self.catalog.base_names.get(oid)

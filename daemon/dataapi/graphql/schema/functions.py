@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from graphql import GraphQLDefaultInput
 
@@ -145,11 +146,11 @@ def _field(view: CatalogView, function: Function, name: str) -> FunctionField | 
     accepted = tuple(argument for argument in arguments if argument is not None)
     if result is None or len(accepted) < len(arguments):
         return None
-    mapping, rows, is_list = result
-    if rows and is_list and not COLLECTION_ARGUMENTS.isdisjoint(item.name for item in accepted):
+    if result.view and result.is_list and not COLLECTION_ARGUMENTS.isdisjoint(item.name for item in accepted):
         return None
     description = view.catalog.directives.function(function.oid).description
-    return FunctionField(name, mapping, rows, is_list, (Overload(function, accepted),), description)
+    overloads = (Overload(function, accepted),)
+    return FunctionField(name, result.mapping, result.view, result.is_list, overloads, description)
 
 
 def _argument(view: CatalogView, function: Function, argument: Argument) -> FunctionArgument | None:
@@ -166,19 +167,25 @@ def _argument(view: CatalogView, function: Function, argument: Argument) -> Func
     return FunctionArgument(name, argument, mapping)
 
 
-def _result(
-    view: CatalogView, function: Function
-) -> tuple[TypeMapping | None, TableView | None, bool] | None:
-    """Return the result's type or its rows, and whether it is a list; None where it has no GraphQL type."""
+class _Result(NamedTuple):
+    """What a function returns: a value, rows of a table, or nothing."""
+
+    mapping: TypeMapping | None = None
+    view: TableView | None = None
+    is_list: bool = False
+
+
+def _result(view: CatalogView, function: Function) -> _Result | None:
+    """Return what a function returns, None if that has no GraphQL type."""
     if view.catalog.types[function.returns].name == "void":
-        return None, None, False
+        return _Result()
     rows = view.table_of_type(function.returns)
     if rows is not None:
-        return None, rows, not function.gives_one_row
+        return _Result(view=rows, is_list=not function.gives_one_row)
     mapping = view.mapping(function.returns)
     if mapping is None or (mapping.is_list and function.returns_set):
         return None
-    return mapping, None, function.returns_set
+    return _Result(mapping, is_list=function.returns_set)
 
 
 _OPAQUE = TypeMapping(OPAQUE, parameter="json")

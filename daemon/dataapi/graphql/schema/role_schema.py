@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import graphql as gql
 
@@ -75,13 +75,13 @@ class RootFields:
             return self._functions.get(name)
         kind, oid = self._tables[name]
         view = self._types.view.table(oid)
-        return TableField(kind, view) if view is not None and _TABLE_FIELDS[kind][0](view) else None
+        return TableField(kind, view) if view is not None and _TABLE_FIELDS[kind].exists(view) else None
 
     def field(self, name: str) -> gql.GraphQLField | None:
         """Make the field of that name, None when the role has none."""
         match self.find(name):
             case TableField(kind, view):
-                return _TABLE_FIELDS[kind][1](self._types, view)
+                return _TABLE_FIELDS[kind].make(self._types, view)
             case FunctionField() as function:
                 return _function_field(self._types, function)
             case None:
@@ -195,16 +195,23 @@ def _affected_rows(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLA
     }
 
 
-_TABLE_FIELDS: dict[
-    TableFieldKind, tuple[Callable[[TableView], object], Callable[[TableTypes, TableView], gql.GraphQLField]]
-] = {
-    TableFieldKind.COLLECTION: (lambda _view: True, _collection),
-    TableFieldKind.BY_KEY: (lambda view: view.by_key, _by_key),
-    TableFieldKind.INSERT: (lambda view: view.insertable, _insert),
-    TableFieldKind.UPDATE: (lambda view: view.updatable, _update),
-    TableFieldKind.DELETE: (lambda view: view.deletable, _delete),
+class _FieldRecipe(NamedTuple):
+    """How a root field of a table is made.
+
+    :ivar exists: whether a table has the field.
+    """
+
+    exists: Callable[[TableView], object]
+    make: Callable[[TableTypes, TableView], gql.GraphQLField]
+
+
+_TABLE_FIELDS = {
+    TableFieldKind.COLLECTION: _FieldRecipe(lambda _view: True, _collection),
+    TableFieldKind.BY_KEY: _FieldRecipe(lambda view: view.by_key, _by_key),
+    TableFieldKind.INSERT: _FieldRecipe(lambda view: view.insertable, _insert),
+    TableFieldKind.UPDATE: _FieldRecipe(lambda view: view.updatable, _update),
+    TableFieldKind.DELETE: _FieldRecipe(lambda view: view.deletable, _delete),
 }
-"""Whether a table has the field, and what makes it."""
 
 
 class RoleSchema:
@@ -268,6 +275,11 @@ class RoleSchema:
         """Return that a table lacks a key, if the role reads it and would else have a field of that name."""
         table = self.view.names.keyless_by_field.get(field)
         return missing_key(table) if table is not None and self.view.reads(table) else None
+
+    @cached_property
+    def introspects(self) -> bool:
+        """Whether introspection is allowed for some of what the role sees."""
+        return self.view.introspectable() is not None
 
     @cached_property
     def suggests_names(self) -> bool:

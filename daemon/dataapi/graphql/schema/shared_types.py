@@ -41,8 +41,8 @@ ORDER_BY_DIRECTION = gql.GraphQLEnumType(
 FILTER_IS = gql.GraphQLEnumType(
     "FilterIs",
     {
-        "NULL": gql.GraphQLEnumValue(value=False, description="There is no value."),
-        "NOT_NULL": gql.GraphQLEnumValue(value=True, description="There is a value."),
+        "NULL": gql.GraphQLEnumValue("NULL", description="There is no value."),
+        "NOT_NULL": gql.GraphQLEnumValue("NOT_NULL", description="There is a value."),
     },
     description="Whether a value is there.",
     extensions={"shapes": True},

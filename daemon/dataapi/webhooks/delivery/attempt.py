@@ -29,9 +29,9 @@ from dataapi.webhooks.delivery import destinations
 from dataapi.webhooks.delivery.headers import constant_head, header_lines, signed_headers
 from dataapi.webhooks.delivery.http_client import (
     DIRECT,
+    OutgoingRoute,
     ReceiverConnection,
     ReceiverConnections,
-    Route,
     attempt_error,
 )
 from dataapi.webhooks.delivery.organization_metrics import OrganizationAttempts
@@ -115,7 +115,7 @@ class StoresRendered(Protocol):
 
 
 class SendsAttempts(Protocol):
-    """Makes attempts; see ``Sender``."""
+    """Makes attempts; see ``AttemptSender``."""
 
     async def send(self, attempt: Attempt) -> AttemptOutcome:
         """Make one; raises ``CancelledError`` when cancelled."""
@@ -249,7 +249,7 @@ class Attempt:
     previous_secret: str | None = field(default=None, repr=False)
 
 
-class Sender:
+class AttemptSender:
     """Makes attempts: resolves, checks, connects, signs, and sends one POST.
 
     :param reactor: connects.
@@ -271,7 +271,7 @@ class Sender:
         require_https: bool = False,
         clock: IReactorTime | None = None,
         tls: OutgoingTls | None = None,
-        route: Route = DIRECT,
+        route: OutgoingRoute = DIRECT,
     ) -> None:
         self._address_check = address_check
         self._now = now

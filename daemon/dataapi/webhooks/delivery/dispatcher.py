@@ -31,7 +31,7 @@ from dataapi.webhooks.delivery.attempt import (
     SendsAttempts,
     StoresRendered,
 )
-from dataapi.webhooks.delivery.concurrency_limits import UNANSWERED, ClaimedAttempt, ConcurrencyLimits
+from dataapi.webhooks.delivery.concurrency_limits import USUAL_LIMIT, ClaimedAttempt, ConcurrencyLimits
 from dataapi.webhooks.delivery.outcomes import Outcomes, StoresOutcomes, decide
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, Claim, ClaimResult, DueWork, FinishedAttempt
 
@@ -260,7 +260,6 @@ class Dispatcher:
             # Record outcomes first: otherwise their attempts could be claimed again.
             self._alarm.within(RETRY_AFTER)
             return
-        self._outdated += self._limits.update(now)
         if self._looking:
             self._outdated += self._limits.drop(lambda claimed: now - claimed.since > RELEASE_AFTER)
         await self._release_outdated()
@@ -268,25 +267,23 @@ class Dispatcher:
         room = self._limits.room()
         if room == 0:
             return
-        limits, full, changes = self._limits.limits(), self._limits.full(), self._changes
+        (limits, full), changes = self._limits.limits(now), self._changes
         claimed = await self._queue.claim(
             room,
             self._lease,
-            per_endpoint=self._limits.usual_limit,
+            per_endpoint=USUAL_LIMIT,
             limits=limits,
             full=full,
             holder=self.number if self._listening() else None,
         )
         surplus = [work.claim for work in claimed.work if not self._limits.add(ClaimedAttempt(work, now))]
         counts = Counter(work.endpoint_id for work in claimed.work)
-        self._limits.claimed(counts, limits, full, all_of_them=len(claimed.work) + claimed.settled < room)
+        self._limits.claimed(counts, limits, complete=len(claimed.work) + claimed.settled < room)
         self._report(claimed)
         obsolete = self._stopping or self._changes != changes
         if obsolete:
             surplus += self._limits.drop(lambda _: True)
         self._begin_all()
-        if self._limits.waiting and not self._stopping:
-            self._alarm.within(UNANSWERED)
         await self._release_and_claim_later(surplus, 0.0 if obsolete else SURPLUS_DELAY)
 
     def _report(self, claimed: ClaimResult) -> None:
@@ -318,7 +315,9 @@ class Dispatcher:
         idle = self._clock.seconds() - self._worked_at
         poll = max(POLL, min(SLOWING * idle, SLOWEST_POLL))
         self._alarm.within(poll * (0.75 + 0.5 * self._random()))
-        seconds = await self._queue.next_due(self._limits.saturated(), self._limits.full())
+        limits, full = self._limits.limits(self._clock.seconds())
+        saturated = [endpoint for endpoint, room in limits.items() if room == 0]
+        seconds = await self._queue.next_due(saturated, full)
         if seconds is not None and not self._stopping:
             # What is due but was not claimed is locked by another daemon, or exceeds the limits.
             self._alarm.within(seconds if seconds > 0 else 2 * PAUSE)
@@ -331,7 +330,7 @@ class Dispatcher:
         now = self._clock.seconds()
         while (claimed := self._limits.next(now)) is not None:
             if now - claimed.since > RELEASE_AFTER:
-                self._limits.ended(claimed.work)
+                self._limits.ended(claimed.work, now)
                 self._outdated.append(claimed.work.claim)
                 self.look()
                 continue
@@ -339,16 +338,15 @@ class Dispatcher:
             if not attempt.called:
                 self._attempts[claimed.work.claim] = attempt
             attempt.addErrback(lambda failure: self._log.failure("an attempt failed unexpectedly", failure))
-            attempt.addCallback(self._attempt_ended, claimed.work, now)
+            attempt.addCallback(self._attempt_ended, claimed.work)
         self._beginning = False
 
-    def _attempt_ended(self, outcome: AttemptOutcome | None, work: DueWork, began: float) -> None:
+    def _attempt_ended(self, outcome: AttemptOutcome | None, work: DueWork) -> None:
         self._attempts.pop(work.claim, None)
-        if outcome is None or outcome.error is AttemptError.INTERNAL:
-            more = self._limits.ended(work)
-        else:
-            seconds, answered = self._clock.seconds() - began, outcome.response_code > 0
-            more = self._limits.ended(work, seconds, answered=answered)
+        answered = None
+        if outcome is not None and outcome.error is not AttemptError.INTERNAL:
+            answered = outcome.response_code > 0
+        more = self._limits.ended(work, self._clock.seconds(), answered=answered)
         if self._stopping:
             if self._ended is not None and not self._attempts:
                 ended, self._ended = self._ended, None

@@ -154,7 +154,7 @@ class ReceiverConnection(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class OutgoingRoute:
     """By which way connections are made.
 
     :ivar bind_addresses: where they come from, at most one address of each version; none: the system chooses.
@@ -186,7 +186,7 @@ class Route:
         return endpoint
 
 
-DIRECT = Route()
+DIRECT = OutgoingRoute()
 """Without a proxy, from any address."""
 
 
@@ -212,7 +212,7 @@ class ReceiverConnections:
     """
 
     def __init__(
-        self, reactor: Any, tls: IPolicyForHTTPS, max_idle: int = 256, route: Route = DIRECT
+        self, reactor: Any, tls: IPolicyForHTTPS, max_idle: int = 256, route: OutgoingRoute = DIRECT
     ) -> None:
         self.reactor = reactor
         self._tls = tls

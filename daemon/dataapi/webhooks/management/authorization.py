@@ -11,7 +11,7 @@ from uuid import UUID
 from dataapi.http.messages import Request
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError
-from dataapi.webhooks.model import Access, Permission, Scope, Token
+from dataapi.webhooks.model import Permission, Scope, Token, TokenAccess
 from dataapi.webhooks.store.directory import Directory
 
 _SLUG = re.compile(r"[A-Za-z0-9_-]+")
@@ -64,6 +64,10 @@ class AuthorizedRequest:
         """The token that the path names."""
         return self._identifier("token_id", ErrorCode.NO_TOKEN)
 
+    def below(self, name: UUID | str) -> str:
+        """Return the path of what an operation on a list created."""
+        return f"{self.path.rstrip('/')}/{name}"
+
     def _identifier(self, place: str, absent: ErrorCode) -> UUID:
         found = identifiers.parse(self.places[place])
         if found is None:
@@ -105,7 +109,7 @@ class RequestedScope:
         if self.ref is not None and not _REF.fullmatch(self.ref):
             raise self._error(ErrorCode.INVALID_REF)
 
-    def resolve(self, access: Access) -> Scope:
+    def resolve(self, access: TokenAccess) -> Scope:
         """Return the scope, which must be of the token's organization; see also ``missing``."""
         organization = access.token.organization
         if organization is None:
@@ -118,7 +122,7 @@ class RequestedScope:
             raise self._error(ErrorCode.PERMISSION_DENIED, "The portal link is for one project alone")
         return Scope(organization, self.ref)
 
-    def missing(self, access: Access) -> ErrorCode | None:
+    def missing(self, access: TokenAccess) -> ErrorCode | None:
         """Return which part of the scope does not exist, which only an operator's token is told."""
         if self.slug is not None and not access.known:
             return ErrorCode.NO_ORGANIZATION
@@ -147,10 +151,10 @@ async def authorize(
     *,
     operator: bool = False,
     or_operator: bool = False,
-) -> tuple[Access, Scope]:
+) -> tuple[TokenAccess, Scope]:
     """Return what the request's token may do, and the scope that the request names.
 
-    :param refs: further projects that ``Access.projects`` is to list if they are the organization's.
+    :param refs: further projects that ``TokenAccess.projects`` is to list if they are the organization's.
     :param operator: whether only an operator's token will do.
     :param or_operator: whether an operator's will do, too, which does not have the permission.
     :raises ManagementError: as docs/reference/webhooks.md, Scopes and tokens, has it.

@@ -11,6 +11,7 @@ from enum import Enum, StrEnum
 from typing import TypeVar
 
 from dataapi.http.errors import ApiError
+from dataapi.webhooks.model import RefusalReason, Refused
 
 T = TypeVar("T")
 
@@ -202,3 +203,13 @@ def existing(found: T | None, absent: ErrorCode) -> T:
     if found is None:
         raise ManagementError(absent)
     return found
+
+
+def accepted(result: T | Refused, disabled: ErrorCode, absent: ErrorCode) -> T:
+    """Return the result of a test, retry or recovery unless it was refused."""
+    if not isinstance(result, Refused):
+        return result
+    if result.reason is RefusalReason.TOO_MANY:
+        wait = (("Retry-After", str(result.retry_after)),)
+        raise ManagementError(ErrorCode.TOO_MANY_REQUESTS, headers=wait)
+    raise ManagementError(disabled if result.reason is RefusalReason.DISABLED else absent)

@@ -1,4 +1,4 @@
-"""The operations of operators: organizations, their projects and tokens."""
+"""The operations of operators: organizations, their projects and tokens; and what a token gives access to."""
 
 from __future__ import annotations
 
@@ -18,112 +18,187 @@ from dataapi.webhooks.management.errors import (
     existing,
     invalid,
 )
+from dataapi.webhooks.management.operations import (
+    ONE_ORGANIZATION,
+    ORGANIZATIONS,
+    READ,
+    ManagementOperation,
+    OperationContext,
+)
 from dataapi.webhooks.management.resources import ATTRIBUTES
 from dataapi.webhooks.model import Organization, Permission, ProjectRecord, Token
-from dataapi.webhooks.store.directory import Directory, new_token
+from dataapi.webhooks.store.directory import new_token
 
 T = TypeVar("T")
 
+PROJECTS = f"{ONE_ORGANIZATION}/projects"
+ONE_PROJECT = f"{PROJECTS}/{{project_ref}}"
+TOKENS = f"{ONE_ORGANIZATION}/tokens"
+TOKEN = f"{TOKENS}/{{token_id}}"
 
-class OrganizationOperations:
-    """The operations by their names in the table."""
-
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
-        self.by_name: Mapping[str, Callable[[AuthorizedRequest], Awaitable[OperationResult]]] = {
-            "listOrganizations": self._list_organizations,
-            "createOrganization": self._create_organization,
-            "readOrganization": self._read_organization,
-            "changeOrganization": self._change_organization,
-            "deleteOrganization": self._delete_organization,
-            "listProjects": self._list_projects,
-            "createProject": self._create_project,
-            "readProject": self._read_project,
-            "deleteProject": self._delete_project,
-            "listTokens": self._list_tokens,
-            "createToken": self._create_token,
-            "readToken": self._read_token,
-            "deleteToken": self._delete_token,
-            "rotateToken": self._rotate_token,
-        }
-
-    async def _list_organizations(self, request: AuthorizedRequest) -> OperationResult:
-        directory = self._directory
-        return await _page(
-            request, directory.organizations, directory.count_organizations, resources.organization
-        )
-
-    async def _create_organization(self, request: AuthorizedRequest) -> OperationResult:
-        slug = resources.whole(request.attributes, "slug", resources.SLUG["pattern"])
-        allowed = request.attributes.get("early_access", False)
-        created = await self._directory.create_organization(slug, early_access=allowed)
-        if created is None:
-            raise ManagementError(ErrorCode.ORGANIZATION_EXISTS)
-        return OperationResult(resources.organization(created), location=_below(request, slug))
-
-    async def _read_organization(self, request: AuthorizedRequest) -> OperationResult:
-        return _organization(await self._directory.organization(request.scope.organization))
-
-    async def _change_organization(self, request: AuthorizedRequest) -> OperationResult:
-        allowed = request.attributes.get("early_access")
-        if allowed is None:
-            return await self._read_organization(request)
-        return _organization(await self._directory.allow(request.scope.organization, allowed))
-
-    async def _delete_organization(self, request: AuthorizedRequest) -> OperationResult:
-        return _organization(await self._directory.delete_organization(request.scope.organization))
-
-    async def _list_projects(self, request: AuthorizedRequest) -> OperationResult:
-        slug, directory = request.scope.organization, self._directory
-        page, count = partial(directory.projects_of, slug), partial(directory.count_projects_of, slug)
-        return await _page(request, page, count, resources.project)
-
-    async def _create_project(self, request: AuthorizedRequest) -> OperationResult:
-        ref = resources.whole(request.attributes, "ref", PROJECT["pattern"])
-        created = await self._directory.create_project(ref, request.scope.organization)
-        if created is None:
-            raise ManagementError(ErrorCode.PROJECT_EXISTS)
-        return OperationResult(resources.project(created), location=_below(request, ref))
-
-    async def _read_project(self, request: AuthorizedRequest) -> OperationResult:
-        scope = request.scope
-        return _project(await self._directory.project(scope.organization, scope.project or ""))
-
-    async def _delete_project(self, request: AuthorizedRequest) -> OperationResult:
-        scope = request.scope
-        return _project(await self._directory.delete_project(scope.organization, scope.project or ""))
-
-    async def _list_tokens(self, request: AuthorizedRequest) -> OperationResult:
-        slug, directory = request.scope.organization, self._directory
-        page, count = partial(directory.tokens_of, slug), partial(directory.count_tokens_of, slug)
-        return await _page(request, page, count, resources.token)
-
-    async def _create_token(self, request: AuthorizedRequest) -> OperationResult:
-        permissions = map(Permission, request.attributes["permissions"])
-        expires_at, secret = _expiry(request.attributes), new_token()
-        created = await self._directory.create_token(
-            secret, request.scope.organization, permissions, expires_at
-        )
-        token = existing(created, ErrorCode.NO_ORGANIZATION)
-        return OperationResult(resources.token(token, secret), location=_below(request, str(token.id)))
-
-    async def _read_token(self, request: AuthorizedRequest) -> OperationResult:
-        return _token(await self._directory.token(request.scope.organization, request.token_id))
-
-    async def _delete_token(self, request: AuthorizedRequest) -> OperationResult:
-        return _token(await self._directory.revoke(request.token_id, request.scope.organization))
-
-    async def _rotate_token(self, request: AuthorizedRequest) -> OperationResult:
-        slug, secret = request.scope.organization, new_token()
-        grace_period = int(request.attributes.get("grace_period", 0))
-        created = await self._directory.rotate(slug, request.token_id, secret, grace_period)
-        token = existing(created, ErrorCode.NO_TOKEN)
-        tokens = request.path.rstrip("/").rsplit("/", 2)[0]
-        return OperationResult(resources.token(token, secret), location=f"{tokens}/{token.id}")
+_operation = partial(ManagementOperation, permission=READ, scoped=False, operator=True)
 
 
-def _below(request: AuthorizedRequest, name: str) -> str:
-    return f"{request.path.rstrip('/')}/{name}"
+@_operation(
+    "GET", ORGANIZATIONS, "List organizations, by slug", status=200,
+    response=resources.many("organization", linked=True), parameters=listing.OFFSETS,
+)  # fmt: skip
+async def list_organizations(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    directory = context.store.directory
+    return await _page(
+        request, directory.organizations, directory.count_organizations, resources.organization
+    )
+
+
+@_operation(
+    "POST", ORGANIZATIONS, "Create an organization", status=201,
+    response=resources.one("organization"), body=resources.new_organization, located=True,
+    errors=(ErrorCode.ORGANIZATION_EXISTS,),
+)  # fmt: skip
+async def create_organization(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    slug = resources.whole(request.attributes, "slug", resources.SLUG["pattern"])
+    allowed = request.attributes.get("early_access", False)
+    created = await context.store.directory.create_organization(slug, early_access=allowed)
+    if created is None:
+        raise ManagementError(ErrorCode.ORGANIZATION_EXISTS)
+    return OperationResult(resources.organization(created), location=request.below(slug))
+
+
+@_operation(
+    "GET", ONE_ORGANIZATION, "Read an organization", status=200,
+    response=resources.one("organization"),
+)  # fmt: skip
+async def read_organization(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    return _organization(await context.store.directory.organization(request.scope.organization))
+
+
+@_operation(
+    "PATCH", ONE_ORGANIZATION,
+    "Put an organization on the early access allowlist, or take it off", status=200,
+    response=resources.one("organization"), body=resources.organization_change,
+)  # fmt: skip
+async def change_organization(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    allowed = request.attributes.get("early_access")
+    if allowed is None:
+        return _organization(await context.store.directory.organization(request.scope.organization))
+    return _organization(await context.store.directory.allow(request.scope.organization, allowed))
+
+
+@_operation(
+    "DELETE", ONE_ORGANIZATION,
+    "Delete an organization, with its projects, tokens, endpoints, events and deliveries", status=200,
+    response=resources.one("organization"),
+)  # fmt: skip
+async def delete_organization(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    return _organization(await context.store.directory.delete_organization(request.scope.organization))
+
+
+@_operation(
+    "GET", PROJECTS, "List an organization's projects, by reference", status=200,
+    response=resources.many("project", linked=True), parameters=listing.OFFSETS,
+)  # fmt: skip
+async def list_projects(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    slug, directory = request.scope.organization, context.store.directory
+    page, count = partial(directory.projects_of, slug), partial(directory.count_projects_of, slug)
+    return await _page(request, page, count, resources.project)
+
+
+@_operation(
+    "POST", PROJECTS, "Create a project", status=201,
+    response=resources.one("project"), body=resources.new_project, located=True,
+    errors=(ErrorCode.PROJECT_EXISTS,),
+)  # fmt: skip
+async def create_project(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    ref = resources.whole(request.attributes, "ref", PROJECT["pattern"])
+    created = await context.store.directory.create_project(ref, request.scope.organization)
+    if created is None:
+        raise ManagementError(ErrorCode.PROJECT_EXISTS)
+    return OperationResult(resources.project(created), location=request.below(ref))
+
+
+@_operation(
+    "GET", ONE_PROJECT, "Read a project", status=200, response=resources.one("project"),
+)  # fmt: skip
+async def read_project(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    scope = request.scope
+    return _project(await context.store.directory.project(scope.organization, scope.project or ""))
+
+
+@_operation(
+    "DELETE", ONE_PROJECT,
+    "Delete a project, with its endpoints, events and deliveries", status=200,
+    response=resources.one("project"),
+)  # fmt: skip
+async def delete_project(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    scope = request.scope
+    return _project(await context.store.directory.delete_project(scope.organization, scope.project or ""))
+
+
+@_operation(
+    "GET", TOKENS, "List an organization's tokens, oldest first", status=200,
+    response=resources.many("token", linked=True), parameters=listing.OFFSETS,
+)  # fmt: skip
+async def list_tokens(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    slug, directory = request.scope.organization, context.store.directory
+    page, count = partial(directory.tokens_of, slug), partial(directory.count_tokens_of, slug)
+    return await _page(request, page, count, resources.token)
+
+
+@_operation(
+    "POST", TOKENS, "Create a token, whose secret the answer has, this once", status=201,
+    response=resources.one("token_with_secret"), body=resources.new_token, located=True,
+)  # fmt: skip
+async def create_token(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    permissions = map(Permission, request.attributes["permissions"])
+    expires_at, secret = _expiry(request.attributes), new_token()
+    created = await context.store.directory.create_token(
+        secret, request.scope.organization, permissions, expires_at
+    )
+    token = existing(created, ErrorCode.NO_ORGANIZATION)
+    return OperationResult(resources.token(token, secret), location=request.below(token.id))
+
+
+@_operation(
+    "GET", TOKEN, "Read a token", status=200, response=resources.one("token"),
+    errors=(ErrorCode.NO_TOKEN,),
+)  # fmt: skip
+async def read_token(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    return _token(await context.store.directory.token(request.scope.organization, request.token_id))
+
+
+@_operation(
+    "DELETE", TOKEN, "Revoke a token", status=200, response=resources.one("token"),
+    errors=(ErrorCode.NO_TOKEN,),
+)  # fmt: skip
+async def delete_token(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    return _token(await context.store.directory.revoke(request.token_id, request.scope.organization))
+
+
+@_operation(
+    "POST", f"{TOKEN}/rotate", "Put another token in a token's place", status=201,
+    response=resources.one("token_with_secret"), body=resources.token_rotation, body_optional=True,
+    located=True, errors=(ErrorCode.NO_TOKEN,),
+)  # fmt: skip
+async def rotate_token(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    slug, secret = request.scope.organization, new_token()
+    grace_period = int(request.attributes.get("grace_period", 0))
+    created = await context.store.directory.rotate(slug, request.token_id, secret, grace_period)
+    token = existing(created, ErrorCode.NO_TOKEN)
+    tokens = request.path.rstrip("/").rsplit("/", 2)[0]
+    return OperationResult(resources.token(token, secret), location=f"{tokens}/{token.id}")
+
+
+@ManagementOperation(
+    "GET", "/v2/access", "Read what the token gives access to", READ, 200, resources.one("access"),
+    scoped=False,
+)  # fmt: skip
+async def read_access(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    """Read the organization, projects and permissions of the request's token."""
+    token = request.token
+    if token.project is not None:
+        return OperationResult(resources.access(token, [token.project]))
+    projects = await context.store.directory.projects_of(request.scope.organization)
+    return OperationResult(resources.access(token, [project.ref for project in projects]))
 
 
 def _organization(found: Organization | None) -> OperationResult:
@@ -156,9 +231,7 @@ def _expiry(attributes: Mapping[str, Any]) -> datetime | None:
     if text is None:
         return None
     place = f"{ATTRIBUTES}/expires_at"
-    found = resources.parse_timestamp(text)
-    if found is None:
-        raise invalid(resources.bad_timestamp(place))
+    found = resources.timestamp(attributes, "expires_at")
     if found <= datetime.now(UTC):
         raise invalid(Issue(IssueCode.VALUE, "Expected a time in the future", place))
     return found

@@ -7,46 +7,42 @@ from dataclasses import replace
 from dataapi.webhooks.management import resources
 from dataapi.webhooks.management.authorization import AuthorizedRequest, OperationResult
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError
+from dataapi.webhooks.management.operations import (
+    ONE_ORGANIZATION,
+    READ,
+    WRITE,
+    ManagementOperation,
+    OperationContext,
+)
 from dataapi.webhooks.management.resources import ATTRIBUTES
 from dataapi.webhooks.model import Permission, Portal, Token
-from dataapi.webhooks.store.directory import Directory, new_token
+from dataapi.webhooks.store.directory import new_token
 
 
-class PortalLinks:
-    """The operation that creates them."""
-
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
-
-    async def create(self, request: AuthorizedRequest) -> OperationResult:
-        """Create a link for the organization of the path, or for one of its projects."""
-        if request.token.portal is not None:
-            # It would outlive the time that it was given.
-            raise ManagementError(ErrorCode.PERMISSION_DENIED, "A portal link cannot create another one")
-        attributes, secret = request.attributes, new_token()
-        scope = replace(request.scope, project=attributes.get("project_ref"))
-        if scope.project is not None:
-            await self._check_project(scope.organization, scope.project)
-        permissions = (
-            [Permission.READ] if attributes.get("read_only") else [Permission.READ, Permission.WRITE]
-        )
-        name = resources.whole(attributes, "name", resources.PLAIN) if "name" in attributes else ""
-        color = (
-            resources.whole(attributes, "color", resources.COLOR["pattern"]) if "color" in attributes else ""
-        )
-        portal = Portal(name, color.lower(), attributes.get("signing_secrets", False))
-        seconds = int(attributes.get("expires_in", resources.LINK_SECONDS))
-        created = await self._directory.create_link(secret, scope, permissions, seconds, portal)
-        if created is None:
-            raise ManagementError(ErrorCode.ACCESS_DISABLED)
-        return OperationResult(resources.portal_link(created, secret))
-
-    async def _check_project(self, organization: str, ref: str) -> None:
-        if await self._directory.project(organization, ref) is None:
-            issue = Issue(
-                IssueCode.VALUE, "The organization has no such project", f"{ATTRIBUTES}/project_ref"
-            )
-            raise ManagementError(ErrorCode.NO_PROJECT, issues=(issue,))
+@ManagementOperation(
+    "POST", f"{ONE_ORGANIZATION}/portal-links", "Create a link to the page for customers", WRITE, 201,
+    resources.one("portal_link"), scoped=False, or_operator=True, body=resources.new_portal_link,
+    body_optional=True, errors=(ErrorCode.NO_PROJECT,),
+)  # fmt: skip
+async def create_portal_link(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
+    """Create a link for the organization of the path, or for one of its projects."""
+    if request.token.portal is not None:
+        # It would outlive the time that it was given.
+        raise ManagementError(ErrorCode.PERMISSION_DENIED, "A portal link cannot create another one")
+    attributes, secret, directory = request.attributes, new_token(), context.store.directory
+    scope = replace(request.scope, project=attributes.get("project_ref"))
+    if scope.project is not None and await directory.project(scope.organization, scope.project) is None:
+        issue = Issue(IssueCode.VALUE, "The organization has no such project", f"{ATTRIBUTES}/project_ref")
+        raise ManagementError(ErrorCode.NO_PROJECT, issues=(issue,))
+    permissions = [READ] if attributes.get("read_only") else [READ, WRITE]
+    name = resources.whole(attributes, "name", resources.PLAIN) if "name" in attributes else ""
+    color = resources.whole(attributes, "color", resources.COLOR["pattern"]) if "color" in attributes else ""
+    portal = Portal(name, color.lower(), attributes.get("signing_secrets", False))
+    seconds = int(attributes.get("expires_in", resources.LINK_SECONDS))
+    created = await directory.create_link(secret, scope, permissions, seconds, portal)
+    if created is None:
+        raise ManagementError(ErrorCode.ACCESS_DISABLED)
+    return OperationResult(resources.portal_link(created, secret))
 
 
 def shows_header_values(token: Token) -> bool:

@@ -117,23 +117,23 @@ def _writable(catalogue: Catalogue) -> Schema:
     }
 
 
+def _body(name: str, members: Mapping[str, Any], *optional: str, may_be_empty: bool = False) -> Schema:
+    """Return the schema of a body with one record, which is required unless the body may be ``{}``."""
+    record = _resource(name, _object(members, *optional))
+    return _object({"data": record}, *(("data",) if may_be_empty else ()))
+
+
 def new_endpoint(catalogue: Catalogue) -> Schema:
     """Return the schema of the document that creates an endpoint."""
     members = _writable(catalogue)
     members["enabled"] = {**members["enabled"], "default": True}
-    attributes = _object(members, "custom_headers", "description", "enabled", "max_per_second")
-    return _object({"data": _resource("endpoint", attributes)})
+    return _body("endpoint", members, "custom_headers", "description", "enabled", "max_per_second")
 
 
 def endpoint_change(catalogue: Catalogue) -> Schema:
     """Return the schema of the document that changes an endpoint; absent members are left alone."""
-    members = _writable(catalogue)
-    members["grace_seconds"] = {
-        "type": "integer",
-        "minimum": 0,
-        "maximum": MAX_SECRET_GRACE,
-        "writeOnly": True,
-    }
+    seconds = {"type": "integer", "minimum": 0, "maximum": MAX_SECRET_GRACE, "writeOnly": True}
+    members = {**_writable(catalogue), "grace_seconds": seconds}
     attributes = {**_object(members, *members), "dependentRequired": {"grace_seconds": ["signing_secret"]}}
     return _object({"data": _resource("endpoint", attributes)})
 
@@ -141,51 +141,45 @@ def endpoint_change(catalogue: Catalogue) -> Schema:
 def test_event(catalogue: Catalogue) -> Schema:
     """Return the schema of the document that sends a test event, which may be ``{}``."""
     types = {"type": "string", "enum": list(catalogue.types)}
-    return _object({"data": _resource("event", _object({"type": types}, "type"))}, "data")
+    return _body("event", {"type": types}, "type", may_be_empty=True)
 
 
 def new_url_check(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that asks whether an endpoint may have a URL."""
-    url = {"type": "string", "maxLength": destinations.MAX_URL_LENGTH}
-    return _object({"data": _resource("url_check", _object({"url": url}))})
+    return _body("url_check", {"url": {"type": "string", "maxLength": destinations.MAX_URL_LENGTH}})
 
 
 def new_recovery(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that requests a recovery."""
-    attributes = _object({"since": TIMESTAMP, "until": TIMESTAMP}, "until")
-    return _object({"data": _resource("recovery", attributes)})
+    return _body("recovery", {"since": TIMESTAMP, "until": TIMESTAMP}, "until")
 
 
 def new_organization(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that creates an organization."""
     members = {"slug": SLUG, "early_access": {"type": "boolean", "default": False}}
-    return _object({"data": _resource("organization", _object(members, "early_access"))})
+    return _body("organization", members, "early_access")
 
 
 def organization_change(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that puts an organization on the allowlist or takes it off."""
-    attributes = _object({"early_access": {"type": "boolean"}}, "early_access")
-    return _object({"data": _resource("organization", attributes)})
+    return _body("organization", {"early_access": {"type": "boolean"}}, "early_access")
 
 
 def new_project(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that creates a project."""
-    return _object({"data": _resource("project", _object({"ref": PROJECT}))})
+    return _body("project", {"ref": PROJECT})
 
 
 def new_token(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that creates a token."""
     permissions = {"type": "array", "minItems": 1, "maxItems": len(Permission), "items": _PERMISSION}
-    members = {"permissions": permissions, "expires_at": _or_null(TIMESTAMP)}
-    return _object({"data": _resource("token", _object(members, "expires_at"))})
+    return _body("token", {"permissions": permissions, "expires_at": _or_null(TIMESTAMP)}, "expires_at")
 
 
 def token_rotation(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that rotates a token, which may be ``{}``."""
     seconds = {"type": "integer", "minimum": 0, "maximum": MAX_TOKEN_GRACE, "default": 0}
-    return _object(
-        {"data": _resource("rotation", _object({"grace_period": seconds}, "grace_period"))}, "data"
-    )
+    return _body("rotation", {"grace_period": seconds}, "grace_period", may_be_empty=True)
 
 
 def new_portal_link(_catalogue: Catalogue) -> Schema:
@@ -199,7 +193,7 @@ def new_portal_link(_catalogue: Catalogue) -> Schema:
         "name": {**_TEXT, "minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": PLAIN},
         "color": COLOR,
     }
-    return _object({"data": _resource("portal_link", _object(members, *members))}, "data")
+    return _body("portal_link", members, *members, may_be_empty=True)
 
 
 def new_events(catalogue: Catalogue) -> Schema:
@@ -403,6 +397,17 @@ def bad_timestamp(pointer: str) -> Issue:
     return Issue(IssueCode.FORMAT, "Expected a time such as 2026-01-31T12:00:00Z", pointer)
 
 
+def timestamp(attributes: Mapping[str, Any], name: str) -> datetime:
+    """Return an attribute that is a time.
+
+    :raises ManagementError: it is not.
+    """
+    found = parse_timestamp(attributes[name])
+    if found is None:
+        raise invalid(bad_timestamp(f"{ATTRIBUTES}/{name}"))
+    return found
+
+
 def format_timestamp(at: datetime) -> str:
     """Format a time in ISO 8601, UTC, with milliseconds."""
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
@@ -413,8 +418,8 @@ def endpoint(endpoint: Endpoint, *, header_values: bool = True) -> Record:
 
     :param header_values: whether custom headers have their values, or null.
     """
-    attributes = _attributes(endpoint, _ENDPOINT_MEMBERS)
-    attributes["event_types"] = [{"type": name} for name in endpoint.event_types]
+    types = [{"type": name} for name in endpoint.event_types]
+    attributes = _attributes(endpoint, _ENDPOINT_MEMBERS, event_types=types)
     if not header_values:
         attributes["custom_headers"] = dict.fromkeys(endpoint.custom_headers)
     return _record("endpoint", endpoint.id, attributes)
@@ -428,9 +433,9 @@ def delivery(delivery: Delivery, event: Event | None = None) -> Record:
     return _record("delivery", delivery.id, attributes)
 
 
-def _attributes(value: object, members: Iterable[str]) -> Record:
-    """Return the members of a value that have the names of its fields, as JSON."""
-    return {name: _json(getattr(value, name)) for name in members}
+def _attributes(value: object, members: Iterable[str], **others: Any) -> Record:
+    """Return the members of a value, as JSON: its fields of the same names, unless others are passed."""
+    return {name: others[name] if name in others else _json(getattr(value, name)) for name in members}
 
 
 def _json(value: Any) -> Any:
@@ -438,6 +443,8 @@ def _json(value: Any) -> Any:
         return format_timestamp(value)
     if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, frozenset):
+        return sorted(value)
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -459,22 +466,21 @@ def deleted_payload(event: UUID, copies: int) -> Record:
 
 
 def event_type(event_type: EventType) -> Record:
-    attributes = _attributes(event_type, _EVENT_TYPE_MEMBERS)
-    attributes["renders"] = event_type.renders and event_type.renders.type
+    renders = event_type.renders and event_type.renders.type
+    attributes = _attributes(event_type, _EVENT_TYPE_MEMBERS, renders=renders)
     return _record("event_type", event_type.type, attributes)
 
 
 def access(token: Token, projects: Iterable[str]) -> Record:
     """Return the resource of what a token gives access to."""
-    attributes = {
-        "organization_slug": token.organization,
-        "operator": token.operator,
-        "projects": list(projects),
-        "permissions": sorted(token.permissions),
-        "expires_at": _json(token.expires_at),
-        "project_ref": token.project,
-        "portal": None if token.portal is None else _portal(token),
-    }
+    attributes = _attributes(
+        token,
+        _ACCESS_MEMBERS,
+        organization_slug=token.organization,
+        projects=list(projects),
+        project_ref=token.project,
+        portal=token.portal and _portal(token),
+    )
     return _record("access", token.id, attributes)
 
 
@@ -505,18 +511,14 @@ def organization(organization: Organization) -> Record:
 
 
 def project(project: ProjectRecord) -> Record:
-    attributes = {
-        "ref": project.ref,
-        "organization_slug": project.organization,
-        "created_at": _json(project.created_at),
-    }
+    attributes = _attributes(project, _PROJECT_MEMBERS, organization_slug=project.organization)
     return _record("project", project.ref, attributes)
 
 
 def token(token: Token, secret: str | None = None) -> Record:
     """Return the resource of a token, with its secret where that is shown, this once."""
-    attributes = {**_attributes(token, _TOKEN_MEMBERS), "permissions": sorted(token.permissions)}
-    return _record("token", token.id, attributes if secret is None else {**attributes, "secret": secret})
+    shown = {} if secret is None else {"secret": secret}
+    return _record("token", token.id, {**_attributes(token, _TOKEN_MEMBERS), **shown})
 
 
 def checked_url(refused: tuple[str, str] | None) -> Record:
@@ -530,8 +532,8 @@ def checked_url(refused: tuple[str, str] | None) -> Record:
 
 def statistics(statistics: DailyStatistics) -> Record:
     """Return the resource of a day's statistics."""
-    attributes = _attributes(statistics, _STATISTICS_MEMBERS)
-    return {"type": "statistics", "attributes": {**attributes, "day": statistics.day.isoformat()}}
+    attributes = _attributes(statistics, _STATISTICS_MEMBERS, day=statistics.day.isoformat())
+    return {"type": "statistics", "attributes": attributes}
 
 
 def _record(kind: str, identifier: UUID | str, attributes: Record) -> Record:

@@ -37,7 +37,7 @@ class CannotMigrate(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
+class SchemaMigration:
     """One step of the schema's history; numbers begin with 1 and have no gaps."""
 
     number: int
@@ -50,18 +50,18 @@ class Migration:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def shipped() -> tuple[Migration, ...]:
+def shipped() -> tuple[SchemaMigration, ...]:
     """Return the migrations of this version, in order."""
     found = []
     for file in files("dataapi.webhooks.store.migrations").iterdir():
         if match := _NAME.fullmatch(file.name):
-            found.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
+            found.append(SchemaMigration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
     return tuple(sorted(found, key=lambda migration: migration.number))
 
 
 async def migrate(
-    database: SqlRunner, migrations: Sequence[Migration] | None = None
-) -> tuple[Migration, ...]:
+    database: SqlRunner, migrations: Sequence[SchemaMigration] | None = None
+) -> tuple[SchemaMigration, ...]:
     """Apply and return the missing migrations; several daemons may do so at once.
 
     :raises CannotMigrate: the database is newer than this version or was migrated by another one, or
@@ -87,7 +87,7 @@ async def migrate(
     return tuple(applied)
 
 
-async def check_migrated(database: SqlRunner) -> tuple[Migration, ...]:
+async def check_migrated(database: SqlRunner) -> tuple[SchemaMigration, ...]:
     """Return no migration, as another process has applied them all.
 
     :raises CannotMigrate: it has not, or as for ``migrate``.
@@ -129,8 +129,8 @@ async def _standing(database: SqlRunner) -> _Standing:
 
 
 async def _pending(
-    database: SqlRunner, standing: _Standing, migrations: Sequence[Migration]
-) -> tuple[Migration, ...]:
+    database: SqlRunner, standing: _Standing, migrations: Sequence[SchemaMigration]
+) -> tuple[SchemaMigration, ...]:
     if standing.exists and not standing.may_use:
         raise standing.refusal(f"{standing.role} may not use it")
     return pending(await recorded(database) if standing.exists else {}, migrations)
@@ -144,7 +144,7 @@ async def recorded(database: SqlRunner) -> dict[int, str]:
     return dict(await database.fetch("select number, checksum from webhooks.migration order by number"))
 
 
-def pending(applied: dict[int, str], migrations: Sequence[Migration]) -> tuple[Migration, ...]:
+def pending(applied: dict[int, str], migrations: Sequence[SchemaMigration]) -> tuple[SchemaMigration, ...]:
     """Return the migrations that are missing.
 
     :param applied: the checksums of the applied migrations by number.
@@ -167,7 +167,7 @@ def pending(applied: dict[int, str], migrations: Sequence[Migration]) -> tuple[M
     return tuple(migration for migration in migrations if migration.number not in applied)
 
 
-async def _apply(database: SqlRunner, migration: Migration) -> bool:
+async def _apply(database: SqlRunner, migration: SchemaMigration) -> bool:
     """Apply one migration in a transaction; False when another daemon has applied it."""
     try:
         await database.fetch(
@@ -182,7 +182,7 @@ async def _apply(database: SqlRunner, migration: Migration) -> bool:
     return True
 
 
-def _guard(migration: Migration) -> str:
+def _guard(migration: SchemaMigration) -> str:
     """Return SQL that locks, creates schema and table if needed, and fails if the migration is recorded."""
     body = f"""
 begin

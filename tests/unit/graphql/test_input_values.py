@@ -1,4 +1,4 @@
-"""Coercing variables gives what graphql-core gives, for values of the type and for others."""
+"""Values and literals are coerced as graphql-core does, valid and invalid ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import json
 from typing import Any
 
 import pytest
+from dataapi.graphql.input_values import (
+    MAX_INPUT_OBJECTS,
+    Place,
+    Reading,
+    UnreadableInput,
+    input_type,
+    read_literal,
+    steps_to,
+)
 from dataapi.graphql.schema.type_mapping import BIG_FLOAT, BIG_INT, FLOAT, JSON, OPAQUE, UUID, abbreviated
-from dataapi.graphql.variables import coercer, faults
+from dataapi.graphql.validation import MAX_ERRORS
 from graphql import (
     GraphQLBoolean,
     GraphQLEnumType,
@@ -18,10 +27,13 @@ from graphql import (
     GraphQLList,
     GraphQLNonNull,
     GraphQLString,
+    StringValueNode,
     Undefined,
+    coerce_input_literal,
     coerce_input_value,
+    parse_value,
+    print_ast,
 )
-from graphql.type import GraphQLDefaultInput
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,12 +56,8 @@ ROW = GraphQLInputObjectType("Row", _nested)
 STRICT = GraphQLInputObjectType(
     "Strict", {"a": GraphQLInputField(GraphQLNonNull(GraphQLInt)), "b": GraphQLInputField(GraphQLString)}
 )
-DEFAULTED = GraphQLInputObjectType(
-    "Defaulted",
-    {"a": GraphQLInputField(GraphQLInt, default=GraphQLDefaultInput(value=3)), "row": GraphQLInputField(ROW)},
-)  # fmt: skip
 TYPES: tuple[Any, ...] = (
-    *PLAIN.values(), ROW, STRICT, DEFAULTED, GraphQLList(ROW),
+    *PLAIN.values(), ROW, STRICT, GraphQLList(ROW),
     GraphQLNonNull(GraphQLList(GraphQLNonNull(ROW))), GraphQLList(GraphQLList(GraphQLInt)),
     GraphQLNonNull(GraphQLInt), GraphQLList(STRICT),
 )  # fmt: skip
@@ -67,18 +75,22 @@ VALUES = st.recursive(
 )
 
 
+def read(type_: Any, value: Any) -> tuple[Any, Any, tuple[tuple[Place, str], ...]]:
+    """Return the coerced value, its shape and its faults."""
+    shapes: list[Any] = []
+    reading = Reading()
+    coerced = input_type(type_).read(value, shapes, reading, (), "v")
+    return coerced, shapes, reading.faults
+
+
 def check(type_: Any, value: Any) -> None:
     theirs = coerce_input_value(value, type_)
-    try:
-        ours = coercer(type_)(value)
-    except RecursionError:
-        raise
-    except Exception:
-        ours = Undefined
-    assert (ours is Undefined) == (theirs is Undefined)
-    assert (ours is Undefined) == bool(list(faults(value, type_))), "each refusal has a reason"
-    if ours is not Undefined:
+    ours, shapes, faults = read(type_, value)
+    assert bool(faults) == (theirs is Undefined), "each refusal has a reason"
+    if not faults:
         assert json.dumps(ours) == json.dumps(theirs), "the order of members is the type's too"
+        assert len(shapes) == 1
+        hash(shapes[0])
 
 
 @given(type_=st.sampled_from(TYPES), value=VALUES)
@@ -115,10 +127,9 @@ def test_rows_are_coerced_as_graphql_core_does(rows: list[dict[str, Any]], shuff
 )
 def test_members_that_are_needed_or_unknown_are_noticed(value: Any) -> None:
     check(STRICT, value)
-    check(DEFAULTED, value)
 
 
-def _at(value: Any, place: tuple[str | int, ...]) -> Any:
+def _at(value: Any, place: list[Any]) -> Any:
     for step in place:
         value = value[step]
     return value
@@ -126,8 +137,10 @@ def _at(value: Any, place: tuple[str | int, ...]) -> Any:
 
 @given(type_=st.sampled_from(TYPES), value=VALUES)
 def test_a_fault_has_its_place_and_the_value_as_json(type_: Any, value: Any) -> None:
-    for place, message in faults(value, type_):
-        found = _at(value, place)
+    for place, message in read(type_, value)[2]:
+        name, *steps = steps_to(place)
+        assert name == "v"
+        found = _at(value, steps)
         if found is None or isinstance(found, bool):
             assert "None" not in message
             assert str(found) not in message
@@ -159,3 +172,92 @@ def test_a_small_value_in_a_message_can_be_read_back(value: Any) -> None:
     text = abbreviated(value)
     if "…" not in text:
         assert json.dumps(json.loads(text)) == json.dumps(value)
+
+
+COLUMN = GraphQLEnumType("Column", {"A": "a", "B": "b"}, extensions={"shapes": True})
+RECORD = GraphQLInputObjectType(
+    "Record",
+    {"a": GraphQLInputField(GraphQLInt), "b": GraphQLInputField(GraphQLString)},
+    extensions={"rows": True},
+)
+SHAPED = GraphQLList(GraphQLNonNull(RECORD))
+
+
+@pytest.mark.parametrize(
+    ("type_", "one", "other", "same"),
+    [
+        (GraphQLInt, 1, 2, True),
+        (GraphQLInt, 1, None, False),
+        (GraphQLBoolean, True, False, False),
+        (GraphQLList(GraphQLInt), [1], [None, 2], True),
+        (GraphQLList(COLUMN), ["A"], ["B"], False),
+        (GraphQLList(ROW), [{"int": 1}], [{"int": 2}, {"int": 3}], False),
+        (ROW, {"int": 1, "text": "x"}, {"text": "y", "int": 2}, True),
+        (ROW, {"int": 1}, {"int": None}, False),
+        (ROW, {"int": 1}, {"big": 1}, False),
+        (SHAPED, [{"a": 1, "b": "x"}] * 2, [{"b": None, "a": 2}] * 5, True),
+        (SHAPED, [{"a": 1}] * 2, [{"a": 1}], False),
+        (SHAPED, [{"a": 1}, {"b": "x"}], [{"a": 1}, {"a": 1}], False),
+    ],
+)
+def test_values_that_need_the_same_statement_have_the_same_shape(
+    type_: Any, one: Any, other: Any, same: bool
+) -> None:
+    assert (read(type_, one)[1] == read(type_, other)[1]) is same
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "objects"),
+    [
+        (ROW, {}, 1),
+        (ROW, {"and": [{}, {"not": {}}]}, 4),
+        (GraphQLList(ROW), [{"int": 1}] * 3, 3),
+        (SHAPED, [{"a": 1}] * 5, 0),
+        (SHAPED, [{"a": 1}, {"b": "x"}], 2),
+    ],
+)
+def test_reading_stops_after_the_allowed_number_of_objects(type_: Any, value: Any, objects: int) -> None:
+    """Rows that all have the same members are one value, and do not count."""
+    reading = Reading()
+    input_type(type_).read(value, [], reading, (), "v")
+    assert reading.objects == MAX_INPUT_OBJECTS - objects
+    reading.objects = objects - 1
+    if objects:
+        with pytest.raises(UnreadableInput):
+            input_type(type_).read(value, [], reading, (), "v")
+
+
+def test_reading_stops_after_the_allowed_number_of_faults() -> None:
+    reading = Reading()
+    with pytest.raises(UnreadableInput):
+        input_type(GraphQLList(GraphQLInt)).read(["x"] * 2 * MAX_ERRORS, [], reading, (), "v")
+    assert [steps_to(place) for place, _ in reading.faults] == [["v", n] for n in range(MAX_ERRORS + 1)]
+
+
+def test_literals_may_hold_any_number_of_objects() -> None:
+    """The limits of documents bound them."""
+    found = read_literal(parse_value(f"[{'{} ' * (MAX_INPUT_OBJECTS + 1)}]"), GraphQLList(ROW))
+    assert found is not None
+    assert len(found[0]) == MAX_INPUT_OBJECTS + 1
+
+
+def literal(value: Any) -> str:
+    """Write a value as a literal."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {literal(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, str) and value not in ("SAD", "OK"):
+        return print_ast(StringValueNode(value=value))
+    return {"inf": "1e999", "-inf": "-1e999", "nan": "null", "None": "null"}.get(
+        str(value), str(value).lower() if isinstance(value, bool) else str(value)
+    )
+
+
+@given(type_=st.sampled_from(TYPES), value=VALUES)
+def test_any_literal_is_coerced_as_graphql_core_does(type_: Any, value: Any) -> None:
+    node = parse_value(literal(value))
+    theirs, found = coerce_input_literal(node, type_), read_literal(node, type_)
+    assert (found is None) == (theirs is Undefined)
+    if found is not None:
+        assert json.dumps(found[0]) == json.dumps(theirs)
