@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot
-from dataapi.telemetry.readiness import ProjectState, Reloaded, State
+from dataapi.telemetry.readiness import DaemonState, ProjectState, Reloaded
 from dataapi.web.admin import make_admin_site
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
@@ -18,19 +18,23 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent
 
-READY = State((ProjectState("p", database_available=True, generation=3, problems=("table x: bad name",)),))
-AWAY = State((ProjectState("p", database_available=False, generation=None, reason="connection refused"),))
+READY = DaemonState(
+    (ProjectState("p", database_available=True, generation=3, problems=("table x: bad name",)),)
+)
+AWAY = DaemonState(
+    (ProjectState("p", database_available=False, generation=None, reason="connection refused"),)
+)
 
 
 class Operated:
     """Something operated on paper."""
 
-    def __init__(self, state: State = READY, reloaded: Reloaded | None = None) -> None:
+    def __init__(self, state: DaemonState = READY, reloaded: Reloaded | None = None) -> None:
         self._state = state
         self._reloaded = reloaded or Reloaded({"p": 4}, {})
         self.reload_began: Deferred[None] | None = None
 
-    async def state(self) -> State:
+    async def state(self) -> DaemonState:
         """Tell the state."""
         return self._state
 
@@ -109,7 +113,7 @@ def test_ready_reports_the_reason() -> None:
 
 def test_one_project_without_its_database_takes_no_others_away() -> None:
     """The daemon is ready while any project serves, unless ``ready-requires`` says all."""
-    both = Operated(State((*READY.projects, replace(AWAY.projects[0], ref="q"))))
+    both = Operated(DaemonState((*READY.projects, replace(AWAY.projects[0], ref="q"))))
     answer = ask(both, "GET", "/ready")
     assert (answer.status, answer.json["ready"], answer.json["writes"]) == (200, True, True)
     assert answer.json["unready_projects"] == ["q"]

@@ -20,7 +20,7 @@ from dataapi.cli import init, webhooks
 from dataapi.cli.admin_client import admin_address, ask
 from dataapi.cli.examples import add_examples
 from dataapi.cli.status import INTERRUPTED, Failed, of_sqlstate
-from dataapi.cli.tables import Table, show
+from dataapi.cli.tables import TextTable, show
 from dataapi.database.script import ScriptError
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_text
 from dataapi.rest.openapi.description import description_text
@@ -30,7 +30,7 @@ from dataapi.service.database_settings import with_database_settings
 from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
 from dataapi.service.private_files import create_private
 from dataapi.settings import Project, Settings
-from dataapi.telemetry.readiness import ProjectState, State, state_from_json
+from dataapi.telemetry.readiness import DaemonState, ProjectState, state_from_json
 from dataapi.telemetry.version import installed_version, version_row
 from dataapi.webhooks.secrets import new_key
 
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str], output: TextIO, er
         return error.status
 
 
-class _Parser(argparse.ArgumentParser):
+class _CommandLineParser(argparse.ArgumentParser):
     """Exits as ``sysexits.h`` says."""
 
     def error(self, message: str) -> NoReturn:
@@ -89,14 +89,14 @@ class _Parser(argparse.ArgumentParser):
 
 def command_line_parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    common = _Parser(add_help=False)
+    common = _CommandLineParser(add_help=False)
     common.add_argument(
         "--config",
         metavar="FILE",
         type=Path,
         help="the configuration (else ./dataapi.ini, then /etc/dataapi/dataapi.ini)",
     )
-    parser = _Parser(
+    parser = _CommandLineParser(
         prog="dataapi",
         description="Set up, check and operate the daemon dataapi, which twistd dataapi starts.",
     )
@@ -177,7 +177,7 @@ class Command:
         ]
         if findings and self._errors.isatty():
             rows = [(one.severity.name.lower(), one.project or "-", one.text) for one in findings]
-            show(Table(("SEVERITY", "PROJECT", "FINDING"), rows, state=0), self._errors, self._environ)
+            show(TextTable(("SEVERITY", "PROJECT", "FINDING"), rows, state=0), self._errors, self._environ)
         else:
             self._errors.writelines(f"{finding}\n" for finding in findings)
         if wrong := [finding for finding in findings if finding.wrong]:
@@ -324,7 +324,7 @@ class Command:
     def webhooks(self) -> int:
         """Carry out a subcommand of ``dataapi.cli.webhooks``."""
         result = webhooks.carry_out(self._load(), self._options, self._errors)
-        if isinstance(result, Table):
+        if isinstance(result, TextTable):
             show(result, self._output, self._environ)
         else:
             self._output.writelines(f"{line}\n" for line in result)
@@ -349,7 +349,7 @@ class Command:
         print(text, file=self._output)
 
 
-def _state(body: str) -> State | None:
+def _state(body: str) -> DaemonState | None:
     """Return what ``/ready`` says, None of another body."""
     try:
         return state_from_json(json.loads(body))
@@ -357,7 +357,7 @@ def _state(body: str) -> State | None:
         return None
 
 
-def _readiness(state: State) -> Table:
+def _readiness(state: DaemonState) -> TextTable:
     """Return the projects, and webhooks where there are some, and how they stand."""
     rows = [
         (
@@ -371,7 +371,7 @@ def _readiness(state: State) -> Table:
     if (webhooks := state.webhooks) is not None:
         stands = "ready" if webhooks.ready else f"not ready: {webhooks.reason}"
         rows.append(("webhooks", "available" if webhooks.database_available else "away", "-", stands))
-    return Table(("PROJECT", "DATABASE", "CATALOG", "STATE"), rows)
+    return TextTable(("PROJECT", "DATABASE", "CATALOG", "STATE"), rows)
 
 
 def _standing(project: ProjectState) -> str:

@@ -25,7 +25,7 @@ _COLOURS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """A list with a name for each column.
 
     :ivar state: which column says how something stands, and has colours; the last one by default.
@@ -36,7 +36,7 @@ class Table:
     state: int = -1
 
 
-def show(table: Table, output: TextIO, environ: Mapping[str, str]) -> None:
+def show(table: TextTable, output: TextIO, environ: Mapping[str, str]) -> None:
     """Write a table as it suits what reads the output."""
     if output.isatty():
         lines = _aligned(table, colours=not environ.get("NO_COLOR") and environ.get("TERM") != "dumb")
@@ -45,7 +45,7 @@ def show(table: Table, output: TextIO, environ: Mapping[str, str]) -> None:
     output.writelines(f"{line}\n" for line in lines)
 
 
-def _aligned(table: Table, *, colours: bool) -> Iterator[str]:
+def _aligned(table: TextTable, *, colours: bool) -> Iterator[str]:
     rows = [tuple(map(_printable, row)) for row in table.rows]
     widths = [max(map(len, column)) for column in zip(table.columns, *rows, strict=True)]
     state = range(len(widths))[table.state]

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from uuid import UUID, uuid4
 
 from dataapi.cli.status import Failed, of_sqlstate
-from dataapi.cli.tables import Table
+from dataapi.cli.tables import TextTable
 from dataapi.database.address import primary_uri
 from dataapi.database.script import ScriptError, complete, opened
 from dataapi.database.sql_text import CALLERS_OBJECTS, quote_identifier, quote_literal
@@ -34,14 +34,14 @@ from dataapi.webhooks.store.migrations import CannotMigrate, SchemaMigration, mi
 from dataapi.webhooks.store.watches import WATCHES, Watch, watches
 
 Lines = list[str]
-Action = Callable[[Store, argparse.Namespace], Awaitable[Lines | Table]]
+Action = Callable[[Store, argparse.Namespace], Awaitable[Lines | TextTable]]
 
 _MAX_LISTED = 10
 _SCOPE = ("organization", "organization_column", "project", "project_column")
 _MANAGING = [Permission.READ, Permission.WRITE]
 
 
-def carry_out(settings: Settings, options: argparse.Namespace, errors: TextIO) -> Lines | Table:
+def carry_out(settings: Settings, options: argparse.Namespace, errors: TextIO) -> Lines | TextTable:
     """Run the subcommand of a command line; return what it prints.
 
     :raises Failed: it is not carried out.
@@ -53,10 +53,10 @@ def carry_out(settings: Settings, options: argparse.Namespace, errors: TextIO) -
     options.settings, options.section, options.uri = settings, section, uri
     options.note = partial(print, file=errors)
 
-    async def run(database: Any) -> Lines | Table:
+    async def run(database: Any) -> Lines | TextTable:
         options.applied = await migrate(database)
         store = make_store(database, Cipher(section.encryption_key), section.retention_days)
-        result: Lines | Table = await options.action(store, options)
+        result: Lines | TextTable = await options.action(store, options)
         return result
 
     try:
@@ -122,11 +122,11 @@ async def _disallow(store: Store, options: argparse.Namespace) -> Lines:
     return await _allow(store, options, allowed=False)
 
 
-async def _list_organizations(store: Store, _options: argparse.Namespace) -> Table:
+async def _list_organizations(store: Store, _options: argparse.Namespace) -> TextTable:
     """List organizations: slug, and whether they are allowed."""
     found = await store.directory.organizations()
     rows = [(one.slug, "early-access" if one.early_access else "-") for one in found]
-    return Table(("ORGANIZATION", "ALLOWED"), rows)
+    return TextTable(("ORGANIZATION", "ALLOWED"), rows)
 
 
 async def _create_project(store: Store, options: argparse.Namespace) -> Lines:
@@ -149,10 +149,10 @@ async def _transfer_project(store: Store, options: argparse.Namespace) -> Lines:
     return []
 
 
-async def _list_projects(store: Store, _options: argparse.Namespace) -> Table:
+async def _list_projects(store: Store, _options: argparse.Namespace) -> TextTable:
     """List projects: reference and organization."""
     rows = [(one.ref, one.organization) for one in await store.directory.projects()]
-    return Table(("PROJECT", "ORGANIZATION"), rows)
+    return TextTable(("PROJECT", "ORGANIZATION"), rows)
 
 
 async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
@@ -183,7 +183,7 @@ async def _revoke_token(store: Store, options: argparse.Namespace) -> Lines:
     return []
 
 
-async def _list_tokens(store: Store, _options: argparse.Namespace) -> Table:
+async def _list_tokens(store: Store, _options: argparse.Namespace) -> TextTable:
     """List tokens: identifier, organization, permissions, expiry, and how they stand."""
     now = datetime.now(UTC)
     rows: list[tuple[str, ...]] = []
@@ -192,7 +192,7 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> Table:
         expiry = "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
         state = "revoked" if one.revoked_at else "usable" if one.usable(now) else "expired"
         rows.append((str(one.id), one.organization or "-", permissions, expiry, state))
-    return Table(("ID", "ORGANIZATION", "PERMISSIONS", "EXPIRES", "STATE"), rows)
+    return TextTable(("ID", "ORGANIZATION", "PERMISSIONS", "EXPIRES", "STATE"), rows)
 
 
 async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
@@ -239,10 +239,10 @@ async def _unwatch(_store: Store, options: argparse.Namespace) -> Lines:
     return _as_owner(options, _unwatch_call(options))
 
 
-async def _list_watches(store: Store, options: argparse.Namespace) -> Table:
+async def _list_watches(store: Store, options: argparse.Namespace) -> TextTable:
     """List watches: table, type, operations, columns, condition, whose the events are, and how it stands."""
     known = {*_catalogue(options).types, *await store.row_change_types.list()}
-    return Table(
+    return TextTable(
         ("TABLE", "TYPE", "OPERATIONS", "COLUMNS", "WHEN", "OWNER", "STATE"),
         [_watch_row(one, known=one.type in known) for one in _watches(options)],
     )
@@ -267,9 +267,9 @@ async def _remove_type(store: Store, options: argparse.Namespace) -> Lines:
     return []
 
 
-async def _list_types(store: Store, _options: argparse.Namespace) -> Table:
+async def _list_types(store: Store, _options: argparse.Namespace) -> TextTable:
     """List the types of row changes that were added."""
-    return Table(("TYPE",), [(name,) for name in await store.row_change_types.list()])
+    return TextTable(("TYPE",), [(name,) for name in await store.row_change_types.list()])
 
 
 def _watches(options: argparse.Namespace) -> Iterable[Watch]:

@@ -18,7 +18,7 @@ from dataapi.service.sockets import Acceptor, Descriptor, accept
 from dataapi.settings import Project, Settings
 from dataapi.telemetry.metrics import Snapshot, merge
 from dataapi.telemetry.process import ProcessMetrics
-from dataapi.telemetry.readiness import NotReloaded, ProjectState, Reloaded, State, WebhooksState
+from dataapi.telemetry.readiness import DaemonState, NotReloaded, ProjectState, Reloaded, WebhooksState
 from dataapi.telemetry.requests import RequestMetrics
 from dataapi.telemetry.tracing import Tracing
 
@@ -189,7 +189,7 @@ class Process:
         if self._tracing:
             await self._tracing.stop(self._reactor)
 
-    async def state(self) -> State:
+    async def state(self) -> DaemonState:
         """Return whether requests can be answered, having asked the databases."""
         checking = [project.check() for project in self._projects]
         if self._webhooks:
@@ -197,11 +197,11 @@ class Process:
         await concurrently(checking)
         return self.known()
 
-    def known(self) -> State:
+    def known(self) -> DaemonState:
         """Return whether requests can be answered, as far as is known without asking the databases."""
         projects = tuple(project.state() for project in self._projects)
         webhooks = self._webhooks.state() if self._webhooks else None
-        return State(projects, self._starting, self._draining, webhooks=webhooks)
+        return DaemonState(projects, self._starting, self._draining, webhooks=webhooks)
 
     async def snapshot(self) -> Snapshot:
         """Take the metrics of requests, projects, webhooks and the process."""

@@ -27,7 +27,7 @@ _ITERATIONS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class RoleAccess:
     """What a role may read in the exposed schemas.
 
     :ivar everything: every table, also those that are created later.
@@ -38,11 +38,11 @@ class Access:
     tables: tuple[str, ...] = ()
 
 
-def parse_access(text: str) -> Access:
+def parse_access(text: str) -> RoleAccess:
     """Read ``nothing``, ``read`` or a list of tables, separated by commas."""
     if text in ("nothing", "read"):
-        return Access(everything=text == "read")
-    return Access(tables=tuple(name.strip() for name in text.split(",") if name.strip()))
+        return RoleAccess(everything=text == "read")
+    return RoleAccess(tables=tuple(name.strip() for name in text.split(",") if name.strip()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Provision:
     """
 
     schemas: tuple[str, ...]
-    access: Mapping[str, Access]
+    access: Mapping[str, RoleAccess]
     verifier: str | None = None
     webhooks: bool = False
     event_trigger: bool = True

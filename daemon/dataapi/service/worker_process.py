@@ -19,7 +19,7 @@ from dataapi.service.sockets import StartFailed
 from dataapi.service.worker_pipe import ANSWERS, Asker, Assignment, Lines, WorkerGone, written
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot, from_json
-from dataapi.telemetry.readiness import Reloaded, State, state_from_json
+from dataapi.telemetry.readiness import DaemonState, Reloaded, state_from_json
 from dataapi.telemetry.vitals import WorkersState
 
 _log = Logger(namespace="dataapi.workers")
@@ -55,7 +55,7 @@ class WorkerProcess(ProcessProtocol):
         self.serves = False
         self.last: Snapshot = {}
         self.refusal: str | None = None
-        self.known: State | None = None
+        self.known: DaemonState | None = None
         self.unanswered = 0
         self._asking: set[str] = set()
         self._assignment = assignment

@@ -22,7 +22,7 @@ from dataapi.service.worker_pipe import ANSWERS, COUNTS, FIRST_SOCKET, Assignmen
 from dataapi.service.worker_process import WorkerProcess
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot, counted, merge
-from dataapi.telemetry.readiness import Reloaded, State, combined
+from dataapi.telemetry.readiness import DaemonState, Reloaded, combined
 from dataapi.telemetry.vitals import WorkersState
 
 _log = Logger(namespace="dataapi.workers")
@@ -129,7 +129,7 @@ class Workers:
         if self._beating.running:
             self._beating.stop()
 
-    async def state(self) -> State:
+    async def state(self) -> DaemonState:
         """Return whether the workers can answer requests, as far as is known, without waiting.
 
         It also makes them ask their databases, for the next call.

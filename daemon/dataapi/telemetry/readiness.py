@@ -97,7 +97,7 @@ class WebhooksState:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DaemonState:
     """Whether a process, or all workers together, can answer.
 
     :ivar starting: requests are not accepted yet.
@@ -144,7 +144,7 @@ class State:
             serves = "serving reads"
         return "; ".join([serves, *problems])
 
-    def of(self, refs: Collection[str]) -> State:
+    def of(self, refs: Collection[str]) -> DaemonState:
         """Return whether these projects can answer, all of them.
 
         :raises KeyError: there is no project of this reference.
@@ -177,13 +177,13 @@ class State:
         }
 
 
-def state_from_json(document: Mapping[str, Any]) -> State:
-    """Read what ``State.as_json`` wrote."""
+def state_from_json(document: Mapping[str, Any]) -> DaemonState:
+    """Read what ``DaemonState.as_json`` wrote."""
     projects = tuple(
         _read(ProjectState, {**project, **_members(project)}) for project in document["projects"]
     )
     webhooks = document["webhooks"] and _read(WebhooksState, document["webhooks"])
-    return State(projects, document["starting"], document["draining"], document["workers"], webhooks)
+    return DaemonState(projects, document["starting"], document["draining"], document["workers"], webhooks)
 
 
 def _members(project: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,14 +198,14 @@ def _read(kind: type[T], members: Mapping[str, Any]) -> T:
     return kind(**{field.name: members[field.name] for field in fields(kind)})
 
 
-def combined(states: Iterable[State]) -> State:
+def combined(states: Iterable[DaemonState]) -> DaemonState:
     """Return what holds for all of several workers: a project is as ready as its least ready worker."""
     known = tuple(states)
     by_ref: dict[str, list[ProjectState]] = {}
     for state in known:
         for project in state.projects:
             by_ref.setdefault(project.ref, []).append(project)
-    return State(
+    return DaemonState(
         projects=tuple(replace(min(found, key=_rank), live=_live(found)) for found in by_ref.values()),
         starting=any(state.starting for state in known),
         draining=any(state.draining for state in known),
@@ -252,7 +252,7 @@ class NotReloaded(Exception):
 class Operated(Protocol):
     """What the admin listener and signals act on: this process, or its workers."""
 
-    async def state(self) -> State:
+    async def state(self) -> DaemonState:
         """Return whether requests can be answered."""
 
     async def snapshot(self) -> Snapshot:

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import pytest
 from dataapi.http.errors import DatabaseError
-from dataapi.webhooks.model import Cursor, DeliveryFilter, NewEvent
-from dataapi.webhooks.secrets import Cipher
-from dataapi.webhooks.store import make_store
-from dataapi.webhooks.store.directory import digest
 from dataapi.webhooks.store.migrations import (
     CannotMigrate,
     SchemaMigration,
@@ -20,7 +15,7 @@ from dataapi.webhooks.store.migrations import (
     recorded,
     shipped,
 )
-from support.webhooks import ACME, KEY, PAUSED, PROJECT, REF, allow_migrations
+from support.webhooks import allow_migrations
 from twisted.internet.defer import Deferred, gatherResults
 
 if TYPE_CHECKING:
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
     from dataapi.database.pool import Pool
     from support.postgres import Database
 
-ENDPOINT = UUID("5b0ad6c8-3f1e-4c52-9d7a-0e6f8a2b4c19")
 ONE = SchemaMigration(1, "one", "create table webhooks.one (id int); select '100%', '$1'")
 TWO = SchemaMigration(2, "two", "create table webhooks.two (id int)")
 BROKEN = SchemaMigration(3, "broken", "create table webhooks.three (id int); select 1 / 0")
@@ -63,44 +57,6 @@ async def test_what_is_shipped_can_be_applied(database: Database, pool: Pool) ->
     assert await migrate(pool) == ()
     [(public,)] = database.execute("select has_schema_privilege('anon', 'webhooks', 'usage')")
     assert not public
-
-
-async def test_an_upgrade_keeps_what_is_there(database: Database, pool: Pool) -> None:
-    """Tokens, endpoints, what is due and what was delivered; a project's history begins with the upgrade."""
-    allow_migrations(database)
-    await migrate(pool, shipped()[:1])
-    secret = "dapat_of_an_earlier_version"
-    database.execute(
-        "insert into webhooks.organization values ('acme', true);"
-        "insert into webhooks.project values (%s, 'acme');"
-        "insert into webhooks.token (id, organization_slug, hash, permissions)"
-        " values (gen_random_uuid(), 'acme', %s, '{webhooks:read}');"
-        "insert into webhooks.endpoint"
-        " (id, organization_slug, url, event_types, signing_secret, custom_headers)"
-        " values (%s, 'acme', 'https://receiver.example/', '{*}', '', '');"
-        "select webhooks.publish(%s, 'acme', %s, '{}', 'earlier');"
-        "insert into webhooks.due select webhooks.uuid_v7(), event_id, endpoint_id, epoch, trigger, 2,"
-        " now() + interval '1 hour', now() + interval '1 hour', false, 0, null, event_type from webhooks.due;"
-        "grant execute on function webhooks.publish to anon with grant option",
-        (REF, digest(secret), str(ENDPOINT), PAUSED, REF),
-    )
-    assert await migrate(pool) == shipped()[1:]
-    waiting = database.execute("select attempt_number, waiting from webhooks.due order by attempt_number")
-    assert waiting == [(1, False), (2, True)]
-    [(publishes,)] = database.execute(
-        "select has_function_privilege('anon', oid, 'execute with grant option') from pg_proc"
-        " where oid = 'webhooks.publish'::regproc"
-    )
-    assert publishes
-    store = make_store(pool, Cipher([KEY]), 14)
-    access = await store.directory.access(secret)
-    assert access is not None
-    assert (access.token.organization, access.token.portal) == ("acme", None)
-    await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "later"))
-    own = await store.history.page(ACME, None, DeliveryFilter(), Cursor())
-    assert [one.endpoint_id for one in own.deliveries] == [ENDPOINT] * 3
-    of_project = await store.history.page(PROJECT, None, DeliveryFilter(), Cursor())
-    assert of_project.deliveries == own.deliveries[:1]
 
 
 async def test_daemons_that_start_at_once_apply_each_migration_once(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from dataapi.service.provisioning import (
-    Access,
     Provision,
+    RoleAccess,
     Secrets,
     configuration_files,
     parse_access,
@@ -16,7 +16,7 @@ from dataapi.service.provisioning import (
     setup_sql,
 )
 
-NOTHING = {"anon": Access(), "authenticated": Access()}
+NOTHING = {"anon": RoleAccess(), "authenticated": RoleAccess()}
 
 
 def test_a_password_is_stored_as_postgresql_stores_it() -> None:
@@ -31,19 +31,19 @@ def test_a_password_is_stored_as_postgresql_stores_it() -> None:
 @pytest.mark.parametrize(
     ("text", "access"),
     [
-        ("nothing", Access()),
-        ("read", Access(everything=True)),
-        ("blog, app.post", Access(tables=("blog", "app.post"))),
+        ("nothing", RoleAccess()),
+        ("read", RoleAccess(everything=True)),
+        ("blog, app.post", RoleAccess(tables=("blog", "app.post"))),
     ],
 )
-def test_access_is_nothing_everything_or_tables(text: str, access: Access) -> None:
+def test_access_is_nothing_everything_or_tables(text: str, access: RoleAccess) -> None:
     """What ``--anon`` takes."""
     assert parse_access(text) == access
 
 
 def test_names_are_quoted() -> None:
     """A table of any name, of the first schema unless another one is named."""
-    access = {"anon": Access(tables=('a"b', "Other.c"))}
+    access = {"anon": RoleAccess(tables=('a"b', "Other.c"))}
     sql = setup_sql(Provision(("My app",), access))
     assert 'grant select on table "My app"."a""b" to anon;' in sql
     assert 'grant select on table "Other"."c" to anon;' in sql

@@ -16,7 +16,7 @@ from dataapi.service.sockets import Descriptor, StartFailed
 from dataapi.settings import Settings
 from dataapi.telemetry.logs import FORMATS, LineObserver, Redactor
 from dataapi.telemetry.metrics import Snapshot
-from dataapi.telemetry.readiness import ProjectState, Reloaded, State
+from dataapi.telemetry.readiness import DaemonState, ProjectState, Reloaded
 from support.deferreds import outcome
 from twisted.application.service import Application, IServiceCollection
 from twisted.internet.defer import Deferred, succeed
@@ -90,7 +90,7 @@ class Server:
         self.stopped: Deferred[None] = Deferred()
         self.reloaded: Deferred[None] = succeed(None)
         self.settings: Settings | None = None
-        self.served: State | Exception = State(())
+        self.served: DaemonState | Exception = DaemonState(())
 
     async def start(self) -> None:
         """Start when told to."""
@@ -106,7 +106,7 @@ class Server:
         self.events.append("server stop")
         await self.stopped
 
-    async def state(self) -> State:
+    async def state(self) -> DaemonState:
         """Return what it was given, or raise it."""
         if isinstance(self.served, Exception):
             raise self.served
@@ -375,7 +375,7 @@ def test_messages_to_systemd_that_fail_end_nothing() -> None:
     assert "WATCHDOG=1" in events
     daemon.server.served = RuntimeError("no state")
     daemon.machine.pump([root.FOLLOW])
-    daemon.server.served = State((), starting=True)
+    daemon.server.served = DaemonState((), starting=True)
     daemon.machine.pump([root.FOLLOW])
     assert events[-1].startswith("STATUS=")
     daemon.server.stopped.callback(None)
@@ -409,15 +409,17 @@ def test_the_status_follows_the_database_within_two_seconds() -> None:
         Notifier("/x", None, lambda _to, text: daemon.events.append(text.decode().split("\n")[-1])), None,
     )  # fmt: skip
     serving(daemon, Settings(projects=()))
-    daemon.server.served = State((ProjectState("a" * 20, False, 1, reason="the database cannot be reached"),))
+    daemon.server.served = DaemonState(
+        (ProjectState("a" * 20, False, 1, reason="the database cannot be reached"),)
+    )
     daemon.machine.pump([0.5] * 4)
     assert daemon.events == ["STATUS=not ready; aaaaaaaaaaaaaaaaaaaa: the database cannot be reached"]
-    daemon.server.served = State((ProjectState("a" * 20, True, 1),))
+    daemon.server.served = DaemonState((ProjectState("a" * 20, True, 1),))
     daemon.machine.pump([0.5] * 4)
     assert daemon.events[1:] == ["STATUS=serving"]
     daemon.source.reread_as = ConfigurationError([Mistake("dataapi.ini", "it is wrong")])
     signal.raise_signal(signal.SIGHUP)
-    daemon.server.served = State((ProjectState("a" * 20, True, 1, standby=True),))
+    daemon.server.served = DaemonState((ProjectState("a" * 20, True, 1, standby=True),))
     daemon.machine.pump([0.5] * 4)
     assert daemon.events[-1] == "STATUS=serving reads; the last reload failed"
     daemon.server.stopped.callback(None)

@@ -14,7 +14,7 @@ from dataapi.service.worker import Worker
 from dataapi.service.worker_pipe import FIRST_SOCKET, Assignment
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot
-from dataapi.telemetry.readiness import ProjectState, Reloaded, State
+from dataapi.telemetry.readiness import DaemonState, ProjectState, Reloaded
 from dataapi.telemetry.vitals import Vitals, WorkersState
 from twisted.internet.defer import Deferred
 from twisted.internet.testing import StringTransport
@@ -37,13 +37,13 @@ class Server:
         """Note it."""
         self.stops += 1
 
-    async def state(self) -> State:
+    async def state(self) -> DaemonState:
         """Serve one project."""
         return self.known()
 
-    def known(self) -> State:
+    def known(self) -> DaemonState:
         """Serve one project."""
-        return State((ProjectState("p", database_available=True, generation=2),))
+        return DaemonState((ProjectState("p", database_available=True, generation=2),))
 
     async def catalogs(self) -> dict[str, Any]:
         """Have no catalog."""
@@ -145,7 +145,7 @@ def test_a_failed_start_is_reported_with_its_reason(
 
 
 def test_asks_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """State and figures are told under the question's number; a failure is told as such."""
+    """DaemonState and figures are told under the question's number; a failure is told as such."""
     process = Process(monkeypatch)
     process.server.started.callback(None)
     state = process.ask("state")

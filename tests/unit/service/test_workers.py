@@ -12,7 +12,7 @@ from dataapi.service.worker_process import SILENT, WorkerProcess
 from dataapi.service.workers import BEAT, STARTING_BEATS, STUCK_BEATS, Workers, restart_wait
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Histogram
-from dataapi.telemetry.readiness import ProjectState, State
+from dataapi.telemetry.readiness import DaemonState, ProjectState
 from hypothesis import given
 from hypothesis import strategies as st
 from support.deferreds import outcome
@@ -113,10 +113,10 @@ def serving() -> Parent:
     return parent
 
 
-def reported(parent: Parent) -> State:
+def reported(parent: Parent) -> DaemonState:
     """Return what is said of the workers, which must be known at once."""
     state = outcome(parent.workers.state())
-    assert isinstance(state, State)
+    assert isinstance(state, DaemonState)
     return state
 
 
@@ -236,7 +236,7 @@ def test_what_is_known_of_workers_is_asked_anew_with_each_beat() -> None:
     parent = serving()
     project = ProjectState("p", database_available=False, generation=1, reason="away")
     parent.machine.advance(BEAT)
-    parent.children[0].answer("known", State((project,)).as_json())
+    parent.children[0].answer("known", DaemonState((project,)).as_json())
     assert reported(parent).projects == (project,)
     assert not reported(parent).ready
 
@@ -263,7 +263,7 @@ def test_to_ask_whether_the_daemon_is_ready_has_the_databases_asked() -> None:
     project = ProjectState("p", database_available=False, generation=1, reason="it does not answer")
     for child in parent.children:
         assert sum(b'"state"' in line for line in child.received) == 1
-        child.answer("state", State((project,)).as_json())
+        child.answer("state", DaemonState((project,)).as_json())
     assert not reported(parent).ready
 
 

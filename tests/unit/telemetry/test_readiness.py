@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 from dataapi.telemetry.readiness import (
+    DaemonState,
     ProjectState,
     ReplicaState,
-    State,
     WebhooksState,
     combined,
     state_from_json,
@@ -26,21 +26,21 @@ AWAY = ProjectState("q", database_available=False, generation=None)
 @pytest.mark.parametrize(
     ("state", "ready"),
     [
-        (State((READY,)), True),
-        (State((ProjectState("p", database_available=False, generation=3),)), False),
-        (State((ProjectState("p", database_available=True, generation=None),)), False),
-        (State((ProjectState("p", database_available=True, generation=3, fault="no"),)), False),
-        (State((READY, AWAY)), True),
-        (State((READY, AWAY), requires_all=True), False),
-        (State((READY, AWAY)).of("p"), True),
-        (State((READY, AWAY)).of("q"), False),
-        (State((READY, AWAY)).of(("p", "q")), False),
-        (State((READY,), draining=True), False),
-        (State((READY,), starting=True), False),
-        (State((), workers=0), False),
+        (DaemonState((READY,)), True),
+        (DaemonState((ProjectState("p", database_available=False, generation=3),)), False),
+        (DaemonState((ProjectState("p", database_available=True, generation=None),)), False),
+        (DaemonState((ProjectState("p", database_available=True, generation=3, fault="no"),)), False),
+        (DaemonState((READY, AWAY)), True),
+        (DaemonState((READY, AWAY), requires_all=True), False),
+        (DaemonState((READY, AWAY)).of("p"), True),
+        (DaemonState((READY, AWAY)).of("q"), False),
+        (DaemonState((READY, AWAY)).of(("p", "q")), False),
+        (DaemonState((READY,), draining=True), False),
+        (DaemonState((READY,), starting=True), False),
+        (DaemonState((), workers=0), False),
     ],
 )
-def test_ready_means_that_a_project_can_answer(state: State, ready: bool) -> None:
+def test_ready_means_that_a_project_can_answer(state: DaemonState, ready: bool) -> None:
     """Ready is a daemon that accepts requests, with a database and a catalog for a project, or for all."""
     assert state.ready is ready
     assert state.as_json()["ready"] is ready
@@ -58,7 +58,7 @@ def test_ready_means_that_a_project_can_answer(state: State, ready: bool) -> Non
 )
 def test_reads_that_replicas_answer_need_no_primary(project: ProjectState, ready: bool, writes: bool) -> None:
     """Whether changes are answered, too, is told apart."""
-    document = State((project,)).as_json()
+    document = DaemonState((project,)).as_json()
     assert (document["ready"], document["writes"]) == (ready, writes)
     assert (document["projects"][0]["ready"], document["projects"][0]["writes"]) == (ready, writes)
 
@@ -67,17 +67,17 @@ def test_a_state_survives_the_pipe() -> None:
     """A worker's state is the same at its parent."""
     away = ProjectState("q", database_available=False, generation=None, reason="away", fault="no")
     for webhooks in (None, WORKING, LACKING):
-        state = State((READY, replace(away, replicas=(CURRENT, LAGGING))), webhooks=webhooks)
+        state = DaemonState((READY, replace(away, replicas=(CURRENT, LAGGING))), webhooks=webhooks)
         assert state_from_json(json.loads(json.dumps(state.as_json()))) == state
 
 
 def test_webhooks_that_do_not_work_are_reported_and_delay_no_traffic() -> None:
     """The APIs are ready without them; of several workers the one that stands worst is shown."""
-    state = State((READY,), webhooks=LACKING)
+    state = DaemonState((READY,), webhooks=LACKING)
     assert state.ready
     assert state.as_json()["webhooks"]["ready"] is False
-    assert combined([State((READY,), webhooks=WORKING), state]).webhooks == LACKING
-    assert combined([State((READY,), webhooks=WORKING)]).webhooks == WORKING
+    assert combined([DaemonState((READY,), webhooks=WORKING), state]).webhooks == LACKING
+    assert combined([DaemonState((READY,), webhooks=WORKING)]).webhooks == WORKING
 
 
 def test_workers_together_are_as_ready_as_the_least_ready_one() -> None:
@@ -85,8 +85,10 @@ def test_workers_together_are_as_ready_as_the_least_ready_one() -> None:
     newer = ProjectState("p", database_available=True, generation=4)
     away = ProjectState("p", database_available=False, generation=5, reason="away")
     reading = ProjectState("p", database_available=False, generation=6, replicas=(CURRENT,))
-    assert not combined([State((reading,)), State((newer,))]).writes
-    assert combined([State((newer,)), State((READY,))]) == State((READY,), workers=2)
-    assert combined([State((newer,)), State((away,)), State((READY,))]) == State((away,), workers=3)
-    assert combined([State((READY,)), State((READY,), draining=True)]).draining
+    assert not combined([DaemonState((reading,)), DaemonState((newer,))]).writes
+    assert combined([DaemonState((newer,)), DaemonState((READY,))]) == DaemonState((READY,), workers=2)
+    assert combined([DaemonState((newer,)), DaemonState((away,)), DaemonState((READY,))]) == DaemonState(
+        (away,), workers=3
+    )
+    assert combined([DaemonState((READY,)), DaemonState((READY,), draining=True)]).draining
     assert not combined([]).ready

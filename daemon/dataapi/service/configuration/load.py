@@ -13,7 +13,7 @@ from dataapi.service.configuration.keys import SECTIONS, keys_of
 from dataapi.service.configuration.mistakes import MADE, ConfigurationError, Mistake, suggestion
 from dataapi.service.configuration.parsers import InvalidValue
 from dataapi.service.configuration.parsers import ref as parse_ref
-from dataapi.service.configuration.sources import DEFAULT_FILES, TEMPLATE, Sources, variable_name
+from dataapi.service.configuration.sources import DEFAULT_FILES, TEMPLATE, ConfigurationSources, variable_name
 from dataapi.settings import Project, Settings, Webhooks
 
 
@@ -32,7 +32,7 @@ def load(
     :param read_file: reads the ini file and the files that values of the form ``@/path`` name.
     :raises ConfigurationError: with every mistake.
     """
-    sources = Sources(read_file)
+    sources = ConfigurationSources(read_file)
     file = sources.file(path)
     sources.override(environ, overrides)
     if not sources.usable:
@@ -54,7 +54,7 @@ def load_service(
 
     :raises ConfigurationError: with every mistake.
     """
-    sources = Sources(Path.read_bytes)
+    sources = ConfigurationSources(Path.read_bytes)
     sources.override(environ, overrides)
     values = sources.values("dataapi")
     if sources.mistakes:
@@ -62,7 +62,7 @@ def load_service(
     return replace(defaults, **values)
 
 
-def _assemble(sources: Sources, file: Path | None) -> Settings:
+def _assemble(sources: ConfigurationSources, file: Path | None) -> Settings:
     """Build the values and check what concerns more than one key; raises ``ConfigurationError``."""
     for name in sources.sections:
         if keys_of(name) is None:
@@ -96,7 +96,7 @@ def _assemble(sources: Sources, file: Path | None) -> Settings:
     return settings
 
 
-def _check_ports(sources: Sources, settings: Settings) -> None:
+def _check_ports(sources: ConfigurationSources, settings: Settings) -> None:
     """Check that no two listeners have one address."""
     seen = set()
     for key, endpoints in (("listen", settings.listen), ("admin-listen", settings.admin_listen)):
@@ -109,7 +109,7 @@ def _check_ports(sources: Sources, settings: Settings) -> None:
                 seen.add(address)
 
 
-def _project(sources: Sources, section: str) -> dict[str, Any]:
+def _project(sources: ConfigurationSources, section: str) -> dict[str, Any]:
     values = sources.values(section)
     _, several, name = section.partition(":")
     if several:
@@ -131,7 +131,7 @@ def _project(sources: Sources, section: str) -> dict[str, Any]:
     return values
 
 
-def _check_keys(sources: Sources, section: str, values: Mapping[str, Any]) -> None:
+def _check_keys(sources: ConfigurationSources, section: str, values: Mapping[str, Any]) -> None:
     """Check the keys, of which what ``db-config`` admits may yet come from the database."""
     if not values.get("db_config"):
         for key, expected, lacks in key_mistakes(values):
@@ -162,7 +162,7 @@ def key_mistakes(values: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[st
         yield "require-api-key", expected, MADE
 
 
-def _check_hosts(sources: Sources, projects: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_hosts(sources: ConfigurationSources, projects: Mapping[str, Mapping[str, Any]]) -> None:
     """Check that every host name selects one of several projects."""
     owners: dict[str, str] = {}
     for section, values in projects.items():

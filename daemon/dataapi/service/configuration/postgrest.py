@@ -89,7 +89,7 @@ class NotUnderstood(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
+class TranslatedConfiguration:
     """A translated configuration.
 
     :ivar text: the configuration file.
@@ -105,13 +105,13 @@ def is_configuration(text: str) -> bool:
     return _KEY_LINE.search(text) is not None
 
 
-def migrate(text: str, environ: Mapping[str, str], folder: Path) -> Migration:
+def migrate(text: str, environ: Mapping[str, str], folder: Path) -> TranslatedConfiguration:
     """Translate a file, over which the variables ``PGRST_*`` win.
 
     :param folder: where PostgREST is started, from where it reads the files of ``@path``.
     :raises NotUnderstood: for a file that PostgREST would not read.
     """
-    return _Translation({**parse(text, environ), **_variables(environ)}, folder).migration()
+    return _Translation({**parse(text, environ), **_variables(environ)}, folder).translated()
 
 
 def parse(text: str, environ: Mapping[str, str]) -> dict[str, str]:
@@ -194,7 +194,7 @@ class _Translation:
                 if new not in values or old == "db-pool-timeout":
                     self._values[new] = values[old]
 
-    def migration(self) -> Migration:
+    def translated(self) -> TranslatedConfiguration:
         """Return the file and the notes."""
         service = [
             ("listen", self._listen("server-", default_port="3000")),
@@ -216,7 +216,7 @@ class _Translation:
             f"{head}\n" + "".join(f"{key} = {value}".rstrip() + "\n" for key, value in lines)
             for head, lines in (("[dataapi]", service), ("\n[project]", project))
         )
-        return Migration(text, tuple(self._notes))
+        return TranslatedConfiguration(text, tuple(self._notes))
 
     def _lines(self, keys: list[str] | tuple[str, ...]) -> Iterator[tuple[str, str]]:
         values = {**_AS_POSTGREST, **self._values}

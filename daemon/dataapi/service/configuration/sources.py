@@ -35,7 +35,7 @@ _NO_COMMENT = re.compile(r"\s#(\s|$)")
 _VERBATIM = "; a value that needs it can stand in a file, as @/path"
 
 
-class Sources:
+class ConfigurationSources:
     """What was read so far: the entry that wins for each key, and the mistakes.
 
     :ivar place: the file that was read.

@@ -60,16 +60,39 @@ create index project_organization on webhooks.project (organization_slug);
 
 create table webhooks.token (
     id uuid primary key,
-    organization_slug text not null references webhooks.organization on delete cascade,
+    organization_slug text references webhooks.organization on delete cascade,
     hash bytea not null unique check (octet_length(hash) = 32),
     permissions text[] not null
         check (permissions <@ array['webhooks:read', 'webhooks:write', 'events:publish'] and permissions <> '{}'),
     created_at timestamptz not null default now(),
     expires_at timestamptz,
-    revoked_at timestamptz
+    revoked_at timestamptz,
+    project_ref text references webhooks.project on delete cascade,
+    portal jsonb,
+    check (organization_slug is not null or permissions = array['webhooks:read']),
+    check (portal is null or organization_slug is not null and expires_at is not null),
+    check (portal is not null or project_ref is null)
 );
 create index token_organization on webhooks.token (organization_slug);
+create index token_project on webhooks.token (project_ref);
+create index token_portal on webhooks.token (expires_at) where portal is not null;
+comment on column webhooks.token.organization_slug is 'Null: the token of an operator, which reaches every organization.';
+comment on column webhooks.token.portal is 'Look and content of the customers'' page that the token opens; null: no such token.';
 comment on column webhooks.token.hash is 'SHA-256 of the token, which itself is kept nowhere.';
+
+create table webhooks.answer (
+    token_id uuid not null references webhooks.token on delete cascade,
+    key text not null,
+    request bytea not null,
+    answer bytea,
+    created_at timestamptz not null default now(),
+    primary key (token_id, key)
+);
+create index answer_created on webhooks.answer (created_at);
+comment on table webhooks.answer is 'The answers to requests with an idempotency key, for 24 hours.';
+comment on column webhooks.answer.request is 'A hash, by which another request with the same key is detected.';
+comment on column webhooks.answer.answer is
+    'Encrypted with a key that is made from the token, as it may hold a secret; null while the request is under way.';
 
 -- Where to ------------------------------------------------------------------------------------------------
 
@@ -87,6 +110,10 @@ create table webhooks.endpoint (
     created_by text,
     created_at timestamptz not null default now(),
     updated_at timestamptz not null default now(),
+    previous_secret bytea,
+    previous_secret_until timestamptz,
+    max_per_second integer check (max_per_second between 1 and 1000),
+    disabled_since timestamptz,
     -- A project that goes to another organization takes its endpoints along.
     foreign key (project_ref, organization_slug) references webhooks.project (ref, organization_slug)
         on update cascade on delete cascade
@@ -98,6 +125,34 @@ comment on column webhooks.endpoint.signing_secret is 'Encrypted, bound to the e
 comment on column webhooks.endpoint.custom_headers is 'A JSON object, encrypted, bound to the endpoint''s id.';
 comment on column webhooks.endpoint.epoch is
     'Counts how often it was disabled: what was enqueued in an earlier epoch is never sent.';
+
+comment on column webhooks.endpoint.previous_secret is
+    'The secret before the last rotation, encrypted; deliveries are signed with it too until previous_secret_until.';
+comment on column webhooks.endpoint.max_per_second is 'Attempts a second, of all daemons together; null: no limit.';
+comment on column webhooks.endpoint.disabled_since is
+    'When the service disabled it because every attempt had failed for long; null: its owner did, or it is enabled.';
+
+create table webhooks.failing (
+    endpoint_id uuid primary key,
+    since timestamptz not null,
+    reported boolean not null default false
+);
+comment on table webhooks.failing is 'Endpoints whose automatic attempts have all failed since a time.';
+comment on column webhooks.failing.reported is 'Whether a delivery failed for good since then, for which an event was raised.';
+
+-- Since when all automatic attempts of an endpoint have failed; null: they have not.
+create function webhooks.failing_since(endpoint uuid) returns timestamptz
+language sql stable
+as $$
+    select f.since from webhooks.failing f where f.endpoint_id = endpoint
+$$;
+
+-- The rows are locked while attempts are claimed, those of webhooks.endpoint are not.
+create table webhooks.pace (
+    endpoint_id uuid primary key,
+    next_at timestamptz not null default now()
+);
+comment on table webhooks.pace is 'When each endpoint with max_per_second may have its next attempt.';
 
 -- Tests and manual retries of the last minute, which are limited per endpoint.
 create table webhooks.request (
@@ -119,6 +174,13 @@ create table webhooks.event_type_version (
 comment on table webhooks.event_type_version is
     'The older types that go out beside a published type, as the catalogues of the daemon say.';
 
+-- Types of row changes that are added while daemons run, besides those of catalogues and configurations.
+create table webhooks.row_change_type (
+    type text primary key check (type ~ '^v[1-9][0-9]{0,3}([.][a-z][a-z0-9_]*){2,}$' and length(type) <= 56),
+    created_at timestamptz not null default now()
+);
+comment on table webhooks.row_change_type is 'What "dataapi webhooks types add" added; daemons look every two seconds.';
+
 -- No foreign key leads to or from the tables below: their rows come and go too fast.  Rows without an endpoint
 -- are dropped when they come due or with age.  What only functions of this schema write has no checks: those of a row
 -- cost more than writing it.
@@ -134,8 +196,11 @@ create table webhooks.event (
     -- The request's headers are JSON, in which a quotation mark within a value is escaped: this is a header's name.
     traceparent text default substring(
         pg_catalog.current_setting('request.headers', true) from '"traceparent":\s*"([0-9a-f-]{55})"'),
-    delivered boolean not null default false
+    delivered boolean not null default false,
+    ingress_id uuid,
+    payload_deleted boolean not null default false
 );
+create index event_ingress on webhooks.event (ingress_id) where ingress_id is not null;
 comment on table webhooks.event is 'One copy per endpoint.';
 comment on column webhooks.event.body is
     'What is signed and sent, at every attempt the same; null until an older version is rendered from payload.';
@@ -145,6 +210,8 @@ comment on column webhooks.event.traceparent is
     'As the header of the request says it (W3C Trace Context), in whose transaction the event was published.';
 comment on column webhooks.event.delivered is
     'Whether a manual retry delivered it: no automatic attempt is made any more.';
+comment on column webhooks.event.ingress_id is
+    'The identifier that publishing returned, which all copies share; null: a test, or a row''s change.';
 
 create table webhooks.idempotency (
     organization_slug text not null,
@@ -170,19 +237,29 @@ create table webhooks.due (
     leased boolean not null default false,
     fence bigint not null default 0,
     holder integer,
-    event_type text not null
+    event_type text not null,
+    waiting boolean not null default false,
+    project_ref text
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500,
         autovacuum_analyze_scale_factor = 0.05);
-create index due_endpoint on webhooks.due (endpoint_id, claimable_at);
+-- A claim costs what is ready: rows that cannot be claimed yet, such as retries, are not in the index that it reads.
+create index due_ready on webhooks.due (endpoint_id, claimable_at) where not waiting;
+create index due_waiting on webhooks.due (claimable_at) where waiting;
 create index due_listed on webhooks.due (endpoint_id, delivery_id) include (event_type);
 -- Only retries: the first attempt of an event, which is due at once, need not be found by its event.
 create index due_retry on webhooks.due (event_id) where attempt_number > 1;
+create index due_project on webhooks.due (endpoint_id, project_ref, delivery_id) include (event_type)
+    where project_ref is not null;
 comment on column webhooks.due.delivery_id is 'The identifier of the record that the attempt will leave.';
 comment on column webhooks.due.claimable_at is 'due_at, or the end of the lease while somebody holds it.';
 comment on column webhooks.due.fence is 'Counts who held it: an outcome of an earlier holder is not taken.';
 comment on column webhooks.due.holder is
     'The dispatcher that claimed it last; null: nobody can tell whether that one lives.';
 comment on column webhooks.due.event_type is 'That of the event, for lists by type.';
+comment on column webhooks.due.waiting is
+    'Whether claimable_at was in the future when the row was last written or read; claims skip such rows.';
+comment on column webhooks.due.project_ref is
+    'The project of the event, if the endpoint is its organization''s; null for the project''s own endpoints.';
 
 -- The processes that deliver, so that another one goes on with the work of one that died before its leases end.
 create table webhooks.dispatcher (
@@ -211,6 +288,7 @@ create table webhooks.delivery (
     duration_ms integer,
     attempt_timestamp timestamptz,
     next_attempt_at timestamptz,
+    project_ref text,
     primary key (id)
 ) partition by range (id);
 create index delivery_event on webhooks.delivery (event_id);
@@ -220,6 +298,17 @@ create index delivery_by_type on webhooks.delivery (endpoint_id, event_type, id)
 create index delivery_by_status on webhooks.delivery (endpoint_id, status, id) where status <> 'success';
 create index delivery_by_type_and_status on webhooks.delivery (endpoint_id, event_type, status, id)
     where status <> 'success';
+-- The history of a project contains deliveries of its events to endpoints of the organization, too. A page of them comes
+-- from an index for each endpoint, as that of the endpoint's own deliveries does.
+create index delivery_by_project on webhooks.delivery (endpoint_id, project_ref, id) include (status)
+    where project_ref is not null;
+create index delivery_by_project_and_type on webhooks.delivery (endpoint_id, project_ref, event_type, id) include (status)
+    where project_ref is not null;
+create index delivery_by_project_and_status on webhooks.delivery (endpoint_id, project_ref, status, id)
+    where project_ref is not null and status <> 'success';
+create index delivery_by_project_type_and_status on webhooks.delivery (endpoint_id, project_ref, event_type, status, id)
+    where project_ref is not null and status <> 'success';
+comment on column webhooks.delivery.project_ref is 'As in webhooks.due.';
 
 -- Each attempt's record by its identifier, made or still to be made.  For lists read the two tables: a page of
 -- each comes from its index, a page of both would be sorted out of all.
@@ -227,7 +316,7 @@ create view webhooks.record as
 select * from webhooks.delivery
 union all
 select d.delivery_id, d.event_id, d.endpoint_id, e.type, 'pending', d.attempt_number, d.trigger, 0::smallint,
-       null, null, null, null, null, d.due_at
+       null, null, null, null, null, d.due_at, d.project_ref
 from webhooks.due d join webhooks.event e on e.id = d.event_id;
 
 -- When the oldest due work was planned.
@@ -389,10 +478,10 @@ $$;
 -- The endpoints that get an event of an organization, or of its project, and the type as which each one gets it: that
 -- of the event, and the older ones that go out beside it.  Becomes part of the query that calls it.
 create function webhooks.recipients(given_type text, slug text, ref text)
-returns table (endpoint_id uuid, epoch integer, type text)
+returns table (endpoint_id uuid, epoch integer, type text, of_organization boolean)
 language sql stable
 as $$
-    select e.id, e.epoch, version.type
+    select e.id, e.epoch, version.type, e.project_ref is null
     from webhooks.endpoint e
     join pg_catalog.unnest(given_type || array(
         select v.renders from webhooks.event_type_version v where v.type = given_type
@@ -401,11 +490,19 @@ as $$
     where e.enabled and (e.organization_slug = slug and e.project_ref is null or e.project_ref = ref)
 $$;
 
+-- Whether a type is of the events that the service itself raises about endpoints.
+create function webhooks.is_operational(type text) returns boolean
+language sql immutable
+as $$
+    select pg_catalog.starts_with(type, 'v1.webhook.endpoint.')
+$$;
+
 -- Raises an event as of a time of the caller's choosing; see webhooks.publish.  Of all transactions that are open at a
 -- time one notifies at most: NOTIFY makes commits wait for each other.  The dispatchers find what nobody announced when
 -- they look again.  Plans outlive the statistics of tables that grow fast: endpoints are always looked up by index.
 create function webhooks.raise_event(
-    given_type text, slug text, ref text, given_payload jsonb, given_key text, given_time timestamptz
+    given_type text, slug text, ref text, given_payload jsonb, given_key text, given_time timestamptz,
+    left_out uuid default null
 ) returns uuid
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -465,23 +562,53 @@ begin
         || jsonb_build_object('organization_slug', slug, 'project_ref', ref);
     with copy as materialized (
         select webhooks.uuid_v7() as id, r.* from webhooks.recipients(given_type, slug, ref) r
+        where r.endpoint_id is distinct from left_out
     ), event as (
-        insert into webhooks.event (id, endpoint_id, type, rendered_from, happened_at, body, payload)
+        insert into webhooks.event (id, endpoint_id, type, rendered_from, happened_at, body, payload, ingress_id)
         select copy.id, copy.endpoint_id, copy.type, nullif(given_type, copy.type), happened,
                case when copy.type = given_type
                    then webhooks.envelope(copy.id, copy.type, happened, whole::text) end,
-               case when copy.type <> given_type then whole end
+               case when copy.type <> given_type then whole end,
+               ingress
         from copy
     )
-    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at)
+    insert into webhooks.due (
+        delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, project_ref
+    )
     select webhooks.uuid_v7(), copy.id, copy.endpoint_id, copy.epoch, copy.type, 'automatic', clock_timestamp(),
-           clock_timestamp()
+           clock_timestamp(), case when copy.of_organization then ref end
     from copy;
     get diagnostics copies = row_count;
     if copies > 0 and pg_try_advisory_xact_lock(7236148250117003) then
         perform pg_notify('webhooks', '');
     end if;
     return ingress;
+end
+$$;
+
+-- Raises an event about an endpoint for the organization's other endpoints: disabled, failing, recovered or
+-- secret_rotated.  An error here must not keep the outcome of an attempt from being recorded.
+create function webhooks.raise_endpoint_event(endpoint uuid, name text, since timestamptz default null) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    concerned webhooks.endpoint;
+begin
+    select e.* into concerned
+    from webhooks.endpoint e join webhooks.organization o on o.slug = e.organization_slug and o.early_access
+    where e.id = endpoint;
+    if found then
+        perform webhooks.raise_event(
+            'v1.webhook.endpoint.' || name, concerned.organization_slug, null,
+            jsonb_build_object(
+                'endpoint', jsonb_build_object(
+                    'id', concerned.id, 'project_ref', concerned.project_ref, 'description', concerned.description),
+                'failing_since', to_char(since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')),
+            concat('endpoint ', name, ' ', webhooks.uuid_v7()), null, concerned.id);
+    end if;
+exception when others then
+    raise warning 'the event % of endpoint % is not raised: %', name, endpoint, sqlerrm;
 end
 $$;
 
@@ -497,18 +624,47 @@ begin
         raise exception 'the payload of an event cannot have is_test: the service marks test events with it'
             using errcode = 'WH005';
     end if;
+    if webhooks.is_operational(given_type) then
+        raise exception 'events about endpoints are raised by the service' using errcode = '22023';
+    end if;
     return webhooks.raise_event(given_type, slug, ref, given_payload, given_key, given_time);
 end
 $$;
 
-create function webhooks.publish(
-    type text, organization_slug text, project_ref text, payload jsonb, idempotency_key text
+-- Publishes an event; what is refused is not published, and its publisher's transaction goes on.
+create function webhooks.publish_if_accepted(
+    given_type text, slug text, ref text, given_payload jsonb, given_key text
 ) returns uuid
-language sql
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return webhooks.publish_at(given_type, slug, ref, given_payload, given_key, null);
+exception
+    when sqlstate 'WH001' or sqlstate 'WH002' or sqlstate 'WH003' or sqlstate 'WH004' then
+        return null;
+    when invalid_parameter_value or sqlstate 'WH005' then
+        raise warning 'an event is not published: %', sqlerrm;
+        return null;
+end
+$$;
+
+create function webhooks.publish(
+    type text, organization_slug text, project_ref text, payload jsonb, idempotency_key text,
+    on_refusal text default 'raise'
+) returns uuid
+language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    select webhooks.publish_at(type, organization_slug, project_ref, payload, idempotency_key, null)
+begin
+    if on_refusal = 'raise' then
+        return webhooks.publish_at(type, organization_slug, project_ref, payload, idempotency_key, null);
+    elsif on_refusal = 'ignore' then
+        return webhooks.publish_if_accepted(type, organization_slug, project_ref, payload, idempotency_key);
+    end if;
+    raise exception 'on_refusal is raise or ignore' using errcode = '22023';
+end
 $$;
 comment on function webhooks.publish is
 'Raises an event inside the caller''s own transaction: it is delivered if and only if that commits.
@@ -518,7 +674,8 @@ event of the organization.  Nobody may call it until an operator lets them:
     grant execute on function webhooks.publish to app;
 Errors: 22023 malformed type, payload or key; WH001 no such organization; WH002 no such project;
 WH003 the project is another organization''s; WH004 the organization is not on the allowlist;
-WH005 the payload has is_test, which the service alone writes.';
+WH005 the payload has is_test, which the service alone writes.
+With on_refusal => ''ignore'' none of these is raised: null is returned, and nothing is published.';
 
 -- Raises events of one organization in their order, all or none; returns the identifiers that they are known by.
 -- An event is {"type", "project_ref", "payload", "key", "timestamp"}.  The detail of an error is the index of the
@@ -582,7 +739,7 @@ as $$
 begin
     if not exists (select from webhooks.event_type t where t.type = given_type) then
         raise exception 'no event catalogue has the type %', given_type using errcode = '22023',
-            hint = 'Add it to row-change-types in [webhooks] and reload the daemon, or declare it in a catalogue plugin.';
+            hint = 'Add it to row-change-types in [webhooks] and reload the daemon, run dataapi webhooks types add, or declare it in a catalogue plugin.';
     elsif slug is not null and not exists (select from webhooks.organization o where o.slug = check_watch.slug) then
         raise exception 'there is no organization %', slug using errcode = 'WH001';
     elsif ref is not null and not exists (select from webhooks.project p where p.ref = check_watch.ref) then
@@ -659,7 +816,7 @@ begin
         );
     end if;
     with copy as materialized (
-        select webhooks.uuid_at(c.made_at) as id, c.endpoint_id, c.epoch, c.type, c.made_at,
+        select webhooks.uuid_at(c.made_at) as id, c.endpoint_id, c.epoch, c.type, c.of_organization, c.made_at, c.project,
                case when webhooks.is_short(c.payload) then c.payload else webhooks.truncated_row_change(
                    relation, c.slug, c.project, lower(c.operation), schema, "table", c.old, c.new
                ) end as payload
@@ -683,9 +840,11 @@ begin
                case when copy.type <> given_type then copy.payload::jsonb end
         from copy
     )
-    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at)
+    insert into webhooks.due (
+        delivery_id, event_id, endpoint_id, epoch, event_type, trigger, due_at, claimable_at, project_ref
+    )
     select webhooks.uuid_at(copy.made_at), copy.id, copy.endpoint_id, copy.epoch, copy.type, 'automatic', happened,
-           happened
+           happened, case when copy.of_organization then copy.project end
     from copy;
 end
 $$;
@@ -984,6 +1143,51 @@ comment on function webhooks.watch is
 'Publishes an event in the writer''s transaction for each row of the table that is inserted, updated or deleted, with the
 columns (null: all), where the condition "when" over OLD and NEW holds, for the project or else the organization; always:
 also while session_replication_role is replica.';
+
+-- Privacy ---------------------------------------------------------------------------------------------------
+
+-- Deletes the payload of an event, given by the identifier that publishing returned or by that of one copy, for the
+-- endpoints of a scope, with what receivers answered; returns how many copies there were.  What was to be sent is skipped,
+-- except what is under way.
+create function webhooks.delete_payload(slug text, ref text, identifier uuid) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+declare
+    copies uuid[];
+    endpoints uuid[];
+begin
+    select array_agg(v.id), array_agg(e.id) into copies, endpoints
+    from webhooks.event v join webhooks.endpoint e on e.id = v.endpoint_id
+    where (v.id = identifier or v.ingress_id = identifier)
+        and e.organization_slug = slug and (ref is null or e.project_ref = ref);
+    if copies is null then
+        return 0;
+    end if;
+    update webhooks.event set body = null, payload = null, payload_deleted = true where id = any (copies);
+    update webhooks.delivery set response_body = null, response_headers = null
+    where event_id = any (copies) and (response_body is not null or response_headers is not null);
+    with cancelled as (
+        delete from webhooks.due d
+        where d.delivery_id = any (array(
+            select w.delivery_id from webhooks.due w
+            where w.endpoint_id = any (endpoints) and w.event_id = any (copies)
+                and not (w.leased and w.claimable_at > now())
+            for update
+        ))
+        returning d.*
+    )
+    insert into webhooks.delivery (
+        id, event_id, endpoint_id, event_type, status, attempt_number, trigger, error, project_ref
+    )
+    select delivery_id, event_id, endpoint_id, event_type, 'skipped', attempt_number, trigger, 'payload_deleted',
+           project_ref
+    from cancelled;
+    perform pg_notify('webhooks_changed', '');
+    return cardinality(copies);
+end
+$$;
 
 revoke all on schema webhooks from public;
 revoke all on all functions in schema webhooks from public;
