@@ -81,7 +81,7 @@ console: develop
 screenshots: develop
 	$(BIN)/python docs/screenshots.py
 
-# Manual pages, and completion for bash, zsh and fish, in build/man and build/completion.
+# Manual pages, and completion for bash, zsh, fish and tcsh, in build/man and build/completion.
 manual: develop
 	$(BIN)/python packaging/manual.py build
 

@@ -102,10 +102,11 @@ class Described:
 
 
 TEMPLATE = """\
-; A template for the configuration of dataapi, with every key and its default. "make reference" writes it.
+; A template for the configuration of dataapi: every key with its default. "make reference" writes it.
+; A key that begins with ";" has no default.
 ;
 ; "twistd dataapi" and "dataapi" read ./dataapi.ini, else /etc/dataapi/dataapi.ini, or the file of --config.
-; "dataapi check-config" lists every mistake. A key that begins with ";" here has no default.
+; "dataapi check-config" lists every mistake.
 ;
 ; Each key can also be set in the environment, which overrides this file: DATAAPI_<SECTION>_<KEY>, such as
 ; DATAAPI_PROJECT_DB_URI for db-uri in [project], and DATAAPI_PROJECT_ABCDEFGHIJKLMNOPQRST_DB_URI for

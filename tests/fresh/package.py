@@ -149,7 +149,11 @@ def see_what_systemd_knows(container: Container) -> None:
 def see_what_helps_at_the_terminal(container: Container) -> None:
     """Read the manual pages, and complete a command as bash does when Tab is pressed."""
     container.output("root", "DEBIAN_FRONTEND=noninteractive apt-get install --yes man-db")
-    for page, section in (("1 dataapi", "EXIT STATUS"), ("5 dataapi.ini", "db-uri")):
+    for page, section in (
+        ("1 dataapi", "EXIT STATUS"),
+        ("dataapi token", "--permission"),
+        ("5 dataapi.ini", "db-uri"),
+    ):
         shown = container.output("root", f"MANPAGER=cat man {page}")
         assert section in shown, shown
     script = (
@@ -160,7 +164,11 @@ def see_what_helps_at_the_terminal(container: Container) -> None:
         ' echo "${COMPREPLY[*]}"'
     )
     assert container.output("root", script).split() == ["check-config"]
-    for other in ("zsh/vendor-completions/_dataapi", "fish/vendor_completions.d/dataapi.fish"):
+    for other in (
+        "zsh/vendor-completions/_dataapi",
+        "fish/vendor_completions.d/dataapi.fish",
+        "dataapi/dataapi.tcsh",
+    ):
         assert succeeds(container, f"test -s /usr/share/{other}"), other
 
 

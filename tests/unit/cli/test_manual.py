@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.cli.examples import is_group, parsers
+from dataapi.cli.examples import EXAMPLES, is_group, parsers
 from dataapi.cli.main import command_line_parser
 from dataapi.service.configuration.keys import SECTIONS
 from support import documents
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PARSERS = dict(parsers("dataapi", command_line_parser()))
 LEAVES = {words: parser for words, parser in PARSERS.items() if not is_group(parser)}
+PAGES = [words for words in PARSERS if words.count(" ") < 2]
 MOMENT = "1700000000"
 
 
@@ -53,11 +54,10 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
     return {flag for action in parser._actions for flag in action.option_strings}
 
 
-def offers(words: str) -> set[str]:
-    """Return all that may follow a command."""
+def commands(words: str) -> set[str]:
+    """Return the commands that may follow a command."""
     depth = words.count(" ") + 1
-    below = {each.split()[depth] for each in PARSERS if each.startswith(f"{words} ")}
-    return below | flags(PARSERS[words])
+    return {each.split()[depth] for each in PARSERS if each.startswith(f"{words} ")}
 
 
 def rendered(page: Path) -> str:
@@ -73,23 +73,40 @@ def test_what_is_written_is_the_same_for_one_commit(manual: Path, tmp_path: Path
     again = made(tmp_path)
     for path in (path for path in manual.rglob("*") if path.is_file()):
         assert path.read_bytes() == (again / path.relative_to(manual)).read_bytes()
-    assert '"2023-11-14"' in (manual / "man" / "dataapi.1").read_text()
+    assert r'"2023\-11\-14"' in (manual / "man" / "dataapi.1").read_text()
 
 
-def test_the_page_of_the_command_has_every_command_and_option(manual: Path) -> None:
-    """With the help of each, the options of the daemon, statuses and examples."""
-    text = rendered(manual / "man" / "dataapi.1")
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_every_command_and_option_below_its_own(manual: Path, page: str) -> None:
+    """With the usage, the help and the examples of each."""
+    text = rendered(manual / "man" / f"{page.replace(' ', '-')}.1")
+    assert f" SYNOPSIS {page} [-h] " in text
     for words, parser in LEAVES.items():
-        assert f"{words} [--config FILE]" in text or words == "dataapi migrate-config"
-        about = text.partition(f" {words} {words} ")[2]
+        if not f"{words} ".startswith(f"{page} "):
+            continue
+        about = text if words == page else text.partition(f" COMMAND '{words}' usage: {words} [-h] ")[2]
+        assert parser.description
+        assert f" {parser.description} " in about, words
         for action in parser._actions:
             if action.dest != "help":
-                help_text = re.sub(r"\s*/\s*", "/", (action.help or "") % vars(action))
-                assert help_text in re.sub(r"\s*/\s*", "/", about), (words, action.dest)
+                assert (action.help or "") % vars(action) in about, (words, action.dest)
+        assert all(" ".join(example.split()) in about for example in EXAMPLES[words]), words
+
+
+def test_the_page_of_dataapi_has_the_daemon_and_statuses(manual: Path) -> None:
+    """With the options of the daemon and its examples."""
+    text = rendered(manual / "man" / "dataapi.1")
     for option in ("--embedded=VALUE", "--listen=ENDPOINT", "--workers=VALUE", "--demo"):
         assert option in text
     assert "78 The configuration has mistakes" in text
-    assert "dataapi token list | grep usable" in text
+    assert "twistd --nodaemon --pidfile= dataapi --embedded ./data" in text
+
+
+def test_a_shell_can_run_the_examples_of_a_page(manual: Path) -> None:
+    """Quotes and hyphens stay ASCII where the terminal has others."""
+    words = [needed("groff"), "-man", "-Tutf8", "-P-cbou", str(manual / "man" / "dataapi-event.1")]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "dataapi event publish v1.shop.order --organization acme --payload '{\"total\": 12}'" in shown
 
 
 def test_the_page_of_the_configuration_has_every_key(manual: Path) -> None:
@@ -126,11 +143,11 @@ def completed(script: Path, line: str) -> set[str]:
 
 @pytest.mark.parametrize("words", PARSERS)
 def test_bash_offers_all_that_may_follow(manual: Path, words: str) -> None:
-    """Commands and options, and of options alone those that begin as what is typed."""
+    """Commands, else options; and options if a hyphen is typed."""
     script = manual / "completion" / "dataapi.bash"
     assert completed(script, f"{words} -") == flags(PARSERS[words])
     if words != "dataapi migrate-config":
-        assert completed(script, f"{words} ") == offers(words)
+        assert completed(script, f"{words} ") == (commands(words) or flags(PARSERS[words]))
 
 
 def test_bash_offers_the_values_of_an_option(manual: Path) -> None:
@@ -204,7 +221,7 @@ def test_fish_offers_all_that_may_follow(manual: Path) -> None:
     for words, parser in PARSERS.items():
         assert flags(parser) - {"-h"} <= found[f"{words} -"], words
         if words not in LEAVES:
-            assert found[f"{words} "] == offers(words) - flags(parser)
+            assert found[f"{words} "] == commands(words)
     assert found["dataapi token create --permission "] == {
         "webhooks:read",
         "webhooks:write",
@@ -214,15 +231,13 @@ def test_fish_offers_all_that_may_follow(manual: Path) -> None:
 
 
 def test_zsh_takes_its_completion_and_has_every_option(manual: Path) -> None:
-    """A function for each command, with its options and their values."""
+    """A list for each command, of its options."""
     script = manual / "completion" / "_dataapi"
     text = script.read_text("utf-8")
     for words, parser in PARSERS.items():
-        name = f"_{words.replace(' ', '_')}"
-        [function] = re.findall(rf"^{name}\(\) {{$(.*?)^}}$", text, re.MULTILINE | re.DOTALL)
-        assert all(re.search(rf"{flag}[=\[]", function) for flag in flags(parser)), words
-        for below in offers(words) - flags(parser):
-            assert f"{below}\\:" in function
+        name = re.sub(r"\W", "_", f"_shtab_{words}")
+        [options] = re.findall(rf"^{name}_options=\($(.*?)^\)$", text, re.MULTILINE | re.DOTALL)
+        assert all(re.search(rf'{flag}[=\[,"}}]', options) for flag in flags(parser)), words
     subprocess.run([needed("zsh"), "-n", str(script)], check=True)
 
 
@@ -251,3 +266,33 @@ def test_the_tabulator_completes_in_zsh(manual: Path, tmp_path: Path, typed: str
         terminal.type(f"{typed}\x07")
         terminal.read_to("<")
         assert terminal.read_to(">") == line
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("dataapi check\t", "dataapi check-config "),
+        ("dataapi webhooks ty\tad\t", "dataapi webhooks types add "),
+        ("dataapi schema --format o\t", "dataapi schema --format openapi "),
+        ("dataapi check-config --config post\t", "dataapi check-config --config postgrest.conf "),
+        ("dataapi migrate-config post\t", "dataapi migrate-config postgrest.conf "),
+    ],
+)
+def test_the_tabulator_completes_in_tcsh(manual: Path, tmp_path: Path, typed: str, line: str) -> None:
+    """The line runs a program that shows its words."""
+    (tmp_path / "postgrest.conf").touch()
+    program = tmp_path / "dataapi"
+    program.write_text('#!/bin/sh\necho "<dataapi $*>"\n')
+    program.chmod(0o755)
+    script = manual / "completion" / "dataapi.tcsh"
+    (tmp_path / ".tcshrc").write_text(
+        f"set path = ({tmp_path} $path)\nset prompt = 'ready> '\nsource {script}\n"
+    )
+    environ = {"PATH": os.environ["PATH"], "TERM": "vt100", "HOME": str(tmp_path)}
+    # tcsh edits lines only on its controlling terminal.
+    words = ["setsid", "--ctty", needed("tcsh"), "-i"]
+    with Terminal(words, cwd=tmp_path, environ=environ) as terminal:
+        terminal.read_to("ready> ")
+        terminal.type(f"{typed}\n")
+        terminal.read_to("<")
+        assert terminal.read_to(">") == line.strip()
