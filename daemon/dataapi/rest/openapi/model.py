@@ -160,22 +160,24 @@ def summary(comment: str | None) -> tuple[str | None, str | None]:
 
 
 class Note(Enum):
-    """What only OpenAPI 2.0 states: keys of objects in the 3.1 document, which its encoding leaves out."""
+    """What only OpenAPI 2.0 states: keys of objects in the 3.1 document, which its encoding leaves out.
+
+    :cvar TABLE: the table that a schema of rows belongs to.
+    :cvar TYPE: the SQL name of a schema's type.
+    :cvar DEFAULT: a column's default, the SQL text if it is an expression.
+    :cvar LABELS: the labels of a column's enum.
+    :cvar PARAMETER: the parameter that a reference to a column's filter points to.
+    :cvar COMMENT: the whole comment of a function.
+    :cvar LAST_OVERLOAD: the operations of the last of several functions with one name.
+    """
 
     TABLE = auto()
-    """The table that a schema of rows belongs to."""
     TYPE = auto()
-    """The SQL name of a schema's type."""
     DEFAULT = auto()
-    """A column's default, the SQL text if it is an expression."""
     LABELS = auto()
-    """The labels of a column's enum."""
     PARAMETER = auto()
-    """The parameter that a reference to a column's filter points to."""
     COMMENT = auto()
-    """The whole comment of a function."""
     LAST_OVERLOAD = auto()
-    """The operations of the last of several functions with one name."""
 
 
 # Keys other than strings, such as notes, are skipped.

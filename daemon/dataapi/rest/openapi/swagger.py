@@ -20,7 +20,6 @@ _COUNTS = ["count=exact", "count=planned", "count=estimated", "count=none"]
 _RETURNS = ["return=representation", "return=minimal", "return=headers-only", "return=none"]
 _RESOLUTIONS = ["resolution=ignore-duplicates", "resolution=merge-duplicates"]
 
-
 _FORMATS = {"smallint": "int32", "integer": "int32", "bigint": "int64"}
 """Defined formats of types; others are called by their SQL name."""
 
@@ -178,9 +177,7 @@ def _property(column: dict[Any, Any]) -> dict[str, Any]:
 
 def _typed(sql_name: str) -> dict[str, Any]:
     kind = json_type(sql_name)
-    result: dict[str, Any] = {"format": _FORMATS.get(sql_name, sql_name)}
-    if kind is not None:
-        result["type"] = kind
+    result = without_empty(format=_FORMATS.get(sql_name, sql_name), type=kind)
     if kind == ARRAY:
         inner = json_type(sql_name.removesuffix("[]"))
         result["items"] = {"type": inner} if inner else {}
@@ -217,5 +214,5 @@ def _argument(parameter: dict[str, Any]) -> dict[str, Any]:
         items = {"type": json_type(inner) or STRING, "format": _FORMATS.get(inner, inner)}
         return {**result, "type": ARRAY, "items": items, "collectionFormat": "multi"}
     kind = json_type(name)
-    written = kind if kind and kind != ARRAY else STRING
+    written = STRING if kind in (None, ARRAY) else kind
     return {**result, "type": written, "format": _FORMATS.get(name, name)}
