@@ -49,21 +49,26 @@ class Options(usage.Options):
     synopsis = "[options]"
     longdesc = (
         "Serves a PostgreSQL database as GraphQL and REST APIs. "
-        "SIGHUP, SIGUSR1 and SIGUSR2 read the configuration and the database's catalog again; "
-        "SIGTERM answers the requests in flight and ends, a second one ends at once. "
-        "--embedded may stand alone or name a folder."
+        "SIGHUP, SIGUSR1 and SIGUSR2 reload the configuration and the database's catalog. "
+        "SIGTERM finishes the requests in flight and exits; a second SIGTERM exits immediately. "
+        "--embedded takes an optional folder."
     )
     optFlags = (  # noqa: N815 - usage.Options
-        ["demo", None, "Run with a PostgreSQL of our own, a sample schema and fresh keys, all printed."],
+        ["demo", None, "Run with an embedded PostgreSQL, a sample schema and new keys, and print them."],
     )
     optParameters = (  # noqa: N815 - usage.Options
-        ["config", "c", None, "The configuration (else ./dataapi.ini, then /etc/dataapi/dataapi.ini)."],
-        ["workers", "w", None, "Processes that share the listening sockets, or auto for one per core."],
+        ["config", "c", None, "Configuration file (default: ./dataapi.ini or /etc/dataapi/dataapi.ini)."],
+        [
+            "workers",
+            "w",
+            None,
+            "Number of processes that share the listening sockets, or auto: one per core.",
+        ],
         [
             "embedded",
             None,
             None,
-            "Run a PostgreSQL of our own, its data in this folder or a default one.",
+            "Run an embedded PostgreSQL with its data in this folder (default: a folder of its own).",
         ],
     )
 
@@ -88,7 +93,7 @@ class Options(usage.Options):
         return "\n  ".join([f"{super().getUsage(width).rstrip()}\n\nExamples:", *EXAMPLES]) + "\n"
 
     def opt_listen(self, endpoint: str) -> None:
-        """Listen on this Twisted endpoint in place of the configured ones; may be given several times."""
+        """Twisted endpoint to listen on instead of the configured ones (repeatable)."""
         self["listen"].append(endpoint)
 
     opt_l = opt_listen

@@ -43,50 +43,53 @@ _CONNECTION_OPTIONS: tuple[str, ...] = ("sslmode", "sslrootcert", "target_sessio
 
 def add(subcommands: Any) -> argparse.ArgumentParser:
     """Add the subcommand to a command line; return its parser."""
-    summary = "Set a database up for the daemon and write its configuration."
+    summary = "Prepare a database for the daemon and write the configuration."
     parser: argparse.ArgumentParser = subcommands.add_parser("init", help=summary, description=summary)
     parser.add_argument(
         "uri",
         metavar="URI",
         nargs="?",
-        help="connects to the database as an administrator: postgresql://postgres@127.0.0.1/app",
+        help="connection string of an administrator, such as postgresql://postgres@127.0.0.1/app",
     )
     parser.add_argument(
         "--config",
         metavar="FILE",
         type=Path,
         default=Path("dataapi.ini"),
-        help="the configuration to write, its secrets beside it (default: %(default)s); never overwritten",
+        help="configuration file to create, with its secrets in the same folder (default: %(default)s)",
     )
     parser.add_argument(
         "--db-uri",
         metavar="URI",
-        help="where the daemon finds the database (default: as the administrator does, by TCP)",
+        help="connection string of the daemon (default: the host and database of URI)",
     )
     parser.add_argument(
-        "--schema", metavar="SCHEMA", action="append", help="a schema to expose (repeatable; default: public)"
+        "--schema",
+        metavar="SCHEMA",
+        action="append",
+        help="database schema to expose (repeatable; default: public)",
     )
-    access = "nothing, read (all tables, and later ones), or tables separated by commas (default: nothing)"
+    access = "nothing, read (all tables, also future ones), or comma-separated tables (default: nothing)"
     for role in ("anon", "authenticated"):
         parser.add_argument(
             f"--{role}",
             type=parse_access,
             default="nothing",
             metavar="ACCESS",
-            help=f"what {role} may do: {access}",
+            help=f"access of the role {role}: {access}",
         )
-    parser.add_argument("--webhooks", action="store_true", help="set webhooks up, too")
+    parser.add_argument("--webhooks", action="store_true", help="also set up webhooks")
     parser.add_argument(
         "--no-event-trigger",
         action="store_true",
-        help="leave out the event trigger that announces new tables; NOTIFY pgrst does it by hand",
+        help="do not create the event trigger that announces new tables; send NOTIFY pgrst instead",
     )
     parser.add_argument("--print", action="store_true", help="print the SQL instead of running it")
-    parser.add_argument("--yes", action="store_true", help="run the SQL without asking")
+    parser.add_argument("--yes", action="store_true", help="run the SQL without confirmation")
     parser.add_argument(
         "--remove",
         action="store_true",
-        help="undo it: the roles, their privileges and, with --webhooks, the schema webhooks; files stay",
+        help="remove the roles, their privileges and, with --webhooks, the schema webhooks; keep all files",
     )
     return parser
 

@@ -94,17 +94,17 @@ def command_line_parser() -> argparse.ArgumentParser:
         "--config",
         metavar="FILE",
         type=Path,
-        help="the configuration (else ./dataapi.ini, then /etc/dataapi/dataapi.ini)",
+        help="configuration file (default: ./dataapi.ini or /etc/dataapi/dataapi.ini)",
     )
     parser = _CommandLineParser(
         prog="dataapi",
-        description="Set up, check and operate the daemon dataapi, which twistd dataapi starts.",
+        description="Set up, check and operate the dataapi daemon. Start the daemon with: twistd dataapi",
     )
     parser.add_argument(
         "--version",
         action="version",
         version=f"dataapi {installed_version()}",
-        help="print the version that is installed",
+        help="print the installed version",
     )
     subcommands = parser.add_subparsers(required=True, metavar="COMMAND")
     init.add(subcommands).set_defaults(subcommand=Command.init)
@@ -122,36 +122,42 @@ def command_line_parser() -> argparse.ArgumentParser:
         added[name] = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
         added[name].set_defaults(subcommand=subcommand)
     added["check-config"].add_argument(
-        "--offline", action="store_true", help="leave the database out, where it cannot be reached"
+        "--offline",
+        action="store_true",
+        help="check only the configuration, without connecting to the database",
     )
-    added["ready"].add_argument("--project", metavar="REF", help="ask for this project, not for any")
+    added["ready"].add_argument("--project", metavar="REF", help="check only this project")
     webhooks.add(subcommands, common, Command.webhooks)
     migrate = subcommands.add_parser(
         "migrate-config",
-        help="Translate PostgREST's configuration into dataapi's.",
-        description="Translate PostgREST's configuration, a file and variables PGRST_*, and print dataapi's.",
+        help="Convert a PostgREST configuration.",
+        description="Convert a PostgREST configuration (a file and PGRST_* variables) and print the result.",
     )
     migrate.set_defaults(subcommand=Command.migrate_config)
     migrate.add_argument(
-        "file", metavar="FILE", nargs="?", type=Path, help="PostgREST's; without it, PGRST_* alone"
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        help="PostgREST's file (default: only PGRST_* variables)",
     )
     migrate.add_argument(
-        "--output", metavar="FILE", type=Path, help="write this new file (mode 600) instead of printing"
+        "--output", metavar="FILE", type=Path, help="create this file (mode 600) instead of printing"
     )
     schema = added["schema"]
     schema.add_argument(
         "--role",
         metavar="ROLE",
         required=True,
-        help="the role whose view of the database it is, such as anon",
+        help="role whose schema is printed, such as anon",
     )
     schema.add_argument(
         "--format",
         choices=["sdl", "openapi"],
         default="sdl",
-        help="GraphQL's schema definition language, or OpenAPI 3.1 of the first schema",
+        help="sdl: GraphQL schema; openapi: OpenAPI 3.1 of the first database schema (default: sdl)",
     )
-    schema.add_argument("--project", metavar="REF", help="the project, when there are several")
+    schema.add_argument("--project", metavar="REF", help="project (required if there are several)")
     add_examples(parser)
     return parser
 
@@ -168,7 +174,7 @@ class Command:
         self._errors = errors
 
     def check_config(self) -> int:
-        """List every mistake in the configuration, and what in the database does not fit it."""
+        """Report all problems in the configuration, and in the database that it names."""
         settings = self._load() if self._options.offline else self._complete()
         look = inspect_documents if self._options.offline else inspect
         findings = [
@@ -188,7 +194,7 @@ class Command:
         return os.EX_OK
 
     def keys(self) -> int:
-        """Print API keys signed with jwt-secret, or new keys for a configuration that has none."""
+        """Print API keys, or create keys for a configuration that has none."""
         try:
             settings = self._complete()
         except ConfigurationError as error:
@@ -207,7 +213,7 @@ class Command:
         return os.EX_OK
 
     def ready(self) -> int:
-        """Ask the running daemon whether it can answer requests; exit with 0 only if it can."""
+        """Check whether the running daemon can serve requests. The exit status is 0 if it can."""
         ref = self._options.project
         status, body = self._ask_daemon(f"/ready?project={quote(ref)}" if ref else "/ready")
         state = _state(body)
@@ -226,7 +232,7 @@ class Command:
         return os.EX_OK
 
     def reload(self) -> int:
-        """Have the running daemon read configuration, secrets and schemas again; say what it cannot use."""
+        """Reload the configuration, secrets and schemas of the running daemon, and report problems."""
         status, body = self._ask_daemon("/reload", _RELOADED_WITHIN, b"")
         if status == 200:
             return os.EX_OK
@@ -239,7 +245,7 @@ class Command:
         raise Failed(os.EX_CONFIG if mistaken else os.EX_TEMPFAIL, "\n".join(reasons))
 
     def version(self) -> int:
-        """Print the version that is installed, and the one that the running daemon has, as JSON."""
+        """Print the installed version and the version of the running daemon, as JSON."""
         try:
             _, body = self._ask_daemon("/version")
         except (ConfigurationError, Failed):
@@ -277,7 +283,7 @@ class Command:
         return None
 
     def schema(self) -> int:
-        """Print a role's GraphQL schema, whether or not introspection is on, or its OpenAPI description."""
+        """Print the GraphQL schema or the OpenAPI description of a role."""
         project = self._project()
         role = self._options.role
         try:
@@ -296,7 +302,7 @@ class Command:
         return os.EX_OK
 
     def migrate_config(self) -> int:
-        """Translate PostgREST's configuration, and say what has no counterpart or is no good value."""
+        """Convert a PostgREST configuration, and report keys and values that cannot be converted."""
         source, target = self._options.file, self._options.output
         try:
             text = read_text(source, Path.read_bytes) if source else ""

@@ -111,19 +111,19 @@ async def _create_organization(store: Store, options: argparse.Namespace) -> Lin
 
 
 async def _allow(store: Store, options: argparse.Namespace, *, allowed: bool = True) -> Lines:
-    """Put an organization on the early access allowlist."""
+    """Add an organization to the early access allowlist."""
     if not await store.directory.allow(options.slug, allowed):
         raise _refused(f"there is no organization {options.slug}")
     return []
 
 
 async def _disallow(store: Store, options: argparse.Namespace) -> Lines:
-    """Take an organization off the early access allowlist."""
+    """Remove an organization from the early access allowlist."""
     return await _allow(store, options, allowed=False)
 
 
 async def _list_organizations(store: Store, _options: argparse.Namespace) -> TextTable:
-    """List organizations: slug, and whether they are allowed."""
+    """List organizations and whether they are on the allowlist."""
     found = await store.directory.organizations()
     rows = [(one.slug, "early-access" if one.early_access else "-") for one in found]
     return TextTable(("ORGANIZATION", "ALLOWED"), rows)
@@ -138,7 +138,7 @@ async def _create_project(store: Store, options: argparse.Namespace) -> Lines:
 
 
 async def _transfer_project(store: Store, options: argparse.Namespace) -> Lines:
-    """Give a project to another organization, with its endpoints; v1.project.transferred tells both."""
+    """Transfer a project with its endpoints to another organization."""
     await _organization(store, options)
     key = f"dataapi project transfer {uuid4()}"
     source = await store.directory.transfer_project(options.ref, options.organization, key)
@@ -150,13 +150,13 @@ async def _transfer_project(store: Store, options: argparse.Namespace) -> Lines:
 
 
 async def _list_projects(store: Store, _options: argparse.Namespace) -> TextTable:
-    """List projects: reference and organization."""
+    """List projects and their organizations."""
     rows = [(one.ref, one.organization) for one in await store.directory.projects()]
     return TextTable(("PROJECT", "ORGANIZATION"), rows)
 
 
 async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
-    """Make a personal access token, or an operator's, and print it, this once."""
+    """Create an access token and print it. It cannot be shown again."""
     expires = None if options.expires is None else datetime.now(UTC) + timedelta(days=options.expires)
     secret = new_token()
     if options.operator:
@@ -177,14 +177,14 @@ async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
 
 
 async def _revoke_token(store: Store, options: argparse.Namespace) -> Lines:
-    """Make a token unusable."""
+    """Revoke a token."""
     if not await store.directory.revoke(options.id):
         raise _refused(f"there is no token {options.id}, or it was revoked already")
     return []
 
 
 async def _list_tokens(store: Store, _options: argparse.Namespace) -> TextTable:
-    """List tokens: identifier, organization, permissions, expiry, and how they stand."""
+    """List tokens with organization, permissions, expiry and status."""
     now = datetime.now(UTC)
     rows: list[tuple[str, ...]] = []
     for one in await store.directory.tokens():
@@ -196,7 +196,7 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> TextTable:
 
 
 async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
-    """Encrypt with the first encryption-key whatever another one encrypted."""
+    """Encrypt all secrets again with the first encryption-key."""
     try:
         done = await store.key_rotation.run()
     except NoEncryptionKey as error:
@@ -235,12 +235,12 @@ async def _watch(store: Store, options: argparse.Namespace) -> Lines:
 
 
 async def _unwatch(_store: Store, options: argparse.Namespace) -> Lines:
-    """Publish changes of a table's rows no longer."""
+    """Stop publishing changes of a table's rows."""
     return _as_owner(options, _unwatch_call(options))
 
 
 async def _list_watches(store: Store, options: argparse.Namespace) -> TextTable:
-    """List watches: table, type, operations, columns, condition, whose the events are, and how it stands."""
+    """List the watched tables with their event types, conditions and status."""
     known = {*_catalogue(options).types, *await store.row_change_types.list()}
     return TextTable(
         ("TABLE", "TYPE", "OPERATIONS", "COLUMNS", "WHEN", "OWNER", "STATE"),
@@ -249,7 +249,7 @@ async def _list_watches(store: Store, options: argparse.Namespace) -> TextTable:
 
 
 async def _add_type(store: Store, options: argparse.Namespace) -> Lines:
-    """Add a type of row changes; daemons know it within seconds."""
+    """Add an event type for row changes. Daemons learn of it within seconds."""
     if options.type in _catalogue(options).types:
         raise _refused(f"the event catalogues or the configuration have the type {options.type}")
     if not await store.row_change_types.add(options.type):
@@ -258,7 +258,7 @@ async def _add_type(store: Store, options: argparse.Namespace) -> Lines:
 
 
 async def _remove_type(store: Store, options: argparse.Namespace) -> Lines:
-    """Remove a type that was added, unless a watch uses it."""
+    """Remove an event type that no watch uses."""
     tables = ", ".join(one.table for one in _watches(options) if one.type == options.type)
     if tables:
         raise _refused(f"{options.type} is what {tables} publishes: run dataapi webhooks unwatch first")
@@ -268,7 +268,7 @@ async def _remove_type(store: Store, options: argparse.Namespace) -> Lines:
 
 
 async def _list_types(store: Store, _options: argparse.Namespace) -> TextTable:
-    """List the types of row changes that were added."""
+    """List the event types for row changes that were added."""
     return TextTable(("TYPE",), [(name,) for name in await store.row_change_types.list()])
 
 
@@ -355,46 +355,58 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
         return parser.add_subparsers(required=True, metavar="ACTION")
 
     leaf(subcommands, "migrate", _migrate)
-    organization = group("organization", "Manage the organizations that webhooks are for.")
+    organization = group("organization", "Manage organizations.")
     create = leaf(organization, "create", _create_organization)
-    create.add_argument("--early-access", action="store_true", help="put it on the allowlist at once")
+    create.add_argument("--early-access", action="store_true", help="add the organization to the allowlist")
     for parser in (create, leaf(organization, "allow", _allow), leaf(organization, "disallow", _disallow)):
-        parser.add_argument("slug", metavar="SLUG", type=_read(slug), help="the organization's name in URLs")
+        parser.add_argument(
+            "slug", metavar="SLUG", type=_read(slug), help="name of the organization, as in URLs"
+        )
     leaf(organization, "list", _list_organizations)
-    project = group("project", "Manage the projects that webhooks are for.")
+    project = group("project", "Manage projects.")
     for name, action in (("create", _create_project), ("transfer", _transfer_project)):
         parser = leaf(project, name, action)
-        parser.add_argument("ref", metavar="REF", type=_read(ref), help="the project's 20 letters")
+        parser.add_argument(
+            "ref", metavar="REF", type=_read(ref), help="reference of the project: 20 letters a-z"
+        )
         _add_organization(parser, required=action is _transfer_project)
     leaf(project, "list", _list_projects)
     _add_tokens(group("token", "Manage personal access tokens."), leaf)
-    leaf(group("secrets", "Manage what encrypts the secrets of endpoints."), "reseal", _reseal)
+    leaf(group("secrets", "Manage the encryption of secrets."), "reseal", _reseal)
     _add_watches(group("webhooks", "Publish changes of rows as events."), leaf)
     publish = leaf(group("event", "Publish events."), "publish", _publish)
-    publish.add_argument("type", metavar="TYPE", help="such as v1.project.paused")
+    publish.add_argument("type", metavar="TYPE", help="event type, such as v1.project.paused")
     _add_organization(publish)
-    publish.add_argument("--project", metavar="REF", type=_read(ref), help="without it, the organization's")
-    publish.add_argument("--payload", metavar="JSON", type=_read(_json_object), default={}, help="an object")
+    publish.add_argument(
+        "--project", metavar="REF", type=_read(ref), help="project of the event (default: none)"
+    )
+    publish.add_argument(
+        "--payload",
+        metavar="JSON",
+        type=_read(_json_object),
+        default={},
+        help="event payload as a JSON object (default: {})",
+    )
     publish.add_argument(
         "--idempotency-key",
         metavar="KEY",
-        help="the same key within 24 hours prints the first id and raises nothing; without it, a new one",
+        help="publish at most one event for this key within 24 hours (default: a new key)",
     )
 
 
 def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
     watch, unwatch = leaf(group, "watch", _watch), leaf(group, "unwatch", _unwatch)
     leaf(group, "watches", _list_watches)
-    summary = "Manage the types of events that row changes publish."
+    summary = "Manage the event types of row changes."
     types = group.add_parser("types", help=summary, description=summary)
     types = types.add_subparsers(required=True, metavar="ACTION")
     for name, action in (("add", _add_type), ("remove", _remove_type)):
         leaf(types, name, action).add_argument(
-            "type", metavar="TYPE", type=_read(_row_change_type), help="such as v1.shop.order"
+            "type", metavar="TYPE", type=_read(_row_change_type), help="event type, such as v1.shop.order"
         )
     leaf(types, "list", _list_types)
     for parser, call in ((watch, _watch_call), (unwatch, _unwatch_call)):
-        parser.add_argument("table", metavar="TABLE", help="as in SQL, with its schema: shop.orders")
+        parser.add_argument("table", metavar="TABLE", help="table with its schema, such as shop.orders")
         parser.add_argument(
             "--print",
             dest="printed",
@@ -402,25 +414,36 @@ def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.Argumen
             const=call,
             help="print the SQL instead of running it",
         )
-        parser.add_argument("--owner-uri", metavar="URI", help="connects as the table's owner (else: db-uri)")
-    watch.add_argument("type", metavar="TYPE", help="of the events, such as v1.shop.order")
-    unwatch.add_argument("type", metavar="TYPE", nargs="?", help="without it, the watches of all types")
+        parser.add_argument(
+            "--owner-uri", metavar="URI", help="connection string of the table's owner (default: db-uri)"
+        )
+    watch.add_argument("type", metavar="TYPE", help="event type, such as v1.shop.order")
+    unwatch.add_argument("type", metavar="TYPE", nargs="?", help="event type (default: all)")
     watch.add_argument(
-        "--columns", metavar="COLUMNS", type=listed, help="separated by commas; without it, all"
+        "--columns", metavar="COLUMNS", type=listed, help="comma-separated columns (default: all)"
     )
     watch.add_argument(
-        "--operations", metavar="OPERATIONS", type=listed, help="of insert, update, delete; without it, all"
+        "--operations",
+        metavar="OPERATIONS",
+        type=listed,
+        help="comma-separated operations: insert, update, delete (default: all)",
     )
-    watch.add_argument("--when", metavar="SQL", help="a condition over NEW and OLD: new.total > 100")
+    watch.add_argument(
+        "--when",
+        metavar="SQL",
+        help="publish only changes that satisfy this condition, such as: new.total > 100",
+    )
     watch.add_argument(
         "--always",
         action="store_true",
-        help="also what logical replication writes, and sessions whose session_replication_role is replica",
+        help="also publish changes that logical replication makes (session_replication_role = replica)",
     )
     for pair, metavar in (_SCOPE[:2], "SLUG"), (_SCOPE[2:], "REF"):
         either = watch.add_mutually_exclusive_group()
-        either.add_argument(f"--{pair[0]}", metavar=metavar, default="", help=f"the {pair[0]} of the events")
-        either.add_argument(f"--{pair[0]}-column", metavar="COLUMN", help="the column that names it")
+        either.add_argument(f"--{pair[0]}", metavar=metavar, default="", help=f"{pair[0]} of the events")
+        either.add_argument(
+            f"--{pair[0]}-column", metavar="COLUMN", help=f"column that contains the {pair[0]} of the event"
+        )
 
 
 def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
@@ -430,25 +453,33 @@ def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.Argument
     whose.add_argument(
         "--operator",
         action="store_true",
-        help="an operator's: it manages organizations, projects and tokens, and reads of all organizations",
+        help="create an operator token, which manages organizations, projects and tokens",
     )
     create.add_argument(
         "--permission",
         action="append",
         type=Permission,
         choices=list(Permission),
-        help="what it may be used for; again for more; without it webhooks:read and webhooks:write",
+        help="permission to grant (repeatable; default: webhooks:read and webhooks:write)",
     )
-    create.add_argument("--expires", metavar="DAYS", type=_read(whole(1)), help="without it, never")
+    create.add_argument(
+        "--expires",
+        metavar="DAYS",
+        type=_read(whole(1)),
+        help="days until the token expires (default: never)",
+    )
     leaf(group, "revoke", _revoke_token).add_argument(
-        "id", metavar="ID", type=_read(_token_id), help="as dataapi token list prints it"
+        "id",
+        metavar="ID",
+        type=_read(_token_id),
+        help="identifier of the token, as printed by dataapi token list",
     )
     leaf(group, "list", _list_tokens)
 
 
 def _add_organization(parser: argparse._ActionsContainer, *, required: bool = False) -> None:
-    without = "the new one" if required else "without it, the one that the configuration names"
-    parser.add_argument("--organization", metavar="SLUG", required=required, type=_read(slug), help=without)
+    help_ = "new organization" if required else "organization (default: the one in the configuration)"
+    parser.add_argument("--organization", metavar="SLUG", required=required, type=_read(slug), help=help_)
 
 
 def _read(parse: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -56,114 +56,131 @@ class Metric:
 
 
 FAMILIES: Mapping[str, Metric] = {
-    "dataapi_build_info": Metric("1, with the version that serves.", ("version",)),
+    "dataapi_build_info": Metric("Always 1; the label is the version of the daemon.", ("version",)),
     "dataapi_requests_total": Metric(
-        "HTTP requests answered, by the code of the error if there was one.",
+        "HTTP requests, by status and error code.",
         ("area", "method", "route", "status", "code"),
     ),
     "dataapi_request_errors_total": Metric(
-        "HTTP requests answered with an error, be it with status 200 as in GraphQL.", ("area",)
+        "HTTP requests that failed, including GraphQL errors with status 200.", ("area",)
     ),
     "dataapi_request_duration_seconds": Metric(
-        "Time from a request's last byte to its answer.", ("area",), histogram=True
+        "Seconds from the last byte of a request to the end of the response.", ("area",), histogram=True
     ),
     "dataapi_request_queue_seconds": Metric(
-        "Time in which requests that use the database waited for a connection.", ("area",), histogram=True
+        "Seconds that requests waited for a database connection.", ("area",), histogram=True
     ),
     "dataapi_request_database_seconds": Metric(
-        "Time that the statements of requests took, there and back.", ("area",), histogram=True
+        "Seconds that statements of requests took, including the network.", ("area",), histogram=True
     ),
     "dataapi_request_daemon_seconds": Metric(
-        "The rest of the time of requests, which the daemon takes, or a client that reads a stream slowly.",
+        "Seconds of request time spent outside the queue and the database.",
         ("area",),
         histogram=True,
     ),
-    "dataapi_requests_in_flight": Metric("HTTP requests being answered."),
-    "dataapi_database_available": Metric("1 while connections can be had.", ("project",), min),
-    "dataapi_pool_connections": Metric("Database connections by what they do.", ("project", "state")),
-    "dataapi_pool_size": Metric("Most database connections the pools may open.", ("project",)),
+    "dataapi_requests_in_flight": Metric("HTTP requests in flight."),
+    "dataapi_database_available": Metric("1 if the database accepts connections, else 0.", ("project",), min),
+    "dataapi_pool_connections": Metric("Database connections, by state.", ("project", "state")),
+    "dataapi_pool_size": Metric("Maximum number of database connections.", ("project",)),
     "dataapi_pool_waiting": Metric("Requests waiting for a database connection.", ("project",)),
-    "dataapi_pool_timeouts_total": Metric("Waits for a connection that were given up.", ("project",)),
+    "dataapi_pool_timeouts_total": Metric(
+        "Requests that timed out while waiting for a connection.", ("project",)
+    ),
     "dataapi_pool_connects_total": Metric("Database connections opened.", ("project",)),
-    "dataapi_pool_cancels_total": Metric("Statements given up by their callers.", ("project",)),
-    "dataapi_replica_available": Metric("1 while a replica gets reads.", ("project", "server"), min),
+    "dataapi_pool_cancels_total": Metric("Statements cancelled because the request ended.", ("project",)),
+    "dataapi_replica_available": Metric(
+        "1 if the replica accepts reads, else 0.", ("project", "server"), min
+    ),
     "dataapi_replica_lag_seconds": Metric(
-        "Time by which a replica is behind the primary.", ("project", "server"), max
+        "Seconds that the replica is behind the primary.", ("project", "server"), max
     ),
     "dataapi_replica_connections": Metric(
-        "Connections to a replica by what they do.", ("project", "server", "state")
+        "Connections to the replica, by state.", ("project", "server", "state")
     ),
     "dataapi_replica_reads_total": Metric(
-        "Reads sent to a replica: answered, or repeated elsewhere.", ("project", "server", "outcome")
+        "Reads sent to the replica, by outcome: answered, or repeated on another server.",
+        ("project", "server", "outcome"),
     ),
     "dataapi_replica_fallbacks_total": Metric(
-        "Reads that the primary answered because no replica could.", ("project",)
+        "Reads sent to the primary because no replica was available.", ("project",)
     ),
-    "dataapi_live_subscribers": Metric("Live queries that clients keep open.", ("project",)),
-    "dataapi_live_cohorts": Metric("Different answers that live queries have.", ("project",)),
-    "dataapi_live_looks_total": Metric("Looks for changes of the database.", ("project",)),
+    "dataapi_live_subscribers": Metric("Open live queries.", ("project",)),
+    "dataapi_live_cohorts": Metric("Groups of live queries that share a result.", ("project",)),
+    "dataapi_live_looks_total": Metric("Polls for changes in the database.", ("project",)),
     "dataapi_live_polls_total": Metric(
-        "Live queries run again, by what came of it: changed, unchanged or failed.", ("project", "outcome")
+        "Live queries run again, by outcome: changed, unchanged or failed.", ("project", "outcome")
     ),
     "dataapi_live_sent_bytes_total": Metric("Bytes of events sent to live queries.", ("project",)),
-    "dataapi_live_held_bytes": Metric("Bytes of events that clients have not taken yet.", ("project",)),
+    "dataapi_live_held_bytes": Metric("Bytes of events that wait to be sent to clients.", ("project",)),
     "dataapi_live_interval_seconds": Metric(
-        "Time between two looks for changes: live-interval, or longer under load.", ("project",), max
+        "Seconds between two polls for changes: live-interval, or more under load.", ("project",), max
     ),
     "dataapi_live_lag_seconds": Metric(
-        "For how long the first live query waits that has to be run again.", ("project",), max
+        "Seconds that the oldest pending live query has waited to run again.", ("project",), max
     ),
-    "dataapi_catalog_generation": Metric("Number of the catalog that serves.", ("project",), min),
-    "dataapi_catalog_loads_total": Metric("Catalog loads by outcome.", ("project", "outcome")),
-    "dataapi_catalog_load_seconds": Metric("How long the last load of the catalog took.", ("project",), max),
+    "dataapi_catalog_generation": Metric("Generation of the current catalog.", ("project",), min),
+    "dataapi_catalog_loads_total": Metric("Catalog loads, by outcome.", ("project", "outcome")),
+    "dataapi_catalog_load_seconds": Metric("Seconds that the last catalog load took.", ("project",), max),
     "dataapi_catalog_problems": Metric("Malformed directives.", ("project",), max),
-    "dataapi_cache_lookups_total": Metric("Cache look-ups by outcome.", ("project", "cache", "outcome")),
-    "dataapi_cache_evictions_total": Metric("Entries that a full cache dropped.", ("project", "cache")),
-    "dataapi_webhooks_due": Metric("Attempts to be made, by how they stand.", ("state",), max),
+    "dataapi_cache_lookups_total": Metric("Cache lookups, by outcome.", ("project", "cache", "outcome")),
+    "dataapi_cache_evictions_total": Metric("Entries evicted from a full cache.", ("project", "cache")),
+    "dataapi_webhooks_due": Metric("Webhook attempts that are due or scheduled, by state.", ("state",), max),
     "dataapi_webhooks_oldest_due_seconds": Metric(
-        "How long ago the earliest attempt that is not over was due.", (), max
+        "Age of the oldest unfinished attempt, in seconds.", (), max
     ),
     "dataapi_webhooks_stalled_seconds": Metric(
-        "Time since the queue was last read and all outcomes were recorded; a second or less in order.",
+        "Seconds since deliveries last made progress; normally at most 1.",
         (),
         max,
     ),
-    "dataapi_webhooks_in_flight": Metric("Attempts being made."),
-    "dataapi_webhooks_attempts_total": Metric("Attempts made, by outcome.", ("outcome",)),
+    "dataapi_webhooks_in_flight": Metric("Webhook attempts in flight."),
+    "dataapi_webhooks_attempts_total": Metric("Webhook attempts, by outcome.", ("outcome",)),
     "dataapi_webhooks_organization_attempts_total": Metric(
-        "Attempts made by the busiest organizations (metrics-organizations), the others as one.",
+        "Webhook attempts of the busiest organizations (metrics-organizations), and of all others together.",
         ("organization", "outcome"),
     ),
     "dataapi_webhooks_failing_endpoints": Metric(
-        "Endpoints for which a delivery failed for good and no attempt has succeeded since.", (), max
+        "Endpoints with no successful attempt since a delivery failed permanently.", (), max
     ),
     "dataapi_webhooks_attempt_seconds": Metric(
-        "Time that an attempt took, from the look-up of its host to the end of the response, by outcome.",
+        "Seconds that an attempt took, from the name lookup to the end of the response.",
         ("outcome",),
         histogram=True,
     ),
-    "dataapi_webhooks_settled_total": Metric("Deliveries skipped or dropped when they were due."),
-    "dataapi_webhooks_lost_outcomes_total": Metric("Outcomes that came after the end of their lease."),
+    "dataapi_webhooks_settled_total": Metric("Deliveries skipped or dropped instead of attempted."),
+    "dataapi_webhooks_lost_outcomes_total": Metric("Outcomes that arrived after their lease had expired."),
     "dataapi_webhooks_first_attempt_seconds": Metric(
-        "Time from an event to its first attempt.", histogram=True
+        "Seconds from an event to its first attempt.", histogram=True
     ),
-    "dataapi_process_cpu_seconds_total": Metric("Processor time of the processes that answer requests."),
-    "dataapi_process_resident_memory_bytes": Metric("Memory of the processes that answer requests."),
+    "dataapi_process_cpu_seconds_total": Metric("Processor time of the serving processes, in seconds."),
+    "dataapi_process_resident_memory_bytes": Metric("Resident memory of the serving processes, in bytes."),
     "dataapi_event_loop_delay_seconds": Metric(
-        "How late a timer fires, once a second: how long requests wait for the event loop.", histogram=True
+        "Seconds that a timer fires late, sampled once a second.", histogram=True
     ),
-    "dataapi_workers": Metric("Worker processes that serve."),
-    "dataapi_workers_stuck": Metric("Worker processes that do not answer their parent."),
-    "dataapi_worker_restarts_total": Metric("Worker processes started again after they died."),
-    "pgrst_schema_cache_query_time_seconds": Metric("PostgREST's name of dataapi_catalog_load_seconds."),
-    "pgrst_schema_cache_loads_total": Metric("PostgREST's name of dataapi_catalog_loads_total.", ("status",)),
-    "pgrst_db_pool_max": Metric("PostgREST's name of dataapi_pool_size."),
-    "pgrst_db_pool_available": Metric("PostgREST's name of the idle ones of dataapi_pool_connections."),
-    "pgrst_db_pool_waiting": Metric("PostgREST's name of dataapi_pool_waiting."),
-    "pgrst_db_pool_timeouts_total": Metric("PostgREST's name of dataapi_pool_timeouts_total."),
-    "pgrst_jwt_cache_requests_total": Metric("PostgREST's name of dataapi_cache_lookups_total of tokens."),
-    "pgrst_jwt_cache_hits_total": Metric("PostgREST's name of the hits among them."),
-    "pgrst_jwt_cache_evictions_total": Metric("PostgREST's name of dataapi_cache_evictions_total of tokens."),
+    "dataapi_workers": Metric("Running worker processes."),
+    "dataapi_workers_stuck": Metric("Worker processes that do not respond."),
+    "dataapi_worker_restarts_total": Metric("Worker processes restarted after they died."),
+    "pgrst_schema_cache_query_time_seconds": Metric(
+        "Same as dataapi_catalog_load_seconds, under PostgREST's name."
+    ),
+    "pgrst_schema_cache_loads_total": Metric(
+        "Same as dataapi_catalog_loads_total, under PostgREST's name.", ("status",)
+    ),
+    "pgrst_db_pool_max": Metric("Same as dataapi_pool_size, under PostgREST's name."),
+    "pgrst_db_pool_available": Metric(
+        "Idle connections of dataapi_pool_connections, under PostgREST's name."
+    ),
+    "pgrst_db_pool_waiting": Metric("Same as dataapi_pool_waiting, under PostgREST's name."),
+    "pgrst_db_pool_timeouts_total": Metric("Same as dataapi_pool_timeouts_total, under PostgREST's name."),
+    "pgrst_jwt_cache_requests_total": Metric(
+        "dataapi_cache_lookups_total of tokens, under PostgREST's name."
+    ),
+    "pgrst_jwt_cache_hits_total": Metric(
+        "Hits of dataapi_cache_lookups_total of tokens, under PostgREST's name."
+    ),
+    "pgrst_jwt_cache_evictions_total": Metric(
+        "dataapi_cache_evictions_total of tokens, under PostgREST's name."
+    ),
 }
 
 
