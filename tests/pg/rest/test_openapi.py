@@ -389,6 +389,17 @@ def test_functions_are_described_as_clients_expect(shop: Catalog) -> None:
     assert paths["/rpc/whole"]["post"]["parameters"][0]["schema"] == {"format": "json"}
 
 
+def test_the_older_version_describes_the_last_overload(shop: Catalog) -> None:
+    """Its arguments only, though the newer version describes those of all."""
+    path = swagger(shop)["paths"]["/rpc/loaded"]
+    assert [part["name"] for part in path["get"]["parameters"]] == ["x", "y"]
+    assert path["post"]["parameters"][0]["schema"] == {
+        "type": "object",
+        "required": ["x", "y"],
+        "properties": {"x": {"format": "text", "type": "string"}, "y": {"format": "jsonb"}},
+    }
+
+
 def test_names_that_a_path_or_a_reference_cannot_hold_are_written_so_that_it_can(shop: Catalog) -> None:
     """The validator has followed every reference."""
     old, new = swagger(shop), openapi(shop)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dataapi.http.messages import Request
 from dataapi.rest.openapi.description import Version, describe, with_address
-from dataapi.rest.openapi.model import ObjectMembers, encode
+from dataapi.rest.openapi.model import Note, encode, members
 from dataapi.settings import Project
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,6 +78,13 @@ plain = st.recursive(
 def test_what_is_written_in_pieces_reads_as_a_whole(value: dict[str, dict[str, Any]]) -> None:
     """Members of members, empty ones too; with a pause after each."""
     pauses: list[None] = []
-    pieces = ObjectMembers((name, ObjectMembers(part.items())) for name, part in value.items())
+    pieces = members(**{name: members(**part) for name, part in value.items()})
     assert json.loads(encode(pieces, lambda: pauses.append(None))) == value
     assert len(pauses) == len(value) + sum(map(len, value.values()))
+
+
+def test_notes_are_not_encoded() -> None:
+    """Wherever they are, while members with the same names are."""
+    schema = {"type": "string", Note.TYPE: "text", "properties": {"TYPE": {Note.DEFAULT: object()}}}
+    encoded = encode(members(schema=schema), lambda: None)
+    assert json.loads(encoded) == {"schema": {"type": "string", "properties": {"TYPE": {}}}}

@@ -1,1 +1,1 @@
-"""Descriptions of the REST API in OpenAPI: version 2.0 as PostgREST's clients know it, and version 3.1."""
+"""Descriptions of the REST API: one document in OpenAPI 3.1, and OpenAPI 2.0 derived from it."""

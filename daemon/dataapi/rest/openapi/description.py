@@ -15,8 +15,9 @@ from dataapi.http.errors import ApiError
 from dataapi.http.headers import MediaType, parse_accept
 from dataapi.http.messages import Request
 from dataapi.rest.negotiation import OPENAPI, unavailable
-from dataapi.rest.openapi import openapi3, swagger
+from dataapi.rest.openapi import openapi3
 from dataapi.rest.openapi.model import VisibleSchema, encode
+from dataapi.rest.openapi.swagger import to_swagger
 from dataapi.settings import Project
 from dataapi.telemetry.version import installed_version
 
@@ -41,8 +42,8 @@ def describe(
     """
     privileges = None if project.openapi_mode == "ignore-privileges" else Privileges(catalog, role)
     visible = VisibleSchema(catalog, schema, privileges, pause)
-    make = swagger.document if version is Version.SWAGGER else openapi3.document
-    return encode(make(visible, installed_version(), api_key=project.require_api_key), pause)
+    document = openapi3.document(visible, installed_version(), api_key=project.require_api_key)
+    return encode(to_swagger(document) if version is Version.SWAGGER else document, pause)
 
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
@@ -59,11 +60,8 @@ def with_address(project: Project, request: Request, version: Version, descripti
     proxy = project.openapi_server_proxy_uri
     if proxy:
         place = urlsplit(proxy)
-        address |= {
-            "host": place.netloc,
-            "basePath": place.path.rstrip("/") or "/",
-            "schemes": [place.scheme],
-        }
+        base = place.path.rstrip("/") or "/"
+        address |= {"host": place.netloc, "basePath": base, "schemes": [place.scheme]}
     else:
         host, forwarded = request.headers.get("host", ""), request.headers.get("x-forwarded-proto")
         if _HOST.fullmatch(host):

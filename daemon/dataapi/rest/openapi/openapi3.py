@@ -1,8 +1,9 @@
-"""A schema's description in OpenAPI 3.1, which PostgREST does not have; pure."""
+"""A schema's description in OpenAPI 3.1, with notes for ``swagger.py``, which derives 2.0 from it; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -11,11 +12,10 @@ from dataapi.catalog.media_types import media_type_of
 from dataapi.catalog.model import Argument, Function, Volatility
 from dataapi.rest.negotiation import OBJECT, OPENAPI
 from dataapi.rest.openapi.model import (
-    DESCRIPTION,
+    Note,
     ObjectMembers,
     VisibleSchema,
     VisibleTable,
-    info,
     members,
     summary,
     without_empty,
@@ -34,18 +34,21 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
     title, description = summary(table.table.comment)
     shown = reference("schemas", name)
     rows = {JSON: {"schema": {"type": "array", "items": shown}}, OBJECT: {"schema": shown}, CSV: _TEXT}
-    filters = [f"{name}.{column.number}" for column in table.filterable]
+    filters = [
+        {**reference("parameters", key), Note.PARAMETER: parameter}
+        for key, parameter in _filters(table, components)
+    ]
     found: dict[str, Any] = {}
 
     def add(
-        method: str, action: str, parameters: list[str], answers: dict[str, Any], body: Any = None
+        method: str, action: str, parameters: list[Any], answers: dict[str, Any], body: Any = None
     ) -> None:
         found[method] = without_empty(
             tags=[table.table.name],
             summary=title,
             description=description,
             operationId=f"{action}.{name}",
-            parameters=[reference("parameters", parameter) for parameter in parameters],
+            parameters=parameters,
             requestBody=None if body is None else {"required": True, "content": body},
             responses={**answers, "default": reference("responses", "Error")},
         )
@@ -56,24 +59,30 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
             "200": _answer("OK", rows, headers=headers),
             "206": _answer("Partial Content", rows, headers=headers),
         }
-        add("get", "read", [*filters, *_READING], answers)
+        add("get", "read", [*filters, *_references(*_READING)], answers)
     if table.insert:
         row = reference("schemas", f"{name}.insert")
         body = _written_content(row, {"oneOf": [row, {"type": "array", "items": row}]})
         answers = {"201": _answer("Created", rows), "200": _answer("Rows were there already", rows)}
-        add("post", "insert", ["select", "columns", "on_conflict", "preferInsert"], answers, body)
+        controls = _references("select", "columns", "on_conflict", "preferInsert")
+        add("post", "insert", controls, answers, body)
     if table.key:
         row = reference("schemas", f"{name}.put")
         answers = {"204": _NO_CONTENT, "200": _answer("Replaced", rows), "201": _answer("Created", rows)}
-        add("put", "put", ["select", "preferPut"], answers, _written_content(row, row))
-        found["put"]["parameters"][:0] = _key_parameters(table)
+        conditions = [*_key_parameters(table), *_references("select", "preferPut")]
+        add("put", "put", conditions, answers, _written_content(row, row))
     changed = {"204": _NO_CONTENT, "200": _answer("OK", rows)}
     if table.update:
         body = {JSON: {"schema": reference("schemas", f"{name}.update")}}
-        add("patch", "update", [*filters, "select", "columns", "preferWrite"], changed, body)
+        controls = _references("select", "columns", "preferWrite")
+        add("patch", "update", [*filters, *controls], changed, body)
     if table.delete:
-        add("delete", "delete", [*filters, "select", "preferWrite"], changed)
+        add("delete", "delete", [*filters, *_references("select", "preferWrite")], changed)
     return found
+
+
+def _references(*names: str) -> list[dict[str, Any]]:
+    return [reference("parameters", name) for name in names]
 
 
 def _answer(description: str, content: dict[str, Any], **members: Any) -> dict[str, Any]:
@@ -97,35 +106,34 @@ def _key_parameters(table: VisibleTable) -> list[dict[str, Any]]:
     ]
 
 
-def function_operations(
-    visible: VisibleSchema, components: Components, overloads: Sequence[Function]
-) -> dict[str, Any]:
+def function_operations(components: Components, overloads: Sequence[Function]) -> dict[Any, Any]:
     """Return the operations by method of the functions that share a name."""
     first = overloads[0]
-    title, description = summary(next((one.comment for one in overloads if one.comment), None))
+    comment = next((one.comment for one in overloads if one.comment), None)
+    title, description = summary(comment)
     common = without_empty(tags=[f"(rpc) {first.name}"], summary=title, description=description)
-    answers = _function_answers(visible, components, overloads)
+    answers = _function_answers(components, overloads)
     post = without_empty(
         **common,
         operationId=f"call.{first.name}",
-        parameters=[reference("parameters", name) for name in _paging(overloads)],
-        requestBody=_body(visible, components, overloads),
+        parameters=_references(*_paging(overloads)),
+        requestBody=_body(components, overloads),
         responses=answers,
     )
-    readable = [
-        one
-        for one in overloads
-        if one.volatility is not Volatility.VOLATILE and whole_body(visible.catalog, one) is None
-    ]
-    if not readable:
-        return {"post": post}
-    get = without_empty(
-        **common,
-        operationId=f"get.{first.name}",
-        parameters=list(_argument_parameters(components, readable)),
-        responses=answers,
-    )
-    return {"get": get, "post": post}
+    operations: dict[Any, Any] = {"post": {**post, Note.COMMENT: without_directives(comment)}}
+    stable = [one for one in overloads if one.volatility is not Volatility.VOLATILE]
+    readable = [one for one in stable if whole_body(components.catalog, one) is None]
+    if readable:
+        get = without_empty(
+            **common,
+            operationId=f"get.{first.name}",
+            parameters=list(_argument_parameters(components, readable)),
+            responses=answers,
+        )
+        operations = {"get": get, **operations}
+    if len(overloads) > 1:
+        operations[Note.LAST_OVERLOAD] = function_operations(components, overloads[-1:])
+    return operations
 
 
 def _paging(overloads: Sequence[Function]) -> tuple[str, ...]:
@@ -133,14 +141,12 @@ def _paging(overloads: Sequence[Function]) -> tuple[str, ...]:
     return ("select", "order", "limit", "offset") if any(one.returns_set for one in overloads) else ()
 
 
-def _function_answers(
-    visible: VisibleSchema, components: Components, overloads: Sequence[Function]
-) -> dict[str, Any]:
+def _function_answers(components: Components, overloads: Sequence[Function]) -> dict[str, Any]:
     content: dict[str, list[dict[str, Any]]] = {}
     answers: dict[str, Any] = {}
     for function in overloads:
         schema = components.result(function)
-        media_type = media_type_of(visible.catalog.types[function.returns])
+        media_type = media_type_of(components.catalog.types[function.returns])
         if schema is None:
             answers["204"] = _NO_CONTENT
         elif media_type is not None:
@@ -160,14 +166,12 @@ def _content(schemas: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     }
 
 
-def _body(
-    visible: VisibleSchema, components: Components, overloads: Sequence[Function]
-) -> dict[str, Any] | None:
-    schemas: dict[str, list[dict[str, Any]]] = {}
+def _body(components: Components, overloads: Sequence[Function]) -> dict[str, Any] | None:
+    schemas: dict[str, list[dict[Any, Any]]] = {}
     for function in overloads:
-        whole = whole_body(visible.catalog, function)
+        whole = whole_body(components.catalog, function)
         if whole is not None:
-            schemas.setdefault(whole, []).append({})
+            schemas.setdefault(whole, []).append(components.noted({}, function.arguments[0].type))
         elif function.arguments:
             schemas.setdefault(JSON, []).append(components.arguments(function))
     if not schemas:
@@ -184,17 +188,14 @@ def _argument_parameters(components: Components, overloads: Sequence[Function]) 
     for name, parts in arguments.items():
         required = len(parts) == len(overloads) and all(part.default is None for part in parts)
         yield {"name": name, "in": "query", "required": required, "schema": _in_query(components, parts)}
-    yield from (reference("parameters", name) for name in _paging(overloads) if name not in arguments)
+    yield from _references(*(name for name in _paging(overloads) if name not in arguments))
 
 
-def _in_query(components: Components, parts: Sequence[Argument]) -> dict[str, Any]:
+def _in_query(components: Components, parts: Sequence[Argument]) -> dict[Any, Any]:
     """Return what a query string can hold: repeated values for a variadic argument, else one text."""
-    if len(parts) > 1:
-        return {"type": "string"}
     schema = components.value(parts[0].type)
-    if parts[0].variadic or schema.get("type") in ("string", "integer", "number", "boolean"):
-        return schema
-    return {"type": "string"}
+    simple = parts[0].variadic or schema.get("type") in ("string", "integer", "number", "boolean")
+    return components.noted(schema if simple and len(parts) == 1 else {"type": "string"}, parts[0].type)
 
 
 _OFFSET = "How many rows to leave out first; one below 0 begins that far before the first row"
@@ -227,19 +228,19 @@ _SCHEMAS = {"limit": {"type": "integer", "minimum": 0}, "offset": {"type": "inte
 
 
 def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMembers:
-    """Return the description without ``servers``, which the request decides.
+    """Return the OpenAPI 3.1 document without ``servers``, which the request decides.
 
     :param version: of the product.
     :param api_key: whether requests need an API key.
     """
     components = Components(visible)
     return members(
-        info=info(visible, version),
+        info=_info(visible, version),
         security=[{"apikey": []}, {"apikey": [], "bearer": []}] if api_key else [{}, {"bearer": []}],
-        paths=ObjectMembers(_paths(visible, components)),
+        paths=ObjectMembers(partial(_paths, components)),
         components=members(
-            schemas=ObjectMembers(components.schemas()),
-            parameters=ObjectMembers(_parameters(visible, components)),
+            schemas=ObjectMembers(components.schemas),
+            parameters=ObjectMembers(partial(_parameters, components)),
             headers={"Content-Range": _text("Which rows these are, and of how many when they were counted")},
             responses={"Error": _answer("What went wrong", {JSON: {"schema": reference("schemas", ERROR)}})},
             securitySchemes={
@@ -250,26 +251,46 @@ def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMe
     )
 
 
-def _paths(visible: VisibleSchema, components: Components) -> Iterator[tuple[str, Any]]:
-    answers = {"200": _answer("OK", {OPENAPI: {"schema": {"type": "object"}}})}
-    yield "/", {"get": {**DESCRIPTION, "operationId": "describe", "responses": answers}}
-    for table in visible.tables:
+def _info(visible: VisibleSchema, version: str) -> dict[str, str]:
+    """Return ``info``: the schema's comment as title and description, and the product's version."""
+    schema = visible.catalog.schemas.get(visible.schema)
+    title, description = summary(schema.comment if schema else None)
+    return {
+        "title": title or "dataapi REST API",
+        "description": description or "This is a dynamic API generated by dataapi",
+        "version": version,
+    }
+
+
+def _paths(components: Components) -> Iterator[tuple[str, Any]]:
+    described = {
+        "tags": ["Introspection"],
+        "summary": "OpenAPI description (this document)",
+        "operationId": "describe",
+        "responses": {"200": _answer("OK", {OPENAPI: {"schema": {"type": "object"}}})},
+    }
+    yield "/", {"get": described}
+    for table in components.visible.tables:
         yield f"/{quote(table.table.name, safe='')}", table_operations(table, components)
     overloads: dict[str, list[Function]] = {}
-    for function in visible.functions:
+    for function in components.visible.functions:
         overloads.setdefault(function.name, []).append(function)
     for name, functions in overloads.items():
-        yield f"/rpc/{quote(name, safe='')}", function_operations(visible, components, functions)
+        yield f"/rpc/{quote(name, safe='')}", function_operations(components, functions)
 
 
-def _parameters(visible: VisibleSchema, components: Components) -> Iterator[tuple[str, Any]]:
+def _parameters(components: Components) -> Iterator[tuple[str, Any]]:
     for component, name, description in _PARAMETERS:
         parameter = _parameter(name, description, "header" if name[0].isupper() else "query")
         yield component, {**parameter, "schema": _SCHEMAS.get(name, parameter["schema"])}
-    for table in visible.tables:
-        for column in table.filterable:
-            name = f"{components.names[table.table.oid]}.{column.number}"
-            yield name, _parameter(column.name, without_directives(column.comment))
+    for table in components.visible.tables:
+        yield from _filters(table, components)
+
+
+def _filters(table: VisibleTable, components: Components) -> Iterator[tuple[str, Any]]:
+    for column in table.filterable:
+        name = f"{components.names[table.table.oid]}.{column.number}"
+        yield name, _parameter(column.name, without_directives(column.comment))
 
 
 def _parameter(name: str, description: str | None, place: str = "query") -> dict[str, Any]:

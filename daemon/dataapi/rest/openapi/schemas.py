@@ -10,7 +10,7 @@ from typing import Any
 from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.model import Catalog, Column, Function, TypeKind
 from dataapi.http.strict_json import DECODER, INVALID_JSON
-from dataapi.rest.openapi.model import VisibleSchema, VisibleTable, column_description, without_empty
+from dataapi.rest.openapi.model import Note, VisibleSchema, VisibleTable, column_description, without_empty
 
 STRING, INTEGER, NUMBER, BOOLEAN, ARRAY = "string", "integer", "number", "boolean", "array"
 
@@ -121,14 +121,14 @@ class Components:
     """Names and makes the schemas that operations refer to."""
 
     def __init__(self, visible: VisibleSchema) -> None:
-        self._visible = visible
-        self._catalog = visible.catalog
+        self.visible = visible
+        self.catalog = visible.catalog
 
     @cached_property
     def names(self) -> dict[int, str]:
         """Names of the tables' schemas by oid, in characters that OpenAPI allows, all different."""
         names, taken = dict[int, str](), {ERROR}
-        for visible in self._visible.tables:
+        for visible in self.visible.tables:
             base = re.sub(r"[^A-Za-z0-9_-]", "_", visible.table.name)
             number, name = 1, base
             while name in taken:
@@ -141,32 +141,32 @@ class Components:
     def schemas(self) -> Iterator[tuple[str, Any]]:
         """Yield the named schemas: of errors, then of each table's rows and of what is written to it."""
         yield ERROR, _ERROR
-        for table in self._visible.tables:
-            name = self.names[table.table.oid]
-            words = without_directives(table.table.comment)
-            required = [column.name for column in table.columns if not column.nullable]
-            yield name, self._rows(table, table.columns, words, required)
-            if table.insert:
-                columns = [column for column in table.columns if column.name in table.insert]
-                needed = (each for each in columns if not each.nullable and not each.identity)
-                required = [each.name for each in needed if default_text(self._catalog, each) is None]
-                yield f"{name}.insert", self._rows(table, columns, words, required)
-                if table.key:
-                    columns = [column for column in columns if column.name in table.update]
-                    required = [each.name for each in columns if each.name in (*table.key, *required)]
-                    yield f"{name}.put", self._rows(table, columns, words, required)
-            if table.update:
-                columns = [column for column in table.columns if column.name in table.update]
-                yield f"{name}.update", self._rows(table, columns, words, [])
+        for table in self.visible.tables:
+            yield from self._table_schemas(table)
 
-    def _rows(
-        self, table: VisibleTable, columns: Iterable[Column], words: str | None, required: list[str]
-    ) -> dict[str, Any]:
-        schema = without_empty(type="object", description=words, required=required)
-        schema["properties"] = {column.name: self._property(table, column) for column in columns}
-        return schema
+    def _table_schemas(self, table: VisibleTable) -> Iterator[tuple[str, dict[Any, Any]]]:
+        name, words = self.names[table.table.oid], without_directives(table.table.comment)
+        properties = {column.name: self._property(table, column) for column in table.columns}
 
-    def _property(self, table: VisibleTable, column: Column) -> dict[str, Any]:
+        def rows(columns: Iterable[Column], required: list[str]) -> dict[Any, Any]:
+            schema = without_empty(type="object", description=words, required=required)
+            return {**schema, "properties": {column.name: properties[column.name] for column in columns}}
+
+        required = [column.name for column in table.columns if not column.nullable]
+        yield name, {**rows(table.columns, required), Note.TABLE: table.table.name}
+        if table.insert:
+            columns = [column for column in table.columns if column.name in table.insert]
+            needed = (each for each in columns if not each.nullable and not each.identity)
+            required = [each.name for each in needed if default_text(self.catalog, each) is None]
+            yield f"{name}.insert", rows(columns, required)
+            if table.key:
+                columns = [column for column in columns if column.name in table.update]
+                required = [each.name for each in columns if each.name in (*table.key, *required)]
+                yield f"{name}.put", rows(columns, required)
+        if table.update:
+            yield f"{name}.update", rows((each for each in table.columns if each.name in table.update), [])
+
+    def _property(self, table: VisibleTable, column: Column) -> dict[Any, Any]:
         schema = self.value(column.type)
         if column.nullable:
             schema = nullable(schema)
@@ -175,17 +175,24 @@ class Components:
         return {
             **schema,
             **without_empty(
-                maxLength=max_length(self._catalog, column),
-                default=None if timed else default(self._catalog, column),
-                description=column_description(self._visible, table, column),
+                maxLength=max_length(self.catalog, column),
+                default=None if timed else default(self.catalog, column),
+                description=column_description(self.visible, table, column),
                 readOnly=True if column.generated or column.identity == "a" else None,
             ),
+            Note.TYPE: column_type_name(self.catalog, column),
+            Note.DEFAULT: default(self.catalog, column, expressions=True),
+            Note.LABELS: list(self.catalog.underlying(self.catalog.types[column.type]).labels),
         }
+
+    def noted(self, schema: dict[str, Any], oid: int) -> dict[Any, Any]:
+        """Return the schema of an argument with the SQL name of its type."""
+        return {**schema, Note.TYPE: self.catalog.types[oid].sql_name}
 
     def value(self, oid: int) -> dict[str, Any]:
         """Return the schema of a type's values other than null."""
-        type_ = self._catalog.types[oid]
-        if {(oid, _JSON_OID), (_JSON_OID, oid)} & self._catalog.representations.keys():
+        type_ = self.catalog.types[oid]
+        if {(oid, _JSON_OID), (_JSON_OID, oid)} & self.catalog.representations.keys():
             return {}
         if type_.kind is TypeKind.DOMAIN:
             return self.value(type_.base)
@@ -212,15 +219,16 @@ class Components:
 
     def arguments(self, function: Function) -> dict[str, Any]:
         """Return the schema of an object with a function's arguments."""
-        schema = without_empty(
-            type="object", required=[part.name for part in function.arguments if part.default is None]
-        )
-        schema["properties"] = {part.name: nullable(self.value(part.type)) for part in function.arguments}
+        parts = function.arguments
+        schema = without_empty(type="object", required=[each.name for each in parts if each.default is None])
+        schema["properties"] = {
+            each.name: self.noted(nullable(self.value(each.type)), each.type) for each in parts
+        }
         return schema
 
     def result(self, function: Function) -> dict[str, Any] | None:
         """Return the schema of what a function answers; None for nothing."""
-        type_ = self._catalog.types[function.returns]
+        type_ = self.catalog.types[function.returns]
         if type_.kind is TypeKind.PSEUDO and type_.name == "void":
             return None
         if function.columns:

@@ -1,4 +1,4 @@
-"""A schema's description in OpenAPI 2.0, in the form of PostgREST; pure.
+"""Derives the OpenAPI 2.0 description from the 3.1 document, in the form of PostgREST; pure.
 
 Clients and generators read primary and foreign keys from the texts of ``description``, types from
 ``format``, and parameters by their names in ``parameters``: all of that is PostgREST's.
@@ -9,30 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from dataapi.catalog.directive_reader import without_directives
-from dataapi.catalog.model import Argument, Column, Function, Volatility
 from dataapi.rest.negotiation import OBJECT, OPENAPI
-from dataapi.rest.openapi.model import (
-    DESCRIPTION,
-    ObjectMembers,
-    VisibleSchema,
-    VisibleTable,
-    column_description,
-    info,
-    members,
-    summary,
-    without_empty,
-)
-from dataapi.rest.openapi.schemas import ARRAY, STRING, column_type_name, default, json_type, max_length
+from dataapi.rest.openapi.model import Note, ObjectMembers, members, without_empty
+from dataapi.rest.openapi.schemas import ARRAY, STRING, json_type
 from dataapi.rest.parse.body import CSV, JSON
-from dataapi.rest.plan.functions import whole_body
 
 _COUNTS = ["count=exact", "count=planned", "count=estimated", "count=none"]
 _RETURNS = ["return=representation", "return=minimal", "return=headers-only", "return=none"]
 _RESOLUTIONS = ["resolution=ignore-duplicates", "resolution=merge-duplicates"]
-
 
 _FORMATS = {"smallint": "int32", "integer": "int32", "bigint": "int64"}
 """Defined formats of types; others are called by their SQL name."""
@@ -52,191 +38,181 @@ _PARAMETERS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 )
 """The common parameters: key, name, description and further members; headers are capitalized."""
 
-
-def parameters(visible: VisibleSchema) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters by name: the common ones, then those of each table."""
-    for key, name, description, more in _PARAMETERS:
-        place = "header" if name[0].isupper() else "query"
-        yield key, {**_parameter(name, description, place=place), **more}
-    for table in visible.tables:
-        yield from _of_table(table)
-
-
-def reference(place: str, name: str) -> dict[str, str]:
-    """Return a reference to what has the name in a part of the description, such as ``definitions``."""
-    pointer = quote(name.replace("~", "~0").replace("/", "~1"), safe="~!$&'()*+,;=:@")
-    return {"$ref": f"#/{place}/{pointer}"}
-
-
-def _of_table(table: VisibleTable) -> Iterator[tuple[str, Any]]:
-    name = table.table.name
-    if table.insert or table.update:
-        row = {"name": name, "in": "body", "description": name, "required": False}
-        yield f"body.{name}", {**row, "schema": reference("definitions", name)}
-    for column in table.filterable:
-        yield f"rowFilter.{name}.{column.name}", _parameter(column.name, without_directives(column.comment))
-
-
-def _parameter(name: str, description: str | None, *, place: str = "query") -> dict[str, Any]:
-    described = {"description": description} if description else {}
-    return {"name": name, **described, "required": False, "in": place, "type": "string"}
-
-
-MEDIA_TYPES = (JSON, f"{OBJECT};nulls=stripped", OBJECT, CSV)
 _OK = {"200": {"description": "OK"}}
-
+_NO_CONTENT = {"204": {"description": "No Content"}}
 _READING = ("select", "order", "range", "rangeUnit", "offset", "limit", "preferCount")
-_BEARER = 'Add the token prepending "Bearer " (without quotes) to it'
+_OPERATIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "get": (_READING, {**_OK, "206": {"description": "Partial Content"}}),
+    "post": (("select", "preferPost"), {"201": {"description": "Created"}}),
+    "patch": (("preferReturn",), _NO_CONTENT),
+    "delete": (("preferReturn",), _NO_CONTENT),
+}
+"""The common parameters and the responses of a table's operations, by method."""
 
-
-def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMembers:
-    """Return the description without ``host``, ``basePath`` and ``schemes``, which the request decides.
-
-    :param version: of the product.
-    :param api_key: whether requests need an API key.
-    """
-    return members(
-        info=info(visible, version),
-        paths=ObjectMembers(_paths(visible)),
-        definitions=ObjectMembers(_definitions(visible)),
-        parameters=ObjectMembers(parameters(visible)),
-        consumes=list(MEDIA_TYPES),
-        produces=list(MEDIA_TYPES),
-        securityDefinitions={
-            **({"apikey": _header("apikey", "The project's API key")} if api_key else {}),
-            "JWT": _header("Authorization", _BEARER),
-        },
-        security=[{"apikey": []}, {"apikey": [], "JWT": []}] if api_key else [{}, {"JWT": []}],
-    )
+MEDIA_TYPES = [JSON, f"{OBJECT};nulls=stripped", OBJECT, CSV]
+_CALL = "/rpc/"
 
 
 def _header(name: str, description: str) -> dict[str, str]:
     return {"type": "apiKey", "name": name, "in": "header", "description": description}
 
 
-def _paths(visible: VisibleSchema) -> Iterator[tuple[str, Any]]:
-    yield "/", {"get": {**DESCRIPTION, "produces": [OPENAPI, JSON], "responses": _OK}}
-    for table in visible.tables:
-        yield _path(table.table.name), _table_operations(table)
-    # Overloads share a path: the last one is described.
-    for function in {function.name: function for function in visible.functions}.values():
-        yield f"/rpc{_path(function.name)}", _function_operations(visible, function)
+_SECURITY = {
+    "apikey": ("apikey", _header("apikey", "The project's API key")),
+    "bearer": ("JWT", _header("Authorization", 'Add the token prepending "Bearer " (without quotes) to it')),
+}
+"""Names and definitions of the security schemes by their names in 3.1."""
 
 
-def _path(name: str) -> str:
-    """Return a path; what a path or its template may not hold as it is, is written in hexadecimal."""
-    return "/" + re.sub(r"[{}%?#/]", lambda found: quote(found[0], safe=""), name)
+def to_swagger(document: ObjectMembers) -> ObjectMembers:
+    """Return the description without ``host``, ``basePath`` and ``schemes``, which the request decides.
+
+    :param document: the OpenAPI 3.1 document with its notes.
+    """
+    openapi = dict(document.pairs())
+    components = dict(openapi["components"].pairs())
+    paths, schemas = openapi["paths"], components["schemas"]
+    return members(
+        info=openapi["info"],
+        paths=ObjectMembers(lambda: ((_path(path), _operations(path, item)) for path, item in paths.pairs())),
+        definitions=ObjectMembers(lambda: _definitions(schemas)),
+        parameters=ObjectMembers(lambda: _parameters(paths)),
+        consumes=MEDIA_TYPES,
+        produces=MEDIA_TYPES,
+        securityDefinitions=dict(_SECURITY[name] for name in components["securitySchemes"]),
+        security=[{_SECURITY[name][0]: [] for name in each} for each in openapi["security"]],
+    )
 
 
-def _table_operations(table: VisibleTable) -> dict[str, Any]:
-    name = table.table.name
-    title, description = summary(table.table.comment)
-    common = without_empty(tags=[name], summary=title, description=description)
-    filters = [f"rowFilter.{name}.{column.name}" for column in table.filterable]
-    operations: dict[str, Any] = {}
-    if table.read:
-        rows = {"type": "array", "items": reference("definitions", name)}
-        operations["get"] = {
-            **common,
-            "parameters": _references(*filters, *_READING),
-            "responses": {
-                "200": {"description": "OK", "schema": rows},
-                "206": {"description": "Partial Content"},
-            },
-        }
-    if table.insert:
-        operations["post"] = _change(common, "201", "Created", f"body.{name}", "select", "preferPost")
-    if table.update:
-        operations["patch"] = _change(common, "204", "No Content", *filters, f"body.{name}", "preferReturn")
-    if table.delete:
-        operations["delete"] = _change(common, "204", "No Content", *filters, "preferReturn")
-    return operations
+def _path(path: str) -> str:
+    """Return a path in which only characters that a path or its template cannot contain are encoded."""
+    names = [unquote(name) for name in path.split("/")]
+    return "/".join(re.sub(r"[{}%?#/]", lambda found: quote(found[0], safe=""), name) for name in names)
 
 
-def _change(common: dict[str, Any], status: str, description: str, *names: str) -> dict[str, Any]:
-    return {**common, "parameters": _references(*names), "responses": {status: {"description": description}}}
+def _reference(place: str, name: str) -> dict[str, str]:
+    pointer = quote(name.replace("~", "~0").replace("/", "~1"), safe="~!$&'()*+,;=:@")
+    return {"$ref": f"#/{place}/{pointer}"}
 
 
-def _references(*names: str) -> list[dict[str, str]]:
-    return [reference("parameters", name) for name in names]
+def _parameters(paths: ObjectMembers) -> Iterator[tuple[str, Any]]:
+    """Yield the parameters by name: the common ones, then those of each table."""
+    for key, name, description, more in _PARAMETERS:
+        place = "header" if name[0].isupper() else "query"
+        yield key, {**_parameter({"name": name, "description": description, "in": place}), **more}
+    for path, operations in paths.pairs():
+        if path == "/" or path.startswith(_CALL):
+            continue
+        table = next(iter(operations.values()))["tags"][0]
+        if operations.keys() & {"post", "patch"}:
+            row = {"name": table, "in": "body", "description": table, "required": False}
+            yield f"body.{table}", {**row, "schema": _reference("definitions", table)}
+        for name, parameter in _filters(operations.get("get", {})):
+            yield name, _parameter(parameter)
 
 
-def _definitions(visible: VisibleSchema) -> Iterator[tuple[str, Any]]:
-    for table in visible.tables:
-        yield (
-            table.table.name,
-            without_empty(
-                description=without_directives(table.table.comment),
-                required=[column.name for column in table.columns if not column.nullable],
-                type="object",
-                properties={column.name: _property(visible, table, column) for column in table.columns},
-            ),
-        )
+def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
+    """Return a parameter of 3.1 that is a string."""
+    return {**_only(parameter, "name", "description", "in"), "required": False, "type": "string"}
 
 
-def _property(visible: VisibleSchema, table: VisibleTable, column: Column) -> dict[str, Any]:
-    catalog = visible.catalog
+def _only(value: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value[name] for name in names if name in value}
+
+
+def _filters(operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the parameters of a table's operation that are conditions on columns, by name."""
+    for reference in operation.get("parameters", []):
+        if Note.PARAMETER in reference:
+            parameter = reference[Note.PARAMETER]
+            yield f"rowFilter.{operation['tags'][0]}.{parameter['name']}", parameter
+
+
+def _operations(path: str, operations: dict[Any, Any]) -> dict[str, Any]:
+    if path == "/":
+        return {"get": {**_common(operations["get"]), "produces": [OPENAPI, JSON], "responses": _OK}}
+    if path.startswith(_CALL):
+        # Overloads share a path: the last one is described.
+        last = operations.get(Note.LAST_OVERLOAD, operations)
+        return {method: _call(method, operation) for method, operation in last.items()}
     return {
-        **_typed(column_type_name(catalog, column)),
+        method: _table_operation(method, operations[method]) for method in _OPERATIONS if method in operations
+    }
+
+
+def _common(operation: dict[str, Any]) -> dict[str, Any]:
+    return _only(operation, "tags", "summary", "description")
+
+
+def _table_operation(method: str, operation: dict[str, Any]) -> dict[str, Any]:
+    table = operation["tags"][0]
+    controls, responses = _OPERATIONS[method]
+    if method == "get":
+        rows = {"type": ARRAY, "items": _reference("definitions", table)}
+        responses = {**responses, "200": {"description": "OK", "schema": rows}}
+    filters = [name for name, _ in _filters(operation)]
+    names = [*filters, *([f"body.{table}"] if "requestBody" in operation else []), *controls]
+    parameters = [_reference("parameters", name) for name in names]
+    return {**_common(operation), "parameters": parameters, "responses": responses}
+
+
+def _definitions(schemas: ObjectMembers) -> Iterator[tuple[str, Any]]:
+    for _, schema in schemas.pairs():
+        if Note.TABLE in schema:
+            properties = {name: _property(column) for name, column in schema["properties"].items()}
+            yield schema[Note.TABLE], {**schema, "properties": properties}
+
+
+def _property(column: dict[Any, Any]) -> dict[str, Any]:
+    return {
+        **_typed(column[Note.TYPE]),
         **without_empty(
-            default=default(catalog, column, expressions=True),
-            description=column_description(visible, table, column),
-            enum=list(catalog.underlying(catalog.types[column.type]).labels),
-            maxLength=max_length(catalog, column),
+            default=column[Note.DEFAULT],
+            description=column.get("description"),
+            enum=column[Note.LABELS],
+            maxLength=column.get("maxLength"),
         ),
     }
 
 
 def _typed(sql_name: str) -> dict[str, Any]:
     kind = json_type(sql_name)
-    result: dict[str, Any] = {"format": _FORMATS.get(sql_name, sql_name)}
-    if kind is not None:
-        result["type"] = kind
+    result = without_empty(format=_FORMATS.get(sql_name, sql_name), type=kind)
     if kind == ARRAY:
         inner = json_type(sql_name.removesuffix("[]"))
         result["items"] = {"type": inner} if inner else {}
     return result
 
 
-def _function_operations(visible: VisibleSchema, function: Function) -> dict[str, Any]:
-    title, description = summary(function.comment)
-    common = {
-        **without_empty(tags=[f"(rpc) {function.name}"], summary=title, description=description),
-        "produces": list(MEDIA_TYPES[:3]),
-        "responses": _OK,
-    }
-    post = {**common, "parameters": [_arguments(visible, function), reference("parameters", "preferParams")]}
-    if function.volatility is Volatility.VOLATILE or whole_body(visible.catalog, function):
-        return {"post": post}
-    return {
-        "get": {**common, "parameters": [_argument(visible, part) for part in function.arguments]},
-        "post": post,
-    }
+def _call(method: str, operation: dict[Any, Any]) -> dict[str, Any]:
+    if method == "get":
+        arguments = [_argument(each) for each in operation.get("parameters", []) if "schema" in each]
+    else:
+        arguments = [_arguments(operation), _reference("parameters", "preferParams")]
+    common = {**_common(operation), "produces": MEDIA_TYPES[:3], "responses": _OK}
+    return {**common, "parameters": arguments}
 
 
-def _arguments(visible: VisibleSchema, function: Function) -> dict[str, Any]:
-    names = visible.catalog.types
-    body = {"name": "args", "in": "body", "required": True}
-    if whole_body(visible.catalog, function):
-        return {**body, "schema": {"format": names[function.arguments[0].type].sql_name}}
-    schema = without_empty(
-        description=without_directives(function.comment),
-        required=[part.name for part in function.arguments if part.default is None],
-        type="object",
-    )
-    schema["properties"] = {part.name: _typed(names[part.type].sql_name) for part in function.arguments}
-    return {**body, "schema": schema}
+def _arguments(operation: dict[Any, Any]) -> dict[str, Any]:
+    content = operation.get("requestBody", {}).get("content", {})
+    given: dict[Any, Any] = next((each["schema"] for each in content.values()), {})
+    if Note.TYPE in given:
+        schema = {"format": given[Note.TYPE]}
+    else:
+        properties = {name: _typed(each[Note.TYPE]) for name, each in given.get("properties", {}).items()}
+        described = without_empty(description=operation[Note.COMMENT], required=given.get("required"))
+        schema = {"type": "object", **described, "properties": properties}
+    return {"name": "args", "in": "body", "required": True, "schema": schema}
 
 
-def _argument(visible: VisibleSchema, argument: Argument) -> dict[str, Any]:
-    name = visible.catalog.types[argument.type].sql_name
-    required = argument.default is None
-    result: dict[str, Any] = {"name": argument.name, "in": "query", "required": required}
-    if argument.variadic:
+def _argument(parameter: dict[str, Any]) -> dict[str, Any]:
+    result = _only(parameter, "name", "in", "required")
+    name = parameter["schema"][Note.TYPE]
+    if parameter["schema"].get("type") == ARRAY:
+        # Only a variadic argument can be repeated; another array is written with braces.
         inner = name.removesuffix("[]")
         items = {"type": json_type(inner) or STRING, "format": _FORMATS.get(inner, inner)}
-        return {**result, "type": "array", "items": items, "collectionFormat": "multi"}
+        return {**result, "type": ARRAY, "items": items, "collectionFormat": "multi"}
     kind = json_type(name)
-    # An array is written with braces in a query string.
-    written = kind if kind and kind != ARRAY else STRING
+    written = STRING if kind in (None, ARRAY) else kind
     return {**result, "type": written, "format": _FORMATS.get(name, name)}
