@@ -380,12 +380,13 @@ async def test_endpoints_that_hang_do_not_delay_those_that_answer_at_their_host(
     for _ in range(20):
         for scope in organizations[:3]:
             await publish(store, scope, LEFT)
-    await until(reactor, lambda: hanging.total() == 7)
+    await until(reactor, lambda: hanging.total() >= 7)
     for expected in range(2, 12):
         for scope in organizations:
             await publish(store, scope, JOINED)
         await until(reactor, partial(_each_has, answered, expected))
-    assert hanging.total() == 7, "half of the limit, less one for another organization"
+    # Half of the limit.  The last one of these is for an organization that had none when it was free.
+    assert hanging.total() in (7, 8)
     assert max(hanging.values()) == 1
 
 
