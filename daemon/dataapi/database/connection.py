@@ -74,16 +74,16 @@ class Servers(Protocol):
     """Decides which of a database's servers may be used."""
 
     def rank(self, place: dict[str, str]) -> int:
-        """Return the key to sort servers to try by; those that are alike keep their order."""
+        """Return the sort key of a server. Servers with equal keys are tried in the configured order."""
 
     async def refusal(self, connection: Connection, timeout: float) -> str:
-        """Return why a connection that was made must not be used, "" if it may be."""
+        """Return why a new connection must not be used, "" if it may be."""
 
     def status(self, connection: Connection) -> ServerStatus:
-        """Return what is known now of a connection's server."""
+        """Return the status of a connection's server."""
 
     def observe(self, observer: Callable[[], object]) -> None:
-        """Call the observer whenever servers that were accepted are refused from now on."""
+        """Call the observer when servers that were accepted are refused."""
 
 
 @implementer(IReadWriteDescriptor)

@@ -24,7 +24,7 @@ class PrimaryServers:
         self._lineages: WeakKeyDictionary[Connection, Lineage] = WeakKeyDictionary()
 
     def rank(self, place: dict[str, str]) -> int:
-        """Return the key to sort servers to try by; those that are alike keep their order."""
+        """Return the sort key of a server. Servers with equal keys are tried in the configured order."""
         return self._succession.rank(address.server_key(place))
 
     async def refusal(self, connection: Connection, timeout: float) -> str:
@@ -52,12 +52,12 @@ class PrimaryServers:
         )
 
     def status(self, connection: Connection) -> ServerStatus:
-        """Return what is known now of a connection's server; nothing is known of a standby."""
+        """Return the status of a connection's server. That of a standby is unknown."""
         lineage = self._lineages.get(connection)
         if lineage is None:
             return ServerStatus.UNKNOWN
         return ServerStatus.REFUSED if self._succession.overtaken(lineage) else ServerStatus.ACCEPTED
 
     def observe(self, observer: Callable[[], object]) -> None:
-        """Call the observer whenever another server has become the primary."""
+        """Call the observer when another server becomes the primary."""
         self._succession.observe(observer)

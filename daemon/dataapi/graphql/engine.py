@@ -46,7 +46,7 @@ SHORT = 3_000
 
 
 class RequestAttempt(NamedTuple):
-    """How a request is tried, which may depend on an attempt before.
+    """How a request is tried. A later attempt may depend on an earlier one.
 
     :ivar refreshed: whether the catalog is newer than the one that the request met first.
     :ivar exact: whether the document is that of exactly the request's text, for the locations of errors.
@@ -84,7 +84,7 @@ class BoundOperation(NamedTuple):
 
     @property
     def keys(self) -> tuple[str | None, ...]:
-        """The response keys of the root fields, None for those that are not the database's."""
+        """The response keys of the root fields, None for fields that the database does not answer."""
         return tuple(None if key is None else client_key(key, self.variables) for key in self.plan.keys)
 
 
@@ -359,7 +359,7 @@ def _check_may_run(operation: GraphQLOperation, request: GraphQLRequest) -> None
 
 
 def _explain_not_allowed() -> RequestRejected:
-    """Return the error of a request for plans, which show values of tables."""
+    """Return the error of a request for plans. Plans show values of tables."""
     code = {"code": "EXPLAIN_NOT_ALLOWED"}
     error = GraphQLError(f"extensions.explain is for {SERVICE_ROLE}.", extensions=code)
     return RequestRejected(Stage.VALIDATION, error)

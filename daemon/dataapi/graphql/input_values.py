@@ -55,7 +55,7 @@ class Reading:
 
 
 class _LiteralReading(Reading):
-    """Reads a literal, which the limits of documents bound."""
+    """Reads a literal. The limits of documents bound its size."""
 
     literal = True
     objects = sys.maxsize
@@ -96,7 +96,7 @@ class _RequiredInput(InputType):
 
 
 class _InputMembers(dict[str, InputType]):
-    """Compiles the members of an input object type when they are first met, as types nest in themselves."""
+    """Compiles the members of an input object type on first use, because types may contain themselves."""
 
     def __init__(self, type_: gql.GraphQLInputObjectType) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ DOCUMENTS_PER_ROLE = 1_000
 DOCUMENT_BYTES = 12_000_000
 """Bytes that the documents cached for one role take.
 
-This and ``PLAN_BYTES`` also bound how long a garbage collection takes, which looks at all that is cached.
+This and ``PLAN_BYTES`` also bound the time of a garbage collection, because it visits everything cached.
 """
 LONGEST_CACHED = 20_000
 """Characters of the longest document that is cached."""
@@ -120,7 +120,7 @@ class GraphQLRole:
 
 
 def _dismantle(schemas: list[RoleSchema]) -> None:
-    """Free schemas that are not used any more, in a thread, as there may be a hundred thousand objects."""
+    """Free unused schemas in a thread, because they may have a hundred thousand objects."""
 
     def dismantle() -> None:
         while schemas:

@@ -1,4 +1,4 @@
-"""Plans as values, made of a ``PlanInput`` alone, so that requests with an equal input share them."""
+"""Plans as values. They depend on a ``PlanInput`` only, so requests with equal inputs share them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Answer = ReadAnswer | WriteAnswer | CallAnswer
 
 @dataclass(frozen=True, slots=True)
 class FiltersAsArguments:
-    """Parameters of a call that look like filters and are arguments.
+    """Parameters of a call that look like filters but are arguments.
 
     :ivar shape: the selection as it was sent, with these filters.
     """
@@ -80,14 +80,14 @@ class FiltersAsArguments:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKeys:
-    """Objects that name their rows by a key, which each of them must have."""
+    """Objects that identify their rows by a key. Each object must have a key of its own."""
 
     key: tuple[str, ...]
 
     def adapt(self, values: Values) -> Values:
         """Return the values.
 
-        :raises ApiError: PGRST102 (400), an object has no key or that of another one.
+        :raises ApiError: PGRST102 (400), an object has no key or the key of another object.
         """
         check_keys(values.objects, self.key)
         return values
