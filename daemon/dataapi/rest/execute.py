@@ -33,8 +33,7 @@ async def execute(request: ApiRequest, plan: StatementPlan, execution: Execution
 
     :raises ApiError: a failure, as the client may read it.
     """
-    values = request.values if plan.adapted is None else plan.adapted.adapt(request.values)
-    explain = plan.media.explain
+    values, explain = request.values, plan.media.explain
     try:
         if explain is None:
             rows = await execution.run(plan, tuple([each.bind(values) for each in plan.statements]))

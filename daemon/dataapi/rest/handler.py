@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
@@ -20,7 +21,7 @@ from dataapi.rest.openapi.descriptions import Descriptions
 from dataapi.rest.parse.preferences import not_followed
 from dataapi.rest.parse.request import ApiRequest, PlanInput, parse_request
 from dataapi.rest.plan import call, read, write
-from dataapi.rest.plan.model import Plan, StatementPlan, StreamPlan
+from dataapi.rest.plan.model import AdaptedValues, Plan, StatementPlan, StreamPlan
 from dataapi.rest.plan.role import PlanCacheFigures, RestRole
 from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
 from dataapi.rest.run_batch import Part, run_batch
@@ -116,6 +117,8 @@ class RestHandler:
         role = self._roles[caller.role]
         try:
             plan = role.cached(request.input) or await self._plan(http, role, request.input)
+            if not isinstance(plan, Reply) and plan.adapted is not None:
+                request = await self._adapt(http, request, plan.adapted)
             http.context.report(StageEnd("plan", perf_counter()))
             if isinstance(plan, StatementPlan):
                 return await execute(request, plan, _InMessage(self._transactions, catalog, http, caller))
@@ -131,6 +134,12 @@ class RestHandler:
         if _is_long(http):
             return await self._worker.run(make_plan, role, plan_input)
         return make_plan(role, plan_input)
+
+    async def _adapt(self, http: Request, request: ApiRequest, adapted: AdaptedValues) -> ApiRequest:
+        """Return the request with the values of its plan's statements."""
+        if _is_long(http):
+            return request._replace(values=await self._worker.run(adapted.adapt, request.values))
+        return request._replace(values=adapted.adapt(request.values))
 
     async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Return a catalog that has the caller's role, with which the role is ready; raises ``ApiError``."""
@@ -184,10 +193,7 @@ class RestHandler:
         role = self._roles[caller.role]
 
         def plan() -> list[Part]:
-            return _each(
-                requests,
-                lambda each: Part(*each, role.cached(each[1].input) or make_plan(role, each[1].input)),
-            )
+            return _each(requests, partial(_part, role))
 
         parts = await self._worker.run(plan) if len(http.body) > LONG_BATCH else plan()
         http.context.report(StageEnd("plan", perf_counter()))
@@ -233,6 +239,14 @@ def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
         except ApiError as error:
             raise error.replaced(index=index) from error
     return results
+
+
+def _part(role: RestRole, parsed: tuple[Request, ApiRequest]) -> Part:
+    http, request = parsed
+    plan = role.cached(request.input) or make_plan(role, request.input)
+    if not isinstance(plan, Reply) and plan.adapted is not None:
+        request = request._replace(values=plan.adapted.adapt(request.values))
+    return Part(http, request, plan)
 
 
 def make_plan(role: RestRole, plan_input: PlanInput) -> Plan:

@@ -52,9 +52,8 @@ async def stream(
 
 def statement_of(request: ApiRequest, plan: StreamPlan) -> Bound:
     """Return the statement of a stream with the values of a request."""
-    values = request.values if plan.adapted is None else plan.adapted.adapt(request.values)
     [statement] = plan.statements
-    return statement.bind(values)
+    return statement.bind(request.values)
 
 
 def _head(request: ApiRequest, plan: StreamPlan) -> Reply:

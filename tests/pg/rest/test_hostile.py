@@ -14,9 +14,10 @@ from dataapi.http.errors import ApiError
 from dataapi.http.messages import Request
 from dataapi.rest import batch, handler
 from dataapi.rest.handler import LONG_BATCH, RestHandler
+from dataapi.rest.parse.body import check_keys
 from dataapi.rest.parse.filters import MAX_CONDITIONS
 from dataapi.rest.parse.select import MAX_ITEMS, MAX_NAMES, MAX_RESOURCES, MAX_STEPS, MAX_TERMS
-from dataapi.rest.plan import role
+from dataapi.rest.plan import model, role
 from dataapi.rest.plan.embed_tree import MAX_MEMBERS_IN_ALL
 from dataapi.settings import Project
 from support.catalog import load_catalog
@@ -299,6 +300,26 @@ async def test_long_query_strings_are_read_beside_the_reactor(
         answer = await api.rest("GET", f"person?select={casts(count)}", role="authenticated")
         assert answer.status == 200, answer.text[:300]
         assert [thread is not threading.main_thread() for thread in threads_used] == [beside] * 2
+
+
+async def test_keys_of_long_bodies_are_checked_on_the_worker_thread(
+    api: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short bodies are checked on the reactor."""
+    threads_used: list[threading.Thread] = []
+
+    def noting(*arguments: Any) -> None:
+        threads_used.append(threading.current_thread())
+        check_keys(*arguments)
+
+    monkeypatch.setattr(model, "check_keys", noting)
+    headers = {"content-type": "application/json", "prefer": "resolution=match"}
+    for count, on_worker in ((1000, True), (2, False)):
+        threads_used.clear()
+        body = [{"id": 1, "name": "x" * 50}] * count
+        answer = await api.rest("PATCH", "person", body, headers=headers)
+        assert (answer.status, answer.body["code"]) == (400, "PGRST102"), answer.text[:300]
+        assert [thread is not threading.main_thread() for thread in threads_used] == [on_worker]
 
 
 async def longest_turn(reactor: Any, asking: Coroutine[Any, Any, Answer]) -> tuple[Answer, float]:
