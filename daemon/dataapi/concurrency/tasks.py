@@ -244,7 +244,7 @@ class WorkerThread:
         self._work: SharedWork[object, None] = SharedWork(lambda _key, _result: None)
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Return what the work returns, or raise what it raises.
+        """Return the result of the work, or raise its error.
 
         A caller that is cancelled only leaves: the next piece begins when its piece has ended.
         """

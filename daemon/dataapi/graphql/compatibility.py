@@ -162,7 +162,7 @@ class _Literals:
         return _changed(node, fields=self.members(node.fields, type_.fields))
 
     def leaf(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> gql.ValueNode:
-        """Return what is neither a list nor an object as it is at a place of a nullable type."""
+        """Return a leaf, adapted to a nullable type."""
         return enum_value(node, type_)
 
     def members(
@@ -170,7 +170,7 @@ class _Literals:
         nodes: tuple[_Member, ...] | None,
         definitions: Mapping[str, gql.GraphQLArgument | gql.GraphQLInputField],
     ) -> tuple[_Member, ...] | None:
-        """Return arguments, or members of an object, with their values as they are at their places."""
+        """Return arguments, or members of an object, with adapted values."""
         names = [node.name.value for node in nodes or ()]
         self.valid &= len(set(names)) == len(names) and all(
             name in names or not isinstance(each.type, gql.GraphQLNonNull) or each.default is not None

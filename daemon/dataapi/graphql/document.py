@@ -208,7 +208,7 @@ class GraphQLOperation:
         return CoercedRequest(OperationPlanInput(self.key, (*shapes, *parameters.shapes)), coerced)
 
     def _refuse(self, raw: Mapping[str, Any], reading: Reading) -> None:
-        """Raise the errors of variables: of those that lack a required value, and of faults in values."""
+        """Raise the errors of variables: missing values and invalid values."""
         errors = []
         for name, node in self._required.items():
             if raw.get(name) is None and (name in raw or node.default_value is None):

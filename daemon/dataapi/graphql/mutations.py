@@ -210,7 +210,7 @@ def _check_free(view: TableView, values: InputObject, columns: set[str], related
 
 
 def _batch(view: TableView, objects: InputLeaf) -> JsonRows:
-    """Return the rows of a variable's objects, which all have the same members."""
+    """Return the rows of a variable whose objects all have the same members."""
     assert isinstance(objects.shape, UniformRows), "any other list has a tree for each of its objects"
     fields = [field for field in view.insertable if field.name in objects.shape.members]
     source = BatchSource(objects, tuple((field.name, field.mapping) for field in fields))

@@ -34,7 +34,7 @@ INTROSPECTION = frozenset({"__schema", "__type"})
 
 @dataclass(frozen=True, slots=True)
 class Introspected:
-    """The answer of an introspection field, which is among the variables when the plan is bound."""
+    """The result of an introspection field, found among the variables when the plan is bound."""
 
     key: str
 

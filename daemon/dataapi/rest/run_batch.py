@@ -39,7 +39,7 @@ async def run_batch(
 ) -> list[Reply]:
     """Run the parts of a batch in one transaction and return their replies, in order.
 
-    It is run again when it lost to a concurrent one, as a single request is.
+    The transaction is run again if it lost to a concurrent one, like that of a single request.
 
     :param max_bytes: the most that the bodies of all replies may have together.
     :raises ApiError: the batch was undone; ``index`` names the request that failed, where one did.

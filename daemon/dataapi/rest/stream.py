@@ -51,7 +51,7 @@ async def stream(
 
 
 def statement_of(request: ApiRequest, plan: StreamPlan) -> Bound:
-    """Return the statement of a stream with the values of a request."""
+    """Return the statement of a stream, bound to the values of a request."""
     [statement] = plan.statements
     return statement.bind(request.values)
 

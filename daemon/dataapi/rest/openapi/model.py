@@ -160,7 +160,7 @@ def summary(comment: str | None) -> tuple[str | None, str | None]:
 
 
 class Note(Enum):
-    """What only OpenAPI 2.0 states: keys of objects in the 3.1 document, which its encoding leaves out.
+    """Information that only OpenAPI 2.0 has. Notes are keys in the 3.1 document that are not encoded.
 
     :cvar TABLE: the table that a schema of rows belongs to.
     :cvar TYPE: the SQL name of a schema's type.

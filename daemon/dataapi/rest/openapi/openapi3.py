@@ -228,7 +228,7 @@ _SCHEMAS = {"limit": {"type": "integer", "minimum": 0}, "offset": {"type": "inte
 
 
 def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMembers:
-    """Return the OpenAPI 3.1 document without ``servers``, which the request decides.
+    """Return the OpenAPI 3.1 document without ``servers``, because these depend on the request.
 
     :param version: of the product.
     :param api_key: whether requests need an API key.

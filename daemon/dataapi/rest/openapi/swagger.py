@@ -65,7 +65,7 @@ _SECURITY = {
 
 
 def to_swagger(document: ObjectMembers) -> ObjectMembers:
-    """Return the description without ``host``, ``basePath`` and ``schemes``, which the request decides.
+    """Return the description without ``host``, ``basePath`` and ``schemes``: these depend on the request.
 
     :param document: the OpenAPI 3.1 document with its notes.
     """

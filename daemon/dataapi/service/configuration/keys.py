@@ -1,4 +1,4 @@
-"""Every key of every section, as the fields of the settings declare them.
+"""The keys of each section, derived from the fields of the settings.
 
 The names of ``app.settings.*`` are the operator's.
 """

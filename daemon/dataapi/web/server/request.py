@@ -36,12 +36,12 @@ class Budget:
         self.free = self._size = size
 
     def resize(self, size: int) -> None:
-        """Have another size from now on; bytes that are taken stay taken."""
+        """Change the size. Bytes that are reserved stay reserved."""
         self.free += size - self._size
         self._size = size
 
     def take(self, count: int) -> bool:
-        """Take so many bytes, unless fewer are left."""
+        """Reserve bytes if enough are free, and return whether they were."""
         if count > self.free:
             return False
         self.free -= count

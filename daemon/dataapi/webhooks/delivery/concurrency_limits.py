@@ -26,7 +26,7 @@ USUAL_LIMIT = 1
 """Attempts to claim of an endpoint without work, and the cap of a new one."""
 
 MAX_REMEMBERED = 10_000
-"""Maximum number of endpoints without work that are remembered: those that had work last."""
+"""Maximum number of idle endpoints to remember. The least recently busy ones are forgotten."""
 
 _Key: TypeAlias = tuple[UUID, str]
 """An endpoint and its host, which a new URL may change."""

@@ -29,7 +29,7 @@ _log = Logger(namespace="dataapi.webhooks")
 )  # fmt: skip
 async def list_endpoint_deliveries(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
     """List a page of the deliveries to one endpoint."""
-    # They can be listed without its headers, which no key may open.
+    # Deliveries are listed even if no key can decrypt the headers of the endpoint.
     with suppress(CannotOpen):
         await existing_endpoint(context, request)
     return await _page(context, request, request.endpoint_id)

@@ -135,7 +135,7 @@ async def list_event_types(context: OperationContext, _request: AuthorizedReques
     resources.one("url_check"), body=resources.new_url_check,
 )  # fmt: skip
 async def check_url(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    """Report whether an endpoint may have a URL, as creating one would."""
+    """Check a URL in the same way as creating an endpoint does."""
     try:
         await context.url_check.check(request.attributes["url"])
     except ManagementError as refused:
