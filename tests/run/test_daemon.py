@@ -52,7 +52,9 @@ PASSWORD = "correct-horse-battery"
 def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """Give a running daemon that logs every request."""
     uri = served.uri.replace("authenticator@", f"authenticator:{PASSWORD}@")
-    with Daemon(tmp_path_factory.mktemp("daemon"), uri, settings={"log-level": "info"}) as running:
+    with Daemon(
+        tmp_path_factory.mktemp("daemon"), uri, settings={"log-level": "info"}, forks=False
+    ) as running:
         running.wait_ready()
         yield running
 
@@ -292,7 +294,7 @@ def test_the_journal_gets_priorities(served: Database, tmp_path: Path, workers: 
 
 def test_a_taken_port_ends_the_start_loudly(served: Database, tmp_path: Path) -> None:
     """A port that is taken makes the daemon exit with 69 and one clear sentence, without a traceback."""
-    daemon = Daemon(tmp_path, served.uri)
+    daemon = Daemon(tmp_path, served.uri, forks=False)
     with socket.socket() as taker:
         taker.bind(("127.0.0.1", daemon.port))
         taker.listen()
@@ -325,7 +327,11 @@ def test_a_taken_port_is_reported_when_a_detached_daemon_starts(served: Database
 def test_all_mistakes_of_a_configuration_are_printed(served: Database, tmp_path: Path) -> None:
     """Every mistake is named, nothing listens, and a service manager need not try again."""
     daemon = Daemon(
-        tmp_path, served.uri, settings={"workers": "many", "lisen": "x"}, project={"db-pool": "-1"}
+        tmp_path,
+        served.uri,
+        settings={"workers": "many", "lisen": "x"},
+        project={"db-pool": "-1"},
+        forks=False,
     )
     daemon.start()
     assert daemon.process.wait(PATIENCE) == os.EX_CONFIG
@@ -390,7 +396,7 @@ def _try_graphql(daemon: Daemon) -> Answer | None:
 
 def test_termination_finishes_requests_in_flight(served: Database, tmp_path: Path) -> None:
     """SIGTERM: no new connection, the running request is answered, the exit status is 0."""
-    with Daemon(tmp_path, served.uri) as daemon:
+    with Daemon(tmp_path, served.uri, forks=False) as daemon:
         daemon.wait_ready()
         thread, answers = in_background(daemon, SLOW)
         wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 1, "the request in flight")

@@ -15,11 +15,13 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from support import processes, zygote
 from support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+Process = subprocess.Popen[bytes] | zygote.Fork
 ROOT = Path(__file__).parents[2]
 KEY = "sb_publishable_for_the_tests"
 SECRET_KEY = "sb_secret_for_the_tests"
@@ -90,6 +92,8 @@ def patched(folder: Path, text: str) -> dict[str, str]:
 class Daemon:
     """A daemon in its own folder with its own ports; use it as a context manager.
 
+    :param forks: whether to fork a process that has imported the daemon, which takes a third of the time of
+        running ``twistd``. Daemons with a ``PYTHONPATH`` of their own always run it.
     :ivar output: the file that takes its standard output and error.
     """
 
@@ -101,14 +105,16 @@ class Daemon:
         settings: Mapping[str, str] | None = None,
         project: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
+        forks: bool = True,
     ) -> None:
+        self._forks = forks
         self.folder = folder
         self.port = free_port()
         self.admin_port = free_port()
         self.output = folder / "output"
         self._words = words
         self._environ = environ
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         service = {
             "listen": f"tcp:{self.port}:interface=127.0.0.1",
             "admin-listen": f"tcp:{self.admin_port}:interface=127.0.0.1",
@@ -139,18 +145,23 @@ class Daemon:
             self.process.wait()
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Process:
         """The running process."""
         assert self._process is not None
         return self._process
 
     def start(self) -> None:
         """Start the process and return at once."""
+        command = [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(self.config), *self._words]
+        environ = environment(self._environ)
+        if self._forks and "PYTHONPATH" not in environ:
+            self._process = zygote.fork(command, self.folder, environ, self.output, processes.VARIABLE)
+            return
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(self.config), *self._words],
+                command,
                 cwd=self.folder,
-                env=environment(self._environ),
+                env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
