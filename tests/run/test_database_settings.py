@@ -131,12 +131,11 @@ def test_a_daemon_waits_for_a_database_that_is_away(own_server: Server, tmp_path
             own_server.start()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_nothing_is_answered_without_the_settings(own_server: Server, tmp_path: Path, workers: str) -> None:
+def test_nothing_is_answered_without_the_settings(own_server: Server, tmp_path: Path) -> None:
     """Even where the database is there: a function that checks requests may be among them."""
     database = own_server.create_database(SCHEMA)
     project = {"db-config": "yes", "db-pre-config": "public.settings", "db-aggregates-enabled": "yes"}
-    with Daemon(tmp_path, database.uri, settings={"workers": workers}, project=project) as daemon:
+    with Daemon(tmp_path, database.uri, project=project) as daemon:
         wait_for(lambda: withheld(daemon), "the reason")
         assert status(daemon) == 503
         assert daemon.admin("POST", "/reload").status == 503
@@ -155,15 +154,14 @@ def status_of(daemon: Daemon, host: str) -> int:
     return daemon.request("GET", "/rest/v1/note", headers={"apikey": KEY, "Host": host}).status
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_wrong_setting_concerns_its_project_alone(own_server: Server, tmp_path: Path, workers: str) -> None:
+def test_a_wrong_setting_concerns_its_project_alone(own_server: Server, tmp_path: Path) -> None:
     """The other one is served, and neither reloaded nor connected anew, while the first one waits."""
     wrong, right = own_server.create_database(SCHEMA), own_server.create_database(SCHEMA)
     setting = f"alter role authenticator in database {wrong.name} set pgrst.db_max_rows"
     wrong.execute(f"{setting} = 'many'")
     kept = {"db-config": "yes", "db-pool-max-idletime": "0"}
     made = Daemon(
-        tmp_path, wrong.uri, settings={"workers": workers}, project={**kept, "hosts": "wrong.example.org"}
+        tmp_path, wrong.uri, settings={"workers": "2"}, project={**kept, "hosts": "wrong.example.org"}
     )
     service, _, first = made.config.read_text().partition("[project]")
     first = "\n".join(line for line in first.splitlines() if not line.startswith("ref ="))

@@ -236,10 +236,9 @@ def test_a_request_on_its_way_while_a_daemon_stops_is_answered_by_the_delay_alon
                 client.close()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_daemon_that_is_to_stop_answers_for_a_while(served: Database, tmp_path: Path, workers: str) -> None:
+def test_a_daemon_that_is_to_stop_answers_for_a_while(served: Database, tmp_path: Path) -> None:
     """It says so by ``/ready`` and closes connections after an answer; who asks again need not wait."""
-    settings = {"shutdown-delay": "600", "workers": workers}
+    settings = {"shutdown-delay": "600"}
     with Daemon(tmp_path, served.uri, settings=settings) as daemon:
         daemon.wait_ready()
         assert "Connection" not in daemon.graphql(QUICK).headers

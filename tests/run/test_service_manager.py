@@ -41,13 +41,10 @@ def _next(manager: socket.socket, beginning: str) -> str | None:
     return message if message.startswith(beginning) else None
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_ready_reloading_stopping(
-    served: Database, tmp_path: Path, manager: socket.socket, workers: str
-) -> None:
+def test_ready_reloading_stopping(served: Database, tmp_path: Path, manager: socket.socket) -> None:
     """The manager hears of readiness only when requests are answered, of a reload, and of the end."""
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
-    with Daemon(tmp_path, served.uri, "--workers", workers, environ=environ) as daemon:
+    with Daemon(tmp_path, served.uri, "--workers", "2", environ=environ) as daemon:
         assert "STATUS=serving" in heard(manager, "READY=1")
         assert daemon.admin("GET", "/ready").status == 200
         daemon.process.send_signal(signal.SIGHUP)
@@ -77,15 +74,14 @@ def test_readiness_is_reported_while_the_database_is_away(tmp_path: Path, manage
         assert "the database cannot be reached" in heard(manager, "STATUS=not ready")
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_status_is_that_of_the_database(
-    own_server: Server, tmp_path: Path, manager: socket.socket, workers: str
+    own_server: Server, tmp_path: Path, manager: socket.socket
 ) -> None:
     """``systemctl status`` shows that it is away, and that it is back."""
     database = own_server.create_database("create table note (id int primary key)")
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
     uri = f"{database.uri}?connect_timeout=2"
-    with Daemon(tmp_path, uri, "--workers", workers, environ=environ) as daemon:
+    with Daemon(tmp_path, uri, environ=environ) as daemon:
         daemon.wait_ready()
         comes_back = frozen(own_server)
         try:
