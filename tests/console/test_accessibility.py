@@ -83,7 +83,6 @@ SIGHTS: list[tuple[str, Callable[[Page], None]]] = [
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nothing_on_any_page_is_a_serious_obstacle(page: Page, theme: str) -> None:
-    """Names, contrasts, roles and the keyboard, as the rules of axe say, in both themes."""
     act_as(page, "service_role")
     show_in(page, theme)
     found: list[str] = []
@@ -96,7 +95,6 @@ def test_nothing_on_any_page_is_a_serious_obstacle(page: Page, theme: str) -> No
 
 
 def test_every_page_is_reached_and_left_by_the_keyboard(page: Page) -> None:
-    """The first stop leads past the navigation."""
     page.goto("/console/schema")
     page.get_by_role("searchbox").wait_for()
     page.keyboard.press("Tab")

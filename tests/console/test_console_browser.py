@@ -55,7 +55,6 @@ def test_the_address_of_the_daemon_leads_to_the_console(page: Page) -> None:
 
 
 def test_a_query_is_answered_as_the_chosen_role_sees_it(page: Page) -> None:
-    """Anonymous callers, a pasted token, and one that the browser signs."""
     _open_graphql(page)
     _titles(page, shown="For all", hidden="For Ada")
 
@@ -133,7 +132,6 @@ def test_a_wrong_key_or_token_says_what_to_do(
 
 @pytest.mark.parametrize("name", ["graphql", "rest", "schema"])
 def test_a_page_that_is_refused_leads_to_the_dialog(page: Page, refused: set[str], name: str) -> None:
-    """In two sentences, each with one full stop; a refused request is not sent again by itself."""
     refused |= {"/console/data/", "/graphql/v1", "/rest/v1/"}
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -179,7 +177,6 @@ def test_the_theme_is_the_systems_until_one_is_chosen(page: Page) -> None:
 
 @pytest.mark.parametrize("width", [375, 768, 1440])
 def test_nothing_stands_out_of_the_window(page: Page, width: int) -> None:
-    """Every page can be reached without scrolling, too."""
     page.set_viewport_size({"width": width, "height": 740})
     _open_graphql(page)
     for link in page.get_by_role("navigation", name="Pages").get_by_role("link").all():

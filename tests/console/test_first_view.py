@@ -26,7 +26,6 @@ new PerformanceObserver(list => {
 
 
 def test_the_first_view_has_less_than_500_kilobytes(page: Page) -> None:
-    """Compressed, GraphiQL with its editor included; the time that it took is printed, not judged."""
     page.goto("/console")
     page.get_by_role("button", name="Execute query").wait_for()
     milliseconds = page.evaluate("performance.now()")
@@ -37,7 +36,6 @@ def test_the_first_view_has_less_than_500_kilobytes(page: Page) -> None:
 
 
 def test_graphiql_is_loaded_by_its_own_page_alone(page: Page) -> None:
-    """Another page has a quarter of the bytes."""
     page.goto("/console/health")
     expect(page.get_by_role("heading", name="Health")).to_be_visible()
     loaded = dict(page.evaluate(LOADED))

@@ -33,7 +33,6 @@ def run(page: Page) -> None:
 
 
 def test_service_role_sees_what_an_operation_costs_and_the_dearest_node_of_its_plan(page: Page) -> None:
-    """The answer shows the cost, and leaves the long plan to the panel; a closed panel asks for neither."""
     act_as(page, "service_role")
     opened(page)
     page.get_by_role("button", name="Show Cost and plan").click()
@@ -56,7 +55,6 @@ def test_service_role_sees_what_an_operation_costs_and_the_dearest_node_of_its_p
 
 
 def test_other_roles_see_the_cost_alone(page: Page) -> None:
-    """Plans tell about rows that others may not see."""
     opened(page)
     page.get_by_role("button", name="Show Cost and plan").click()
     run(page)
@@ -67,7 +65,6 @@ def test_other_roles_see_the_cost_alone(page: Page) -> None:
 
 
 def test_a_stored_document_is_searched_and_opens_in_a_tab_of_its_own(page: Page) -> None:
-    """What was typed stays in its tab."""
     act_as(page, "service_role")
     opened(page)
     page.get_by_role("button", name="Show Stored documents").click()
@@ -84,7 +81,6 @@ def test_a_stored_document_is_searched_and_opens_in_a_tab_of_its_own(page: Page)
 
 
 def test_an_operation_is_copied_for_supabase_js(page: Page, tmp_path: Path) -> None:
-    """The copy is a program that runs; supabase-js, of which it takes the session, is one on paper here."""
     if shutil.which("node") is None:
         pytest.skip("node is not installed, which runs the copied program")
     act_as(page, "authenticated", sub="ada")
@@ -114,7 +110,6 @@ def test_an_operation_is_copied_for_supabase_js(page: Page, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("panel", ["Cost and plan", "Stored documents", "Documentation Explorer"])
 def test_editor_answer_and_panel_are_usable_on_a_narrow_screen(page: Page, panel: str) -> None:
-    """Each has room, and nothing stands out of the window."""
     page.set_viewport_size({"width": 375, "height": 740})
     act_as(page, "service_role")
     opened(page)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def test_health_is_for_service_role(page: Page) -> None:
-    """Others are told whom to become, and nothing is asked for them."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto("/console/health")
@@ -24,7 +23,6 @@ def test_health_is_for_service_role(page: Page) -> None:
 
 
 def test_health_shows_state_and_slow_requests_and_goes_on_asking(page: Page, daemon: Daemon) -> None:
-    """A request that becomes slow while the page is open appears there by itself."""
     act_as(page, "service_role")
     page.clock.install()
     page.goto("/console/health")

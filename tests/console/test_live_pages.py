@@ -41,7 +41,6 @@ def daemon(notes: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_a_read_follows_the_table_and_marks_what_changed(page: Page, notes: Database) -> None:
-    """Until the switch is off; rows that the answer before lacked are marked."""
     act_as(page, "anon")
     page.goto("/console/rest")
     page.get_by_label("Address, behind /rest/v1/").fill("note?order=id")
@@ -61,7 +60,6 @@ def test_a_read_follows_the_table_and_marks_what_changed(page: Page, notes: Data
 
 
 def test_a_query_is_kept_open_and_says_what_changed(page: Page, notes: Database) -> None:
-    """As a subscription, which may be written as one as well."""
     act_as(page, "anon")
     for text, checked in ((QUERY, True), (f"subscription {QUERY}", False)):
         page.goto("/console/graphql")

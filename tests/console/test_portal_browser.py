@@ -170,7 +170,6 @@ def tab(browser: Browser) -> Iterator[tuple[Page, list[str]]]:
 
 
 def test_a_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform, browser: Browser) -> None:
-    """With no token to type, under the platform's name and colour; the address keeps no secret."""
     platform.endpoint(f"projects/{REF}")
     link = platform.link(project_ref=REF, color="#7c3aed")
     secret = link.partition("#")[2]
@@ -199,7 +198,6 @@ def test_a_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform,
 
 
 def test_secrets_are_hidden_unless_the_link_shows_them(platform: Platform, browser: Browser) -> None:
-    """Without leave, no endpoint is created and no secret changed; with it, both are shown once."""
     platform.endpoint(f"organizations/{ACME.organization}")
     with tab(browser) as (page, _):
         page.goto(platform.link())
@@ -214,7 +212,6 @@ def test_secrets_are_hidden_unless_the_link_shows_them(platform: Platform, brows
 
 
 def test_a_projects_page_shows_what_its_organization_received(platform: Platform, browser: Browser) -> None:
-    """Without the endpoint's address, what it answered, or a way to send it again."""
     platform.endpoint(f"organizations/{ACME.organization}")
     publish = "select webhooks.publish('v1.project.restored', 'acme', %s, '{}', gen_random_uuid()::text)"
     platform.database.execute(publish, (REF,))
@@ -231,7 +228,6 @@ def test_a_projects_page_shows_what_its_organization_received(platform: Platform
 
 
 def test_a_link_for_reading_shows_no_actions(platform: Platform, browser: Browser) -> None:
-    """It says so."""
     platform.endpoint(f"projects/{REF}")
     with tab(browser) as (page, _):
         page.goto(platform.link(project_ref=REF, read_only=True))
@@ -241,7 +237,6 @@ def test_a_link_for_reading_shows_no_actions(platform: Platform, browser: Browse
 
 
 def test_another_organization_cannot_be_reached_from_within(platform: Platform, browser: Browser) -> None:
-    """Not by its paths, nor by its ids under the link's own; the page offers the link's project alone."""
     theirs = platform.endpoint(f"projects/{GLOBEX_REF}", GLOBEX)
     platform.endpoint(f"projects/{REF}")
     with tab(browser) as (page, _):
@@ -266,7 +261,6 @@ def test_another_organization_cannot_be_reached_from_within(platform: Platform, 
 
 
 def test_a_link_ends_with_its_time(platform: Platform, browser: Browser) -> None:
-    """Also while the page is open; and a token of another kind opens nothing."""
     platform.endpoint(f"projects/{REF}")
     link = platform.link(project_ref=REF)
     with tab(browser) as (page, _):
@@ -295,7 +289,6 @@ FRAME = """src => {
 
 
 def test_a_page_of_an_allowed_origin_frames_it(platform: Platform, browser: Browser) -> None:
-    """And may give the frame another link, which takes the place of the first."""
     platform.endpoint(f"projects/{REF}")
     with tab(browser) as (page, logged):
         page.goto(platform.allowed.origin)
@@ -310,7 +303,6 @@ def test_a_page_of_an_allowed_origin_frames_it(platform: Platform, browser: Brow
 
 
 def test_a_page_of_another_origin_cannot_frame_it(platform: Platform, browser: Browser) -> None:
-    """The browser refuses to show it, however good the link."""
     with tab(browser) as (page, logged):
         page.goto(platform.foreign.origin)
         with page.expect_event("console", lambda message: "frame-ancestors" in message.text):
@@ -332,7 +324,6 @@ def test_nothing_else_may_be_framed_nor_opened(platform: Platform) -> None:
 def test_no_colour_makes_the_page_a_serious_obstacle(
     platform: Platform, browser: Browser, theme: str, color: str
 ) -> None:
-    """Text can be read whatever colour the platform has."""
     platform.endpoint(f"projects/{REF}")
     with tab(browser) as (page, _):
         show_in(page, theme)

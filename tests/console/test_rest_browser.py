@@ -132,7 +132,6 @@ def _table(page: Page) -> list[list[str]]:
 
 
 def test_a_form_writes_the_address_whose_rows_are_shown(rest: Page) -> None:
-    """Columns, filters, an embedded table, the order, a limit, and the number of all rows."""
     _resource(rest).select_option("book")
     assert _address(rest).input_value() == "book?limit=20"
     for name in ("title", "pages"):
@@ -205,7 +204,6 @@ def test_the_form_follows_an_address_that_is_typed_and_keeps_what_it_does_not_kn
 
 
 def test_filters_and_orders_reach_into_json(rest: Page) -> None:
-    """The form writes the path, and follows one that is typed."""
     _resource(rest).select_option("parcel")
     rest.get_by_role("button", name="Add a filter of parcel").click()
     assert rest.get_by_label("Part of filter 1 of parcel").count() == 0
@@ -286,7 +284,6 @@ def test_a_row_is_put_in_place_and_a_change_is_only_tried(signed_in: Page) -> No
 
 
 def test_pages_are_turned_and_columns_sort(rest: Page) -> None:
-    """Each changes the address, and asks anew."""
     _address(rest).fill("tag?select=id,word&order=id&limit=1")
     _send(rest)
     previous, following = (rest.get_by_role("button", name=name) for name in ("Previous", "Next"))
@@ -315,7 +312,6 @@ def test_pages_are_turned_and_columns_sort(rest: Page) -> None:
 
 
 def test_functions_are_called_in_both_ways(rest: Page) -> None:
-    """In the address with arguments, and with a body where they may write."""
     _resource(rest).select_option("longer()")
     rest.get_by_role("group", name="Arguments").get_by_label("than").fill("50")
     rest.get_by_role("group", name="Columns").get_by_label("title", exact=True).check()
@@ -362,7 +358,6 @@ def test_rows_are_inserted_changed_and_deleted(signed_in: Page) -> None:
 
 
 def test_objects_with_different_members_are_sent_with_their_columns(signed_in: Page) -> None:
-    """Those that lack one take the column's default, if that is chosen."""
     page = signed_in
     _resource(page).select_option("book")
     page.get_by_role("button", name="POST").click()
@@ -484,7 +479,6 @@ def test_columns_have_their_comments_in_the_form(rest: Page) -> None:
 
 
 def test_another_schema_is_asked_for_by_its_header(rest: Page) -> None:
-    """In requests that are built and in those of the description."""
     rest.get_by_label("Schema").select_option("shop")
     _resource(rest).select_option("item")
     assert _send(rest).headers["accept-profile"] == "shop"

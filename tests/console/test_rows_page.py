@@ -190,7 +190,6 @@ def test_a_value_that_was_typed_back_is_no_change(page: Page) -> None:
 def test_a_refused_row_says_why_and_nothing_is_saved_or_lost(
     page: Page, books: Database, refused: set[str]
 ) -> None:
-    """By a constraint, and by a policy."""
     refused.add("/rest/v1/")
     grid = opened(page)
     type_into(page, cell(grid, 1, "title"), "Changed")
@@ -217,7 +216,6 @@ def test_a_refused_row_says_why_and_nothing_is_saved_or_lost(
 def test_what_somebody_else_changed_meanwhile_is_not_overwritten(
     page: Page, books: Database, refused: set[str]
 ) -> None:
-    """Until one says so.  Another column of the same row may be theirs."""
     refused.add("/rest/v1/")
     grid = opened(page)
     type_into(page, cell(grid, 1, "title"), "Mine")
@@ -300,7 +298,6 @@ def test_null_is_not_the_empty_text(page: Page, books: Database) -> None:
 
 
 def test_keys_lead_to_the_rows_that_they_name(page: Page) -> None:
-    """By the name that people know these by; the back button returns."""
     grid = opened(page)
     link = cell(grid, 1, "author_id").get_by_role("link", name="Ada")
     link.click()
@@ -366,7 +363,6 @@ def test_csv_has_all_rows_of_the_filters_in_their_order_and_says_where_it_is_cut
 
 
 def test_another_role_sees_and_may_do_other_things(page: Page, books: Database) -> None:
-    """Changing the role changes the page."""
     books.execute("update book set owner = 'nobody' where id = 2")
     grid = opened(page, role="service_role")
     assert column_of(grid, "title") == ["Notes", "Sketches", "Wheels"]
@@ -406,7 +402,6 @@ def test_what_cannot_be_changed_says_why(page: Page, table: str, column: str, re
 
 
 def test_long_texts_are_short_in_their_cells_and_whole_in_their_windows(page: Page) -> None:
-    """Bytes are shown in hexadecimal, with their number."""
     grid = opened(page)
     assert len(cell(grid, 3, "subtitle").inner_text()) < 130
     cell(grid, 3, "subtitle").dblclick()
@@ -427,7 +422,6 @@ def test_comments_stand_at_the_table_and_its_columns(page: Page) -> None:
 
 
 def test_everything_is_done_by_the_keyboard(page: Page, books: Database) -> None:
-    """One stop of the tab key is the grid; arrows walk in it."""
     grid = opened(page)
     cell(grid, 1, "id").focus()
     page.keyboard.press("ArrowRight")
@@ -478,7 +472,6 @@ def test_pending_rows_stay_on_top_of_other_pages_and_filters(page: Page) -> None
 def test_nothing_stands_out_of_the_window_or_in_anybodys_way(
     page: Page, refused: set[str], width: int, theme: str
 ) -> None:
-    """With pending rows, a refused one and the filters open, as axe sees it."""
     refused.add("/rest/v1/")
     page.set_viewport_size({"width": width, "height": 740})
     show_in(page, theme)

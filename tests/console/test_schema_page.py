@@ -67,7 +67,6 @@ def saved(page: Page, button: str) -> str:
 
 
 def test_all_tables_and_keys_are_drawn_and_none_lies_on_another(page: Page) -> None:
-    """The diagram is about as wide as a screen, not one tall strip, and fits into its window."""
     diagram = opened(page)
     expect(diagram).to_have_attribute("aria-label", "Diagram of 300 tables and 298 relationships")
     expect(diagram.locator("[data-table]")).to_have_count(TABLES)
@@ -90,7 +89,6 @@ def test_all_tables_and_keys_are_drawn_and_none_lies_on_another(page: Page) -> N
 
 
 def test_the_page_answers_while_tables_are_placed_and_says_so(page: Page) -> None:
-    """Columns that nobody could read yet are not drawn: they are most of the work."""
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -119,7 +117,6 @@ def test_the_page_answers_while_tables_are_placed_and_says_so(page: Page) -> Non
 
 
 def test_a_search_brings_the_table_into_view_in_a_readable_size(page: Page) -> None:
-    """With its neighbours alone, if one likes."""
     diagram = opened(page)
     page.get_by_role("searchbox").fill("part_77")
     expect(page.get_by_role("status")).to_have_text("1 of 300 tables, as service_role")
@@ -138,7 +135,6 @@ def test_a_search_brings_the_table_into_view_in_a_readable_size(page: Page) -> N
 
 
 def test_a_chosen_table_and_its_neighbours_stand_beside_its_details(page: Page) -> None:
-    """Wherever the table was before the details took their room."""
     diagram = opened(page, "anon")
     page.get_by_role("button", name="author").click()
     expect(page.get_by_role("complementary", name="Table author")).to_be_visible()
@@ -179,7 +175,6 @@ def test_a_chosen_table_stands_in_the_address(page: Page) -> None:
 
 
 def test_another_role_sees_its_tables_and_columns_alone(page: Page) -> None:
-    """Changing the role changes the page, without a new load."""
     diagram = opened(page)
     expect(diagram.locator("[data-table]")).to_have_count(TABLES)
     page.get_by_role("button", name="Calling as").click()

@@ -185,7 +185,6 @@ def cells(page: Page, column: int) -> list[str]:
 
 
 def test_a_session_whose_token_was_revoked_ends_with_the_reason(page: Page, hooks: Hooks) -> None:
-    """The form to sign in is where the page leads then."""
     page.goto("/console/webhooks")
     sign_in(page, hooks.token)
     page.get_by_role("button", name="New endpoint").wait_for()
@@ -235,7 +234,6 @@ def test_a_token_that_may_read_alone_changes_nothing(page: Page, hooks: Hooks, r
 def test_an_endpoint_is_created_with_its_url_checked_as_one_types(
     page: Page, hooks: Hooks, receiver: Receiver
 ) -> None:
-    """The secret that is shown once signs the first delivery."""
     sign_in(page, hooks.token)
     page.get_by_text("There are no endpoints yet").wait_for()
     page.get_by_role("button", name="New endpoint").click()
@@ -425,7 +423,6 @@ def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
 
 
 def test_deliveries_need_no_scrolling_sideways_on_a_telephone(page: Page, hooks: Hooks) -> None:
-    """When and where to stands below each type and status."""
     sample(hooks)
     page.set_viewport_size({"width": 375, "height": 740})
     sign_in(page, hooks.token)
@@ -438,7 +435,6 @@ def test_deliveries_need_no_scrolling_sideways_on_a_telephone(page: Page, hooks:
 
 
 def test_parts_filters_and_deliveries_have_addresses_of_their_own(page: Page, hooks: Hooks) -> None:
-    """Reloading keeps them, the back button returns to them, and the token is in none."""
     sample(hooks)
     sign_in(page, hooks.token)
     part(page, "Statistics")
@@ -549,7 +545,6 @@ def test_charts_show_what_the_statistics_say(page: Page, hooks: Hooks) -> None:
 
 
 def test_what_failed_for_good_is_recovered(page: Page, hooks: Hooks, receiver: Receiver) -> None:
-    """It arrives, once the receiver works again."""
     receiver.status = 500
     endpoint = hooks.add(receiver.url)
     hooks.ask("POST", f"/endpoints/{endpoint}/test")
@@ -596,7 +591,6 @@ def test_a_receiver_says_what_has_to_be_allowed(page: Page, hooks: Hooks) -> Non
 def test_a_dialog_is_opened_filled_and_left_by_the_keyboard(
     page: Page, hooks: Hooks, receiver: Receiver
 ) -> None:
-    """The focus is within it, and goes back to where it was."""
     focused = "document.activeElement.closest('dialog') ? 'dialog' : document.activeElement.textContent"
     sign_in(page, hooks.token)
     page.get_by_role("button", name="New endpoint").focus()
@@ -615,7 +609,6 @@ def test_a_dialog_is_opened_filled_and_left_by_the_keyboard(
 
 
 def test_a_dialog_may_be_opened_while_another_closes(page: Page, hooks: Hooks) -> None:
-    """A browser says that it closed one only after what was typed in the meantime."""
     sign_in(page, hooks.token)
     page.get_by_role("button", name="New endpoint").click()
     page.get_by_role("dialog", name="New endpoint").wait_for()
@@ -629,7 +622,6 @@ def test_a_dialog_may_be_opened_while_another_closes(page: Page, hooks: Hooks) -
 
 
 def test_a_receiver_that_is_gone_says_so(page: Page, hooks: Hooks) -> None:
-    """After a start of the daemon, for example."""
     kept = {"name": "gone", "url": "http://127.0.0.1:9/", "secret": SECRET}
     page.add_init_script(f"sessionStorage.setItem('dataapi.receiver', JSON.stringify({json.dumps(kept)}))")
     sign_in(page, hooks.token)

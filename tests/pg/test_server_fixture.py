@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 def test_databases_are_separate(server: Server) -> None:
-    """What is made in one database is not in the next."""
     first = server.create_database("create table only_here (id int)")
     second = server.create_database()
     assert first.execute("select to_regclass('only_here')::text") == [("only_here",)]
@@ -20,7 +19,6 @@ def test_databases_are_separate(server: Server) -> None:
 
 
 def test_the_authenticator_may_assume_the_api_roles_and_nothing_else(database: Database) -> None:
-    """Authenticator has no rights of its own but those it assumes."""
     database.execute("create table secret (id int); grant select on secret to authenticated")
     connection = psycopg2.connect(database.uri)
     cursor = connection.cursor()
@@ -34,7 +32,6 @@ def test_the_authenticator_may_assume_the_api_roles_and_nothing_else(database: D
 
 @pytest.mark.direct("a pooler keeps its clients while the server restarts")
 def test_a_restart_keeps_port_and_data(server: Server, database: Database) -> None:
-    """A restart ends connections, and the same address works after it."""
     database.execute("create table kept (id int)")
     connection = psycopg2.connect(database.uri)
     server.restart()
@@ -44,7 +41,6 @@ def test_a_restart_keeps_port_and_data(server: Server, database: Database) -> No
 
 
 def test_chinook_is_loaded_for_every_api_role(chinook: Database) -> None:
-    """The sample's tables are readable as anon."""
     connection = psycopg2.connect(chinook.uri)
     cursor = connection.cursor()
     cursor.execute("set role anon; select count(*) from track")

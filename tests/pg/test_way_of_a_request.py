@@ -133,7 +133,6 @@ class Client(Protocol):
 async def test_a_request_runs_no_more_functions_than_it_did(
     service: Service, reactor: Any, protocol: str
 ) -> None:
-    """From first byte to response, with a value never seen: after a schema change, and when warm."""
     endpoint = HostnameEndpoint(reactor, "127.0.0.1", int(service.url.rpartition(":")[2]))
     client: Client = await connectProtocol(endpoint, Client())
     first, warm, albums = [], [], count(1)

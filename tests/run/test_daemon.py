@@ -140,7 +140,6 @@ def test_other_paths_and_methods_of_the_admin_listener_are_refused(daemon: Daemo
 
 
 def test_metrics_count_requests_and_show_the_pool(daemon: Daemon) -> None:
-    """``/metrics`` counts answered requests by route and status, and shows pool and catalog."""
     sample = 'dataapi_requests_total{area="graphql",code="",method="POST",route="/graphql/v1",status="200"}'
     before = daemon.metric(sample)
     assert daemon.graphql(QUICK).json == {"data": {"noteCollection": {"edges": [{"node": {"id": 1}}]}}}
@@ -151,7 +150,6 @@ def test_metrics_count_requests_and_show_the_pool(daemon: Daemon) -> None:
 
 
 def test_reload_answers_when_the_new_catalog_serves(daemon: Daemon) -> None:
-    """``POST /reload`` answers with the generation that serves from then on."""
     before = daemon.admin("GET", "/ready").json["projects"][0]["generation"]
     reloaded = daemon.admin("POST", "/reload")
     assert reloaded.status == 200
@@ -227,7 +225,6 @@ def test_log_lines_are_json_with_the_requests_id(daemon: Daemon) -> None:
 
 
 def test_log_lines_name_client_project_role_operation_and_error(daemon: Daemon) -> None:
-    """The address is the one that a trusted proxy names, and loopback is trusted by default."""
     before = len(daemon.lines)
     body = json.dumps({"query": "query Notes { noteCollection { nonsense } }", "operationName": "Notes"})
     headers = {"apikey": KEY, "X-Forwarded-For": "192.0.2.7, 198.51.100.4"}
@@ -248,7 +245,6 @@ def test_log_lines_name_client_project_role_operation_and_error(daemon: Daemon) 
 
 
 def test_log_lines_say_where_the_time_went_and_what_postgresql_refused(daemon: Daemon) -> None:
-    """A value that PostgreSQL refuses has its SQLSTATE and the time that it took there."""
     refused = daemon.request(
         "GET", "/rest/v1/note?id=eq.x", headers={"apikey": KEY, "X-Request-Id": "refused"}
     )
@@ -264,7 +260,6 @@ def test_log_lines_say_where_the_time_went_and_what_postgresql_refused(daemon: D
 
 
 def test_no_secret_is_logged(daemon: Daemon) -> None:
-    """Neither configured secrets nor keys and tokens of requests are in the log, even of refused ones."""
     daemon.graphql(QUICK, key=SECRET_KEY, Authorization="Bearer not-a-token-at-all")
     daemon.request("GET", "/rest/v1/note?apikey=key-in-the-query")
     daemon.request("GET", "/rest/v1/note", headers={"apikey": "wrong-key-in-the-header"})
@@ -324,7 +319,6 @@ def test_a_taken_port_is_reported_when_a_detached_daemon_starts(served: Database
 
 
 def test_all_mistakes_of_a_configuration_are_printed(served: Database, tmp_path: Path) -> None:
-    """Every mistake is named, nothing listens, and a service manager need not try again."""
     daemon = Daemon(
         tmp_path,
         served.uri,
@@ -418,7 +412,6 @@ def _refuses(port: int) -> bool:
 
 
 def test_a_second_signal_does_not_wait(served: Database, tmp_path: Path) -> None:
-    """Who asks twice need not wait for requests in flight; the exit status tells of it."""
     with Daemon(tmp_path, served.uri) as daemon:
         daemon.wait_ready()
         thread, answers = in_background(daemon, SLOW)

@@ -54,7 +54,6 @@ def configured(own_server: Server, tmp_path: Path, request: pytest.FixtureReques
 
 
 def test_settings_are_read_again_when_asked(configured: Configured) -> None:
-    """Of the function, then of the role, which wins over it, then of the role in the database."""
     daemon, database = configured
     assert status(daemon) == 200
     database.execute("alter role authenticator set pgrst.db_aggregates_enabled = 'false'")
@@ -82,7 +81,6 @@ def test_a_notification_has_the_settings_read_again(configured: Configured) -> N
 def test_a_running_daemon_keeps_the_settings_of_a_database_that_is_away(
     own_server: Server, tmp_path: Path
 ) -> None:
-    """What is read again meanwhile is the file alone, over which they win as before."""
     database = own_server.create_database(SCHEMA + FUNCTION)
     project = {"db-config": "yes", "db-pre-config": "public.settings", "db-max-rows": "1"}
     with Daemon(tmp_path, database.uri, project=project) as daemon:
@@ -113,7 +111,6 @@ def withheld(daemon: Daemon) -> bool:
 
 @pytest.mark.direct("a pooler keeps its clients while the server is away")
 def test_a_daemon_waits_for_a_database_that_is_away(own_server: Server, tmp_path: Path) -> None:
-    """It listens meanwhile, and answers once it has asked it."""
     database = own_server.create_database(SCHEMA + FUNCTION)
     project = {"db-config": "yes", "db-pre-config": "public.settings"}
     own_server.stop()
@@ -132,7 +129,6 @@ def test_a_daemon_waits_for_a_database_that_is_away(own_server: Server, tmp_path
 
 
 def test_nothing_is_answered_without_the_settings(own_server: Server, tmp_path: Path) -> None:
-    """Even where the database is there: a function that checks requests may be among them."""
     database = own_server.create_database(SCHEMA)
     project = {"db-config": "yes", "db-pre-config": "public.settings", "db-aggregates-enabled": "yes"}
     with Daemon(tmp_path, database.uri, project=project) as daemon:
@@ -155,7 +151,6 @@ def status_of(daemon: Daemon, host: str) -> int:
 
 
 def test_a_wrong_setting_concerns_its_project_alone(own_server: Server, tmp_path: Path) -> None:
-    """The other one is served, and neither reloaded nor connected anew, while the first one waits."""
     wrong, right = own_server.create_database(SCHEMA), own_server.create_database(SCHEMA)
     setting = f"alter role authenticator in database {wrong.name} set pgrst.db_max_rows"
     wrong.execute(f"{setting} = 'many'")

@@ -82,7 +82,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
 
 
 def test_printed_graphql_command_answers(running: RunningDemo) -> None:
-    """The first command that a newcomer pastes reaches the sample's blogs and computed fields."""
     answer = running.pasted(0)
     assert "errors" not in answer
     first = answer["data"]["blogCollection"]["edges"][0]["node"]
@@ -93,7 +92,6 @@ def test_printed_graphql_command_answers(running: RunningDemo) -> None:
 
 
 def test_printed_rest_command_answers(running: RunningDemo) -> None:
-    """The second one reads a table in the order asked for."""
     assert running.pasted(1) == [
         {"player": "ada", "score": 310},
         {"player": "chiyo", "score": 275},
@@ -120,7 +118,6 @@ def test_the_printed_token_sends_a_test_event_to_a_receiver_of_the_demo(running:
 
 
 def test_ctrl_c_ends_it_and_leaves_nothing(running: RunningDemo) -> None:
-    """It ends by the signal, as shells expect, but not before database and files are gone."""
     found = re.search(r"host=(\S+?)&", running.text)
     assert found is not None
     folder = Path(found[1].replace("%2F", "/")).parent

@@ -65,7 +65,6 @@ def test_documents_are_read_at_start_and_at_each_reload(daemon: Daemon) -> None:
 
 
 def test_a_folder_that_goes_away_leaves_the_documents(daemon: Daemon) -> None:
-    """Clients must not suffer from a deployment that fails half-way; the answer and the log say it."""
     documents = daemon.folder / "documents"
     documents.rename(daemon.folder / "elsewhere")
     reloaded = daemon.admin("POST", "/reload")

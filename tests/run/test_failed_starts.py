@@ -98,7 +98,6 @@ def finished(
 def test_a_failure_is_a_sentence_on_standard_error(
     folder: Path, program: str, words: str, status: int, sentence: str
 ) -> None:
-    """It names the place; standard output has nothing but the daemon's log."""
     done = finished(command(program, words), folder)
     assert done.returncode == status, done.stderr
     assert sentence in done.stderr.splitlines()[-1]
@@ -108,7 +107,6 @@ def test_a_failure_is_a_sentence_on_standard_error(
 
 @pytest.mark.parametrize("words", ["--config nowhere.ini", "--config port.ini"])
 def test_at_a_terminal_the_sentence_is_the_last_line(folder: Path, words: str) -> None:
-    """After the line of the log, if it has come that far."""
     status, shown = at_terminal(command("twistd", words), cwd=folder, environ=environment())
     last = shown.splitlines()[-1]
     assert status in (os.EX_CONFIG, os.EX_UNAVAILABLE)
@@ -124,7 +122,6 @@ def test_at_a_terminal_the_sentence_is_the_last_line(folder: Path, words: str) -
     ],
 )
 def test_files_of_twistd_that_cannot_be_written_are_named(folder: Path, option: str, sentence: str) -> None:
-    """Before it starts, with the status of a file that cannot be made."""
     words = [TWISTD, "--nodaemon", "--pidfile=", option, "dataapi", "--config", "good.ini"]
     done = finished(words, folder)
     assert (done.returncode, done.stdout) == (os.EX_CANTCREAT, "")
@@ -133,7 +130,6 @@ def test_files_of_twistd_that_cannot_be_written_are_named(folder: Path, option: 
 
 
 def test_a_taken_port_is_said_on_standard_error_and_in_the_log(folder: Path) -> None:
-    """Each reader gets it once: they are different files here."""
     daemon = Daemon(folder, NOWHERE)
     with socket.socket() as taker:
         taker.bind(("127.0.0.1", daemon.port))
@@ -154,7 +150,6 @@ def test_a_port_that_only_root_may_use_is_a_matter_of_permission(folder: Path) -
 
 
 def test_help_of_the_daemon_is_twistds_and_ends_well(folder: Path) -> None:
-    """With the options, the signals and examples."""
     done = finished([TWISTD, "dataapi", "--help"], folder)
     assert done.returncode == 0
     assert {"--config=", "--workers=", "SIGTERM"} <= set(done.stdout.replace(";", "").split())

@@ -45,7 +45,6 @@ def webhooks_reason(daemon: Daemon) -> str:
 
 @pytest.mark.time_limit(180)
 def test_everything_goes_on_after_a_failover(pair: Pair, recorder: Recorder, tmp_path: Path) -> None:
-    """Requests, notifications and deliveries: the daemon is told nothing and finds the new primary."""
     database = pair.primary.create_database(SCHEMA)
     installation = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
     installation.endpoint()
@@ -151,7 +150,6 @@ def test_what_was_acknowledged_survives_a_failover(
 
 @pytest.mark.time_limit(180)
 def test_a_daemon_on_standbys_listens_on_the_primary(steady: Pair, tmp_path: Path) -> None:
-    """Reads come from the standby, and what changes is notified by the primary."""
     database = steady.primary.create_database(SCHEMA)
     steady.follow(database)
     uri = steady.uri(database.name, "standby" if steady.primary.version >= 14 else "any")
@@ -183,7 +181,6 @@ def test_a_daemon_on_standbys_listens_on_the_primary(steady: Pair, tmp_path: Pat
 def test_a_daemon_on_standbys_delivers_from_the_primary(
     steady: Pair, recorder: Recorder, tmp_path: Path
 ) -> None:
-    """Events are taken and delivered, which a standby could not do."""
     database = steady.primary.create_database(SCHEMA)
     installation = Installation(tmp_path, database, recorder)
     installation.endpoint()
@@ -204,7 +201,6 @@ def test_a_daemon_on_standbys_delivers_from_the_primary(
 def test_a_notification_may_overtake_the_change_on_its_way_to_the_standby(
     steady: Pair, tmp_path: Path
 ) -> None:
-    """The catalog is looked at again, as nothing says when the change has come."""
     database = steady.primary.create_database(SCHEMA)
     steady.follow(database)
     with Daemon(
@@ -222,7 +218,6 @@ def test_a_notification_may_overtake_the_change_on_its_way_to_the_standby(
 
 @pytest.mark.time_limit(180)
 def test_a_daemon_on_a_standby_alone_looks_for_changes(pair: Pair, tmp_path: Path) -> None:
-    """It starts, serves reads, says that it polls, and takes part again once the standby is promoted."""
     database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     uri = pair.standby.database(database.name).uri
@@ -243,7 +238,6 @@ def test_a_daemon_on_a_standby_alone_looks_for_changes(pair: Pair, tmp_path: Pat
 
 @pytest.mark.time_limit(180)
 def test_a_frozen_primary_is_given_up_for_the_promoted_standby(pair: Pair, tmp_path: Path) -> None:
-    """It closes no connection, and still nobody waits for it for ever."""
     database: Database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     uri = pair.uri(database.name, "read-write") + "&connect_timeout=2"

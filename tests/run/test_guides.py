@@ -26,7 +26,6 @@ GUIDES = [
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_a_guide_is_as_it_says(guide: str, signed_in: Story) -> None:
-    """Every command runs and prints what is shown."""
     text = documents.read(guide)
     assert any(block.language == "sh" for block in documents.blocks(text))
     signed_in.read(text)
@@ -48,7 +47,6 @@ def of_clients() -> list[tuple[str, str]]:
 async def test_clients_print_what_their_guide_shows(
     guide: str, title: str, signed_in: Story, npm_clients: Path, reactor: Any
 ) -> None:
-    """Each is a program of its own, and reads what the tutorial's user wrote."""
     text = documents.chapter(documents.read(guide), title)
     languages = {block.language for block in documents.blocks(text)}
     if "js" in languages:

@@ -130,7 +130,6 @@ def test_a_killed_run_ends_what_it_started(folder: Path) -> None:
 
 
 def test_a_test_that_cannot_be_interrupted_ends_the_run(folder: Path) -> None:
-    """The last resort says where it was."""
     run = InnerRun(folder, UNSTOPPABLE)
     assert run.process.wait(PATIENCE) == 1
     assert "Timeout (0:00:00.9" in run.text

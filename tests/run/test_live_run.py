@@ -104,7 +104,6 @@ def rename(database: Database, name: str) -> None:
 
 
 def test_connections_may_be_as_many_as_the_system_allows(database: Database, tmp_path: Path) -> None:
-    """Though systems begin with few open files, for programs that cannot have more."""
     few, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(few, 256), maximum))
     try:
@@ -119,7 +118,6 @@ def test_connections_may_be_as_many_as_the_system_allows(database: Database, tmp
 
 
 def test_a_stop_sends_clients_elsewhere(database: Database, tmp_path: Path) -> None:
-    """At once, however many are open, and the daemon ends well."""
     with Daemon(tmp_path, database.uri, settings={"workers": "2"}, project=QUICK) as daemon:
         daemon.wait_ready()
         clients = [Client(daemon) for _ in range(8)]
@@ -142,7 +140,6 @@ def test_a_stop_sends_clients_elsewhere(database: Database, tmp_path: Path) -> N
 
 
 def test_a_worker_that_dies_costs_a_connection(database: Database, tmp_path: Path) -> None:
-    """Its clients connect again, to another one; those of the others notice nothing."""
     with Daemon(tmp_path, database.uri, settings={"workers": "2"}, project=QUICK) as daemon:
         daemon.wait_ready()
         clients = [Client(daemon) for _ in range(8)]
@@ -164,7 +161,6 @@ def test_a_worker_that_dies_costs_a_connection(database: Database, tmp_path: Pat
 
 
 def test_other_settings_move_clients(database: Database, tmp_path: Path) -> None:
-    """A project that is replaced has them connect again, to the one that replaces it."""
     with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
         daemon.wait_ready()
         with Client(daemon) as client:
@@ -190,7 +186,6 @@ def own() -> Iterator[Server]:
 
 @pytest.mark.time_limit(180)
 def test_subscriptions_outlive_a_restart_of_postgresql(own: Server, tmp_path: Path) -> None:
-    """They wait for it, and have what was written meanwhile."""
     database = own.create_database(SCHEMA)
     with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
         daemon.wait_ready()
@@ -208,7 +203,6 @@ def test_subscriptions_outlive_a_restart_of_postgresql(own: Server, tmp_path: Pa
 @pytest.mark.time_limit(180)
 @pytest.mark.direct("replication needs servers of its own")
 def test_a_commit_that_is_written_and_not_visible_yet(own: Server, tmp_path: Path) -> None:
-    """Its record is in the write-ahead log, which stands still when it becomes visible later."""
     database = own.create_database(SCHEMA)
     with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
         daemon.wait_ready()
@@ -246,7 +240,6 @@ def pair() -> Iterator[Pair]:
 @pytest.mark.time_limit(180)
 @pytest.mark.direct("the daemon chooses among servers, which it would not see behind a pooler")
 def test_no_replica_that_is_behind_is_asked(pair: Pair, tmp_path: Path) -> None:
-    """While it does not replay the primary is, and when it does it answers again."""
     database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     project = {**QUICK, "db-read-uri": pair.read_uri(database.name), "db-read-max-lag": ""}
@@ -268,7 +261,6 @@ def test_no_replica_that_is_behind_is_asked(pair: Pair, tmp_path: Path) -> None:
 @pytest.mark.time_limit(180)
 @pytest.mark.direct("the daemon chooses among servers, which it would not see behind a pooler")
 def test_subscriptions_outlive_a_failover(pair: Pair, tmp_path: Path) -> None:
-    """They go on with the standby that is promoted."""
     database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     with Daemon(tmp_path, pair.uri(database.name, "read-write"), project=QUICK) as daemon:

@@ -48,7 +48,6 @@ def statuses(daemon: Daemon, path: str, key: str = KEY) -> set[int]:
 
 
 def test_a_notification_of_a_new_schema_reaches_every_process(installation: Installation) -> None:
-    """Each of them answers from it."""
     one, two = loads(installation)
     installation.database.execute("create table fresh (id int); grant select on fresh to anon")
     installation.database.execute("notify pgrst, 'reload schema'")
@@ -58,7 +57,6 @@ def test_a_notification_of_a_new_schema_reaches_every_process(installation: Inst
 
 @pytest.mark.direct("a pooler passes no notifications on")
 def test_a_notification_of_new_settings_reaches_every_process(installation: Installation) -> None:
-    """Each of them follows the new ones."""
     path, name = "/rest/v1/note?select=id.sum()", installation.database.name
     assert [statuses(daemon, path) for daemon in installation.daemons] == [{400}, {400}]
     installation.database.execute(
@@ -70,14 +68,12 @@ def test_a_notification_of_new_settings_reaches_every_process(installation: Inst
 
 
 def test_keys_are_the_same_at_every_process(installation: Installation) -> None:
-    """Those of the configuration, which all of them have."""
     for daemon in installation.daemons:
         for key, status in ((KEY, 200), (SECRET_KEY, 200), ("sb_publishable_of_nobody", 401)):
             assert statuses(daemon, "/rest/v1/?select=id", key) == {status}
 
 
 def test_tests_of_an_endpoint_are_limited_over_all_daemons(installation: Installation) -> None:
-    """Ten a minute, whoever is asked."""
     endpoint = installation.endpoint()
     path = f"/v2/organizations/acme/webhooks/endpoints/{endpoint}/test"
     asked = cycle(installation.daemons)
@@ -86,7 +82,6 @@ def test_tests_of_an_endpoint_are_limited_over_all_daemons(installation: Install
 
 
 def test_an_event_is_published_once_whichever_daemon_is_asked_again(installation: Installation) -> None:
-    """Its key is known to all."""
     body = json.dumps(event("once", payload={"reason": "inactivity"}))
     answers = [
         installation.manage(daemon, "POST", "/v1/webhooks/events", body)

@@ -53,7 +53,6 @@ def rows(database: Database) -> set[int]:
 def test_an_old_primary_gets_nothing_once_the_new_one_was_seen(
     trio: Pair, recorder: Recorder, tmp_path: Path
 ) -> None:
-    """It answers, it accepts writes, it comes first in the connection string: it is asked no more."""
     database = trio.primary.create_database(SCHEMA)
     installation = Installation(tmp_path, database, recorder)
     installation.endpoint()
@@ -91,7 +90,6 @@ def test_an_old_primary_gets_nothing_once_the_new_one_was_seen(
 def test_who_begins_beside_an_old_primary_writes_nothing_to_it(
     pair: Pair, recorder: Recorder, tmp_path: Path
 ) -> None:
-    """A daemon that starts, a worker that takes another one's place, a project with other settings."""
     database = pair.primary.create_database(SCHEMA)
     installation = Installation(tmp_path, database, recorder)
     pair.follow(database)
@@ -119,7 +117,6 @@ def test_who_begins_beside_an_old_primary_writes_nothing_to_it(
 
 
 def test_a_command_publishes_at_the_newest_primary(pair: Pair, recorder: Recorder, tmp_path: Path) -> None:
-    """Whichever comes first in the connection string, and whatever that says of the server."""
     database = pair.primary.create_database(SCHEMA)
     installation = Installation(tmp_path, database, recorder)
     installation.endpoint()
@@ -158,7 +155,6 @@ def replicas(daemon: Daemon) -> dict[int, str | None]:
 
 @pytest.mark.time_limit(240)
 def test_a_replica_gets_reads_while_it_follows_the_primary(trio: Pair, tmp_path: Path) -> None:
-    """However far it is: a position of one timeline says nothing of what another one has."""
     first, second, third = trio.primary, *trio.standbys
     database = first.create_database(SCHEMA + SERVER)
     # Who may read all statistics is told at once whom a standby follows.

@@ -145,10 +145,6 @@ def wait_answers(port: int, daemons: list[Daemon]) -> None:
 
 
 def test_a_rolling_restart_loses_no_request(server: Server, tmp_path: Path) -> None:
-    """Each request is answered, and what was written is there once; a client is bound to no daemon.
-
-    One restart serves both proxies: what takes its time is the daemons'.
-    """
     proxies = installed_proxies()
     database = server.create_database(SCHEMA)
     with ExitStack() as stack:
@@ -251,7 +247,6 @@ def test_a_daemon_that_is_to_stop_answers_for_a_while(served: Database, tmp_path
 
 
 def test_events_pass_as_they_come(entries: Database, bystander: Daemon, tmp_path: Path) -> None:
-    """A proxy holds none of them back, and closes no stream that is silent between heartbeats."""
     with stopping(tmp_path / "daemon", entries, "0") as daemon:
         daemon.wait_ready()
         with ExitStack() as until_then:

@@ -38,7 +38,6 @@ def story(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def test_the_steps_lead_to_a_verified_delivery(story: Story) -> None:
-    """From the empty database on: the event was delivered once, and the receiver verified it."""
     [delivery] = story.said[-1]["data"]
     assert story.receiver is not None
     assert story.receiver.handled == [delivery["attributes"]["event_id"]]
@@ -60,7 +59,6 @@ def test_the_page_goes_on_from_there(story: Story) -> None:
 
 
 def test_the_plugins_are_found(story: Story) -> None:
-    """Both versions of the catalogue's type go out; the source has raised its event once."""
     # As the page does, which another process of the tests may have read.
     story.database.execute("update webhooks.endpoint set event_types = '{*}'")
     payload = json.dumps({"total": {"amount": 5, "currency": "EUR"}})

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def test_each_project_has_a_line_at_a_terminal(served: Database, tmp_path: Path) -> None:
-    """A project that does not exist is a mistake in the command line."""
     with Daemon(tmp_path, served.uri) as daemon:
         daemon.wait_ready()
         ready = [*DATAAPI, "ready", "--config", str(daemon.config)]

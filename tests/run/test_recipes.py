@@ -36,13 +36,11 @@ def shown(title: str, language: str) -> list[str]:
 
 @pytest.mark.direct("the documents connect to PostgreSQL itself")
 def test_the_recipes_are_as_they_say(signed_in: Story) -> None:
-    """Every command runs and prints what is shown."""
     signed_in.read(RECIPES)
 
 
 @pytest.mark.direct("the documents connect to PostgreSQL itself")
 def test_who_has_logged_out_is_refused(signed_in: Story) -> None:
-    """Although the token has not expired; what is before it is for keys that this daemon has not."""
     signed_in.read(documents.chapter(documents.read("docs/guides/sign-in.md"), "Logout"))
 
 
@@ -77,7 +75,6 @@ def test_nginx_limits_each_caller(tmp_path: Path) -> None:
 
 @pytest.mark.direct("the workflow connects to PostgreSQL itself")
 def test_the_workflow_tests_policies_and_the_api(cluster: Server, tmp_path: Path) -> None:
-    """Its commands, but for the installation, in their order; what they test is there."""
     yaml = pytest.importorskip("yaml")
     [workflow] = map(yaml.safe_load, shown("Continuous integration", "yaml"))
     job = workflow["jobs"]["api"]

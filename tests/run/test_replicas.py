@@ -153,7 +153,6 @@ def test_reads_are_shared_by_the_replicas(trio: Pair, daemon: Daemon) -> None:
 
 
 def test_check_config_asks_every_replica(trio: Pair, database: Database, own_server: Server) -> None:
-    """Whether it answers, is a copy of the same cluster, and may be asked for the roles of requests."""
     project = Project("a" * 20, "acme", database.uri, db_read_uri=trio.read_uri(database.name))
     [advice] = [str(finding) for finding in inspect(project) if "db-read-uri" in finding.text]
     assert "grant pg_read_all_stats" in advice
@@ -187,7 +186,6 @@ def test_check_config_asks_every_replica(trio: Pair, database: Database, own_ser
 def test_the_first_usable_host_answers_where_reads_are_not_balanced(
     trio: Pair, database: Database, tmp_path: Path
 ) -> None:
-    """As libpq tries hosts in their order."""
     project = {"db-read-uri": trio.read_uri(database.name, "disable")}
     with Daemon(tmp_path, database.uri, project=project) as daemon:
         daemon.wait_ready()
@@ -202,7 +200,6 @@ NAPS = "select pid from pg_stat_activity where wait_event = 'PgSleep'"
 def test_reads_do_not_wait_for_a_busy_replica(
     trio: Pair, database: Database, tmp_path: Path, balance: str
 ) -> None:
-    """Another one answers; where all are busy a read waits for one of them, as the primary is for changes."""
     project = {"db-read-uri": trio.read_uri(database.name, balance), "db-pool": "1"}
     with Daemon(tmp_path, database.uri, project=project) as daemon, ThreadPoolExecutor(3) as threads:
         daemon.wait_ready()
@@ -221,7 +218,6 @@ def test_reads_do_not_wait_for_a_busy_replica(
 
 
 def test_who_wrote_reads_it(trio: Pair, daemon: Daemon) -> None:
-    """Whatever the replicas have replayed: by the position that came with the write, sent back."""
     chance = random.Random(13)
     paused: set[Server] = set()
     answered = set()
@@ -243,7 +239,6 @@ def test_who_wrote_reads_it(trio: Pair, daemon: Daemon) -> None:
 
 
 def test_a_position_that_was_replayed_leaves_the_read_to_replicas(trio: Pair, daemon: Daemon) -> None:
-    """Of several positions, as of several writes, the furthest counts."""
     old, new = write(daemon, 2000), write(daemon, 2001)
 
     def by_replica() -> bool:
@@ -262,7 +257,6 @@ def test_a_position_that_was_replayed_leaves_the_read_to_replicas(trio: Pair, da
 
 
 def test_writes_of_every_kind_name_a_position(daemon: Daemon) -> None:
-    """A mutation, a function and a batch; a browser's script may read it."""
     mutation = "mutation { insertIntonoteCollection(objects: [{id: 3000}]) { affectedCount } }"
     assert "Dataapi-LSN" in daemon.graphql(mutation, SECRET_KEY).headers
     assert "Dataapi-LSN" in request(daemon, "POST", "rpc/volatile_server", "{}").headers
@@ -276,7 +270,6 @@ def test_writes_of_every_kind_name_a_position(daemon: Daemon) -> None:
 
 
 def test_a_replica_that_lags_gets_no_reads(trio: Pair, database: Database, tmp_path: Path) -> None:
-    """The other one does, and the primary where all lag; each comes back when it has caught up."""
     project = {"db-read-uri": trio.read_uri(database.name), "db-read-max-lag": "1"}
     with Daemon(tmp_path, database.uri, project=project) as daemon:
         daemon.wait_ready()
@@ -308,7 +301,6 @@ def gets_no_reads(trio: Pair, daemon: Daemon) -> None:
 def test_what_a_replica_does_not_know_yet_the_primary_does(
     trio: Pair, database: Database, daemon: Daemon
 ) -> None:
-    """A new table has come to the catalog before it comes to the replicas."""
     for standby in trio.standbys:
         standby.admin.execute("select pg_wal_replay_pause()")
     database.execute("create table later (id int); grant select on later to service_role")
@@ -317,7 +309,6 @@ def test_what_a_replica_does_not_know_yet_the_primary_does(
 
 
 def test_killed_replicas_cost_no_answer(trio: Pair, daemon: Daemon) -> None:
-    """Under load, one after the other, in the midst of reads, and both at last."""
     over = Event()
 
     def load() -> list[Answer]:
@@ -353,10 +344,6 @@ def test_killed_replicas_cost_no_answer(trio: Pair, daemon: Daemon) -> None:
 def test_reads_on_frozen_replicas_are_repeated_elsewhere(
     trio: Pair, database: Database, tmp_path: Path
 ) -> None:
-    """Those under way and those that wait for them, long before the connections count as dead.
-
-    Stopping then is no failure either.
-    """
     project = {"db-read-uri": trio.read_uri(database.name), "db-pool": "1", "request-timeout": "15"}
     with Daemon(tmp_path, database.uri, project=project) as daemon, ThreadPoolExecutor(4) as threads:
         daemon.wait_ready()
@@ -395,7 +382,6 @@ def test_reads_go_on_while_there_is_no_primary(trio: Pair, daemon: Daemon) -> No
 def test_a_read_that_conflicts_with_recovery_is_repeated(
     trio: Pair, database: Database, daemon: Daemon
 ) -> None:
-    """What was replayed meanwhile takes from the replica what it reads."""
     for standby in trio.standbys:
         standby.admin.execute("alter system set max_standby_streaming_delay = 0")
         standby.admin.execute("select pg_reload_conf()")

@@ -63,7 +63,6 @@ def test_the_key_may_be_in_the_url(daemon: Daemon) -> None:
 
 
 def test_each_key_sees_its_own_roles_tables(daemon: Daemon) -> None:
-    """A table without privileges is refused to one role and read by the other."""
     refused = daemon.request("GET", "/rest/v1/secret", None, WITH_KEY)
     assert refused.status == 401
     assert refused.json == {
@@ -85,7 +84,6 @@ def test_head_and_options(daemon: Daemon) -> None:
 
 
 def test_a_new_column_is_there_after_a_reload(daemon: Daemon, database: Database) -> None:
-    """What was compiled before does not outlive the catalog that it was compiled from."""
     path = "/rest/v1/leaderboard?limit=1&order=id"
     assert "level" not in daemon.request("GET", path, None, WITH_KEY).json[0]
     database.execute("alter table leaderboard add level int default 7")

@@ -27,7 +27,6 @@ ASKED = 12
 
 
 def test_each_worker_learns_of_a_type_and_of_its_end(database: Database, tmp_path: Path) -> None:
-    """Endpoints may list it, and the description has it, without a restart; then no longer."""
     database.execute(SCHEMA)
     allow_migrations(database)
     token = new_token()

@@ -42,7 +42,6 @@ def _next(manager: socket.socket, beginning: str) -> str | None:
 
 
 def test_ready_reloading_stopping(served: Database, tmp_path: Path, manager: socket.socket) -> None:
-    """The manager hears of readiness only when requests are answered, of a reload, and of the end."""
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
     with Daemon(tmp_path, served.uri, "--workers", "2", environ=environ) as daemon:
         assert "STATUS=serving" in heard(manager, "READY=1")
@@ -92,7 +91,6 @@ def test_the_status_is_that_of_the_database(
 
 
 def test_the_guide_installs_what_the_unit_starts() -> None:
-    """Program, configuration and user are where the guide has them."""
     guide = documents.read("docs/guides/debian.md")
     unit = documents.read("etc/dataapi.service")
     [command] = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)

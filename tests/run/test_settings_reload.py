@@ -82,7 +82,6 @@ class Caller(threading.Thread):
 
 
 def test_keys_are_rotated_without_a_refusal(daemon: Daemon) -> None:
-    """First both are allowed, then the new one alone; whoever has an allowed key is answered all the time."""
     old = Caller(daemon, KEY)
     old.start()
     assert daemon.graphql(QUICK, NEW_KEY).status == 401
@@ -173,7 +172,6 @@ def test_a_mistake_fails_the_command_and_is_no_reload_in_the_log(daemon: Daemon)
 
 
 def test_what_only_a_restart_changes_is_named(daemon: Daemon) -> None:
-    """Listeners and the number of workers stay as they are."""
     rewrite(daemon, f"tcp:{daemon.port}:", "tcp:1:")
     assert daemon.admin("POST", "/reload").status == 200
     assert daemon.graphql(QUICK).status == 200
@@ -181,7 +179,6 @@ def test_what_only_a_restart_changes_is_named(daemon: Daemon) -> None:
 
 
 def test_what_was_read_of_the_database_is_shown(daemon: Daemon) -> None:
-    """By one worker or by several, for each project, with the roles' names alone."""
     shown = daemon.admin("GET", "/schema_cache")
     assert shown.status == 200
     [catalog] = shown.json.values()

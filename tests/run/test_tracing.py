@@ -71,7 +71,6 @@ def collector() -> Iterator[Collector]:
 def test_a_request_is_a_span_of_its_callers_trace(
     server: Server, tmp_path: Path, collector: Collector
 ) -> None:
-    """Its parts are planning and the statement, and what is not yet exported at the end is exported then."""
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}"}
     database = server.create_database(SCHEMA)
     with Daemon(tmp_path, database.uri, "--workers", "2", environ=environ) as daemon:
@@ -95,7 +94,6 @@ def test_a_request_is_a_span_of_its_callers_trace(
 def test_graphql_requests_that_wait_for_a_connection_have_a_span_of_the_queue(
     server: Server, tmp_path: Path, collector: Collector
 ) -> None:
-    """One connection and three slow queries: two of them wait."""
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}"}
     database = server.create_database(SCHEMA)
     with Daemon(tmp_path, database.uri, project={"db-pool": "1"}, environ=environ) as daemon:
@@ -116,7 +114,6 @@ def test_graphql_requests_that_wait_for_a_connection_have_a_span_of_the_queue(
 def test_an_attempt_is_a_span_that_its_receiver_continues(
     installation: Installation, collector: Collector
 ) -> None:
-    """The receiver gets the ``traceparent`` of the attempt."""
     installation.endpoint()
     url = f"http://127.0.0.1:{collector.server_port}"
     daemon = installation.daemon(environ={"OTEL_EXPORTER_OTLP_ENDPOINT": url})

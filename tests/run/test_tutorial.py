@@ -28,7 +28,6 @@ def story(cluster: Server, tmp_path: Path) -> Iterator[Story]:
 
 
 def test_the_readme_leads_to_an_answer_from_ones_own_database(story: Story) -> None:
-    """Five commands and two requests, as they are typed; after them no command needs the file's name."""
     story.read(documents.chapter(documents.read("README.md"), "Use your own database"))
     assert story.said == [{"data": {"noteCollection": {"edges": [{"node": {"id": 1, "body": "Hello"}}]}}}]
     story.read("```sh\ndataapi check-config\n```\n")
@@ -53,7 +52,6 @@ def test_the_readme_leads_to_an_answer_by_roles_made_by_hand(story: Story) -> No
 
 
 def test_the_tutorial_leads_to_a_delivery(story: Story) -> None:
-    """Every command answers as it says, and the receiver verifies the event of the last note."""
     story.read(documents.read("docs/tutorial.md"))
     receiver = story.receiver
     assert receiver is not None

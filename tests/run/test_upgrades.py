@@ -108,7 +108,6 @@ def versions(daemon: Daemon, environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def test_a_second_process_takes_over(served: Database, tmp_path: Path, listening: socket.socket) -> None:
-    """It serves the same socket, and once it is ready the older one finishes what it has begun."""
     installed = tmp_path / "installed"
     installed.write_text("1.0.0")
     environ = patched(tmp_path, INSTALLED.format(path=str(installed)))
@@ -132,7 +131,6 @@ def test_a_second_process_takes_over(served: Database, tmp_path: Path, listening
 def test_requests_wait_while_the_service_restarts(
     served: Database, tmp_path: Path, listening: socket.socket
 ) -> None:
-    """The service manager holds the socket: what comes between the two versions is answered by the second."""
     with make(tmp_path / "old", served, listening) as old:
         old.wait_ready()
         with Load(old) as load:

@@ -39,7 +39,6 @@ pytestmark = pytest.mark.time_limit(300 + 2 * OUTAGE)
 
 
 def test_daemons_killed_between_attempts_make_five_in_all(installation: Installation) -> None:
-    """Five automatic attempts, however many daemons it takes to make them."""
     installation.endpoint()
     installation.settings = {"timeout": str(PATIENT), "retry-waits": ", ".join([str(LONG)] * 4)}
     installation.recorder.behave(Behaviour.REFUSE)
@@ -62,7 +61,6 @@ def test_daemons_killed_between_attempts_make_five_in_all(installation: Installa
 def test_a_daemon_takes_over_when_the_lease_is_over(
     server: Server, recorder: Recorder, tmp_path: Path
 ) -> None:
-    """In real time, and not before: one that does not move may live, as its session does."""
     installation = Installation(tmp_path, server.create_database(), recorder)
     try:
         installation.endpoint()
@@ -120,7 +118,6 @@ def end_of_lease(installation: Installation) -> float:
 
 
 def test_two_daemons_share_a_queue_and_one_survives_the_other(installation: Installation) -> None:
-    """Each event is one daemon's; what the killed one had sent and not recorded comes again, no more."""
     installation.endpoint()
     installation.recorder.behave(Behaviour.HOLD)
     killed, other = installation.pair()
@@ -146,7 +143,6 @@ def test_two_daemons_share_a_queue_and_one_survives_the_other(installation: Inst
 
 
 def test_an_attempt_that_two_claimed_counts_once(installation: Installation) -> None:
-    """The database's clock steps over a lease: the attempt is made again, and recorded once (fencing)."""
     installation.endpoint()
     installation.recorder.behave(Behaviour.HOLD)
     daemons = installation.pair()
@@ -167,7 +163,6 @@ def test_an_attempt_that_two_claimed_counts_once(installation: Installation) -> 
 def test_what_a_paused_daemon_says_after_its_lease_is_not_taken(
     installation: Installation, answer: Behaviour
 ) -> None:
-    """Another daemon took over and went on to the end: no second record of an attempt, and no sixth."""
     installation.endpoint()
     installation.recorder.behave(Behaviour.HOLD)
     paused = installation.daemon()
@@ -191,7 +186,6 @@ def test_what_a_paused_daemon_says_after_its_lease_is_not_taken(
 
 
 def test_a_paused_daemon_does_not_begin_what_another_took_over(installation: Installation) -> None:
-    """What it had claimed and not begun is sent by the other one alone, once."""
     installation.settings = {"timeout": str(PATIENT), "concurrency-per-host": "1"}
     installation.endpoint()
     paused = installation.daemon()
@@ -231,7 +225,6 @@ def test_a_paused_daemon_does_not_begin_what_another_took_over(installation: Ins
 def test_deliveries_survive_postgresql_being_away(
     own_server: Server, recorder: Recorder, tmp_path: Path, away: Callable[[Server], Callable[[], None]]
 ) -> None:
-    """What is under way is recorded once it is back, what waits is retried then, nothing is doubled."""
     settings = {"timeout": str(PATIENT + OUTAGE), "retry-waits": ", ".join([str(LONG)] * 4)}
     installation = Installation(tmp_path, own_server.create_database(), recorder, settings=settings)
     try:
@@ -265,7 +258,6 @@ def test_deliveries_survive_postgresql_being_away(
 def test_a_daemon_stops_though_postgresql_says_nothing(
     own_server: Server, recorder: Recorder, tmp_path: Path
 ) -> None:
-    """Claims that cannot be given back are left to their leases; another daemon loses none of them."""
     settings = {"timeout": str(PATIENT)}
     installation = Installation(tmp_path, own_server.create_database(), recorder, settings=settings)
     try:
@@ -292,7 +284,6 @@ def test_a_daemon_stops_though_postgresql_says_nothing(
 
 
 def test_a_receiver_that_hangs_for_ever_delays_none_of_a_thousand(installation: Installation) -> None:
-    """A cap per host."""
     installation.settings = {"timeout": "100", "concurrency-per-host": "2"}
     installation.recorder.behave(Behaviour.HANG, "/dead")
     installation.endpoint("/dead", "127.0.0.9")
@@ -340,7 +331,6 @@ time.time = stepping
 
 
 def test_retries_and_time_limits_do_not_follow_a_clock_that_steps(installation: Installation) -> None:
-    """Waits are neither skipped nor prolonged by hours when the daemon's clock is set; stamps follow it."""
     folder = installation.folder / "clock"
     folder.mkdir()
     offset = folder / "offset"

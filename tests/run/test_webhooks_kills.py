@@ -127,7 +127,6 @@ def after_the_commit(installation: Installation, daemon: Daemon) -> None:
 def test_a_daemon_killed_at_any_step_loses_nothing(
     installation: Installation, step: Callable[[Installation, Daemon], None], received: int
 ) -> None:
-    """Once the dead daemon's lease is over another one delivers; only what was sent already comes again."""
     installation.endpoint()
     killed, other = installation.pair()
     other.process.send_signal(signal.SIGSTOP)

@@ -30,7 +30,6 @@ SECONDS = float(os.environ.get("WEBHOOK_SECONDS", "10"))
 @pytest.mark.time_limit(2 * PATIENCE + SECONDS)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
 def test_promises_are_kept_whatever_happens(own_server: Server, tmp_path: Path, seed: int) -> None:
-    """Nothing is lost, doubled under another id, tried more than five times, or left in the queue."""
     with Recorder() as recorder:
         installation = Installation(tmp_path, own_server.create_database(), recorder)
         campaign = Campaign(installation, own_server, seed)

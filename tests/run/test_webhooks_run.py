@@ -149,7 +149,6 @@ def test_without_their_section_nothing_of_webhooks_is_made(tmp_path: Path, datab
 def test_a_worker_opens_no_more_connections_than_the_guide_counts(
     tmp_path: Path, database: Database, receiver: Any
 ) -> None:
-    """Under more requests than connections, some of them given up, and deliveries to be made."""
     allow_migrations(database)
     database.execute(SCHEMA)
     with Daemon(

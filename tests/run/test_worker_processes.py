@@ -39,7 +39,6 @@ def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_workers_answer_and_their_figures_are_added_up(daemon: Daemon) -> None:
-    """Requests are answered by workers; the one admin listener speaks for all of them."""
     before = daemon.metric(ANSWERED)
     for _ in range(10):
         assert daemon.graphql(QUICK).status == 200
@@ -50,8 +49,6 @@ def test_workers_answer_and_their_figures_are_added_up(daemon: Daemon) -> None:
 
 
 def test_the_console_shows_all_workers_whichever_answers(daemon: Daemon) -> None:
-    """Each hears of the others by its parent's heartbeats."""
-
     def workers() -> Any:
         answer = daemon.request("GET", "/console/data/health", headers={"apikey": SECRET_KEY})
         assert answer.status == 200, answer.body
@@ -62,7 +59,6 @@ def test_the_console_shows_all_workers_whichever_answers(daemon: Daemon) -> None
 
 
 def test_connections_opened_together_are_spread_over_the_workers(daemon: Daemon) -> None:
-    """Each worker serves its part of them, if not half of them on a busy machine."""
     before = len(daemon.lines)
     opened = [HTTPConnection("127.0.0.1", daemon.port, PATIENCE) for _ in range(32)]
     for connection in opened:
@@ -92,7 +88,6 @@ def test_all_workers_reload(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_a_reloading_signal_reaches_every_worker(daemon: Daemon, number: signal.Signals) -> None:
-    """A signal to the parent makes every worker read its catalog again; a worker itself ignores it."""
     loads = 'dataapi_catalog_loads_total{outcome="loaded",project="abcdefghijklmnopqrst"}'
     before, children = daemon.metric(loads), daemon.children
     for child in children:
@@ -103,7 +98,6 @@ def test_a_reloading_signal_reaches_every_worker(daemon: Daemon, number: signal.
 
 
 def test_lines_of_workers_carry_their_number_and_the_requests_id(daemon: Daemon) -> None:
-    """A worker's lines come out whole, with its number and the request's id."""
     daemon.graphql(QUICK, **{"X-Request-Id": "worker-test-1"})
     found = wait_for(
         lambda: [line for line in daemon.lines if line.get("request_id") == "worker-test-1"], "the line"
@@ -112,7 +106,6 @@ def test_lines_of_workers_carry_their_number_and_the_requests_id(daemon: Daemon)
 
 
 def test_a_killed_worker_is_replaced_while_the_other_serves(daemon: Daemon) -> None:
-    """A worker that dies is started again; counts that it had reported are not lost."""
     restarts = daemon.metric(RESTARTS)
     answered = daemon.metric(ANSWERED)
     victim, other = daemon.children
@@ -130,7 +123,6 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(daemon: Daemon) -> N
 
 
 def test_a_stopped_worker_is_named_at_once_and_replaced(daemon: Daemon) -> None:
-    """Probes never wait for it; after some time it is killed, and another one serves in its place."""
     victim, other = daemon.children
     restarts = daemon.metric(RESTARTS)
     os.kill(victim, signal.SIGSTOP)
@@ -152,7 +144,6 @@ def test_a_stopped_worker_is_named_at_once_and_replaced(daemon: Daemon) -> None:
 
 
 def test_a_worker_that_dies_during_the_first_start_is_started_again(served: Database, tmp_path: Path) -> None:
-    """The daemon goes on to start, as it does with one that dies later."""
     with Daemon(tmp_path, served.uri, "--workers", "2") as daemon:
         victim = wait_for(lambda: daemon.children, "a worker")[0]
         os.kill(victim, signal.SIGKILL)
@@ -181,7 +172,6 @@ def test_termination_drains_every_worker(served: Database, tmp_path: Path) -> No
 
 
 def test_workers_do_not_outlive_their_parent(served: Database, tmp_path: Path) -> None:
-    """When the parent is killed its workers end by themselves, and the port is free again."""
     with Daemon(tmp_path, served.uri, "--workers", "2") as daemon:
         daemon.wait_ready()
         children = daemon.children
@@ -206,7 +196,6 @@ def over_unix(path: Path) -> bytes:
 def test_a_unix_socket_survives_its_workers_and_goes_with_the_daemon(
     served: Database, tmp_path: Path
 ) -> None:
-    """Workers share a Unix socket; its path stays when one of them ends, and goes when the daemon does."""
     path = tmp_path / "api"
     with Daemon(tmp_path, served.uri, "--workers", "2", "--listen", f"unix:{path}") as daemon:
         daemon.wait_ready()
@@ -243,7 +232,6 @@ def activate(daemon: Daemon, listening: socket.socket) -> Daemon:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_sockets_of_the_service_manager_are_served(served: Database, tmp_path: Path, workers: str) -> None:
-    """A socket that systemd bound is served, by one process or by workers, and outlives the daemon."""
     settings = {"listen": "systemd:domain=INET:name=http", "workers": workers}
     daemon = Daemon(tmp_path, served.uri, settings=settings)
     with socket.create_server(("127.0.0.1", daemon.port)) as listening, activate(daemon, listening):
@@ -255,7 +243,6 @@ def test_sockets_of_the_service_manager_are_served(served: Database, tmp_path: P
 
 
 def test_the_path_of_a_service_managers_socket_is_left_alone(served: Database, tmp_path: Path) -> None:
-    """A Unix socket that systemd bound is served, and its path is still there for the next daemon."""
     path = tmp_path / "api"
     daemon = Daemon(tmp_path, served.uri, settings={"listen": "systemd:domain=UNIX:name=http"})
     with socket.socket(socket.AF_UNIX) as listening:

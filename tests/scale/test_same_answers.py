@@ -83,7 +83,6 @@ _KEY = "filter: {companyId: {eq: 3}, id: {eq: 4}}"
 async def test_what_graphql_asks_of_one_tenant_is_one_task_for_each_statement(
     both: Both, text: str, statements: int
 ) -> None:
-    """An answer that is made of rows that were kept reads no table."""
     body = json.dumps({"query": text, "extensions": {"explain": True}}).encode()
     rolled_back = {"Prefer": "tx=rollback"}  # so that other tests find the same rows afterwards
     answer = await both.distributed.send(body, role="service_role", headers=rolled_back)

@@ -46,7 +46,6 @@ def loaded(environ: Mapping[str, str], folder: Path) -> Settings:
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
 def test_kubernetes_takes_each_object(version: str, objects: dict[str, Any]) -> None:
-    """By its schemas, of an old release and a new one; unknown fields are mistakes."""
     kubernetes_validate = pytest.importorskip(
         "kubernetes_validate", reason="kubernetes-validate is not installed"
     )
@@ -69,7 +68,6 @@ def test_the_daemon_takes_the_configuration(
 
 
 def test_variables_of_services_are_kept_out(objects: dict[str, Any], tmp_path: Path) -> None:
-    """Those that Kubernetes adds for a Service of this name begin as the configuration's do."""
     from dataapi.service.configuration import ConfigurationError  # noqa: PLC0415 - of this test alone
 
     environ = objects["ConfigMap"]["data"]
@@ -79,7 +77,6 @@ def test_variables_of_services_are_kept_out(objects: dict[str, Any], tmp_path: P
 
 
 def test_a_pod_has_time_to_finish_and_is_asked_where_it_listens(objects: dict[str, Any]) -> None:
-    """Probes ask the admin listener, the Service the public one."""
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     [container] = pod["containers"]
     delay = int(objects["ConfigMap"]["data"]["DATAAPI_DATAAPI_SHUTDOWN_DELAY"])
@@ -98,7 +95,6 @@ def test_a_pod_has_time_to_finish_and_is_asked_where_it_listens(objects: dict[st
 
 
 def test_a_pod_may_do_nothing_but_answer(objects: dict[str, Any]) -> None:
-    """As the image's own user, on a file system that it cannot write to."""
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     [container] = pod["containers"]
     user = re.search(r"^USER (\d+):(\d+)$", documents.read("Dockerfile"), re.MULTILINE)

@@ -9,7 +9,6 @@ from support.effort import Effort
 
 
 def test_a_full_collection_is_nobodys_effort() -> None:
-    """It takes as long as the tests before have left things behind, here a million of them."""
     left = [[number] for number in range(1_000_000)]
     effort, began = Effort(), time.process_time()
     gc.collect()

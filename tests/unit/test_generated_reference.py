@@ -18,12 +18,10 @@ def test_a_page_is_current(name: str) -> None:
 
 
 def test_configuration_template_is_current() -> None:
-    """It has the keys, defaults and comments of the settings."""
     assert documents.read("etc/dataapi.ini") == GENERATOR["template"]()
 
 
 def test_every_key_is_documented() -> None:
-    """A key without a comment of its own shares the previous one."""
     for section, (about, described) in GENERATOR["sections"]().items():
         named = [name for one in described for name, _ in one.keys]
         assert named == list(SECTIONS[section])

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2] / "daemon" / "dataapi"
 
 # From the bottom to the top; packages of one line do not import each other.
@@ -111,10 +109,16 @@ def imported(node: ast.AST, *, for_types: bool = True) -> Iterator[str]:
 
 
 @cache
+def tree_of(module: str) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse(MODULES[module].read_text("utf-8"))
+
+
+@cache
 def imports_of(module: str, *, for_types: bool = True) -> frozenset[str]:
     """Return what a module imports; modules of the product by their name below ``dataapi``."""
-    tree = ast.parse(MODULES[module].read_text("utf-8"))
-    return frozenset(name.removeprefix("dataapi.") for name in imported(tree, for_types=for_types))
+    names = imported(tree_of(module), for_types=for_types)
+    return frozenset(name.removeprefix("dataapi.") for name in names)
 
 
 def layer_of(module: str) -> int:
@@ -124,29 +128,26 @@ def layer_of(module: str) -> int:
     return number
 
 
-@pytest.mark.parametrize("module", sorted(name for name in MODULES if name))
-def test_imports_go_down(module: str) -> None:
-    package = module.partition(".")[0]
-    upward = {
-        name
-        for name in imports_of(module)
-        if name in MODULES and name.partition(".")[0] != package and layer_of(name) >= layer_of(module)
-    }
-    assert not upward, f"{module} imports from a layer that is not below it"
+def test_imports_go_down() -> None:
+    upward = [
+        f"{module} imports {name}"
+        for module in filter(None, MODULES)
+        for name in imports_of(module) & MODULES.keys()
+        if name.partition(".")[0] != module.partition(".")[0] and layer_of(name) >= layer_of(module)
+    ]
+    assert upward == []
 
 
 def test_a_class_name_has_one_meaning() -> None:
-    """No two modules have classes of one name, with or without a leading underscore."""
     found: dict[str, list[str]] = {}
-    for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for module in MODULES:
+        for node in ast.walk(tree_of(module)):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name.strip("_"), []).append(module)
     assert not {name: among for name, among in found.items() if len(among) > 1}
 
 
 def test_modules_do_not_import_each_other_in_circles() -> None:
-    """Not even for types; an import within a function is made on demand."""
     imports = {module: _imports_at_top(module) for module in MODULES}
     while imports:
         lowest = [module for module, names in imports.items() if names.isdisjoint(imports)]
@@ -156,8 +157,7 @@ def test_modules_do_not_import_each_other_in_circles() -> None:
 
 
 def _imports_at_top(module: str) -> set[str]:
-    tree = ast.parse(MODULES[module].read_text("utf-8"))
-    top = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    top = [node for node in tree_of(module).body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return {name.removeprefix("dataapi.") for node in top for name in imported(ast.Module([node], []))} - {
         module
     }
@@ -176,16 +176,15 @@ UNVERIFIED_TLS = {
 }
 
 
-@pytest.mark.parametrize("module", sorted(name for name in MODULES if name != "http.outgoing_tls"))
-def test_outgoing_tls_is_verified_by_one_module(module: str) -> None:
-    """Twisted's agent is only made with it: its own check fails open."""
-    names = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text("utf-8"))):
-        names |= {getattr(node, member, "") for member in ("id", "attr", "name")}
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Agent", "ProxyAgent"):
-            assert ast.unparse(node.args[1]) == "OutgoingTls()"
-    assert not names & UNVERIFIED_TLS
-    assert "treq" not in imports_of(module), "its functions make an agent of their own"
+def test_outgoing_tls_is_verified_by_one_module() -> None:
+    for module in MODULES.keys() - {"http.outgoing_tls"}:
+        names = set()
+        for node in ast.walk(tree_of(module)):
+            names |= {getattr(node, member, "") for member in ("id", "attr", "name")}
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Agent", "ProxyAgent"):
+                assert ast.unparse(node.args[1]) == "OutgoingTls()", module
+        assert not names & UNVERIFIED_TLS, module
+        assert "treq" not in imports_of(module), f"{module}: treq's functions make an agent of their own"
 
 
 def is_pure(module: str) -> bool:
@@ -196,23 +195,18 @@ def is_pure(module: str) -> bool:
     return name not in INPUT_AND_OUTPUT.get(package, "").split()
 
 
-@pytest.mark.parametrize("module", sorted(name for name in MODULES if name and is_pure(name)))
-def test_what_is_pure_imports_nothing_that_is_not(module: str) -> None:
-    names = imports_of(module, for_types=False)
-    foreign = {name.partition(".")[0] for name in names} & IMPURE
-    own = {name for name in names if name in MODULES and not is_pure(name)}
-    assert not (foreign | own), f"{module} is not pure"
+def test_pure_modules_import_only_pure_modules() -> None:
+    assert [name for name in MODULES if name and is_pure(name) and imports_impurity(name)] == []
 
 
 def test_every_module_that_is_said_to_talk_does() -> None:
-    """The table names no module that is not there, and none that is pure."""
     named = {f"{package}.{name}" for package, names in INPUT_AND_OUTPUT.items() for name in names.split()}
     assert named <= set(MODULES)
-    talking = {name for name in named if imported_impurity(name)}
+    talking = {name for name in named if imports_impurity(name)}
     assert talking == named
 
 
-def imported_impurity(module: str) -> bool:
-    """Tell whether a module imports something impure, itself or by what it imports."""
+def imports_impurity(module: str) -> bool:
+    """Return whether a module imports something impure."""
     names = imports_of(module, for_types=False)
     return any(name.partition(".")[0] in IMPURE or (name in MODULES and not is_pure(name)) for name in names)

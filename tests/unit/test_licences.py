@@ -35,7 +35,6 @@ def test_notices_are_of_the_versions_that_the_console_is_built_from() -> None:
 
 
 def test_every_library_that_the_console_imports_has_its_notice() -> None:
-    """Also what its style sheets take."""
     imported = set()
     for pattern in ("*.ts", "*.tsx", "*.css"):
         for file in (CONSOLE / "src").rglob(pattern):
@@ -48,7 +47,6 @@ def test_every_library_that_the_console_imports_has_its_notice() -> None:
 
 
 def test_licences_of_what_the_console_contains_ask_for_a_notice_alone() -> None:
-    """None of them reaches what a company builds on the daemon."""
     licences = {licence for _name, _version, licence in NOTICE.findall(NOTICES.read_text("utf-8"))}
     assert licences <= {"MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "0BSD", "Apache-2.0"}
 

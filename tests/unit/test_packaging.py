@@ -30,7 +30,6 @@ def _listed_packages() -> set[str]:
 
 
 def test_listed_packages_are_those_of_the_tree() -> None:
-    """A folder with modules is installed if and only if setup.cfg names it."""
     found = {"twisted.plugins"}
     for name, folder in SOURCES.items():
         for file in folder.rglob("*.py"):
@@ -98,7 +97,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def test_the_image_is_made_as_its_linter_wants() -> None:
-    """Its linter, hadolint, finds nothing in the Dockerfile."""
     linter = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
     if linter is None:
         pytest.skip("hadolint is not installed")
@@ -114,7 +112,6 @@ def test_the_image_gets_what_its_build_copies() -> None:
 
 
 def test_compose_runs_the_service_behind_a_database_that_is_ready() -> None:
-    """The database is waited for, and nothing is reachable from other machines."""
     yaml = pytest.importorskip("yaml")
     services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     assert services["dataapi"]["depends_on"] == {"database": {"condition": "service_healthy"}}
@@ -156,7 +153,6 @@ def _build(tree: Path) -> None:
 
 
 def test_what_is_built_from_one_commit_is_equal(distributions: tuple[Path, Path], tmp_path: Path) -> None:
-    """The source distribution builds the same files, byte for byte, whatever the modes and the folder."""
     # Not by tarfile: how it wants to be told that the archive is ours differs between Pythons.
     subprocess.run(["tar", "-xzf", str(distributions[0]), "-C", str(tmp_path)], check=True)
     [unpacked] = tmp_path.iterdir()
@@ -173,7 +169,6 @@ def test_what_is_built_from_one_commit_is_equal(distributions: tuple[Path, Path]
 def test_wheel_from_the_source_distribution_is_complete(
     clone: Path, distributions: tuple[Path, Path]
 ) -> None:
-    """Every file of the packages is in the wheel that is built from the source distribution alone."""
     with zipfile.ZipFile(distributions[1]) as wheel:
         packed = set(wheel.namelist())
     for name, source in SOURCES.items():
@@ -188,7 +183,6 @@ def test_wheel_from_the_source_distribution_is_complete(
 def test_source_distribution_has_what_an_operator_and_a_packager_need(
     distributions: tuple[Path, Path],
 ) -> None:
-    """The commented configuration, the units, the tests and the commands travel with the source."""
     with tarfile.open(distributions[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"etc/dataapi.ini", "Makefile", "README.md", "tests/unit/test_packaging.py", ".ci/run"} <= names

@@ -65,13 +65,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_document_is_a_page(site: Path) -> None:
-    """With its own place in the contents: Sphinx warns of documents that no list names."""
     pages = {str(path.relative_to(site).with_suffix(".md")) for path in site.rglob("*.html")}
     assert set(documents.names()) <= pages
 
 
 def test_links_within_the_site_resolve(site: Path) -> None:
-    """Those that Sphinx made, too: to pages and files that are there, and anchors that they have."""
     pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
     assert len(pages) > 10
     for path, page in pages.items():
@@ -86,13 +84,11 @@ def test_links_within_the_site_resolve(site: Path) -> None:
 
 
 def test_the_root_leads_to_the_contents(site: Path) -> None:
-    """A browser that opens the folder is sent to the page that lists all others."""
     assert Page(site / "index.html").links == ["docs/index.html"]
     assert (site / "search.html").is_file()
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
-    """Scripts, styles, images and fonts: the site needs no network, and tells nobody who reads it."""
     loaded = {(path, one) for path in site.rglob("*.html") for one in Page(path).loaded}
     for kind in ("html", "css", "js", "svg"):
         for path in site.rglob(f"*.{kind}"):
@@ -116,7 +112,6 @@ def page(site: Path) -> Iterator[tuple[BrowserPage, list[str]]]:
 
 
 def test_no_page_asks_another_site(site: Path, page: tuple[BrowserPage, list[str]]) -> None:
-    """As a browser that runs its scripts sees a page of each kind, in light and dark, and with a search."""
     tab, asked = page
     contents = (site / "docs" / "index.html").as_uri()
     tab.goto((site / "index.html").as_uri())
@@ -135,7 +130,6 @@ def test_no_page_asks_another_site(site: Path, page: tuple[BrowserPage, list[str
 def test_the_architecture_is_pictured(
     name: str, scheme: Literal["light", "dark"], site: Path, page: tuple[BrowserPage, list[str]]
 ) -> None:
-    """In colours of the system, as wide as the text, with a description for those who do not see it."""
     tab, _ = page
     tab.emulate_media(color_scheme=scheme)
     tab.goto((site / "docs" / f"{name}.html").as_uri())
@@ -164,7 +158,6 @@ SEARCHES = {
 
 @pytest.mark.parametrize("term", SEARCHES)
 def test_a_search_finds_the_page(term: str, site: Path, page: tuple[BrowserPage, list[str]]) -> None:
-    """Among the first three."""
     tab, _ = page
     tab.goto(f"{(site / 'search.html').as_uri()}?{urlencode({'q': term})}")
     # It says so once all results are listed.

@@ -85,7 +85,6 @@ def test_a_wrong_catalogue_is_refused(types: tuple[EventType, ...], message: str
 
 
 def test_a_sample_delivery_is_what_receivers_verify() -> None:
-    """By the library that receivers use, too."""
     delivery = sample_delivery(check_catalogues(), PAUSED, SECRET)
     event: Any = Webhook(SECRET).verify(delivery.body, dict(delivery.headers))
     assert (event["id"], event["type"]) == (delivery.headers["webhook-id"], PAUSED)

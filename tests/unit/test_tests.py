@@ -42,7 +42,6 @@ def test_documents_with_commands_or_programs_are_read_by_a_test_that_runs_them()
 
 
 def test_why_tests_were_skipped_is_printed_with_how_many(tmp_path: Path) -> None:
-    """A newcomer sees what a machine lacks for the tests that it did not run."""
     (tmp_path / "test_moon.py").write_text(
         "import pytest\n\n@pytest.fixture\ndef moon():\n    pytest.skip('needs a moon')\n\n"
         "def test_one(moon):\n    pass\n\n\ndef test_other(moon):\n    pass\n"

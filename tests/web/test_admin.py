@@ -139,7 +139,6 @@ def test_metrics_are_in_the_text_format_with_the_process_beside() -> None:
 @pytest.mark.parametrize("path", ["/live", "/reload", "/nothing", "/", "/live/", "/%ff", "//live"])
 @pytest.mark.parametrize("host", ["evil.example", "[evil", "localhost"])
 def test_no_request_is_an_internal_error(failures: list[LogEvent], method: str, path: str, host: str) -> None:
-    """Neither one of a page of a foreign site, nor one for a path or method that there is not."""
     connection = Connection(Operated(), "127.0.0.1")
     connection.send(method, path, host=host)
     status = Answer(connection.transport.value()).status
@@ -177,13 +176,11 @@ def test_a_reload_that_failed_says_so() -> None:
     [("POST", "/ready", "GET, HEAD"), ("GET", "/reload", "POST"), ("DELETE", "/metrics", "GET, HEAD")],
 )
 def test_a_wrong_method_is_405_with_the_right_ones(method: str, path: str, allowed: str) -> None:
-    """A path that takes other methods says which."""
     answer = ask(Operated(), method, path)
     assert (answer.status, answer.headers["Allow"]) == (405, allowed)
 
 
 def test_an_unknown_path_is_404_and_names_the_known_ones() -> None:
-    """Whoever mistypes a path is told which there are."""
     answer = ask(Operated(), "GET", "/health")
     assert answer.status == 404
     assert "/ready" in answer.json["paths"]
@@ -213,7 +210,6 @@ def test_a_failure_inside_shows_nothing_of_itself() -> None:
 def test_a_name_that_a_foreign_site_may_have_is_refused(
     peer: str, host: str, status: int, method: str, path: str
 ) -> None:
-    """Its owner can have it lead a browser here; other machines call this one by names of their own."""
     connection = Connection(Operated(), peer)
     connection.send(method, path, host=host)
     answer = Answer(connection.transport.value())
@@ -236,7 +232,6 @@ def test_a_name_that_a_foreign_site_may_have_is_refused(
     ],
 )
 def test_a_page_of_another_site_reloads_nothing(headers: tuple[str, ...], status: int) -> None:
-    """A form needs no permission to be sent here; opening an address that only shows something is no harm."""
     for peer in ("127.0.0.1", "10.0.0.7"):
         operated = Operated()
         connection = Connection(operated, peer)

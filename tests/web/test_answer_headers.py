@@ -155,7 +155,6 @@ def test_a_preflight_allows_what_clients_send(path: str, name: str) -> None:
 )
 @pytest.mark.parametrize("key", ["sb_publishable_for_tests", "wrong", None])
 def test_scripts_may_read_the_headers_that_postgrest_exposes(name: str, key: str | None) -> None:
-    """On refusals too."""
     answer = Web().request("GET", "/rest/v1/blog", headers=[("Origin", APP)], key=key)
     assert name in answer.headers["access-control-expose-headers"].split(", ")
 
@@ -216,8 +215,6 @@ def test_an_error_may_bring_its_own_reason_phrase(reason: str | None, told: str)
     ("status", "phrase"), [(300, "Multiple Choices"), (406, "Not Acceptable"), (206, "Partial Content")]
 )
 def test_statuses_say_what_clients_show(status: int, phrase: str) -> None:
-    """Clients show the reason phrase to people."""
-
     async def handler(_request: Request, _caller: Any) -> Reply:
         return Reply(status, (), b"[]")
 
@@ -225,7 +222,6 @@ def test_statuses_say_what_clients_show(status: int, phrase: str) -> None:
 
 
 def test_server_header_does_not_contain_the_version() -> None:
-    """Scanners look there for versions with known vulnerabilities."""
     assert Web().request("GET", "/rest/v1/blog").headers["server"] == "dataapi"
 
 

@@ -332,7 +332,6 @@ def is_closed(client: socket.socket) -> bool:
 def test_a_connection_that_ends_with_a_refusal_leaves_its_room(
     server: Server, earlier: bytes, unreadable: str
 ) -> None:
-    """Whichever of its requests is refused: nobody keeps others out by sending nonsense and going away."""
     for _ in range(2 * MAX_CONNECTIONS):
         client = server.connect(earlier)
         server.read(client)
@@ -344,7 +343,6 @@ def test_a_connection_that_ends_with_a_refusal_leaves_its_room(
 
 
 def test_a_client_that_does_not_close_after_a_refusal_is_disconnected(server: Server) -> None:
-    """It has half a minute to read why."""
     client = server.connect(GET + b"BAD\r\n\r\n")
     assert b"HTTP/1.1 400 " in server.read(client)
     server.reactor.pass_time(29)
@@ -365,7 +363,6 @@ UNFINISHED = {
 
 @pytest.mark.parametrize("sent", UNFINISHED)
 def test_clients_without_a_complete_request_make_room_for_others(server: Server, sent: str) -> None:
-    """However many there are, and whatever they sent of a request."""
     silent = [server.connect(UNFINISHED[sent]) for _ in range(MAX_CONNECTIONS)]
     for client in silent:
         server.read(client)
@@ -376,7 +373,6 @@ def test_clients_without_a_complete_request_make_room_for_others(server: Server,
 
 
 def test_the_oldest_client_without_a_request_makes_room_first(server: Server) -> None:
-    """But not one that has just connected: its request may be on the way."""
     server.connect(WAITING)
     server.connect(WAITING)
     first = server.connect(GET[:30])
@@ -389,7 +385,6 @@ def test_the_oldest_client_without_a_request_makes_room_first(server: Server) ->
 
 
 def test_a_client_that_was_sending_its_request_learns_why_it_has_to_go(server: Server) -> None:
-    """Its body was on the way: with an answer it knows that the request was not carried out."""
     unfinished = [server.connect(POST + b"x") for _ in range(MAX_CONNECTIONS)]
     server.reactor.pass_time(0.3)
     server.connect(GET)
@@ -410,7 +405,6 @@ def test_clients_whose_requests_are_answered_make_no_room(server: Server) -> Non
 
 
 def test_more_clients_than_are_refused_at_a_time_make_room_among_themselves(server: Server) -> None:
-    """Those that send nothing do not keep others from being told why."""
     for _ in range(MAX_CONNECTIONS):
         server.connect(WAITING)
     silent = [server.connect() for _ in range(REFUSED)]
@@ -422,7 +416,6 @@ def test_more_clients_than_are_refused_at_a_time_make_room_among_themselves(serv
 
 
 def test_one_address_has_half_of_the_connections() -> None:
-    """Others are served however many requests it has under way; a proxy connects for many clients."""
     server = Server(trusted_proxies=("10.0.0.0/8",))
     for _ in range(2):
         server.connect(WAITING, "192.0.2.1")
@@ -437,7 +430,6 @@ def test_one_address_has_half_of_the_connections() -> None:
 
 
 def test_an_address_makes_room_among_its_own_connections() -> None:
-    """A browser that comes back gets an answer, whatever it left open."""
     server = Server(max_connections_per_address=3, trusted_proxies=())
     others = server.connect(GET, "192.0.2.2")
     own = [server.connect(GET, "192.0.2.1") for _ in range(3)]
@@ -451,7 +443,6 @@ def test_an_address_makes_room_among_its_own_connections() -> None:
 
 @pytest.mark.parametrize("sent", UNFINISHED)
 def test_a_drain_waits_a_second_for_what_is_not_complete(server: Server, sent: str) -> None:
-    """Complete requests are answered, however long that takes; refusals need not be read."""
     waiting = server.connect(WAITING)
     unfinished = server.connect(UNFINISHED[sent])
     server.read(unfinished)
@@ -468,7 +459,6 @@ def test_a_drain_waits_a_second_for_what_is_not_complete(server: Server, sent: s
 
 
 def test_a_request_that_is_completed_within_a_second_of_a_drain_is_answered(server: Server) -> None:
-    """It was sent before its client could know."""
     client = server.connect(GET[:30])
     drained = server.site.drain(1000.0)
     server.reactor.pass_time(0.8)
@@ -480,7 +470,6 @@ def test_a_request_that_is_completed_within_a_second_of_a_drain_is_answered(serv
 
 
 def test_a_drain_leaves_clients_what_they_have_not_read_yet(server: Server) -> None:
-    """Their connection ends behind the answer, however long it takes to arrive."""
     client = server.connect(WAITING)
     server.notes.waiting[0].callback(Reply(200, (), b"x" * 14_000 + b"the end"))
     server.reactor.run()
@@ -492,7 +481,6 @@ def test_a_drain_leaves_clients_what_they_have_not_read_yet(server: Server) -> N
 
 
 def test_an_address_with_its_share_resets_no_other_one() -> None:
-    """However many connections beyond it are being refused."""
     server = Server(max_connections=100, max_connections_per_address=2, trusted_proxies=())
     for _ in range(2 + REFUSED):
         server.connect(WAITING, "192.0.2.1")

@@ -138,7 +138,6 @@ def test_neither_other_sites_nor_strangers_reach_receivers(
 
 
 def test_a_form_of_another_site_makes_no_receiver() -> None:
-    """Not even in a browser that says nothing of where a form comes from."""
     console = Console()
     for media_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         answer = console.send("POST", "/console/data/receivers", b"{}", Content_Type=media_type)
@@ -147,7 +146,6 @@ def test_a_form_of_another_site_makes_no_receiver() -> None:
 
 
 def test_an_endpoint_that_leads_to_the_console_learns_nothing_from_it() -> None:
-    """Whoever may create endpoints is nobody at this machine; a delivery reaches receivers alone."""
     console = Console()
     name = console.create()["name"]
     delivered = signed(SECRET)

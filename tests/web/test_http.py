@@ -402,7 +402,6 @@ def test_a_body_that_arrives_too_slowly_is_dropped() -> None:
 def test_a_head_that_is_not_complete_within_the_header_timeout_is_dropped(
     before: bytes, begun: bytes
 ) -> None:
-    """Counted from the connection, or from its first byte behind another request; more bytes do not help."""
     web = Web()
     web.site.header_timeout = 7.0
     connection = Connection(web)
@@ -422,7 +421,6 @@ def test_a_head_that_is_not_complete_within_the_header_timeout_is_dropped(
 
 
 def test_idle_connection_outlasts_a_load_balancers_minute() -> None:
-    """Otherwise a request could be sent on a connection that is being closed."""
     web = Web()
     connection = Connection(web)
     connection.send(raw("GET", "/rest/v1/blog"))
@@ -491,7 +489,6 @@ def test_a_handler_that_was_cancelled_for_another_reason_is_503() -> None:
 
 @pytest.mark.parametrize("target", ["/rest/v1/blog", "/graphql/v1?query={__typename}"])
 def test_a_request_that_takes_too_long_is_504_in_the_form_of_each_area(target: str) -> None:
-    """Its work is cancelled, and the connection serves on."""
     cancelled: list[Deferred[Any]] = []
 
     async def hang(*_: Any) -> Any:
@@ -517,7 +514,6 @@ def test_a_request_that_takes_too_long_is_504_in_the_form_of_each_area(target: s
 
 
 def test_requests_share_one_timer_and_leave_none() -> None:
-    """However they end; a connection that stays open keeps it."""
     web = Web()
     waiting: list[Deferred[Any]] = []
 
@@ -563,7 +559,6 @@ def test_draining_closes_idle_connections_and_waits_for_the_others() -> None:
 
 
 def test_draining_answers_who_has_just_connected() -> None:
-    """A client whose connection was accepted may be about to send its request; who sends none is closed."""
     web = Web()
     silent, asking = Connection(web), Connection(web)
     drained: list[None] = []
@@ -700,8 +695,6 @@ def test_an_invalid_answer_ends_the_connection_and_is_logged(failures: list[LogE
 
 
 def test_a_refused_connection_leaves_no_room_for_another_one() -> None:
-    """It was beyond the limit: the next client is refused, too, while the server is closing that one."""
-
     async def never(_request: Request, _caller: Caller) -> Reply:
         return await Deferred()
 

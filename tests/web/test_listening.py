@@ -57,7 +57,6 @@ def greeting(port: int, host: str = "127.0.0.1") -> bytes:
 
 
 async def test_connections_wait_until_somebody_accepts(reactor: Any) -> None:
-    """A bound socket takes connections in at once and serves them once it is accepted from."""
     port = free_port()
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
     waiting = deferToThread(greeting, port)
@@ -90,7 +89,6 @@ async def test_a_replacement_may_listen_on_the_same_port(reactor: Any, kind: str
 
 
 async def test_who_has_connected_is_accepted_before_a_socket_closes(reactor: Any) -> None:
-    """Nobody connects any more meanwhile, and a connection from before works as any other."""
     clock = Clock()
     [bound] = bind(reactor, [f"tcp:{free_port()}:interface=127.0.0.1"])
     listening = bound.port.socket
@@ -151,7 +149,6 @@ async def test_the_mode_of_a_unix_socket_is_the_endpoints(reactor: Any, tmp_path
 
 
 async def test_many_connections_may_wait(reactor: Any) -> None:
-    """A crowd that comes while nobody accepts is not turned away."""
     port = free_port()
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
 
@@ -182,7 +179,6 @@ class Counter(Factory):
 
 
 async def test_connections_opened_together_are_spread(reactor: Any) -> None:
-    """Of connections that a client opens together, every process that shares the socket gets its part."""
     port = free_port()
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
     opened = await deferToThread(
@@ -243,7 +239,6 @@ class WorkerReactor(Watcher):
 
 
 async def test_a_connection_is_left_to_the_worker_that_serves_the_fewest(reactor: Any) -> None:
-    """For a moment: then another one accepts it, as that worker may be busy, or on its way to the end."""
     port = free_port()
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
     opened = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(7)]
@@ -305,7 +300,6 @@ class Exhausted:
 # Older versions of Twisted leave the socket that could not be bound to the collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_taken_port_is_named(reactor: Any) -> None:
-    """The endpoint that cannot be bound is named, with the system's reason and what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taker:
         endpoint = f"tcp:{taker.getsockname()[1]}:interface=127.0.0.1"
         advice = "change listen and admin-listen"
@@ -318,7 +312,6 @@ async def test_a_taken_port_is_named(reactor: Any) -> None:
 async def test_a_socket_that_the_service_manager_does_not_pass_is_named(
     reactor: Any, monkeypatch: pytest.MonkeyPatch, passed: str | None, named: str
 ) -> None:
-    """With the names of those that it does pass."""
     if passed is not None:
         monkeypatch.setenv("LISTEN_FDNAMES", passed)
     with pytest.raises(StartFailed, match=f"name=http: the service manager .* it passes {named}$"):
@@ -326,13 +319,11 @@ async def test_a_socket_that_the_service_manager_does_not_pass_is_named(
 
 
 async def test_an_endpoint_that_cannot_be_understood_is_named(reactor: Any) -> None:
-    """A wrong endpoint fails the start like a taken port does."""
     with pytest.raises(StartFailed, match="cannot listen on nonsense:1"):
         bind(reactor, ["nonsense:1"])
 
 
 async def test_a_unix_path_stays_until_the_socket_is_closed(reactor: Any, tmp_path: Path) -> None:
-    """Accepting and ending leaves a Unix socket's path to whoever bound it."""
     path = tmp_path / "api"
     [bound] = bind(reactor, [f"unix:{path}"])
     accepting = accept(reactor, bound.handed, greeter())

@@ -130,7 +130,6 @@ async def test_a_delivery_goes_only_to_the_host_of_a_certificate(
     names: tuple[x509.GeneralName, ...],
     valid: bool,
 ) -> None:
-    """A receiver with another certificate learns nothing of the event."""
     receiver = Receiver()
     port = world.listen(receiver, tls=authority.issue(*names, subject=host))
     outcome = await world.sender().send(attempt(port, url=f"https://{host}:{port}/"))
@@ -152,7 +151,6 @@ async def test_keys_are_fetched_only_from_the_host_of_a_certificate(
     names: tuple[x509.GeneralName, ...],
     valid: bool,
 ) -> None:
-    """An issuer with another certificate is not even asked."""
     receiver = Receiver()
     port = world.listen(receiver, tls=authority.issue(*names, subject=host))
     fetching = fetcher(reactor)(f"https://{host}:{port}/jwks.json", None)
@@ -178,7 +176,6 @@ async def test_an_ipv6_address_is_compared_with_those_of_the_certificate(
 
 
 async def test_a_trusted_certificate_that_signs_itself_is_compared_with_the_host(world: World) -> None:
-    """There is no other certificate above it."""
     own, foreign = Authority.create(DNSName(NAME)), Authority.create(DNSName("other.example.com"))
     for authority, success in ((own, True), (foreign, False)):
         port = world.listen(Receiver(), tls=authority.served)

@@ -256,14 +256,12 @@ PLAIN = b"GET /last HTTP/1.1\r\nHost: a\r\n\r\n"
 
 @given(CONVERSATIONS.map(lambda parts: b"".join(parts) + PLAIN))
 def test_requests_are_those_that_twisted_web_finds(data: bytes) -> None:
-    """What differs is in the table, with its reason; nothing that both take is understood differently."""
     mine, other = ours(data), theirs(data)
     assert not unexplained(data, mine, other), f"{data!r}\nours: {mine}\ntheirs: {other}"
 
 
 @given(CONVERSATIONS, st.lists(st.integers(0, 300), max_size=6))
 def test_it_does_not_matter_how_bytes_are_divided(parts: list[bytes], cuts: list[int]) -> None:
-    """Requests and refusals are the same, wherever one piece ends and the next one begins."""
     data = b"".join(parts) + PLAIN
     places = [0, *sorted(cuts), len(data)]
     pieces = [data[begin:end] for begin, end in itertools.pairwise(places)]
@@ -321,7 +319,6 @@ CHUNKS = POST + "Transfer-Encoding: chunked\r\n\r\n"
     ],
 )
 def test_a_head_that_could_be_read_in_two_ways_is_refused(head: str) -> None:
-    """A proxy before us might see another end of the request, and so another begin of the next one."""
     data = f"{POST}{head}\r\n\r\n12345".encode("latin-1") + PLAIN
     assert ours(data)[:2] == ([], True)
 
@@ -351,7 +348,6 @@ def test_a_head_that_could_be_read_in_two_ways_is_refused(head: str) -> None:
     ],
 )
 def test_a_request_line_that_could_be_read_in_two_ways_is_refused(line: str) -> None:
-    """Its grammar has no optional parts."""
     assert ours(f"{line}\r\nHost: a\r\n\r\n".encode("latin-1") + PLAIN)[:2] == ([], True)
 
 
@@ -381,12 +377,10 @@ def test_a_request_line_that_could_be_read_in_two_ways_is_refused(line: str) -> 
     ],
 )
 def test_chunks_that_could_be_read_in_two_ways_or_are_mostly_framing_are_refused(body: str) -> None:
-    """Extensions and trailers are of no use here, and must not be a way to send without an end."""
     assert ours((CHUNKS + body).encode("latin-1") + PLAIN)[:2] == ([], True)
 
 
 def test_chunks_have_extensions_and_trailers_that_mean_nothing() -> None:
-    """A trailer is no header: it came behind all that was decided by the headers."""
     body = b'00005;a=b;c="d"\r\n12345\r\nA\r\n0123456789\r\n0;e\r\nHost: b\r\nApikey: c\r\n\r\n'
     requests, refused, _ = ours(CHUNKS.encode() + body + PLAIN)
     assert not refused
@@ -404,7 +398,6 @@ def test_chunks_of_one_byte_are_a_body() -> None:
 
 @pytest.mark.parametrize("framing", [*MAIN[:2], "Content-Length: 0", "Upgrade: h2c\r\nContent-Length: 5"])
 def test_a_repeated_head_is_read_as_the_first_one(framing: str) -> None:
-    """Headers that repeat those of the request before belong to the body that follows them this time."""
     head = f"HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode()
     bodies = [b"12345", b"GET /", b"67890"] if framing != "Content-Length: 0" else [b"", b"", b""]
     framed = [b"5\r\n%b\r\n0\r\n\r\n" % body for body in bodies] if "chunked" in framing else bodies

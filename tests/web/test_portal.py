@@ -61,7 +61,6 @@ def test_it_is_there_for_everybody_while_webhooks_are_on() -> None:
 
 
 def test_it_runs_its_own_files_alone() -> None:
-    """Those of the console are not there, nor is the console's data."""
     html = ask("/portal").body.decode()
     files = re.findall(r'(?:src|href)="(/[^"]+)"', html)
     assert len(files) == 2
@@ -98,6 +97,5 @@ def test_pages_of_the_configured_origins_alone_may_frame_it() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 def test_it_is_only_read(method: str) -> None:
-    """Other methods are refused."""
     refused = ask("/portal", method=method)
     assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")

@@ -180,7 +180,6 @@ async def test_an_unchanged_set_is_304(issuer: Issuer) -> None:
 
 @pytest.mark.parametrize("status", [204, 301, 304, 404, 500])
 async def test_another_status_than_200_is_a_failure(issuer: Issuer, status: int) -> None:
-    """A redirection is one: only the operator says where keys come from."""
     issuer.status = status
     issuer.headers = {"Location": URL + "?elsewhere"}
     with pytest.raises(FetchError, match=f"status is {status}"):
@@ -204,7 +203,6 @@ async def test_an_issuer_that_does_not_end_its_answer_is_given_up(issuer: Issuer
 
 
 async def test_an_issuer_that_says_nothing_is_given_up(reactor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the agent that connects."""
     port = reactor.listenTCP(0, Factory.forProtocol(Protocol), interface="127.0.0.1")
     monkeypatch.setattr(published_keys, "TIME_LIMIT", 0.1)
     try:
@@ -215,7 +213,6 @@ async def test_an_issuer_that_says_nothing_is_given_up(reactor: Any, monkeypatch
 
 
 async def test_a_server_that_is_not_there_is_a_failure(reactor: Any) -> None:
-    """By the agent that connects."""
     port = reactor.listenTCP(0, Site(Resource()), interface="127.0.0.1")
     number = port.getHost().port
     await port.stopListening()
@@ -224,7 +221,6 @@ async def test_a_server_that_is_not_there_is_a_failure(reactor: Any) -> None:
 
 
 async def test_keys_are_fetched_over_a_socket(reactor: Any, issuer: Issuer) -> None:
-    """By the agent that connects, which leaves no connection behind."""
     port = reactor.listenTCP(0, Site(issuer), interface="127.0.0.1")
     try:
         fetched = await fetcher(reactor)(f"http://127.0.0.1:{port.getHost().port}/jwks.json", None)

@@ -55,7 +55,6 @@ def uncollected() -> Iterator[None]:
 async def test_the_body_of_an_upload_that_is_broken_off_is_dropped(
     reactor: Any, framing: tuple[str, str]
 ) -> None:
-    """Its memory is there for others when the connection is gone, and not when garbage is collected."""
     piece = b"x" * MEBIBYTE
     if framing[1] == "chunked":
         piece = b"100000\r\n" + piece + b"\r\n"
@@ -82,7 +81,6 @@ def has_received(connection: Any, size: int) -> bool:
 
 @pytest.mark.usefixtures("uncollected")
 async def test_a_body_is_not_kept_behind_its_answer(reactor: Any) -> None:
-    """Though the connection stays open for further requests."""
     web = Web(typename, reply, LARGE)
     async with served(reactor, web) as running:
         client = await running.connect()
@@ -102,7 +100,6 @@ async def reply(request: Any, _caller: Any) -> Reply:
 
 
 async def test_bodies_together_have_a_budget_that_small_ones_do_not_need(reactor: Any) -> None:
-    """While large uploads hold it, a further one is refused and is to come again; ordinary requests go on."""
     web = Web(typename, reply, LARGE)
     async with served(reactor, web, max_bodies=3 * MEBIBYTE) as running:
         first = await running.connect(upload(4 * MEBIBYTE) + b"x" * 2 * MEBIBYTE)
@@ -124,7 +121,6 @@ async def test_bodies_together_have_a_budget_that_small_ones_do_not_need(reactor
 
 
 async def test_a_body_counts_until_it_is_answered(reactor: Any) -> None:
-    """Those that wait for the database are in memory, too."""
     ready: Deferred[None] = Deferred()
 
     async def wait(request: Any, _caller: Any) -> Reply:
@@ -145,7 +141,6 @@ async def test_a_body_counts_until_it_is_answered(reactor: Any) -> None:
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(0, 200))
 def test_a_budget_is_never_overdrawn(counts: list[int], size: int) -> None:
-    """What is given is never more than there is, and all of it comes back."""
     budget = Budget(size)
     taken = [count for count in counts if budget.take(count)]
     assert sum(taken) + budget.free == size
@@ -164,7 +159,6 @@ WRONG = jwt.encode({"role": "anon"}, SECRET + "x", "HS256")
 async def test_a_request_without_a_valid_key_is_refused_by_its_head(
     reactor: Any, path: str, key: str | None, expectation: tuple[tuple[str, str], ...]
 ) -> None:
-    """Nobody without a key can make the service keep a body, or asks for it in vain."""
     web = Web(seconds=NOW)
     async with served(reactor, web) as running:
         client = await running.connect(upload(5000, *expectation, key=key, path=path))
@@ -183,7 +177,6 @@ async def test_a_request_without_a_valid_key_is_refused_by_its_head(
 async def test_mistakes_in_the_head_are_reported_before_the_body_is_read(
     reactor: Any, method: str, path: str, status: int
 ) -> None:
-    """The body would be read for nothing."""
     async with served(reactor, Web()) as running:
         head = raw(method, path, headers=[("Content-Length", "5000")])
         client = await running.connect(head)
@@ -192,7 +185,6 @@ async def test_mistakes_in_the_head_are_reported_before_the_body_is_read(
 
 
 async def test_a_body_is_asked_for_where_the_key_is_right(reactor: Any) -> None:
-    """A signed key is as good as an opaque one."""
     key = jwt.encode({"role": "anon"}, SECRET, "HS256")
     async with served(reactor, Web(rest=reply)) as running:
         client = await running.connect(upload(4, ("Expect", "100-continue"), key=key))
@@ -269,7 +261,6 @@ async def test_a_connection_too_many_is_answered_503(
 
 
 async def test_beyond_many_that_are_refused_connections_are_closed_at_once(reactor: Any) -> None:
-    """Nobody can have more of them open by asking for nothing."""
     full = Full()
     async with served(reactor, full.web, max_connections=2) as running:
         clients = await full.fill(reactor, running)

@@ -50,7 +50,6 @@ def parsed(answer: bytes) -> Any:
 )
 @pytest.mark.parametrize("line", ["GET /rest/v1/blog HTTP/1.1", "GET http://a/rest/v1/blog HTTP/1.1"])
 async def test_a_request_without_one_host_is_400(reactor: Any, line: str, headers: tuple[str, ...]) -> None:
-    """Whoever is between us and the client may have taken another host for the one that is meant."""
     answer = await talk(reactor, Web(), head(line, *headers))
     assert statuses(answer) == [400]
     assert "Host header" in parsed(answer)["message"]
@@ -66,7 +65,6 @@ async def test_a_host_with_or_without_a_port_is_taken(reactor: Any, host: str) -
 
 
 async def test_http_1_0_needs_no_host(reactor: Any) -> None:
-    """It is older than the header."""
     assert statuses(await talk(reactor, Web(), head("GET /rest/v1/blog HTTP/1.0"))) == [200]
 
 
@@ -105,7 +103,6 @@ async def test_an_absolute_target_is_served_by_the_host_it_names(
     ],
 )
 async def test_an_invalid_target_is_400(reactor: Any, line: str) -> None:
-    """Nothing is guessed of it."""
     answer = await talk(reactor, Web(), head(line, "Host: a"))
     assert statuses(answer) == [400]
     assert parsed(answer)["message"] == "The request target is neither a path nor an http URL"
@@ -171,7 +168,6 @@ async def test_what_is_too_long_or_not_http_is_refused_in_the_form_of_the_api(
 
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
 async def test_a_body_that_is_not_http_is_refused_in_the_form_of_the_api(reactor: Any, path: str) -> None:
-    """Whatever of it came before."""
     data = raw("POST", path, headers=[("Transfer-Encoding", "chunked")]) + b"1\r\n{\r\nzz\r\n"
     answer = await talk(reactor, Web(), data)
     assert statuses(answer) == [400]
@@ -179,7 +175,6 @@ async def test_a_body_that_is_not_http_is_refused_in_the_form_of_the_api(reactor
 
 
 async def test_a_request_as_long_as_it_may_be_is_served(reactor: Any) -> None:
-    """Its headers do not count as part of its target, nor the other way round."""
     long = "/rest/v1/blog?id=in.(" + "1" * (LONGEST_TARGET - 22) + ")"
     headers = [LAST, ("Authorization", "Basic " + "x" * 32_000), ("A", "x" * 32_000)]
     assert statuses(await talk(reactor, Web(), raw("GET", long, headers=headers))) == [200]
@@ -206,7 +201,6 @@ class Slow:
 
 
 async def test_a_client_that_half_closes_is_answered(reactor: Any) -> None:
-    """It sends no more, as it says, and waits; the connection ends with its last answer."""
     slow = Slow()
     async with served(reactor, Web(rest=slow)) as running:
         client = await running.connect(raw("GET", "/rest/v1/blog") * 3)
@@ -220,7 +214,6 @@ async def test_a_client_that_half_closes_is_answered(reactor: Any) -> None:
 
 
 async def test_a_client_that_half_closes_is_answered_however_long_it_takes(reactor: Any) -> None:
-    """An interim response, which it skips, shows that it is still there."""
     slow = Slow()
     async with served(reactor, Web(rest=slow)) as running:
         client = await running.connect(raw("GET", "/rest/v1/blog"))
@@ -235,7 +228,6 @@ async def test_a_client_that_half_closes_is_answered_however_long_it_takes(react
 
 
 async def test_a_client_that_half_closes_within_a_request_is_let_go(reactor: Any) -> None:
-    """Nothing of it can be answered."""
     async with served(reactor, Web()) as running:
         client = await running.connect(raw("GET", "/rest/v1/blog")[:-2])
         client.transport.loseWriteConnection()

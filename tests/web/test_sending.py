@@ -67,14 +67,12 @@ async def large(request: Request, _caller: Any) -> Reply:
 
 
 async def test_a_large_answer_arrives_whole_at_a_client_that_reads_late(reactor: Any) -> None:
-    """What the socket does not take at once follows when it can."""
     last = raw("GET", "/rest/v1/blog?large", headers=[("Connection", "close")])
     answer = await exchange(reactor, Web(rest=large), last, pause=0.05)
     assert answer.partition(b"\r\n\r\n")[2] == LARGE
 
 
 async def test_answers_behind_a_large_one_keep_their_order(reactor: Any) -> None:
-    """A small answer does not overtake what still waits to be sent."""
     requests = [
         raw("GET", "/rest/v1/blog?large"),
         raw("GET", "/rest/v1/blog?small"),
@@ -92,7 +90,6 @@ async def test_answers_behind_a_large_one_keep_their_order(reactor: Any) -> None
 
 
 async def test_who_sends_no_more_gets_all_answers_however_late_it_reads_them(reactor: Any) -> None:
-    """Requests behind an answer that waits to be sent are answered, too."""
     web = Web(rest=large)
     site = make_site(web.backends, reactor, web.served.append)
     port = reactor.listenTCP(0, site, interface="127.0.0.1")
@@ -163,7 +160,6 @@ async def test_requests_that_came_at_once_wait_until_answers_are_read(
 
 
 async def test_who_reads_slowly_gets_all_of_a_large_answer(hasty: tuple[Web, Any], reactor: Any) -> None:
-    """Though it takes much longer than a connection may be idle."""
     _, port = hasty
     client = await connected(reactor, port, SlowReader(reactor))
     client.transport.write(raw("GET", "/rest/v1/blog?huge"))

@@ -83,7 +83,6 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES | st.binary(max_size=20), max_size=12))
 def test_whatever_comes_is_answered_or_waited_for(failures: list[LogEvent], pieces: list[bytes]) -> None:
-    """Nothing is raised or logged as a failure, and all that is written are complete answers."""
     web = Web()
     connection = Connection(web)
     for piece in pieces:

@@ -105,7 +105,6 @@ def test_head_has_the_headers_and_runs_nothing() -> None:
 
 
 def test_head_closes_a_stream_that_was_begun() -> None:
-    """It may have something of the database already."""
     source = Source(b"one\n", b"two\n")
 
     async def begun(request: Request, caller: Any) -> Reply:
@@ -169,7 +168,6 @@ def test_a_client_that_stops_reading_is_given_up_after_a_minute() -> None:
 
 
 def test_a_piece_that_does_not_come_cuts_the_answer_off() -> None:
-    """Each piece has the time of a request; the end is missing, by which the client sees it."""
     first, second = Deferred[None](), Deferred[None]()
     source = Source(b"one\n", first, b"two\n", second, b"three\n")
     web, connection = asked(source)
@@ -237,7 +235,6 @@ class Paused(Protocol):
 
 
 async def test_a_large_answer_never_waits_in_memory(reactor: Any) -> None:
-    """Whatever a real socket does not take stays unmade: at most two pieces wait at any time."""
     waiting = [0]
     channels: list[Any] = []
 
@@ -280,7 +277,6 @@ def test_a_chunk_says_its_length_in_hexadecimal_digits() -> None:
 
 
 def test_what_is_sent_behind_a_request_is_left_to_the_client_while_it_reads_nothing() -> None:
-    """Else it could fill the memory with requests that have to wait for their turn."""
     _, connection = asked(Source(b"one\n", Deferred()))
     producer(connection).pauseProducing()  # as the transport does when enough waits to be sent
     connection.send(b"x" * 10_000)

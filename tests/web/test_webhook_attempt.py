@@ -210,7 +210,6 @@ async def test_a_port_where_nobody_listens_fails_with_connect(world: World) -> N
 async def test_an_answer_after_which_the_receiver_closes_is_complete(
     world: World, receiver: Receiver
 ) -> None:
-    """Without a length the body ends with the connection, which is not used again."""
     receiver.sends(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall of it", close=True)
     sender = world.sender()
     port = world.listen(receiver)
@@ -308,7 +307,6 @@ async def test_an_endless_body_is_cut_off_and_its_2xx_stands(world: World, recei
 
 
 async def test_a_compressed_body_is_kept_as_it_came(world: World, receiver: Receiver) -> None:
-    """A few bytes that unpack to gigabytes stay a few bytes."""
     packed = gzip.compress(b"0" * 1_000_000)
     receiver.sends(
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed
@@ -392,7 +390,6 @@ async def test_headers_that_trickle_time_out(world: World, receiver: Receiver) -
 async def test_a_body_that_trickles_times_out_although_its_status_is_2xx(
     world: World, receiver: Receiver
 ) -> None:
-    """The deadline is for the whole answer: who never ends it may not have taken the event."""
     receiver.sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nslow")
     port, clock = world.listen(receiver), Clock()
     sender = world.sender(clock=clock, timeout=20.0)
@@ -468,8 +465,6 @@ async def test_cancelling_or_the_deadline_ends_a_connection_being_made() -> None
 
 
 async def test_what_no_receiver_can_bring_about_is_raised(world: World) -> None:
-    """A mistake of the daemon's own is not recorded as the receiver's."""
-
     class Broken:
         async def addresses(self, name: str) -> Any:
             raise RuntimeError(f"a mistake about {name}")
@@ -504,7 +499,6 @@ async def test_a_url_that_the_rules_refuse_now_fails_with_refused_address(world:
 
 
 async def test_an_event_that_the_receiver_does_not_read_times_out(world: World) -> None:
-    """What is still to be sent is thrown away with the connection."""
     receiver = Receiver(reads=False)
     port, clock = world.listen(receiver), Clock()
     sender = world.sender(clock=clock, timeout=20.0)
@@ -539,7 +533,6 @@ async def test_connections_are_closed_when_idle_for_15_seconds(
 
 
 async def test_only_so_many_connections_are_kept_idle(reactor: Any, world: World, receiver: Receiver) -> None:
-    """The one that was idle for longest goes first."""
     connections = ReceiverConnections(reactor, OutgoingTls(), max_idle=2)
     target = parse(f"http://hooks.example.com:{world.listen(receiver)}/")
     addresses = [ipaddress.ip_address("127.0.0.1")]

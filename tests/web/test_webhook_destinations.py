@@ -40,7 +40,6 @@ from twisted.internet.defer import CancelledError, Deferred, gatherResults
 async def test_one_reserved_address_among_a_names_addresses_refuses_them_all(
     world: World, answer: Sequence[str]
 ) -> None:
-    """Nothing is connected to: a receiver listens on the port all the while."""
     receiver = Receiver()
     port = world.listen(receiver)
     outcome = await world.sender(Names(answer), allowed=()).send(attempt(port))
@@ -53,7 +52,6 @@ async def test_a_name_without_addresses_fails_with_dns(world: World) -> None:
 
 
 async def test_a_name_that_changes_between_check_and_connect_gains_nothing(world: World) -> None:
-    """It is asked once for each attempt, and what was checked is what is connected to."""
     public, inside = Receiver(), Receiver()
     port = world.listen(public, "127.0.0.1")
     world.listen_at(inside, "127.0.0.2", port)
@@ -101,7 +99,6 @@ async def test_an_allowed_address_may_stand_in_the_url(world: World) -> None:
 
 
 async def test_a_connection_that_leads_elsewhere_is_dropped(reactor: Any, world: World) -> None:
-    """The peer is compared with what was checked, whatever routed the connection away."""
     receiver = Receiver()
     port = world.listen(receiver)
 
@@ -182,7 +179,6 @@ class NameServers:
 
 
 async def test_names_that_were_slow_keep_no_others_waiting(reactor: Any) -> None:
-    """Whoever has name servers that say nothing holds up other receivers once, not with every event."""
     servers = NameServers()
     resolver = SystemResolver(reactor, servers.look_up, threads=4, seconds=lambda: servers.now)
     slow = [f"slow{number}.example.com" for number in range(4)]
@@ -206,7 +202,6 @@ async def test_names_that_were_slow_keep_no_others_waiting(reactor: Any) -> None
 
 
 async def test_a_look_up_that_nobody_waits_for_is_not_begun(reactor: Any) -> None:
-    """Requests that were given up leave no queue behind; who asks again is answered."""
     servers = NameServers()
     servers.silence("silent.example.com")
     resolver = SystemResolver(reactor, servers.look_up, threads=1)
@@ -227,7 +222,6 @@ async def test_a_look_up_that_nobody_waits_for_is_not_begun(reactor: Any) -> Non
 async def test_a_look_up_that_fails_in_another_way_does_not_keep_later_ones_of_the_name_waiting(
     reactor: Any,
 ) -> None:
-    """Whatever goes wrong in a look-up is told to who asked, and the next one looks again."""
     address = ipaddress.ip_address("93.184.216.34")
     answers: list[Any] = [RuntimeError("the system's own fault"), [address]]
 

@@ -30,7 +30,6 @@ async def test_deliveries_go_through_the_proxy_to_a_checked_address(world: World
 
 
 async def test_a_forbidden_address_is_refused_before_the_proxy_is_asked(world: World, reactor: Any) -> None:
-    """The proxy may reach what receivers must not be."""
     proxy = ConnectProxy(reactor)
     sender = world.sender(Names(["10.0.0.1"]), allowed=(), route=proxy.listen(world))
     outcome = await sender.send(attempt(443))
@@ -51,7 +50,6 @@ async def test_a_forbidden_address_is_refused_before_the_proxy_is_asked(world: W
 async def test_what_makes_no_tunnel_is_a_failure_to_connect(
     world: World, reactor: Any, answer: bytes
 ) -> None:
-    """Whatever it answers, an event never goes to the proxy itself."""
     proxy = ConnectProxy(reactor, answer)
     sender = world.sender(route=proxy.listen(world))
     outcome = await sender.send(attempt(9))
@@ -59,7 +57,6 @@ async def test_what_makes_no_tunnel_is_a_failure_to_connect(
 
 
 async def test_a_proxy_that_is_away_or_says_nothing_fails_the_attempt(world: World, reactor: Any) -> None:
-    """In time, like a receiver that does."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         away = world.sender(route=OutgoingRoute(Proxy(*bound.getsockname())))
@@ -72,7 +69,6 @@ async def test_a_proxy_that_is_away_or_says_nothing_fails_the_attempt(world: Wor
 
 
 async def test_deliveries_come_from_the_chosen_address(world: World) -> None:
-    """A receiver that has no address of its kind cannot be reached."""
     receiver = Receiver()
     port = world.listen(receiver)
     route = OutgoingRoute(bind_addresses=(ip_address("127.0.0.5"),))
@@ -97,7 +93,6 @@ async def test_deliveries_come_from_the_chosen_address(world: World) -> None:
     ],
 )
 def test_other_urls_are_no_proxies(url: str) -> None:
-    """The message says what is expected."""
     with pytest.raises(ValueError, match="expected the address of an HTTP proxy"):
         parse_proxy(url)
 

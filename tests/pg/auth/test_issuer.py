@@ -84,7 +84,6 @@ async def asked(part: ProjectPart) -> str:
 
 
 async def test_a_project_takes_its_keys_from_their_url(start: Start) -> None:
-    """They are there when the project has started."""
     assert await asked(await start("jwks.json")) == "authenticated"
 
 
@@ -98,7 +97,6 @@ async def test_a_project_starts_without_its_keys(start: Start) -> None:
 
 
 async def test_a_reload_reads_the_keys_again(start: Start, published: Published) -> None:
-    """A key that the issuer withdrew is refused from then on; a set that cannot be read is reported."""
     part = await start("jwks.json")
     assert await asked(part) == "authenticated"
     published.document = {"keys": [{**JWKS["keys"][0], "kid": "2"}]}

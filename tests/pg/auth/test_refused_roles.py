@@ -59,7 +59,6 @@ async def test_a_token_of_such_a_role_is_refused(api: Service, role: str, hint: 
 
 
 async def test_a_superuser_made_since_the_schema_was_read_is_refused(api: Service) -> None:
-    """A role that the daemon does not know is none that it serves."""
     api.database.execute("create role upstart superuser; grant upstart to authenticator")
     try:
         for _ in range(2):
@@ -71,7 +70,6 @@ async def test_a_superuser_made_since_the_schema_was_read_is_refused(api: Servic
 
 
 async def test_other_roles_are_served(api: Service) -> None:
-    """Those that the login role may become."""
     assert (await api.rest("GET", "rpc/who", role="ordinary")).body == "ordinary"
 
 

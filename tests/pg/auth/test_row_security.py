@@ -217,7 +217,6 @@ async def test_a_role_reads_the_rows_and_columns_that_it_may(service: Service, c
 
 
 async def test_a_role_inserts_the_rows_that_it_may(service: Service, case: Case) -> None:
-    """An own row, then another's; a column that is not granted takes its default."""
     before = rows(service, case)
     for number, owner, expected in ((3, "me", case.inserted[0]), (4, "you", case.inserted[1])):
         text = (
@@ -285,7 +284,6 @@ async def test_a_role_deletes_the_rows_that_it_may(service: Service, case: Case)
 
 
 async def test_service_role_passes_policies(service: Service, case: Case) -> None:
-    """It may all, whatever the policies say."""
     data = await service.data(
         f"""mutation {{ a: insertInto{case.name}Collection(objects: {{id: 9, owner: "x"}}) {{ affectedCount }}
             b: update{case.name}Collection(set: {{word: "w"}}, atMost: 3) {{ affectedCount }}
@@ -319,7 +317,6 @@ async def test_a_change_that_reads_nothing_needs_no_policy_for_reading(
 
 
 async def test_a_hidden_table_is_not_reached_by_its_node_id(service: Service) -> None:
-    """Neither read, nor told apart from one that is not there."""
     for table in ("no_grant", "all_policy"):
         service.database.execute(f"delete from {table}; insert into {table} values (1, 'me'), (2, 'you')")
     [own] = await service.rows("no_grant", "nodeId", "first: 1", role="service_role")
@@ -331,7 +328,6 @@ async def test_a_hidden_table_is_not_reached_by_its_node_id(service: Service) ->
 
 
 async def test_a_schema_without_usage_is_hidden_whatever_its_tables_grant(service: Service) -> None:
-    """A role sees only the schemas that it has privileges on."""
     assert "insideCollection" in (await service.ask("{ insideCollection { __typename } }")).error
     await service.execute("grant usage on schema private to anon")
     assert await service.ids("inside") == []
@@ -341,7 +337,6 @@ async def test_a_schema_without_usage_is_hidden_whatever_its_tables_grant(servic
 
 
 async def test_claims_decide_what_policies_see(service: Service) -> None:
-    """The token's claims travel with the statement and end with it."""
     service.database.execute("delete from all_policy")
     await service.execute("grant all on all_policy to authenticated")
     await service.data(

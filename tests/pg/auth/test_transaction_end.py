@@ -53,7 +53,6 @@ def settings(end: str) -> list[dict[str, Any]]:
     indirect=["api"],
 )
 async def test_a_write_stays_or_is_undone(api: Service, prefer: str, stays: bool) -> None:
-    """The answer is the same either way; the connection serves on, also twice the same statement."""
     headers = {"prefer": prefer} if prefer else {}
     for number in (1, 2):
         answer = await api.ask(INSERT, {"id": number}, headers=headers)

@@ -57,7 +57,6 @@ def counters(server: Server) -> Database:
 async def test_a_message_runs_at_its_isolation_level(
     make_pool: MakePool, prepared: bool, rollback: bool, level: str | None
 ) -> None:
-    """It holds within the message, however that ends, and not in the next one."""
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
     for expected, asked in ((level, level), (None, None), (level, level)):
@@ -76,7 +75,6 @@ async def test_a_message_makes_any_number_of_settings(make_pool: MakePool, prepa
 
 
 async def test_what_is_no_isolation_level_is_a_mistake(pool: Pool) -> None:
-    """Nothing but the four levels becomes part of a statement."""
     with pytest.raises(ValueError, match="Not an isolation level"):
         await pool.run(message("select 1", isolation="SERIALIZABLE; drop table t"))
 
@@ -114,7 +112,6 @@ async def test_a_roles_settings_hold_isolation_included(
 
 
 async def test_a_called_functions_settings_win_over_roles(make_pool: MakePool, counters: Database) -> None:
-    """Only the named ones are hoisted, and they hold for the whole transaction."""
     pool = make_pool(uri=counters.uri, size=2)
     await pool.start()
     run, catalog = transactions(pool, counters)
@@ -129,7 +126,6 @@ async def test_a_called_functions_settings_win_over_roles(make_pool: MakePool, c
 
 
 async def test_a_statement_timeout_that_travels_ends_the_statement(pool: Pool) -> None:
-    """It counts in the message that brings it."""
     with pytest.raises(DatabaseError) as caught:
         await pool.run(message("select pg_sleep(5)", settings=(("statement_timeout", "20ms"),)))
     assert caught.value.code == "57014"
@@ -138,7 +134,6 @@ async def test_a_statement_timeout_that_travels_ends_the_statement(pool: Pool) -
 async def test_serializable_transactions_that_collide_are_run_again(
     make_pool: MakePool, counters: Database
 ) -> None:
-    """Two sums that each include the other's insert: one after the other, as serializable promises."""
     pool = make_pool(uri=counters.uri, size=2)
     await pool.start()
     run, catalog = transactions(pool, counters)
@@ -158,7 +153,6 @@ async def test_serializable_transactions_that_collide_are_run_again(
 async def test_what_sql_says_of_an_answer_ends_with_its_request(
     make_pool: MakePool, counters: Database
 ) -> None:
-    """Even a function that sets it for the session does not choose the next caller's answer."""
     pool = make_pool(uri=counters.uri, size=1)
     await pool.start()
     run, catalog = transactions(pool, counters)

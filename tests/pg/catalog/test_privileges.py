@@ -151,13 +151,11 @@ def test_the_catalog_decides_as_postgresql_does(granted: Database) -> None:
 
 
 def test_a_role_that_may_not_be_assumed_has_no_view(granted: Database) -> None:
-    """There is nothing to decide for it."""
     catalog = load_catalog(granted.uri, "api")
     with pytest.raises(LookupError, match="priv_nobody"):
         Privileges(catalog, "priv_nobody")
 
 
 def test_a_schema_that_is_not_exposed_can_not_be_used(granted: Database) -> None:
-    """Whatever its grants are."""
     catalog = load_catalog(granted.uri, "api")
     assert not Privileges(catalog, "priv_super").can_use_schema("public")

@@ -153,7 +153,6 @@ def keys(catalog: Catalog, table: str) -> dict[str, tuple[tuple[str, ...], str, 
 
 
 def test_every_kind_of_relation_of_the_exposed_schemas_is_there(catalog: Catalog) -> None:
-    """Tables, partitioned parents and partitions, views and materialized views; hidden schemas are not."""
     found = {(table.schema, table.name): table.kind for table in catalog.tables.values()}
     assert found == {
         ("api", "account"): TableKind.ORDINARY,
@@ -171,7 +170,6 @@ def test_every_kind_of_relation_of_the_exposed_schemas_is_there(catalog: Catalog
 
 
 def test_schemas_come_in_the_order_of_the_search_path(catalog: Catalog) -> None:
-    """With their comments."""
     assert catalog.search_path == ("api", "public")
     assert catalog.schemas["api"].comment == "The API"
     assert {problem.place for problem in catalog.problems} == {
@@ -180,7 +178,6 @@ def test_schemas_come_in_the_order_of_the_search_path(catalog: Catalog) -> None:
 
 
 def test_columns_are_in_order_with_what_an_api_needs_of_them(catalog: Catalog) -> None:
-    """Names as they are, dropped columns gone, defaults, generation, identity, comments."""
     account = table_named(catalog, "account", "api")
     names = [column.name for column in account.columns]
     assert names == [
@@ -225,7 +222,6 @@ def test_a_domain_is_followed_to_its_base(catalog: Catalog) -> None:
 
 
 def test_types_in_use_are_described(catalog: Catalog) -> None:
-    """Enums with labels in their order, arrays, ranges and composites with what they are made of."""
     account = table_named(catalog, "account", "api")
     mood = type_of(catalog, account, "mood")
     assert (mood.kind, mood.labels, mood.comment) == (
@@ -246,7 +242,6 @@ def test_types_in_use_are_described(catalog: Catalog) -> None:
 
 
 def test_keys_are_constraints_and_whole_unique_indexes(catalog: Catalog) -> None:
-    """Partial and expression indexes make nothing unique; included columns are no part of a key."""
     account = table_named(catalog, "account", "api")
     assert account.primary_key == ("id",)
     assert account.unique_keys == (
@@ -282,7 +277,6 @@ def test_tables_know_whether_they_are_large_and_whether_their_keys_hold(server: 
 
 
 def test_foreign_keys_know_their_columns_and_whether_they_are_one_to_one(catalog: Catalog) -> None:
-    """A unique key over the same columns in another order counts."""
     assert keys(catalog, "membership") == {
         "membership_member_id_fkey": (("member_id",), "account", ("id",), False),
         "membership_sponsor_id_fkey": (("sponsor_id",), "account", ("id",), False),
@@ -295,7 +289,6 @@ def test_foreign_keys_know_their_columns_and_whether_they_are_one_to_one(catalog
 
 
 def test_partitions_do_not_repeat_their_parents_foreign_keys(catalog: Catalog) -> None:
-    """Unless the parent is not exposed; references to a partitioned table appear once too."""
     assert keys(catalog, "measure") == {
         "measure_account_id_fkey": (("account_id",), "account", ("id",), False)
     }
@@ -325,14 +318,12 @@ def test_partitions_do_not_repeat_their_parents_foreign_keys(catalog: Catalog) -
 def test_what_can_be_written_is_known(
     catalog: Catalog, name: str, writable: tuple[bool, bool, bool], columns: frozenset[str] | None
 ) -> None:
-    """Simple views take writes, except to their expressions; triggers make others take some."""
     table = table_named(catalog, name, "api")
     assert (table.insertable, table.updatable, table.deletable) == writable
     assert table.updatable_columns == columns
 
 
 def test_foreign_tables_are_tables(server: Server, database: Database) -> None:
-    """They have no key, but a directive may declare one."""
     server.require("postgres_fdw")
     database.execute(
         """
@@ -351,13 +342,11 @@ def test_foreign_tables_are_tables(server: Server, database: Database) -> None:
 
 
 def test_functions_that_an_api_can_call_are_there(functions: Catalog) -> None:
-    """Not procedures, aggregates or trigger functions; overloads are all there."""
     assert {function.name for function in functions.functions} == FUNCTION_NAMES
     assert sum(function.name == "over" for function in functions.functions) == 2
 
 
 def test_argument_defaults_stay_whole(functions: Catalog) -> None:
-    """A comma in a default's text splits nothing."""
     found = function_named(functions, "defaults")
     assert [(argument.name, argument.default) for argument in found.arguments] == [
         ("a", None),
@@ -392,7 +381,6 @@ def test_results_of_functions_are_described(functions: Catalog) -> None:
 
 
 def test_variadic_arguments_and_settings_of_functions_are_known(functions: Catalog) -> None:
-    """They decide how a function is called and what travels with it."""
     (parts,) = function_named(functions, "many").arguments
     assert parts.variadic
     assert parts.name == "parts"
@@ -400,7 +388,6 @@ def test_variadic_arguments_and_settings_of_functions_are_known(functions: Catal
 
 
 def test_roles_are_those_that_the_login_role_may_assume(database: Database) -> None:
-    """With what they inherit, and with their own settings, those of this database before those of all."""
     database.execute(
         """
         create role reflect_group nologin;
@@ -435,7 +422,6 @@ def test_roles_are_those_that_the_login_role_may_assume(database: Database) -> N
 
 
 def test_a_missing_schema_is_a_problem_and_the_others_are_served(database: Database) -> None:
-    """A typing mistake in db-schemas doesn't stop the daemon."""
     database.execute("create table public.t (id integer primary key)")
     catalog = load_catalog(database.uri, "nope", "public")
     assert catalog.search_path == ("public",)
@@ -444,7 +430,6 @@ def test_a_missing_schema_is_a_problem_and_the_others_are_served(database: Datab
 
 
 def test_an_empty_database_is_a_catalog(database: Database) -> None:
-    """No tables is no error."""
     catalog = load_catalog(database.uri)
     assert (catalog.tables, catalog.foreign_keys, catalog.functions) == ({}, (), ())
 

@@ -57,7 +57,6 @@ def names(watcher: CatalogWatcher) -> set[str]:
 async def test_a_notification_brings_a_new_catalog(
     watch: Watch, database: Database, reactor: Any, notify: str
 ) -> None:
-    """The old one stays as it was for whoever holds it."""
     watcher = await watch()
     old = watcher.current
     assert old is not None
@@ -73,7 +72,6 @@ async def test_a_notification_brings_a_new_catalog(
 async def test_new_settings_of_roles_hold_from_a_notification_on(
     watch: Watch, make_pool: Callable[..., Pool], database: Database, reactor: Any
 ) -> None:
-    """Those of a caller's role, which the catalog has, and those that a session begins with."""
     pool = make_pool(size=1)
     await pool.start()
     watcher = await watch(renew=pool.renew)
@@ -110,7 +108,6 @@ async def test_another_channel_than_postgrests_may_be_listened_to(
 
 
 async def test_reload_returns_what_the_database_holds_now(watch: Watch, database: Database) -> None:
-    """A change that was committed before the call is in the answer, for every caller."""
     watcher = await watch()
     first = running(watcher.reload())
     database.execute("create table public.t (id integer primary key)")
@@ -124,7 +121,6 @@ async def test_reload_returns_what_the_database_holds_now(watch: Watch, database
 async def test_after_ddl_the_catalog_is_new_by_itself_where_event_triggers_are_installed(
     watch: Watch, database: Database, reactor: Any
 ) -> None:
-    """Tables, grants, comments and drops are noticed."""
     database.execute(EVENT_TRIGGER)
     watcher = await watch()
     database.execute("create table public.t (id integer primary key)")
@@ -144,7 +140,6 @@ def _current(watcher: CatalogWatcher) -> Any:
 
 
 def test_the_event_triggers_are_installed_once(database: Database) -> None:
-    """What is there already is left alone."""
     database.execute(EVENT_TRIGGER)
     before = database.execute("select oid, evtname from pg_event_trigger order by 2")
     assert [name for _, name in before] == ["dataapi_ddl", "dataapi_drop"]
@@ -169,7 +164,6 @@ async def test_passing_objects_and_refreshed_views_reload_nothing(
 
 @pytest.mark.parametrize("login", ["authenticator", "postgres"])
 async def test_the_database_stays_as_it_is(watch: Watch, database: Database, login: str) -> None:
-    """Nothing is created, even where the login role may."""
     watcher = await watch(database.admin_uri if login == "postgres" else database.uri)
     assert watcher.current is not None
     assert database.execute("select evtname from pg_event_trigger") == []
@@ -211,7 +205,6 @@ async def test_a_change_while_the_connection_was_lost_is_noticed(
 async def test_the_old_catalog_serves_while_the_server_is_away(
     watch: Watch, server: Server, database: Database, reactor: Any
 ) -> None:
-    """A failed reload says so and keeps what there is; the server's return heals it."""
     database.execute("create table public.t (id integer primary key)")
     watcher = await watch()
     server.stop()
@@ -229,7 +222,6 @@ async def test_the_old_catalog_serves_while_the_server_is_away(
 async def test_a_database_that_is_away_at_the_start_is_loaded_when_it_comes(
     watch: Watch, server: Server, database: Database, reactor: Any
 ) -> None:
-    """Starting is not failing: the watcher goes on trying."""
     database.execute("create table public.t (id integer primary key)")
     server.stop()
     try:
@@ -243,7 +235,6 @@ async def test_a_database_that_is_away_at_the_start_is_loaded_when_it_comes(
 
 
 async def test_a_malformed_directive_takes_nothing_else_down(watch: Watch, database: Database) -> None:
-    """The object is taken without it, and the problem names the object."""
     database.execute(
         """
         create table public.good (id integer primary key);

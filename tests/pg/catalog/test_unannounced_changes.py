@@ -107,7 +107,6 @@ CHANGES: list[tuple[str, str, str, Any, int]] = [
 async def test_rest_answers_by_the_database_as_it_is(
     restored: Service, change: str, method: str, target: str, body: Any, status: int
 ) -> None:
-    """The first request after the change is answered, and what it writes is written once."""
     await restored.reload()
     restored.database.execute(change)
     answer = await restored.rest(method, target, body)
@@ -129,7 +128,6 @@ async def test_rest_answers_by_the_database_as_it_is(
     ],
 )  # fmt: skip
 async def test_graphql_answers_by_the_database_as_it_is(restored: Service, change: str, query: str) -> None:
-    """Unknown fields and arguments are looked for in the database before they are refused."""
     await restored.reload()
     restored.database.execute(change)
     answer = await restored.ask(query)
@@ -146,7 +144,6 @@ async def asked(service: Service, role: str, graphql: bool) -> Any:
 
 @pytest.mark.parametrize("graphql", [False, True])
 async def test_a_role_that_is_new_is_served(restored: Service, graphql: bool) -> None:
-    """Creating one fires no event trigger; it belongs to the whole cluster."""
     await restored.reload()
     role = f"newcomer_{graphql}".lower()
     restored.database.execute(f"create role {role}; grant select on note to {role}")
@@ -197,7 +194,6 @@ def secretive(restored: Service) -> Iterator[Service]:
 async def test_a_grant_counts_at_once(
     secretive: Service, grant: str, method: str, target: str, status: int
 ) -> None:
-    """Whether on a table, a column, a function or a schema."""
     if "schema" not in grant:
         secretive.database.execute("grant usage on schema public to anon")
     await secretive.reload()
@@ -213,7 +209,6 @@ async def test_a_grant_counts_at_once(
 async def test_a_grant_counts_at_once_after_refusals(
     secretive: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However short ago a request was refused the same."""
     monkeypatch.setattr(watcher, "FRESH", 3600.0)
     secretive.database.execute("grant usage on schema public to anon")
     await secretive.reload()
@@ -227,7 +222,6 @@ async def test_a_grant_counts_at_once_after_refusals(
 
 
 async def test_grants_that_are_met_at_the_same_time_count_at_once(secretive: Service) -> None:
-    """One request finds the grant on its table while the other one asks about another table."""
     secretive.database.execute("grant usage on schema public to anon")
     await secretive.reload()
     role, stale = "anon", secretive.catalog
@@ -240,7 +234,6 @@ async def test_grants_that_are_met_at_the_same_time_count_at_once(secretive: Ser
 
 
 async def test_a_membership_counts_at_once(secretive: Service) -> None:
-    """A role has what the roles have that it inherits from."""
     await secretive.reload()
     assert (await secretive.rest("GET", "secret", role="secret_guest")).status == 403
     secretive.database.execute("grant secret_reader to secret_guest")
@@ -274,7 +267,6 @@ async def test_a_column_that_was_dropped_is_an_ordinary_error(restored: Service)
 async def test_misspelt_names_cost_one_comparison_and_are_refused_as_before(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flood of them neither reloads nor compares more than once in two seconds."""
     monkeypatch.setattr(watcher, "FRESH", 2.0)
     await service.reload()
     monkeypatch.setattr(service._watcher, "_compared", float("-inf"))
@@ -292,8 +284,6 @@ async def test_misspelt_names_cost_one_comparison_and_are_refused_as_before(
 async def test_a_reload_that_finds_nothing_new_keeps_what_was_made(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plans, documents and descriptions serve on under the new generation."""
-
     async def use() -> int:
         """Send one request of each kind; return how many plans were made until now."""
         await service.data("{ noteCollection { edges { node { id } } } }")

@@ -41,7 +41,6 @@ def dataapi(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int
 
 
 def test_check_config_lists_every_mistake(tmp_path: Path) -> None:
-    """The mistakes go to standard error, one a line, and the status is that of a configuration."""
     (tmp_path / "x.ini").write_text("[project]\ndb-pool = 0\ndb-uri = nonsense\n")
     code, output, errors = dataapi("check-config", "--config", "x.ini")
     assert (code, output) == (os.EX_CONFIG, "")
@@ -49,7 +48,6 @@ def test_check_config_lists_every_mistake(tmp_path: Path) -> None:
 
 
 def test_check_config_fails_without_the_database_unless_it_is_to_be_left_out() -> None:
-    """A configuration can be checked where its database is out of reach, such as in a build."""
     code, output, errors = dataapi("check-config", environ=KEYED)
     assert (code, output) == (os.EX_UNAVAILABLE, "")
     assert errors.startswith("project abcdefghijklmnopqrst: the database cannot be checked: ")
@@ -59,7 +57,6 @@ def test_check_config_fails_without_the_database_unless_it_is_to_be_left_out() -
 
 
 def test_check_config_names_directives_that_are_left_out(database: Database) -> None:
-    """With the database in reach its comments are checked too."""
     database.execute("create table t (id int primary key); comment on table t is '@graphql({\"nam\": 1})'")
     database.execute("grant select on t to service_role")
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
@@ -73,7 +70,6 @@ def test_check_config_names_directives_that_are_left_out(database: Database) -> 
 
 
 def test_check_config_says_that_changes_are_not_announced(database: Database) -> None:
-    """Which may be intended, and ends with an event trigger, or where no notification is wanted."""
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_CHANNEL_ENABLED": "auto"}
     code, _, errors = dataapi("check-config", environ=environ)
     assert (code, errors) == (0, f"note: project abcdefghijklmnopqrst: {unannounced('pgrst')}\n")
@@ -93,7 +89,6 @@ def test_check_config_says_that_secret_keys_open_nothing(database: Database) -> 
 
 
 def test_check_config_names_clashes_without_calling_them_mistakes(database: Database) -> None:
-    """Two keys to one table are common and have a rule: a deployment is not to stop at them."""
     database.execute(
         "create table account (id int primary key);"
         "create table blog ("
@@ -136,7 +131,6 @@ def test_check_config_finds_schemas_and_roles_that_are_missing(database: Databas
 
 
 def test_check_config_names_tables_that_graphql_leaves_out(database: Database) -> None:
-    """Those without a key that somebody may read; views, and parts of other tables, are not named."""
     database.execute(
         """
         create table keyed (id int primary key);
@@ -160,7 +154,6 @@ def test_check_config_names_tables_that_graphql_leaves_out(database: Database) -
 
 
 def test_check_config_warns_of_a_login_role_that_is_a_superuser(database: Database) -> None:
-    """Who finds a way around one check finds no other."""
     code, _, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.admin_uri})
     assert (code, errors) == (
         0,
@@ -194,7 +187,6 @@ def test_check_config_finds_functions_that_are_missing(database: Database) -> No
 
 
 def test_without_an_anonymous_role_nothing_is_missing_and_no_key_is_made_for_it(database: Database) -> None:
-    """Callers who all bring tokens are a configuration like any other."""
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_ANON_ROLE": ""}
     assert dataapi("check-config", environ=environ)[0] == 0
     keys = dataapi("keys", environ=environ)[1].splitlines()
@@ -202,7 +194,6 @@ def test_without_an_anonymous_role_nothing_is_missing_and_no_key_is_made_for_it(
 
 
 def test_keys_are_signed_with_the_configured_secret() -> None:
-    """One line per role, ready for a script to take apart."""
     environ = {**KEYED, "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": new_key()}
     code, output, errors = dataapi("keys", environ=environ)
     assert (code, errors) == (0, "")
@@ -226,7 +217,6 @@ def test_keys_makes_the_encryption_key_that_webhooks_lack() -> None:
 
 
 def test_commands_go_by_the_settings_in_the_database(database: Database) -> None:
-    """The secret that signs, the schema that is described, and mistakes among them."""
     setting = f"alter role authenticator in database {database.name} set pgrst"
     database.execute(
         f"create schema api; create table api.tide (id int primary key); grant usage on schema api to anon;"
@@ -253,7 +243,6 @@ def test_commands_go_by_the_settings_in_the_database(database: Database) -> None
 
 
 def test_keys_of_several_projects_name_their_project() -> None:
-    """Each project has its own keys, and one that cannot sign does not hide the others'."""
     environ: dict[str, str] = {}
     for letter, key in (("A", "JWT_SECRET"), ("B", "PUBLISHABLE_KEYS")):
         prefix = f"DATAAPI_PROJECT_{letter * 20}"
@@ -272,7 +261,6 @@ def test_keys_of_several_projects_name_their_project() -> None:
 
 
 def test_keys_makes_new_ones_for_a_configuration_that_has_none(tmp_path: Path) -> None:
-    """What it prints, added to the configuration, makes that good."""
     (tmp_path / "x.ini").write_text("[project]\ndb-uri = postgresql://nobody@127.0.0.1:1/none\n")
     code, output, errors = dataapi("keys", "--config", "x.ini")
     assert (code, errors) == (0, "")
@@ -282,7 +270,6 @@ def test_keys_makes_new_ones_for_a_configuration_that_has_none(tmp_path: Path) -
 
 
 def test_keys_makes_what_goes_into_files_that_are_not_there_yet(tmp_path: Path) -> None:
-    """The configuration may be written first: its mistakes say who makes the files, and that happens."""
     files = {key: tmp_path / key for key in ("jwt-secret", "encryption-key")}
     (tmp_path / "x.ini").write_text(
         "[project]\ndb-uri = postgresql://nobody@127.0.0.1:1/none\n"
@@ -303,7 +290,6 @@ def test_keys_makes_what_goes_into_files_that_are_not_there_yet(tmp_path: Path) 
 
 
 def test_keys_needs_no_configuration() -> None:
-    """Whoever has none yet begins with its keys."""
     code, output, errors = dataapi("keys", environ={})
     assert (code, errors) == (0, "")
     for key in ("jwt-secret", "publishable-keys", "secret-keys", "encryption-key"):
@@ -321,7 +307,6 @@ def test_keys_reports_other_mistakes_instead() -> None:
 def test_command_that_is_not_understood_exits_as_such(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the usage on standard error."""
     with pytest.raises(SystemExit) as exited:
         dataapi(*arguments)
     assert exited.value.code == os.EX_USAGE

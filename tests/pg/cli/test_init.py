@@ -83,7 +83,6 @@ def rest(daemon: Daemon, path: str, key: str) -> Any:
 
 
 def test_from_a_bare_server_to_an_answer(bare: Database, tmp_path: Path) -> None:
-    """The printed curl is answered by a daemon with the written configuration."""
     code, output, errors = dataapi("init", bare.admin_uri, "--anon", "read", "--yes")
     assert (code, errors) == (0, f"init: wrote {tmp_path}/dataapi.ini and {tmp_path}/dataapi.secrets/\n")
     settings = load(tmp_path / "dataapi.ini", {})
@@ -104,7 +103,6 @@ def test_from_a_bare_server_to_an_answer(bare: Database, tmp_path: Path) -> None
 
 
 def test_the_files_are_private(bare: Database, tmp_path: Path) -> None:
-    """Nobody but their owner may read the configuration and the secrets."""
     assert dataapi("init", bare.admin_uri, "--yes", "--webhooks")[0] == 0
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.name for path in files} == {
@@ -118,7 +116,6 @@ def test_the_files_are_private(bare: Database, tmp_path: Path) -> None:
 def test_secrets_are_never_written_into_files_that_are_there(
     bare: Database, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """Others may read such a file, or have it open; nothing is changed, and a name leads out of it."""
     (tmp_path / "dataapi.secrets").mkdir()
     open_to_all = tmp_path / "dataapi.secrets" / "jwt-secret"
     open_to_all.touch(mode=0o644)
@@ -133,7 +130,6 @@ def test_secrets_are_never_written_into_files_that_are_there(
 
 
 def test_twice_is_as_once(bare: Database) -> None:
-    """A second run changes neither the password nor the configuration, and adds what it is told to."""
     assert dataapi("init", bare.admin_uri, "--yes")[0] == 0
     before = (
         Path("dataapi.ini").read_text(),
@@ -148,7 +144,6 @@ def test_twice_is_as_once(bare: Database) -> None:
 
 
 def test_printed_sql_does_the_same(bare: Database, tmp_path: Path) -> None:
-    """An administrator runs it; it has no password in clear, and the configuration fits it."""
     code, sql, notes = dataapi("init", "--print", "--db-uri", bare.uri, "--anon", "blog")
     assert code == 0
     assert f"twistd --nodaemon --pidfile= dataapi --config {tmp_path / 'dataapi.ini'}" in notes
@@ -163,7 +158,6 @@ def test_printed_sql_does_the_same(bare: Database, tmp_path: Path) -> None:
 
 
 def test_the_sql_says_nothing_on_a_fresh_database(bare: Database) -> None:
-    """Whoever pipes it into psql sees only what needs attention."""
     connection = psycopg2.connect(bare.admin_uri)
     connection.autocommit = True
     with closing(connection), connection.cursor() as cursor:
@@ -193,7 +187,6 @@ def test_the_uri_is_asked_for(bare: Database) -> None:
 
 
 def test_an_unreachable_database_is_named(tmp_path: Path) -> None:
-    """Nothing is written when the administrator cannot log in."""
     code, _, errors = dataapi("init", "postgresql://nobody@127.0.0.1:1/none", "--yes")
     assert code == os.EX_UNAVAILABLE
     assert "nothing was changed: " in errors
@@ -202,7 +195,6 @@ def test_an_unreachable_database_is_named(tmp_path: Path) -> None:
 
 
 def test_a_login_that_is_refused_is_explained(bare: Database) -> None:
-    """The database is set up, but pg_hba.conf does not let the daemon in: the message says where to look."""
     wrong = bare.uri.replace("/" + bare.name, "/nowhere")
     code, _, errors = dataapi("init", bare.admin_uri, "--yes", "--db-uri", wrong)
     assert code == os.EX_UNAVAILABLE
@@ -211,7 +203,6 @@ def test_a_login_that_is_refused_is_explained(bare: Database) -> None:
 
 
 def test_removal_keeps_other_databases(bare: Database, cluster: Server) -> None:
-    """Roles that another database uses keep their privileges there; here nothing is left, no watch either."""
     other = cluster.create_database(TABLES)
     assert dataapi("init", other.admin_uri, "--yes", "--config", "other.ini", "--anon", "read")[0] == 0
     assert dataapi("init", bare.admin_uri, "--yes", "--webhooks", "--anon", "read")[0] == 0

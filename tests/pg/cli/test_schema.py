@@ -76,7 +76,6 @@ def schema_of(database: Database, role: str) -> GraphQLSchema:
 
 @pytest.mark.parametrize("role", ["anon", "authenticated", "service_role"])
 def test_the_schema_is_read_back_whole(chinook: Database, role: str) -> None:
-    """graphql-core builds a valid schema of it that prints the same again."""
     text = printed(environ(chinook), "--role", role)
     schema = build_schema(text)
     assert print_schema(schema) + "\n" == text
@@ -97,7 +96,6 @@ def test_the_rest_api_is_described_for_a_role(chinook: Database, role: str) -> N
 
 
 def test_features_that_are_turned_on_are_in_it(chinook: Database) -> None:
-    """Types beyond the plain schema are read back too."""
     environment = environ(chinook, graphql_features=", ".join(FEATURES))
     text = printed(environment, "--role", "service_role")
     assert print_schema(build_schema(text)) + "\n" == text
@@ -105,7 +103,6 @@ def test_features_that_are_turned_on_are_in_it(chinook: Database) -> None:
 
 
 def test_a_document_that_the_schema_allows_is_one_that_runs(shop: Database) -> None:
-    """Enums with their mapped values, functions, mutations, arguments and defaults are all there."""
     document = """
         query A { openOrders(first: 1, orderBy: [{status: AscNullsLast}]) { totalCount edges { node { nodeId status } } } }
         mutation B { insertIntoCustomerOrderCollection(objects: [{id: "1", status: IN_TRANSIT}]) { affectedCount } }
@@ -138,7 +135,6 @@ def test_the_text_is_the_same_each_time(shop: Database, server: Server) -> None:
 
 
 def test_settings_of_the_project_shape_the_schema(chinook: Database) -> None:
-    """The text is the schema that the daemon with this configuration serves."""
     plain = printed(environ(chinook), "--role", "anon")
     strict = printed(environ(chinook, graphql_non_null_relationships="yes"), "--role", "anon")
     assert "artist: artist\n" in plain
@@ -163,14 +159,12 @@ def test_settings_of_the_project_shape_the_schema(chinook: Database) -> None:
 def test_what_cannot_be_printed_is_said(
     shop: Database, arguments: tuple[str, ...], status: int, expected: str
 ) -> None:
-    """Nothing goes to standard output."""
     code, output, errors = dataapi(environ(shop), "schema", *arguments)
     assert (code, output) == (status, "")
     assert expected in errors
 
 
 def test_a_database_that_is_away_is_said(shop: Database) -> None:
-    """As one line on standard error."""
     away = {**environ(shop), "DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none"}
     code, output, errors = dataapi(away, "schema", "--role", "anon")
     assert (code, output) == (os.EX_UNAVAILABLE, "")
@@ -196,7 +190,6 @@ def test_one_of_several_projects_is_named(shop: Database, chinook: Database) -> 
 def test_a_role_and_a_known_format_are_needed(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The usage is printed on standard error."""
     with pytest.raises(SystemExit) as exited:
         dataapi({}, "schema", *arguments)
     assert exited.value.code == os.EX_USAGE
@@ -227,7 +220,6 @@ def test_check_config_names_documents_that_are_left_out(shop: Database, tmp_path
 
 
 def test_check_config_looks_at_documents_without_the_database(tmp_path: Path) -> None:
-    """They are checked in a build as well."""
     folder = write(tmp_path / "documents", bad__graphql="{")
     environment = {
         "DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none",

@@ -40,7 +40,6 @@ def environ(database: Database) -> dict[str, str]:
 def test_a_list_has_columns_with_names_and_colours_at_a_terminal(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
-    """The names are bold, and what is well is green."""
     words = [*DATAAPI, "organization", "list"]
     status, shown = at_terminal(words, cwd=tmp_path, environ=environ)
     assert status == 0
@@ -55,7 +54,6 @@ def test_a_list_has_columns_with_names_and_colours_at_a_terminal(
 
 @pytest.mark.parametrize("without", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_colours_can_be_turned_off(environ: dict[str, str], tmp_path: Path, without: dict[str, str]) -> None:
-    """The columns stay."""
     words = [*DATAAPI, "organization", "list"]
     _, shown = at_terminal(words, cwd=tmp_path, environ={**environ, **without})
     assert "\x1b" not in shown
@@ -63,7 +61,6 @@ def test_colours_can_be_turned_off(environ: dict[str, str], tmp_path: Path, with
 
 
 def test_programs_get_fields_separated_by_tabs(environ: dict[str, str]) -> None:
-    """Neither names nor colours, whatever the environment says of terminals."""
     done = subprocess.run(
         [*DATAAPI, "organization", "list"],
         env={**environ, "TERM": "xterm", "FORCE_COLOR": "1"}, capture_output=True, text=True, check=True,
@@ -101,7 +98,6 @@ def test_tokens_and_watches_say_how_they_stand(
 
 
 def test_findings_are_a_table_at_a_terminal(environ: dict[str, str], tmp_path: Path) -> None:
-    """A mistake is red."""
     lacking = {**environ, "DATAAPI_PROJECT_DB_ANON_ROLE": "nobody_at_all"}
     status, shown = at_terminal([*DATAAPI, "check-config"], cwd=tmp_path, environ=lacking)
     assert status == os.EX_CONFIG
@@ -112,7 +108,6 @@ def test_findings_are_a_table_at_a_terminal(environ: dict[str, str], tmp_path: P
 
 
 def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    """A full disk has its status; a reader that leaves is no error to talk of."""
     keys = [*DATAAPI, "keys"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -130,7 +125,6 @@ def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 
 def test_a_question_can_be_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C ends the command without a traceback."""
     with Terminal([*DATAAPI, "init"], cwd=tmp_path, environ=environment()) as terminal:
         terminal.read_to("PostgreSQL URI of an administrator: ")
         os.killpg(terminal.process.pid, 2)

@@ -63,7 +63,6 @@ def client(api: Service, npm_clients: Path, reactor: Any) -> Client:
 
 
 async def test_apollo_queries_and_normalises_rows_by_their_node_id(client: Client) -> None:
-    """Two ways to one row give one entry of Apollo's cache."""
     collection = "{ artistCollection(filter: {artistId: {eq: 1}}) { edges { node { nodeId name } } } }"
     operations = [{"query": ARTIST, "variables": {"id": 1}}, {"query": collection}]
     answer = await client("apollo", operations=operations)
@@ -76,7 +75,6 @@ async def test_apollo_queries_and_normalises_rows_by_their_node_id(client: Clien
 
 
 async def test_apollo_mutates_and_reads_what_it_wrote(client: Client) -> None:
-    """Records come back with their relationships; a later query finds the change."""
     mutation = """
         mutation ($title: String!) {
             insertIntoAlbumCollection(objects: [{albumId: 900, title: $title, artistId: 1}]) {
@@ -92,7 +90,6 @@ async def test_apollo_mutates_and_reads_what_it_wrote(client: Client) -> None:
 
 
 async def test_apollo_hands_errors_on_with_their_codes(client: Client) -> None:
-    """Errors of the database, of validation and of variables all reach the caller as GraphQL errors."""
     duplicate = 'mutation { insertIntoGenreCollection(objects: [{genreId: 1, name: "x"}]) { affectedCount } }'
     operations = [
         {"mutation": duplicate},
@@ -110,7 +107,6 @@ async def test_apollo_hands_errors_on_with_their_codes(client: Client) -> None:
 async def test_apollo_sends_the_hash_of_a_persisted_document_alone(
     client: Client, api: Service, folder: Path
 ) -> None:
-    """With the manifest of its own tools in the folder no text is sent at all."""
     manifest = await client("apollo-manifest", query=ARTIST)
     (folder / "persisted-query-manifest.json").write_text(json.dumps(manifest))
     await api.reload()
@@ -120,7 +116,6 @@ async def test_apollo_sends_the_hash_of_a_persisted_document_alone(
 
 
 async def test_apollo_sends_the_text_when_a_hash_is_unknown(client: Client) -> None:
-    """It recognises the refusal and the request works all the same."""
     answer = await client("apollo-persisted", operations=[{"query": "{ artistByPk(artistId: 3) { name } }"}])
     assert answer["results"][0]["data"]["artistByPk"]["name"] == "Aerosmith"
     hash_alone, with_text = answer["sent"]
@@ -137,7 +132,6 @@ async def test_urql_sends_a_document_id(client: Client, method: str) -> None:
 
 
 async def test_urql_hands_errors_on(client: Client) -> None:
-    """Request errors are GraphQL errors to it, not failures of the network."""
     answer = await client("urql", documentId="unknown", variables={})
     assert "network" not in answer
     assert answer["errors"][0]["extensions"]["code"] == "PERSISTED_DOCUMENT_NOT_FOUND"

@@ -85,7 +85,6 @@ def configured(server: Server, reactor: Any, request: pytest.FixtureRequest) -> 
     indirect=True,
 )
 async def test_no_setting_of_a_role_breaks_its_requests(configured: Service) -> None:
-    """One that changes who asks, how answers are read, or that the role may not make, is left out."""
     assert await configured.rows("item", "id name") == [{"id": 1, "name": "Zoë"}]
     query = (
         "mutation($n: String) { insertIntoitemCollection(objects: [{id: 2, name: $n}]) { records { name } } }"

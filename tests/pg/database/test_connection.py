@@ -46,7 +46,6 @@ BECOME = Step(b"select set_config('role', $1, true)", [b"anon"])
 
 
 async def test_steps_are_one_transaction_with_its_role(connection: Connection, database: Database) -> None:
-    """The role ends with it, and an error in a later step undoes the earlier ones."""
     database.execute("create table t (id int primary key); grant all on t to anon")
     who = Step(b"select current_user::text")
     assert await connection.send([BECOME, who]) == [("anon",)]
@@ -65,7 +64,6 @@ async def test_steps_are_one_transaction_with_its_role(connection: Connection, d
 async def test_a_constraint_that_is_checked_at_the_end_is_an_error(
     connection: Connection, database: Database
 ) -> None:
-    """Every step has been answered by then."""
     database.execute(
         "create table t (id int primary key, t int references t deferrable initially deferred);"
         "grant all on t to authenticator"
@@ -78,7 +76,6 @@ async def test_a_constraint_that_is_checked_at_the_end_is_an_error(
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 async def test_it_is_known_what_was_prepared(connection: Connection, place: int) -> None:
-    """Whichever step fails, as one statement cannot be prepared, or later."""
     first, second = prepared(b"select 1", name=b"first"), prepared(b"select 2", name=b"second")
     steps = [first, second]
     steps.insert(place, prepared(b"select 1 / $1::int", b"0", name=b"failing"))
@@ -93,14 +90,12 @@ async def test_it_is_known_what_was_prepared(connection: Connection, place: int)
 
 
 async def test_long_values_are_sent_whole(connection: Connection) -> None:
-    """Beyond what a socket takes at once, several times."""
     step = prepared(b"select length($1::text)", "é".encode() * 3_000_000)
     for _ in range(2):
         assert await connection.send([step]) == [(3_000_000,)]
 
 
 async def test_a_message_that_cannot_be_sent_whole_is_no_part_of_the_next_one(connection: Connection) -> None:
-    """A mistake of ours costs the connection."""
     wrong: Any = Step(b"select $1", [7])  # type: ignore[list-item]
     with pytest.raises(TypeError):
         await connection.send([BECOME, wrong])
@@ -123,7 +118,6 @@ async def test_values_come_back_by_their_types(connection: Connection) -> None:
 async def test_a_cancelled_message_leaves_the_connection_busy_until_it_ends(
     connection: Connection, database: Database, reactor: Any
 ) -> None:
-    """Whoever gives up does not wait for the server."""
     slow = connection.send(SLOW)
     slow.cancel()
     with pytest.raises(defer.CancelledError):
@@ -139,7 +133,6 @@ async def test_a_cancelled_message_leaves_the_connection_busy_until_it_ends(
 async def test_a_connection_that_dies_is_noticed(
     connection: Connection, database: Database, reactor: Any
 ) -> None:
-    """With the reason that the server gives."""
     slow = connection.send(SLOW)
     await until(reactor, lambda: database.execute(ACTIVE, (connection.process(),)) == [(1,)])
     database.execute("select pg_terminate_backend(%s)", (connection.process(),))
@@ -154,7 +147,6 @@ async def test_a_connection_that_dies_is_noticed(
 async def test_a_value_that_its_type_refuses_is_told_from_one_that_a_statement_refuses(
     connection: Connection, server: Server, text: bytes, at_value: bool
 ) -> None:
-    """Only the first one is sure to be what the client sent."""
     if server.version < 14:
         pytest.skip("PostgreSQL 13 does not tell")
     with pytest.raises(psycopg.Error) as caught:

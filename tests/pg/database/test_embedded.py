@@ -56,7 +56,6 @@ async def test_server_gives_the_login_role_a_database() -> None:
 
 
 async def test_temporary_data_is_removed_and_stopping_twice_is_harmless() -> None:
-    """After the end there is neither a server nor a folder."""
     server = EmbeddedServer(None)
     await server.start()
     [(folder,)] = await run_script(server.uri(), "show data_directory")
@@ -67,7 +66,6 @@ async def test_temporary_data_is_removed_and_stopping_twice_is_harmless() -> Non
 
 
 async def test_named_directory_keeps_its_data(directory: Path) -> None:
-    """What was written is there after the next start, and the roles are not made twice."""
     for expected in ([], [(1,)]):
         server = EmbeddedServer(directory / "new", "kept")
         await server.start()
@@ -95,7 +93,6 @@ async def test_second_server_on_the_same_data_is_refused_with_the_reason(directo
 
 
 async def test_data_of_another_version_is_refused(directory: Path) -> None:
-    """The versions that can be run are named, and the data is left alone."""
     (directory / "data").mkdir()
     (directory / "data" / "PG_VERSION").write_text("9\n")
     with pytest.raises(EmbeddedServerError, match="the data directory is of PostgreSQL 9, only 1"):
@@ -114,7 +111,6 @@ async def test_server_that_does_not_start_says_why(directory: Path) -> None:
 
 
 async def test_long_directory_is_no_obstacle(directory: Path) -> None:
-    """A path too long for a socket gets one elsewhere, which is removed at the end."""
     server = EmbeddedServer(directory / ("x" * 100))
     await server.start()
     [(sockets,)] = await run_script(server.uri(), "show unix_socket_directories")
@@ -124,7 +120,6 @@ async def test_long_directory_is_no_obstacle(directory: Path) -> None:
 
 
 async def test_refused_statement_is_a_script_error() -> None:
-    """The database's words are passed on; nothing is left open."""
     server = EmbeddedServer(None)
     uri = await server.start()
     try:
@@ -193,7 +188,6 @@ def test_programs_in_a_closed_folder_are_copied_for_the_server_user(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
 async def test_directory_that_the_server_user_cannot_enter_is_refused(tmp_path: Path) -> None:
-    """The message names the folder and the user, and what to do."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     with pytest.raises(
@@ -203,7 +197,6 @@ async def test_directory_that_the_server_user_cannot_enter_is_refused(tmp_path: 
 
 
 def test_missing_version_is_named() -> None:
-    """Asking for a version that is not installed says which are."""
     with pytest.raises(NoPostgreSQL, match="of PostgreSQL 7, only"):
         find_binaries(7)
 

@@ -82,7 +82,6 @@ async def heals(reactor: Any, pool: Pool) -> None:
 async def test_idle_connections_that_do_not_answer_are_replaced(
     make_pool: MakePool, server: Server, database: Database, reactor: Any
 ) -> None:
-    """Without any request the pool finds out, says so, and has fresh connections afterwards."""
     pool = await started(make_pool, database, 3)
     watching = running(pool.watch())
     watching.addErrback(lambda failure: failure.trap(defer.CancelledError))
@@ -111,7 +110,6 @@ async def test_a_statement_whose_server_does_not_answer_is_given_up(
 
 
 async def test_a_long_statement_of_a_living_server_goes_on(make_pool: MakePool, database: Database) -> None:
-    """The server answers over another connection."""
     pool = await started(make_pool, database, 1)
     slow = running(pool.run(message("select 'done', pg_sleep(1.5)")))
     for _ in range(3):
@@ -125,7 +123,6 @@ async def test_a_long_statement_of_a_living_server_goes_on(make_pool: MakePool, 
 async def test_readiness_is_the_databases_word(
     make_pool: MakePool, server: Server, database: Database, reactor: Any, busy: bool
 ) -> None:
-    """A check asks the database itself, and takes no longer than it may."""
     pool = await started(make_pool, database, 2)
     statements = "select pg_sleep(0.5)" if busy else "select 1"
     asked = [running(pool.run(message(statements))) for _ in range(2)]
@@ -153,7 +150,6 @@ async def test_giving_up_many_statements_holds_up_nothing(
     monkeypatch: pytest.MonkeyPatch,
     pooled: bool,
 ) -> None:
-    """Cancel requests that are not answered neither block the reactor nor wait in vain one by one."""
     pool = await started(make_pool, database, 8)
     for session in pool._sessions:
         session.connection.pooled = pooled
@@ -219,7 +215,6 @@ async def test_a_silent_server_without_a_successor_is_kept(
 
 
 async def test_a_listener_listens_again(server: Server, database: Database, reactor: Any) -> None:
-    """It finds out by itself, and what it may have missed is done all over again."""
     heard: list[str] = []
     listener = Listener(
         reactor,
@@ -252,7 +247,6 @@ def proxy(reactor: Any, database: Database) -> Iterator[FreezingProxy]:
 async def test_own_statement_on_a_frozen_connection_is_given_up(
     make_pool: MakePool, proxy: FreezingProxy, reactor: Any
 ) -> None:
-    """Its packets are acknowledged and the server answers other connections, so only a deadline can tell."""
     pool = make_pool(uri=proxy.uri, size=3, backoff=EAGER)
     await pool.start()
     await open_all(pool, 3)

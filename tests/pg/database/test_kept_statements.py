@@ -52,7 +52,6 @@ def behind(server: Server, database: Database) -> Iterator[Database]:
 async def test_each_caller_gets_the_rows_of_its_role(
     behind: Database, make_pool: Callable[..., Pool]
 ) -> None:
-    """Of two daemons whose statements have the same text, on processes that have to forget some."""
     pools = [make_pool(uri=behind.uri, size=4) for _ in range(2)]
     for pool in pools:
         await pool.start()
@@ -73,7 +72,6 @@ async def test_each_caller_gets_the_rows_of_its_role(
 async def test_a_statement_that_failed_at_first_is_prepared_later(
     behind: Database, database: Database, make_pool: Callable[..., Pool]
 ) -> None:
-    """As soon as the table is there."""
     pool = make_pool(uri=behind.uri, size=1)
     await pool.start()
     late = Statement("select count(*)::int from late", ())
@@ -103,7 +101,6 @@ async def test_a_statement_follows_its_table(
 async def test_a_connection_that_has_prepared_much_is_left(
     behind: Database, make_pool: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only its end lets the pooler forget what it has prepared."""
     monkeypatch.setattr(steps, "KEPT_BY_POOLER", 5)
     pool = make_pool(uri=behind.uri, size=1)
     await pool.start()
@@ -115,7 +112,6 @@ async def test_a_connection_that_has_prepared_much_is_left(
 async def test_what_cannot_be_prepared_is_sent_as_text(
     behind: Database, make_pool: Callable[..., Pool]
 ) -> None:
-    """Such as plans, another isolation level, and what is to be rolled back."""
     pool = make_pool(uri=behind.uri, size=1)
     await pool.start()
     explained = Statement("explain select 1", (), prepared=False)

@@ -67,7 +67,6 @@ def left(database: Database) -> str:
 
 
 def test_a_configuration_is_checked(lent: Database) -> None:
-    """Replicas included."""
     project = Project(REF, "acme", lent.uri, jwt_secret="s" * 32, db_read_uri=lent.uri, db_config=True)
     # As docs/guides/scaling.md has it.
     lent.execute("grant pg_read_all_stats to authenticator")

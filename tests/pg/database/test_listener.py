@@ -68,7 +68,6 @@ def make_listener(database: Database, heard: Heard, reactor: Any) -> Iterator[Ca
 async def test_notifications_arrive_in_order(
     make_listener: Callable[[], Listener], heard: Heard, database: Database, reactor: Any
 ) -> None:
-    """Each notification on either channel is called back once; other channels are not heard."""
     listener = make_listener()
     await listener.start()
     assert listener.listening
@@ -85,7 +84,6 @@ async def test_notifications_arrive_in_order(
 async def test_listening_goes_on_after_the_connection_was_killed(
     make_listener: Callable[[], Listener], heard: Heard, server: Server, database: Database, reactor: Any
 ) -> None:
-    """After a loss the listener says that it may have missed something, and hears again."""
     await make_listener().start()
     server.terminate_backends(database)
     await until(reactor, lambda: heard.reconnects == 1)
@@ -96,7 +94,6 @@ async def test_listening_goes_on_after_the_connection_was_killed(
 async def test_listening_goes_on_after_a_restart_of_the_server(
     make_listener: Callable[[], Listener], heard: Heard, server: Server, database: Database, reactor: Any
 ) -> None:
-    """While the server is away nothing is heard; when it is back, listening is taken up again."""
     listener = make_listener()
     await listener.start()
     await threads.deferToThread(server.stop)
@@ -111,7 +108,6 @@ async def test_listening_goes_on_after_a_restart_of_the_server(
 async def test_starting_without_a_server_listens_when_it_comes(
     make_listener: Callable[[], Listener], heard: Heard, server: Server, reactor: Any
 ) -> None:
-    """A listener that could not listen at the start calls back as after a loss."""
     server.stop()
     listener = make_listener()
     try:
@@ -126,7 +122,6 @@ async def test_starting_without_a_server_listens_when_it_comes(
 async def test_a_callback_that_fails_does_not_end_the_listening(
     make_listener: Callable[[], Listener], heard: Heard, database: Database, reactor: Any
 ) -> None:
-    """An error in a callback is logged, and the next notification arrives."""
     await make_listener().start()
     database.execute("notify pgrst, 'trouble'")
     database.execute("notify pgrst, 'next'")
@@ -137,7 +132,6 @@ async def test_a_callback_that_fails_does_not_end_the_listening(
 async def test_nothing_is_heard_after_stop(
     make_listener: Callable[[], Listener], server: Server, database: Database
 ) -> None:
-    """Stopping closes the connection for good, also while the listener is trying to reconnect."""
     listener = make_listener()
     await listener.start()
     server.terminate_backends(database)

@@ -62,7 +62,6 @@ def periods(server: Server, eighteen: Service) -> Service:
 
 
 async def test_virtual_generated_columns_are_read_and_never_written(eighteen: Service) -> None:
-    """They are like stored ones to a client: computed when read, left out of inputs, fit to filter by."""
     answer = await eighteen.rest("GET", "child?select=id,twice&twice=eq.2&order=id")
     assert answer.body == [{"id": 1, "twice": 2}, {"id": 2, "twice": 2}]
     assert (await eighteen.rest("GET", "cheap?id=eq.1")).body == [{"id": 1, "twice": 2}]
@@ -85,7 +84,6 @@ async def test_keys_that_are_not_enforced_relate_rows_but_promise_none(eighteen:
 
 
 async def test_a_temporal_key_identifies_rows(periods: Service) -> None:
-    """All of its columns together are one, and the node of each row is found again."""
     data = await periods.data("{ roomCollection { edges { node { nodeId price } } } }")
     rows = nodes(data["roomCollection"])
     assert [row["price"] for row in rows] == [10, 11]
@@ -107,7 +105,6 @@ async def test_a_temporal_key_is_no_target_of_an_upsert(periods: Service) -> Non
 
 
 async def test_a_key_over_periods_is_no_relationship(periods: Service) -> None:
-    """It matches by containment, and one row's period may be covered by several rows."""
     answer = await periods.rest("GET", "booking?select=id,room(price)")
     assert (answer.status, answer.body["code"]) == (400, "PGRST200")
     assert "room" not in periods.schema().object_type("booking").fields
@@ -127,7 +124,6 @@ def limited(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_a_time_limit_of_transactions_is_named(limited: Service) -> None:
-    """It ends the connection, too: nobody has to think that trying again helps."""
     answer = await limited.rest("POST", "rpc/slow", {})
     assert (answer.status, answer.body["code"]) == (500, "25P04")
     assert "transaction_timeout" in answer.body["message"]

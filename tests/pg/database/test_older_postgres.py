@@ -26,7 +26,6 @@ def _everything_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_old_server_is_reported_by_readiness_and_check_config(
     server: Server, database: Database, reactor: Any
 ) -> None:
-    """The daemon goes on trying, as the server may be upgraded."""
     project = Project("abcdefghijklmnopqrst", "acme", database.uri, jwt_secret="s" * 32)
     part = ProjectPart(reactor, project)
     await part.start()
@@ -43,7 +42,6 @@ async def test_an_old_server_is_reported_by_readiness_and_check_config(
 
 
 async def test_nothing_is_asked_of_an_old_server(make_pool: Callable[..., Pool]) -> None:
-    """Its requests are answered as while the database is away."""
     pool = make_pool(size=1)
     await pool.start()
     assert not pool.available

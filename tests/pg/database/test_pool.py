@@ -26,7 +26,6 @@ STORABLE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="
 
 
 async def test_a_message_runs_under_its_role_and_settings(pool: Pool) -> None:
-    """The statement sees its caller's role and claims."""
     rows = await pool.run(
         message(
             "select current_user::text, current_setting('request.jwt.claims')",
@@ -38,7 +37,6 @@ async def test_a_message_runs_under_its_role_and_settings(pool: Pool) -> None:
 
 
 async def test_role_and_settings_end_with_the_message(make_pool: MakePool) -> None:
-    """After a message the connection is the login role's again, without any claims."""
     pool = make_pool(size=1)
     await pool.start()
     await pool.run(message("select 1", settings=(("request.jwt.claims", "{}"),)))
@@ -47,7 +45,6 @@ async def test_role_and_settings_end_with_the_message(make_pool: MakePool) -> No
 
 
 async def test_the_last_of_several_statements_answers(pool: Pool, database: Database) -> None:
-    """Statements of a message run in order in one transaction, and the last one's rows come back."""
     database.execute("create table t (id int); grant all on t to anon")
     insert = Bound(Statement("insert into t values ($1)", ("int",)), ("1",))
     count = Bound(Statement("select count(*) from t", ()))
@@ -55,7 +52,6 @@ async def test_the_last_of_several_statements_answers(pool: Pool, database: Data
 
 
 async def test_an_error_undoes_the_earlier_statements(pool: Pool, database: Database) -> None:
-    """A failing statement leaves nothing of its message behind."""
     database.execute("create table t (id int primary key); grant all on t to anon")
     insert = Bound(Statement("insert into t values ($1)", ("int",)), ("1",))
     with pytest.raises(DatabaseError) as caught:
@@ -66,7 +62,6 @@ async def test_an_error_undoes_the_earlier_statements(pool: Pool, database: Data
 
 
 async def test_a_read_only_message_refuses_to_write(pool: Pool, database: Database) -> None:
-    """A write in a read-only message fails with 25006, even from within a function."""
     database.execute(
         "create table t (id int); grant all on t to anon;"
         "create function sneak() returns int language sql volatile as 'insert into t values (1) returning id'"
@@ -87,14 +82,12 @@ async def test_a_role_that_does_not_exist_is_unauthenticated(pool: Pool, role: s
 
 
 async def test_a_role_that_may_not_be_assumed_is_refused(pool: Pool) -> None:
-    """The daemon's login role cannot become a role it was not granted."""
     with pytest.raises(DatabaseError) as caught:
         await pool.run(message("select 1", role="postgres"))
     assert (caught.value.status, caught.value.code) == (403, "42501")
 
 
 async def test_a_missing_privilege_is_401_for_anon_and_403_for_others(pool: Pool, database: Database) -> None:
-    """Anon is told to sign in, others are told that they may not."""
     database.execute("create table secret (id int)")
     seen = []
     for role in ("anon", "authenticated"):
@@ -118,7 +111,6 @@ async def test_an_error_carries_message_details_and_hint(pool: Pool) -> None:
 
 
 async def test_messages_do_not_name_the_aliases_of_statements(pool: Pool) -> None:
-    """A client knows the column that is gone by its own name."""
     gone = Statement('select "t~12".titel from (select 1 as title) as "t~12"', ())
     with pytest.raises(DatabaseError) as caught:
         await pool.run(Message("anon", (), (Bound(gone),)))
@@ -146,7 +138,6 @@ async def test_what_postgresql_cannot_store_is_the_clients_mistake(
     "value", ["'; drop table t; --", "\\'; x", "$1 %s %% $$", "\\", "E'\\x41'", "😀é\u2028", ""]
 )
 async def test_a_value_is_never_sql(make_pool: MakePool, prepared: bool, value: str) -> None:
-    """Values come back as they went, in statements and in settings."""
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
     sent = message("select $1, current_setting('request.x'), '100%'", value, settings=(("request.x", value),))
@@ -181,7 +172,6 @@ async def test_json_comes_back_as_bytes(pool: Pool) -> None:
 
 @pytest.mark.parametrize("prepared", [True, False])
 async def test_the_search_path_applies(make_pool: MakePool, database: Database, prepared: bool) -> None:
-    """Names without a schema are found on the search path, odd schema names included."""
     database.execute('create schema "o\'dd "" one"; create schema two; grant usage on schema two to anon')
     pool = make_pool(size=1, search_path=("o'dd \" one", "two"), prepared_statements=prepared)
     await pool.start()
@@ -199,7 +189,6 @@ async def test_fetch_takes_values_and_several_statements(pool: Pool, database: D
 
 
 async def test_messages_beyond_the_pools_size_wait_their_turn(make_pool: MakePool) -> None:
-    """More messages than connections all get their answer, over no more connections than allowed."""
     pool = make_pool(size=2)
     await pool.start()
     answers = await defer.gatherResults(
@@ -227,7 +216,6 @@ async def test_who_waits_too_long_gets_504(make_pool: MakePool, database: Databa
 
 
 async def test_a_result_may_lead_to_the_next_message_with_one_connection(make_pool: MakePool) -> None:
-    """Using the pool from what a message's answer started does not wait for itself."""
     pool = make_pool(size=1)
     await pool.start()
     first = running(pool.run(message("select 1")))
@@ -236,7 +224,6 @@ async def test_a_result_may_lead_to_the_next_message_with_one_connection(make_po
 
 
 async def test_many_who_wait_in_vain_do_not_exhaust_the_stack(make_pool: MakePool) -> None:
-    """Thousands of waiting messages that all fail before they are sent are answered one by one."""
     pool = make_pool(size=1, acquisition_timeout=FOR_EVER)
     await pool.start()
     slow = running(pool.run(message("select pg_sleep(0.1)")))
@@ -250,7 +237,6 @@ async def test_many_who_wait_in_vain_do_not_exhaust_the_stack(make_pool: MakePoo
 async def test_timeouts_of_statements_and_locks_keep_the_connection(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
-    """A statement or lock timeout is an error like others, and no dead connection."""
     database.execute("create table t (id int); insert into t values (1); grant all on t to anon")
     pool = make_pool(size=2)
     await pool.start()
@@ -269,14 +255,12 @@ async def test_timeouts_of_statements_and_locks_keep_the_connection(
 
 
 async def test_a_large_message_and_a_large_answer_pass(pool: Pool) -> None:
-    """Megabytes go through in both directions, more than any socket buffer holds."""
     value = "x'\\é" * 2_000_000
     assert await pool.run(message("select $1", value)) == [(value,)]
 
 
 @pytest.mark.direct("a pooler's processes are nobody's own")
 async def test_connections_are_renewed_and_those_in_use_when_they_are_free(make_pool: MakePool) -> None:
-    """Nothing that runs is disturbed, and whoever comes next has a connection that begins now."""
     pool = make_pool(size=2)
     await pool.start()
     pid = "select pg_backend_pid()"
@@ -310,7 +294,6 @@ async def test_old_connections_serve_until_there_is_a_new_one(make_pool: MakePoo
 
 
 async def test_stop_lets_running_statements_finish(make_pool: MakePool, database: Database) -> None:
-    """A statement that ends within the grace time gets its answer; new ones are refused."""
     pool = make_pool(size=2)
     await pool.start()
     with latched(database):

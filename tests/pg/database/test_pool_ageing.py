@@ -34,7 +34,6 @@ async def busy(pool: Pool, count: int, reactor: Any) -> None:
 async def test_connections_beyond_need_are_closed(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
-    """One stays, and further ones are made again when they are needed."""
     pool = make_pool(size=4, idle_time=0.3)
     await pool.start()
     watching = running(pool.watch())
@@ -57,7 +56,6 @@ async def test_connections_beyond_need_are_closed(
 async def test_old_connections_are_replaced_while_requests_run(
     make_pool: MakePool, reactor: Any, size: int
 ) -> None:
-    """Each of their statements is prepared again, and none of them fails."""
     pool = make_pool(size=size, lifetime=0.3)
     await pool.start()
     watching = running(pool.watch())
@@ -82,7 +80,6 @@ async def test_old_connections_are_replaced_while_requests_run(
 async def test_an_old_connection_stays_while_no_other_can_be_made(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
-    """A full server is no reason to give up what works."""
     database.execute("create role narrow login connection limit 1; grant anon to narrow")
     try:
         pool = make_pool(uri=database.uri.replace("authenticator", "narrow"), size=2, lifetime=0.1)

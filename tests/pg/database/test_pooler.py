@@ -83,7 +83,6 @@ async def test_the_statement_of_a_caller_that_is_gone_ends(
 async def test_callers_keep_apart_through_a_pooler(
     behind: Database, database: Database, mode: str, make_pool: Callable[..., Pool]
 ) -> None:
-    """Many messages at a time on shared server connections each run as their own role."""
     database.execute(SCHEMA)
     pool = make_pool(uri=behind.uri, size=5, prepared_statements=mode == "session", search_path=("public",))
     await pool.start()
@@ -97,7 +96,6 @@ async def test_callers_keep_apart_through_a_pooler(
 async def test_daemons_do_not_run_each_others_statements(
     server: Server, database: Database, make_pool: Callable[..., Pool]
 ) -> None:
-    """Two of them, as they are by default, on the same few server processes."""
     database.execute(
         """
         create table one (id int); insert into one select generate_series(1, 300);
@@ -129,7 +127,6 @@ async def test_daemons_do_not_run_each_others_statements(
 async def test_forced_statements_fail_rather_than_be_anothers(
     server: Server, database: Database, make_pool: Callable[..., Pool]
 ) -> None:
-    """Where a pooler in transaction mode hands a statement's name to another process, it is unknown there."""
     with pooled(server, database, "transaction", "default_pool_size = 3") as behind:
         pools = [make_pool(uri=behind.uri, size=4, prepared_statements=True) for _ in range(2)]
         for each in pools:
@@ -178,7 +175,6 @@ def lent(server: Server, reactor: Any) -> Iterator[Any]:
 async def test_a_pooler_of_which_nothing_can_be_found_out_keeps_no_statements(
     server: Server, database: Database, make_pool: Callable[..., Pool]
 ) -> None:
-    """Such as before a database that shows nobody what is prepared."""
     database.execute("revoke select on pg_prepared_statements from public")
     with pooled(server, database, "transaction", "default_pool_size = 1") as behind:
         pool = make_pool(uri=behind.uri, size=2)
@@ -189,7 +185,6 @@ async def test_a_pooler_of_which_nothing_can_be_found_out_keeps_no_statements(
 
 
 async def test_both_apis_work_through_transaction_mode(lent: Any) -> None:
-    """Reads, changes, pages in pieces and batches, each under its role."""
     for role, number in (("anon", 1), ("authenticated", 2)):
         assert (await lent.rest("GET", "note?select=id", role=role)).body == [{"id": number}]
         data = (await lent.ask("{ noteCollection { edges { node { id } } } }", role=role)).data
@@ -219,7 +214,6 @@ async def test_forced_settings_that_cannot_work_are_said(
 
 
 async def test_what_is_not_forced_adapts_itself(behind: Database, mode: str, reactor: Any) -> None:
-    """Nothing is wrong then, and in session mode notifications arrive."""
     project = Project(REF, "acme", behind.uri, jwt_secret="s" * 32)
     part = ProjectPart(reactor, project)
     await part.start()
@@ -236,7 +230,6 @@ async def test_what_is_not_forced_adapts_itself(behind: Database, mode: str, rea
 @pytest.mark.parametrize("processes", [1, 2, 3])
 @pytest.mark.parametrize("first", [0, -1])
 async def test_lent_processes_are_seen_whichever_one_is_lent_next(processes: int, first: int) -> None:
-    """Be it the one that was given back last or first, and of however many."""
     free = list(range(processes))
 
     async def ask() -> int:
@@ -248,8 +241,6 @@ async def test_lent_processes_are_seen_whichever_one_is_lent_next(processes: int
 
 
 async def test_processes_that_are_kept_are_not_lent() -> None:
-    """Each connection has its own, all the time."""
-
     async def one() -> int:
         return 1
 
@@ -295,7 +286,6 @@ async def test_webhooks_are_delivered_without_notifications(
 async def test_a_pooler_in_statement_mode_is_refused(
     server: Server, database: Database, make_pool: Callable[..., Pool]
 ) -> None:
-    """Transactions of several messages cannot work there: streams, batches and those to be rolled back."""
     with pooled(server, database, "statement") as behind:
         pool = make_pool(uri=behind.uri, size=1)
         await pool.start()

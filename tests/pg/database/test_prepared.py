@@ -57,7 +57,6 @@ def used_again(server: Server, statements: int) -> int:
 
 
 async def test_a_statement_is_prepared_once_and_used_again(make_pool: MakePool, server: Server) -> None:
-    """The second run of a statement uses the plan of the first."""
     pool = await single(make_pool)
     statement = Statement("select $1 + 1", ("int",))
     assert await pool.run(ask(statement, "1")) == [(2,)]
@@ -68,7 +67,6 @@ async def test_a_statement_is_prepared_once_and_used_again(make_pool: MakePool, 
 async def test_each_role_sees_its_own_rows_through_the_same_statement(
     make_pool: MakePool, database: Database
 ) -> None:
-    """Row level security holds for every role and claim, however often the statement ran for another."""
     database.execute(
         """
         create table note (id int, owner text, open bool);
@@ -98,7 +96,6 @@ async def test_each_role_sees_its_own_rows_through_the_same_statement(
 async def test_the_longest_unused_statements_are_deallocated(
     make_pool: MakePool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection keeps a limited number of statements, the recently used ones."""
     monkeypatch.setattr("dataapi.database.steps.KEPT", 5)
     pool = await single(make_pool)
     kept = Statement("select 'kept'", ())
@@ -130,7 +127,6 @@ async def test_more_statements_in_one_message_than_are_kept(
     ],
 )
 async def test_a_failing_first_use_leaves_the_books_right(make_pool: MakePool, text: str, code: str) -> None:
-    """Whether a failed message has prepared its statement is found out; the next messages all work."""
     pool = await single(make_pool)
     fine, failing = Statement("select 'fine'", ()), Statement(text, ("int",))
     for _ in range(3):
@@ -142,7 +138,6 @@ async def test_a_failing_first_use_leaves_the_books_right(make_pool: MakePool, t
 
 
 async def test_a_refused_role_leaves_the_books_right(make_pool: MakePool) -> None:
-    """Nothing is prepared when already the role is refused, and the statement works for others."""
     pool = await single(make_pool)
     statement = Statement("select 1", ())
     with pytest.raises(DatabaseError):
@@ -154,7 +149,6 @@ async def test_a_refused_role_leaves_the_books_right(make_pool: MakePool) -> Non
 async def test_failed_messages_do_not_confuse_what_is_deallocated(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Messages that failed early neither break later ones nor leave statements behind."""
     monkeypatch.setattr("dataapi.database.steps.KEPT", 3)
     pool = await single(make_pool)
     for number in range(2):
@@ -183,7 +177,6 @@ async def test_statements_that_vanished_are_prepared_again(make_pool: MakePool) 
 async def test_a_changed_table_does_not_break_a_prepared_statement(
     make_pool: MakePool, database: Database, rollback: bool
 ) -> None:
-    """A plan whose result type changed under it is prepared again, within a transaction to be undone too."""
     database.execute("create table t (a int); insert into t values (1); grant select on t to anon")
     pool = await single(make_pool)
     asked = ask(Statement("select * from t", ()))._replace(read_only=False, rollback=rollback)
@@ -195,7 +188,6 @@ async def test_a_changed_table_does_not_break_a_prepared_statement(
 
 
 async def test_a_cancelled_first_use_leaves_the_books_right(make_pool: MakePool, reactor: Any) -> None:
-    """A caller who gives up while a statement runs for the first time costs later ones nothing."""
     pool = await single(make_pool)
     statement = Statement("select $1, pg_sleep($2)", ("int", "float8"))
     first = running(pool.run(ask(statement, "1", "30")))
@@ -209,7 +201,6 @@ async def test_a_cancelled_first_use_leaves_the_books_right(make_pool: MakePool,
 
 
 async def test_names_are_safe_whatever_the_role_is_called(make_pool: MakePool, database: Database) -> None:
-    """A role's name may be long and full of quotes; statements of two such roles do not collide."""
     first, second = '"; drop table t; --' + "é" * 15, "'%s" + "x" * 60
     for role in (first, second):
         quoted = '"' + role.replace('"', '""') + '"'
@@ -238,8 +229,6 @@ async def test_a_percent_sign_in_a_statement_is_itself(make_pool: MakePool) -> N
 async def test_a_block_runs_a_statement_and_looks_at_its_rows(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch, prepared: bool
 ) -> None:
-    """On a coordinator of Citus; it takes literals, and the statement is planned once all the same."""
-
     def of_coordinator(*facts: Any, **more: Any) -> Defaults:
         return replace(defaults_of(*facts, **more), distributed=True)
 

@@ -51,7 +51,6 @@ async def test_a_statement_whose_connection_dies_is_503(
 async def test_idle_connections_that_die_are_noticed_and_replaced(
     pool: Pool, server: Server, database: Database, reactor: Any
 ) -> None:
-    """A connection that dies while idle is never handed out."""
     await open_all(pool, 3)
     assert pool.figures().open == 3
     server.terminate_backends(database)
@@ -101,7 +100,6 @@ async def test_the_pool_heals_while_backends_are_killed(
 async def test_a_restart_of_the_server_while_requests_run(
     make_pool: MakePool, server: Server, reactor: Any, mode: str
 ) -> None:
-    """While the server is away no request waits for a connection; when it is back all are answered."""
     pool = make_pool(size=4, acquisition_timeout=FOR_EVER, backoff=Backoff(random=lambda: 0.0))
     await pool.start()
     outcomes: list[object] = []
@@ -135,7 +133,6 @@ async def test_a_restart_of_the_server_while_requests_run(
 async def test_starting_without_a_server_fails_requests_quickly_and_heals(
     make_pool: MakePool, server: Server, reactor: Any
 ) -> None:
-    """The pool starts while the database is away, says so at once, and finds it when it comes."""
     pool = make_pool(acquisition_timeout=FOR_EVER, backoff=Backoff(random=lambda: 0.0))
     server.stop()
     try:
@@ -178,7 +175,6 @@ async def test_a_server_that_does_not_answer_is_given_up(
 async def test_a_pool_that_is_connecting_can_be_stopped(
     make_pool: MakePool, black_hole: int, reactor: Any
 ) -> None:
-    """Stopping while an attempt to connect hangs ends the attempt and those who wait for it."""
     pool = make_pool(uri=f"postgresql://nobody@127.0.0.1:{black_hole}/none?connect_timeout={FOR_EVER:.0f}")
     starting = running(pool.start())
     waiting = running(pool.run(message("select 1")))
@@ -196,7 +192,6 @@ def several(database: Database, *others: str) -> str:
 
 
 async def test_a_host_that_refuses_is_passed_by(make_pool: MakePool, database: Database) -> None:
-    """As with libpq the next host is tried, and nothing is told of the first."""
     refusing = f"127.0.0.1:{free_port()}"
     pool = make_pool(uri=several(database, refusing, f"localhost:{free_port()}"))
     await pool.start()
@@ -216,7 +211,6 @@ async def test_a_host_that_does_not_answer_is_passed_by(
 async def test_a_socket_folder_may_be_among_the_hosts(
     make_pool: MakePool, server: Server, database: Database
 ) -> None:
-    """Sockets and addresses are tried in their order."""
     for hosts in (f"/nowhere,{server.folder}", f"127.0.0.9,{server.folder}", f"{server.folder},127.0.0.9"):
         pool = make_pool(uri=f"host={hosts} port={server.port} user=authenticator dbname={database.name}")
         await pool.start()
@@ -224,7 +218,6 @@ async def test_a_socket_folder_may_be_among_the_hosts(
 
 
 async def test_why_there_is_no_connection_names_every_host(make_pool: MakePool) -> None:
-    """Operators read host, port and libpq's reason of each place."""
     one, other = free_port(), free_port()
     pool = make_pool(uri=f"postgresql://u@127.0.0.1:{one},nowhere.invalid:1,127.0.0.1:{other}/x")
     await pool.start()
@@ -236,7 +229,6 @@ async def test_why_there_is_no_connection_names_every_host(make_pool: MakePool) 
 
 
 async def test_who_may_not_log_in_is_not_tried_elsewhere(make_pool: MakePool, server: Server) -> None:
-    """As with libpq only places without a server are passed by."""
     here = f"127.0.0.1:{server.port}"
     pool = make_pool(uri=f"postgresql://nobody_here@{here},127.0.0.1:{free_port()}/postgres")
     await pool.start()
@@ -267,14 +259,12 @@ async def test_an_error_that_a_statement_raises_leaves_the_connection_alone(
 
 
 async def test_a_host_name_is_looked_up(make_pool: MakePool, database: Database) -> None:
-    """A name with several addresses works when one of them does."""
     pool = make_pool(uri=database.uri.replace("127.0.0.1", "localhost"))
     await pool.start()
     assert await pool.run(message("select 1")) == [(1,)]
 
 
 async def test_an_unknown_host_name_is_unavailable(make_pool: MakePool) -> None:
-    """A name without an address is a database that is away."""
     pool = make_pool(uri="postgresql://nobody@nowhere.invalid/none")
     await pool.start()
     with pytest.raises(DatabaseUnavailable):
@@ -284,7 +274,6 @@ async def test_an_unknown_host_name_is_unavailable(make_pool: MakePool) -> None:
 async def test_too_few_connections_on_the_server_are_shared(
     make_pool: MakePool, server: Server, database: Database
 ) -> None:
-    """When the server refuses more connections, messages wait for those that there are."""
     database.execute("create role narrow login connection limit 2; grant anon to narrow")
     try:
         pool = make_pool(
@@ -304,7 +293,6 @@ async def test_too_few_connections_on_the_server_are_shared(
 async def test_a_cancelled_caller_fails_at_once_and_its_statement_is_ended(
     make_pool: MakePool, database: Database, reactor: Any, prepared: bool
 ) -> None:
-    """A disconnected client's statement ends on the server, and its connection is used again."""
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
     slow = running(pool.run(message("select pg_sleep(30)")))
@@ -319,7 +307,6 @@ async def test_a_cancelled_caller_fails_at_once_and_its_statement_is_ended(
 
 
 async def test_cancelling_while_waiting_only_leaves_the_line(make_pool: MakePool) -> None:
-    """Who gives up before having a connection disturbs nobody."""
     pool = make_pool(size=1)
     await pool.start()
     first = running(pool.run(message("select 'first', pg_sleep(0.1)")))
@@ -336,7 +323,6 @@ async def test_cancelling_while_waiting_only_leaves_the_line(make_pool: MakePool
 async def test_a_statement_that_refuses_to_end_loses_its_connection(
     make_pool: MakePool, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A statement that swallows cancel requests is terminated, and the pool has a fresh connection."""
     monkeypatch.setattr("dataapi.database.cancel.CANCEL_WAITS", (0.05, 0.05))
     database.execute(
         "create function stubborn() returns int language plpgsql as $$ begin loop "
@@ -357,7 +343,6 @@ async def test_a_statement_that_refuses_to_end_loses_its_connection(
 async def test_a_dead_control_connection_is_replaced(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
-    """Cancelling works after the connection that carries cancel requests was killed, even just before."""
     pool = make_pool(size=1)
     await pool.start()
     kill = "select pg_terminate_backend(pid) from pg_stat_activity where query like 'select pg_cancel%'"

@@ -39,7 +39,6 @@ STATEMENTS = {
 
 
 async def test_bare_txpostgres_leaks(database: Database, reactor: Any) -> None:
-    """With txpostgres's own pool, whoever comes after a cancelled caller gets that caller's identity."""
     bare = txpostgres.ConnectionPool(None, database.uri, min=1)
     await bare.start()
     connection = next(iter(bare.connections))
@@ -64,7 +63,6 @@ async def test_bare_txpostgres_leaks(database: Database, reactor: Any) -> None:
 async def test_our_pool_does_not_leak(
     make_pool: Callable[..., Pool], database: Database, reactor: Any
 ) -> None:
-    """The same course of events leaves nothing behind: the next caller is itself, the daemon too."""
     pool = make_pool(size=1)
     await pool.start()
     database.execute(f"create function hard() returns int language plpgsql as $f$ {BODY}; return 1; end $f$")
@@ -81,8 +79,6 @@ async def test_our_pool_does_not_leak(
 async def test_a_cancel_request_of_unknown_fate_costs_the_connection(
     make_pool: Callable[..., Pool], database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When nobody knows whether a request to cancel still comes, no later caller gets to meet it."""
-
     async def lost(_canceller: ControlConnection, connection: Connection) -> None:
         await connection.ended()
         raise ConnectionDied("no answer")
@@ -105,7 +101,6 @@ async def test_a_cancel_request_of_unknown_fate_costs_the_connection(
 async def test_no_identity_leaks_in_a_storm_of_disconnects(
     make_pool: Callable[..., Pool], database: Database, reactor: Any, prepared: bool
 ) -> None:
-    """Thousands of callers come and go at random, and each sees only its own role and claims."""
     database.execute(
         "create table seen (number int, role text, claims text); grant insert on seen to anon, authenticated"
     )

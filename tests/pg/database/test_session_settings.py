@@ -48,7 +48,6 @@ def single(request: pytest.FixtureRequest, make_pool: MakePool) -> Pool:
 async def test_a_setting_for_the_session_ends_with_its_caller(
     single: Pool, name: str, poison: str, expected: str, reader: str
 ) -> None:
-    """However the next one asks."""
     assert await single.run(message(SET, name, poison)) == [(poison,)]
     # The daemon's own SQL finds PostgreSQL's own objects alone.
     own = (name, reader) == ("search_path", "own")
@@ -82,7 +81,6 @@ async def test_a_message_that_fails_does_not_bring_the_setting_back(single: Pool
 
 
 async def test_values_cannot_have_a_message_sent_again(single: Pool, database: Database) -> None:
-    """A message whose transaction began with leftovers is sent again; data cannot forge that error."""
     database.execute("create sequence attempts; grant all on sequence attempts to anon")
     counted = "select (case when nextval('attempts') > 0 then $1::text end)::boolean"
     forged = "a transaction that began with settings left for the session: read committed"
@@ -92,7 +90,6 @@ async def test_values_cannot_have_a_message_sent_again(single: Pool, database: D
 
 
 async def test_the_next_caller_may_write_whatever_the_last_one_set(single: Pool, database: Database) -> None:
-    """Defaults of transactions count from their very beginning."""
     database.execute("create table t (id int); grant all on t to anon")
     for _ in range(2):
         await single.run(message(SET, "default_transaction_read_only", "on"))
@@ -112,7 +109,6 @@ async def test_the_next_caller_may_write_whatever_the_last_one_set(single: Pool,
 async def test_a_transaction_begins_as_the_login_role_has_it(
     single: Pool, name: str, poison: str, expected: str, reader: str
 ) -> None:
-    """Whatever the one before made the default: defaults of transactions count from their very beginning."""
     for _ in range(2):
         await single.run(message(SET, f"default_transaction_{name}", poison))
         if reader == "failed":
@@ -125,7 +121,6 @@ async def test_a_transaction_begins_as_the_login_role_has_it(
 
 
 async def test_a_messages_own_isolation_level_wins(single: Pool) -> None:
-    """Over what the login role has, and over what was left; the next one has the role's again."""
     asked = message(SHOW, "transaction_isolation")
     await single.run(message(SET, "default_transaction_isolation", "serializable"))
     assert await single.run(asked._replace(isolation="REPEATABLE READ")) == [("repeatable read",)]
@@ -133,7 +128,6 @@ async def test_a_messages_own_isolation_level_wins(single: Pool) -> None:
 
 
 async def test_a_transaction_that_fails_within_its_own_isolation_level_is_ended(single: Pool) -> None:
-    """Its connection serves the next caller."""
     with pytest.raises(DatabaseError, match="division by zero"):
         await single.run(message("select 1 / $1::int", "0")._replace(isolation="SERIALIZABLE"))
     assert await single.run(message("select 1")) == [(1,)]
@@ -141,7 +135,6 @@ async def test_a_transaction_that_fails_within_its_own_isolation_level_is_ended(
 
 
 async def test_a_role_for_the_session_is_not_the_next_callers(single: Pool) -> None:
-    """Neither a caller's nor the daemon's own."""
     who = "select current_user::text, session_user::text"
     await single.run(message(SET, "role", "service_role"))
     assert await single.run(message(who)) == [("anon", "authenticator")]
@@ -159,7 +152,6 @@ async def test_the_next_callers_text_is_read_as_it_was_written(single: Pool) -> 
 async def test_functions_on_the_search_path_do_not_stand_in_for_postgresqls(
     make_pool: MakePool, database: Database
 ) -> None:
-    """A schema before pg_catalog on the path has no say in which role a message takes on."""
     database.execute(
         """
         create function public.set_config(text, text, boolean) returns text language sql
@@ -188,7 +180,6 @@ async def test_what_a_function_listens_to_is_not_kept(single: Pool, database: Da
 
 @pytest.mark.parametrize("value", ["\\", "'", "\\' or 1=1 --", "'' \\x", "%s %% {}", "é\n\t\x01"])
 async def test_texts_stay_what_they_are_whatever_backslashes_mean(single: Pool, value: str) -> None:
-    """A function that lets them escape something changes no value of the next caller's."""
     await single.run(message(SET, "standard_conforming_strings", "off"))
     assert await single.run(message("select $1::text", value)) == [(value,)]
 
@@ -211,7 +202,6 @@ async def test_sessions_begin_with_what_every_message_needs(make_pool: MakePool,
 async def test_what_the_login_role_has_of_its_own_wins_as_soon_as_it_is_known(
     make_pool: MakePool, database: Database
 ) -> None:
-    """For those of its sessions that begin afterwards."""
     pool = make_pool(size=1, statement_timeout=5.0)
     await pool.start()
     assert await pool.run(message(SHOW, "statement_timeout")) == [("5s",)]

@@ -47,7 +47,6 @@ def api(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterato
 
 
 async def test_rest_answers_as_postgrest_does(api: Service) -> None:
-    """A function, a read and a stream."""
     refused = {"code": "57014", "details": None, "hint": None, "message": TIMEOUT}
     for method, target, body in (
         ("POST", "rpc/nap", {"seconds": 30}),
@@ -110,7 +109,6 @@ async def test_without_a_limit_there_is_none(make_pool: MakePool) -> None:
 
 
 async def test_the_limit_comes_back_after_a_request_of_a_batch_with_its_own(api: Service) -> None:
-    """What a called function brought ends with its request."""
     names = ("limit_of_mine", "limit_of_its_own", "limit_of_mine")
     batch = json.dumps({"requests": [{"method": "GET", "path": f"/rpc/{name}"} for name in names]})
     kind = {"Content-Type": "application/vnd.dataapi.batch+json"}

@@ -39,7 +39,6 @@ def numbers(count: int, **named: Any) -> Message:
 @pytest.mark.parametrize("prepared", [True, False])
 @pytest.mark.parametrize("count", [0, 1, FIRST_FETCH, FIRST_FETCH + 1, 100_000])
 async def test_all_rows_come_in_order_and_in_batches(make_pool: MakePool, prepared: bool, count: int) -> None:
-    """Every row comes once; no batch is much larger than was wanted; the connection serves on."""
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
     seen: list[str] = []
@@ -52,7 +51,6 @@ async def test_all_rows_come_in_order_and_in_batches(make_pool: MakePool, prepar
 
 
 async def test_nothing_is_fetched_before_it_is_asked_for(pool: Pool, database: Database) -> None:
-    """A function that counts its calls is called for the rows of the batches that were read alone."""
     database.execute(
         "create sequence calls; grant all on calls to anon;"
         "create function number(g int) returns text volatile language plpgsql as $$ begin"
@@ -74,7 +72,6 @@ async def test_nothing_is_fetched_before_it_is_asked_for(pool: Pool, database: D
 
 @pytest.mark.parametrize("prepared", [True, False])
 async def test_every_batch_runs_under_the_role_of_its_caller(make_pool: MakePool, prepared: bool) -> None:
-    """Two streams side by side each keep their own identity, to the end."""
     pool = make_pool(size=4, prepared_statements=prepared)
     await pool.start()
     text = f"{WHO_AM_I} from generate_series(1, 1000)"
@@ -94,7 +91,6 @@ async def test_every_batch_runs_under_the_role_of_its_caller(make_pool: MakePool
 
 
 async def test_a_stream_that_is_left_costs_its_connection_and_leaves_nothing(make_pool: MakePool) -> None:
-    """Whoever comes next gets a new connection, and is nobody but itself."""
     pool = make_pool(size=1)
     await pool.start()
     async with aclosing(pool.stream(numbers(100_000, role="authenticated"), BATCH)) as batches:
@@ -108,7 +104,6 @@ async def test_a_stream_that_is_left_costs_its_connection_and_leaves_nothing(mak
 async def test_a_stream_cancelled_while_it_fetches_ends_its_statement(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
-    """The server stops working for a reader who is gone, and the role is gone with the connection."""
     pool = make_pool(size=1)
     await pool.start()
     slow = "select case when g > 100 then pg_sleep(10)::text end from generate_series(1, 200) g"
@@ -135,7 +130,6 @@ async def test_a_stream_cancelled_while_it_fetches_ends_its_statement(
 async def test_an_error_at_the_beginning_is_raised_before_the_first_batch(
     pool: Pool, text: str, status: int, code: str
 ) -> None:
-    """It is the error that a plain message would raise."""
     with pytest.raises(DatabaseError) as caught:
         await anext(pool.stream(message(text)))
     assert (caught.value.status, caught.value.code) == (status, code)
@@ -143,7 +137,6 @@ async def test_an_error_at_the_beginning_is_raised_before_the_first_batch(
 
 
 async def test_an_error_in_the_middle_ends_the_stream_and_its_transaction(make_pool: MakePool) -> None:
-    """Batches before it have come; the next caller finds the connection outside of any transaction."""
     pool = make_pool(size=1)
     await pool.start()
     batches = pool.stream(message("select (1 / (500 - g))::text from generate_series(1, 1000) g"), 100)
@@ -157,7 +150,6 @@ async def test_an_error_in_the_middle_ends_the_stream_and_its_transaction(make_p
 
 
 async def test_a_connection_lost_in_the_middle_is_reported(pool: Pool, database: Database) -> None:
-    """A server that goes away cannot be taken for the end of the rows."""
     batches = pool.stream(numbers(100_000), BATCH)
     await anext(batches)
     database.execute(
@@ -170,7 +162,6 @@ async def test_a_connection_lost_in_the_middle_is_reported(pool: Pool, database:
 
 
 async def test_a_stream_does_not_write(pool: Pool, database: Database) -> None:
-    """A write from within a function is refused, as in any message that only reads."""
     database.execute(
         "create table t (id int); grant all on t to anon;"
         "create function sneak() returns text language sql volatile"
@@ -182,7 +173,6 @@ async def test_a_stream_does_not_write(pool: Pool, database: Database) -> None:
 
 
 async def test_values_and_earlier_statements_travel_as_in_a_message(pool: Pool) -> None:
-    """A pre-request statement runs first, and values keep their quotes and percent signs."""
     earlier = Bound(Statement("select set_config('request.tag', $1, true)", ("text",)), ("50% 'off'",))
     last = Bound(Statement("select current_setting('request.tag') || $1", ("text",)), (' $1 %s \\ "',))
     rows = [row async for batch in pool.stream(Message("anon", (), (earlier, last))) for row in batch]
@@ -190,7 +180,6 @@ async def test_values_and_earlier_statements_travel_as_in_a_message(pool: Pool) 
 
 
 async def test_streams_leave_half_of_the_connections_to_others(make_pool: MakePool) -> None:
-    """Readers who take their time cannot keep everybody out: the third stream waits, a message does not."""
     pool = make_pool(size=4, acquisition_timeout=FOR_EVER)
     await pool.start()
     first, second = [pool.stream(numbers(1000), 100) for _ in range(2)]
@@ -206,7 +195,6 @@ async def test_streams_leave_half_of_the_connections_to_others(make_pool: MakePo
 
 
 async def test_a_stream_that_waits_too_long_gets_504(make_pool: MakePool) -> None:
-    """As a message does that waits for a connection."""
     pool = make_pool(size=2, acquisition_timeout=0.1)
     await pool.start()
     first = pool.stream(numbers(1000), 100)
@@ -220,7 +208,6 @@ async def test_a_stream_that_waits_too_long_gets_504(make_pool: MakePool) -> Non
 
 @given(asked=st.integers(1, 10_000), size=st.integers(0, 10**9), wanted=st.integers(1, 10**7))
 def test_the_next_batch_is_measured_by_the_last(asked: int, size: int, wanted: int) -> None:
-    """It is never empty, grows fourfold at most, and rows of the same size stay within what is wanted."""
     found = next_fetch(asked, size, wanted)
     assert 1 <= found <= max(4 * asked, 1)
     assert found == 1 or found * size <= wanted * asked
@@ -234,7 +221,6 @@ def _sleeping(database: Database) -> bool:
 async def test_no_identity_leaks_in_a_storm_of_readers_who_leave(
     make_pool: MakePool, reactor: Any, prepared: bool
 ) -> None:
-    """Hundreds of readers read a part, all, or are cancelled; everybody sees their own identity alone."""
     pool = make_pool(size=4, prepared_statements=prepared)
     await pool.start()
     chance = random.Random(20240229)

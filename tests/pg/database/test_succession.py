@@ -44,7 +44,6 @@ def connections(database: Database) -> int:
 async def test_no_statement_is_acknowledged_by_a_server_that_was_succeeded(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
-    """What runs there fails, what waits for a connection does too, and no connection is made any more."""
     succession = Succession()
     pool = make_pool(size=2, backoff=EAGER)
     pool.follow(PrimaryServers(succession))
@@ -64,7 +63,6 @@ async def test_no_statement_is_acknowledged_by_a_server_that_was_succeeded(
 
 @pytest.mark.direct("a pooler passes no notifications on")
 async def test_a_listener_leaves_a_server_that_was_succeeded(database: Database, reactor: Any) -> None:
-    """It says that notifications may be missed from now on, and listens there no more."""
     succession = Succession()
     lost: list[bool] = []
     listener = Listener(
@@ -91,7 +89,6 @@ async def test_a_listener_leaves_a_server_that_was_succeeded(database: Database,
 async def test_a_server_is_found_behind_silent_ones(
     server: Server, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has its time, and whoever looks meanwhile waits for none of them any longer than for one."""
     monkeypatch.setattr("dataapi.database.server_watch.ANSWER_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
         ports = f"{first.getsockname()[1]},{second.getsockname()[1]},{server.port}"

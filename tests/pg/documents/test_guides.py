@@ -62,7 +62,6 @@ def test_the_configurations_are_good(guide: str, tmp_path: Path) -> None:
 
 
 def test_nginx_takes_its_configuration(tmp_path: Path) -> None:
-    """But for the port and the certificate, which belong to the machine that it is for."""
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if nginx is None or os.geteuid() != 0:
         pytest.skip("nginx is not installed, or cannot be tried without root")

@@ -53,14 +53,12 @@ def demo(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 def test_every_feature_is_documented() -> None:
-    """Each feature has a paragraph; those that the demo's data can show have an example."""
     assert set(re.findall(r"^\*\*`(\w+)`\*\*", BEYOND, re.MULTILINE)) == set(FEATURES)
     # Subscriptions take a stream: tests/pg/live/test_clients.py runs the example of docs/live.md.
     assert {name for name, _ in EXAMPLES} == {*FEATURES} - {"jsonFilters", "subscriptions"}
 
 
 def test_the_demo_has_every_feature_on() -> None:
-    """The examples work on the demo as it is started."""
     assert demo_project("", DemoKeys("", "", "")).graphql_features == frozenset(FEATURES)
 
 
@@ -121,7 +119,6 @@ def fresh(server: Server, reactor: Any) -> Iterator[Service]:
 async def test_each_example_of_a_feature_gives_what_its_text_promises(
     fresh: Service, feature: str, query: str
 ) -> None:
-    """On the demo as it is started, and in one message to the database."""
     answer = await fresh.ask(query, role="service_role")
     assert len(answer.messages) == 1
     data = answer.data
@@ -139,7 +136,6 @@ def refined(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_the_example_of_directives(refined: Service) -> None:
-    """Names, counts and a view's keys are as the comments have them, and introspection is on."""
     assert refined.catalog.problems == ()
     journals = (await refined.data(DIRECTIVES["graphql"]))["journalCollection"]
     [journal] = [edge["node"] for edge in journals.pop("edges")]
@@ -167,7 +163,6 @@ def test_the_demo_can_listen_elsewhere() -> None:
 
 
 def test_every_directive_is_documented() -> None:
-    """The table has the keys that are read; the features have paragraphs of their own."""
     table = documents.chapter(BEYOND, "Directives").partition("|---|")[2].partition("\n\n")[0]
     read = [SchemaDirectives, TableDirectives, ForeignKeyDirectives, EnumDirectives]
     known = {one.name for kind in read for one in fields(kind)} - {"features", "rest_max_rows"}
@@ -179,7 +174,6 @@ def test_every_directive_is_documented() -> None:
 
 
 async def test_the_members_of_a_request_are_those_that_are_read(demo: Service) -> None:
-    """Each has its row, and the example runs the operation that it names."""
     chapter = documents.chapter(BEYOND, "Requests")
     assert re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE) == list(transport.MEMBERS)
     blocks = {block.language: block.text for block in documents.blocks(chapter)}
@@ -208,7 +202,6 @@ def stored(server: Server, reactor: Any, tmp_path: Path) -> Iterator[Service]:
 
 
 async def test_the_examples_of_knowing_and_limiting_what_runs(stored: Service) -> None:
-    """A role's schema from the command line, and a stored document by its name, with what it costs."""
     chapter = documents.chapter(BEYOND, "Know and limit what runs")
     command, request = [block.text for block in documents.blocks(chapter) if block.language == "sh"]
     output, errors = io.StringIO(), io.StringIO()
@@ -254,7 +247,6 @@ def _blocks(chapter: str, language: str) -> list[str]:
 
 @pytest.mark.parametrize("name", documents.names())
 def test_links_lead_somewhere(name: str) -> None:
-    """To files of the project, and to headings or anchors that are there."""
     for path, heading in LINK.findall(documents.read(name)):
         if path.startswith("https://"):
             continue
@@ -266,7 +258,6 @@ def test_links_lead_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "keys"), [("docs/rest.md", PROJECT), ("docs/webhooks.md", WEBHOOKS)])
 def test_the_keys_of_the_configuration_are_there(name: str, keys: Mapping[str, ConfigurationKey]) -> None:
-    """The tables name keys that exist; that of webhooks names all."""
     table = documents.chapter(documents.read(name), "Configuration")
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     named = {key for row in rows for key in re.findall(r"`([a-z0-9-]+)`", row)}

@@ -55,7 +55,6 @@ def receiver(
 
 
 def test_there_is_an_example_for_each_way() -> None:
-    """The chapter has the four complete receivers and no other."""
     assert set(EXAMPLES) == {PYTHON, PYTHON_PLAIN, NODE, NODE_PLAIN}
 
 
@@ -74,7 +73,6 @@ async def test_a_real_delivery_is_taken(deliveries: Deliveries, receiver: Runnin
 
 
 def test_what_was_tampered_with_is_refused(receiver: Running) -> None:
-    """Another body, id, time or secret than was signed, and no signature at all; the rest is taken."""
     genuine = signed(receiver.secret)
     assert receiver.answer(genuine, BODY) == 204
     unsigned = {name: value for name, value in genuine.items() if not name.startswith("webhook-")}

@@ -81,7 +81,6 @@ def _check(block: Block, request: Request, answer: Answer, shown: Block | None) 
 
 
 def test_the_configuration_is_good(tmp_path: Path) -> None:
-    """The files shown can be used as they are."""
     examples = [block.text for block in BLOCKS if block.language == "ini"]
     assert examples
     for number, text in enumerate(examples):

@@ -57,7 +57,6 @@ async def aggregate(api: Service, selection: str, arguments: str = "", role: str
 
 
 def test_counts_and_aggregates_are_off_by_default(api: Service) -> None:
-    """``totalCount`` and ``aggregate`` are disabled by default."""
     schema = api.schema()
     assert set(schema.object_type("plainConnection").fields) == {"edges", "pageInfo"}
     assert set(schema.object_type("countedConnection").fields) == {"edges", "pageInfo", "totalCount"}
@@ -161,7 +160,6 @@ def test_result_types_hold_the_eligible_columns(api: Service) -> None:
 
 
 async def test_aggregates_honor_the_filter_and_not_the_page(api: Service) -> None:
-    """Aggregates honor the ``filter`` argument."""
     arguments = "(first: 1, offset: 1, filter: {team_id: {eq: 1}})"
     assert await aggregate(api, "count sum { id } min { id }", arguments) == {
         "count": 2,
@@ -179,7 +177,6 @@ async def test_aggregates_honor_the_filter_and_not_the_page(api: Service) -> Non
 
 
 async def test_aggregates_may_be_asked_for_their_type_alone(api: Service) -> None:
-    """Whatever the number of rows, there is one answer."""
     answer = await api.ask(
         """{ some: scoreCollection { aggregate { __typename count @include(if: false) } }
              none: scoreCollection(filter: {id: {lt: 0}}) { aggregate { sum { __typename } } } }"""
@@ -207,7 +204,6 @@ async def test_nested_collections_have_aggregates_of_their_own(api: Service) -> 
 
 
 async def test_a_column_that_the_role_may_not_read_is_in_no_aggregate(api: Service) -> None:
-    """Names of hidden columns must not leak."""
     schema = api.schema("clerk")
     for function in ("Sum", "Avg", "Min", "Max"):
         assert set(schema.object_type(f"score{function}AggregateResult").fields) == {"id", "team_id", "small"}

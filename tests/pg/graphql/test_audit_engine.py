@@ -31,7 +31,6 @@ def api(server: Server, reactor: Any, request: pytest.FixtureRequest) -> Iterato
 async def test_every_audit_of_graphql_over_http_passes(
     reactor: Any, npm_audit: Path, api: Service, role: str
 ) -> None:
-    """With a schema that has no mutations and with one that has."""
     headers = {"apikey": KEY}
     if role != "anon":
         headers["authorization"] = f"Bearer {token(role)}"

@@ -228,7 +228,6 @@ def warm(service: Service) -> tuple[Engine, Recorder]:
 async def test_a_warm_engine_runs_what_a_fresh_one_does(
     service: Service, warm: tuple[Engine, Recorder], operation: str, variables: dict[str, Any]
 ) -> None:
-    """Whatever values earlier requests had, and however alike they are."""
     text = ("mutation" if "affectedCount" in operation or "records" in operation else "query") + operation
     answers = [await outcome(warm, text, variables) for _ in range(2)]
     assert answers[0] == answers[1]
@@ -359,7 +358,6 @@ def compiled(service: Service) -> Callable[[str, Any], None]:
 def test_equal_plan_inputs_give_equal_plans(
     compiled: Callable[[str, Any], None], operation: str, variables: list[dict[str, Any]]
 ) -> None:
-    """Whatever the values are: they are no part of what the compiler sees."""
     text = ("mutation" if "affectedCount" in operation or "records" in operation else "query") + operation
     for each in variables:
         compiled(text, each)

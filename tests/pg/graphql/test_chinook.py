@@ -89,7 +89,6 @@ EXPECTED = {
 
 
 async def test_the_acceptance_query_is_answered_exactly_by_one_message(api: Service) -> None:
-    """Relationships nest to any depth and a request is one round trip."""
     answer = await api.ask(QUERY)
     assert answer.data == EXPECTED
     assert len(answer.messages) == 1
@@ -97,14 +96,12 @@ async def test_the_acceptance_query_is_answered_exactly_by_one_message(api: Serv
 
 
 async def test_a_statement_that_is_prepared_already_gives_the_same(api: Service) -> None:
-    """The second time, the operation comes from the caches of documents and of prepared statements."""
     first, second = await api.ask(QUERY), await api.ask(QUERY)
     assert second.data == first.data == EXPECTED
     assert first.messages[0].statements[0].statement is second.messages[0].statements[0].statement
 
 
 async def test_every_table_answers_with_every_relationship(api: Service) -> None:
-    """Each table's whole row with each of its relationships, as one operation."""
     schema = api.schema().schema
     selections = []
     for entry in api.entries():

@@ -43,7 +43,6 @@ async def test_it_is_a_key_that_ignores_case(service: Service) -> None:
 
 
 async def test_its_smallest_and_largest_values_ignore_case(service: Service) -> None:
-    """Min and max are there for every text."""
     query = "{ subscriberCollection { aggregate { min { mail } max { mail } } } }"
     found = (await service.data(query))["subscriberCollection"]["aggregate"]
     assert found == {"min": {"mail": "ann@example.org"}, "max": {"mail": "Bob@example.org"}}

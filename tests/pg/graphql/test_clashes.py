@@ -41,7 +41,6 @@ def clashing(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_the_last_one_has_the_field_and_the_others_keep_one_of_their_own(clashing: Service) -> None:
-    """A column wins over a function, a key over a column, a later column and a later key over the earlier."""
     rows = await clashing.rows("blog", "count count_2 owner { name } owner_2 account { name }")
     assert rows == [
         {
@@ -73,7 +72,6 @@ async def test_the_last_one_has_the_field_and_the_others_keep_one_of_their_own(c
 
 
 async def test_in_filters_orders_and_aggregates_the_name_is_the_columns(clashing: Service) -> None:
-    """There are no functions and keys there: documents written for pg_graphql mean the column."""
     assert await clashing.ids("blog", 'filter: {count: {eq: 10}, owner: {eq: "nobody"}}') == [1]
     assert await clashing.ids("blog", "orderBy: [{count: DescNullsLast}]") == [2, 1]
     data = await clashing.data("{ blogCollection { aggregate { max { count owner } } } }")
@@ -81,7 +79,6 @@ async def test_in_filters_orders_and_aggregates_the_name_is_the_columns(clashing
 
 
 async def test_a_feature_reaches_what_gave_way_in_inputs(clashing: Service) -> None:
-    """Filters and orders by related rows and computed fields, beside a column of that name."""
     assert await clashing.ids("blog", 'filter: {accountByOwnerId: {name: {eq: "Bob"}}}') == [2]
     assert await clashing.ids("blog", "filter: {count_2: {eq: 1010}}") == [1]
     assert await clashing.ids("blog", "orderBy: [{accountByOwnerId: {name: DescNullsLast}}]") == [2, 1]

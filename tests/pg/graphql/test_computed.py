@@ -123,7 +123,6 @@ async def test_a_function_that_returns_one_row_is_an_object(api: Service) -> Non
 
 
 async def test_a_function_that_returns_rows_is_a_collection(api: Service) -> None:
-    """With all arguments of a collection, its counts and nesting, in one message."""
     answer = await api.ask(
         """{ personCollection { edges { node { id
             posts(first: 2, filter: {id: {gt: 1}}, orderBy: [{title: DescNullsLast}]) {

@@ -88,7 +88,6 @@ async def reported_cost(api: Service, query: str, variables: dict[str, Any] | No
 
 
 async def test_variables_decide_the_cost(api: Service) -> None:
-    """One document, other values: the cost is of the request."""
     query = f"""query($n: Int, $m: Int = 2) {{
         authorCollection(first: $n) {{ edges {{ node {{ bookCollection(first: $m) {{ {PAGE} }} }} }} }} }}"""
     costs = [
@@ -140,7 +139,6 @@ async def test_too_costly_operations_are_refused_before_anything_runs(
 
 
 async def test_a_plan_that_was_cheap_before_is_still_judged(api: Service) -> None:
-    """The compiled operation is kept, its cost is not."""
     query = (
         "mutation($n: Int!) { deleteFrombookCollection(filter: {id: {eq: 0}}, atMost: $n) { affectedCount } }"
     )

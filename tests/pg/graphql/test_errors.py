@@ -115,7 +115,6 @@ async def test_many_fragments_with_the_same_scalars_are_answered(api: Service) -
 
 
 async def test_a_long_document_is_answered(api: Service) -> None:
-    """Thousands of tokens are allowed, and fragments that overlap as clients' own do."""
     row = "id email boss account { id email boss account { id email } } nodeId __typename ...f ...f "
     fields = " ".join(f"a{n}: accountByPk(id: {n}) {{ {row * 3} }}" for n in range(50))
     answer = await api.ask(f"{{ {fields} }} fragment f on account {{ id email account {{ id boss }} }}")
@@ -123,7 +122,6 @@ async def test_a_long_document_is_answered(api: Service) -> None:
 
 
 async def test_fragments_that_double_are_collected_once(api: Service) -> None:
-    """A billion spreads of one field are one field, at once."""
     doubling = " ".join(f"fragment f{n} on account {{ ...f{n + 1} ...f{n + 1} }}" for n in range(30))
     query = f"{{ accountByPk(id: 1) {{ ...f0 }} }} {doubling} fragment f30 on account {{ id }}"
     assert (await api.ask(query)).data == {"accountByPk": {"id": 1}}
@@ -168,7 +166,6 @@ async def test_bodies_are_limited(api: Service) -> None:
     ],
 )
 async def test_documents_nested_without_end_are_refused(api: Service, query: str) -> None:
-    """A clear answer each time, no failure inside."""
     for headers in (None, GRAPHQL):
         answer = await api.ask(query, headers=headers, check=False)
         assert answer.status in (200, 400)
@@ -202,7 +199,6 @@ async def test_variables_nested_without_end_are_refused(api: Service) -> None:
     ],
 )
 async def test_errors_have_locations(api: Service, query: str, message: str) -> None:
-    """The messages are graphql-core's own."""
     assert message in await refused(api, query)
     answer = await api.ask(query)
     assert set(answer.errors[0]) == {"message", "locations"}
@@ -232,7 +228,6 @@ async def test_errors_have_locations(api: Service, query: str, message: str) -> 
     ],
 )
 async def test_what_is_hidden_looks_like_what_is_absent(api: Service, hidden: str, absent: str) -> None:
-    """One answer for unknown and forbidden names, and no suggestion of a similar one."""
     told, untold = await api.ask(hidden), await api.ask(absent)
     assert told.errors
     text = told.text.replace("vault", "valut").replace("thing", "thong").replace("secret", "sceret")
@@ -241,7 +236,6 @@ async def test_what_is_hidden_looks_like_what_is_absent(api: Service, hidden: st
 
 
 async def test_names_are_not_suggested(api: Service) -> None:
-    """Introspection is off, so a wrong name is no way to learn the right ones."""
     for query in (
         "{ acountCollection { __typename } }",
         "{ accountByPk(id: 1) { emial } }",
@@ -285,7 +279,6 @@ async def test_the_path_of_a_database_error_is_there_where_it_is_known(api: Serv
 
 
 async def test_errors_within_lists_have_an_index(api: Service) -> None:
-    """They depend on no row: the first one's place stands for all."""
     answer = await api.ask(
         "{ c: accountCollection { edges { node { accountCollection(first: 1, last: 1) { __typename } } } } }"
     )
@@ -299,7 +292,6 @@ async def test_errors_within_lists_have_an_index(api: Service) -> None:
 
 
 async def test_an_error_of_a_nullable_field_leaves_its_siblings(api: Service) -> None:
-    """The others come with data, whether the mistake is in the document or in a value of the request."""
     good = base64.b64encode(b'["public", "account", 2]').decode()
     query = """query($id: ID!, $n: Int = 1) {
         first: accountByPk(id: 1) { id } node(nodeId: $id) { nodeId
@@ -333,7 +325,6 @@ async def test_nothing_is_there_where_nothing_else_was_asked_for(api: Service) -
 
 
 async def test_an_error_of_a_field_that_is_never_null_leaves_no_data(api: Service) -> None:
-    """As the GraphQL specification has it for the error of a non-null field."""
     answer = await api.ask(
         "query($n: Int) { accountCollection(first: $n) { edges { cursor } } accountByPk(id: 1) { id } }",
         {"n": -1},
@@ -343,7 +334,6 @@ async def test_an_error_of_a_field_that_is_never_null_leaves_no_data(api: Servic
 
 
 async def test_a_failed_operation_leaves_nothing_behind(api: Service) -> None:
-    """The connection, its role and what it has prepared serve the next caller as before."""
     query = "query($id: Int!) { accountByPk(id: $id) { email } }"
     for _ in range(3):
         await api.ask("{ brokenCollection { edges { node { ratio } } } }")
@@ -396,7 +386,6 @@ async def test_text_that_a_database_cannot_hold_is_refused(api: Service, text: s
 
 
 async def test_a_role_that_may_not_be_assumed_is_refused(api: Service) -> None:
-    """Gateway: the token is good, the role is not."""
     for role in ("postgres", "nobody", "none"):
         answer = await api.ask("{ __typename }", role=role)
         assert answer.status == 403
@@ -410,7 +399,6 @@ async def test_without_a_key_nothing_is_answered(api: Service) -> None:
 
 
 async def test_a_wrong_page_is_an_error_of_its_field_among_others(api: Service) -> None:
-    """One field's wrong argument fails the operation: nothing runs by halves."""
     answer = await api.ask(
         "{ ok: accountByPk(id: 1) { id } bad: accountCollection(first: -1) { edges { cursor } } }"
     )

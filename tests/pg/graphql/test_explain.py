@@ -68,7 +68,6 @@ def nodes(plan: Any) -> Iterator[Any]:
 
 
 async def test_explain_gives_the_plan_beside_the_data(api: Service) -> None:
-    """One plan per statement, with the statement as it is prepared."""
     answer = await ask(api, QUERY, variables={"id": 1}, extensions={"explain": True})
     assert answer.status == 200
     assert answer.data["artistByPk"]["name"] == "AC/DC"
@@ -82,7 +81,6 @@ async def test_explain_gives_the_plan_beside_the_data(api: Service) -> None:
 
 
 async def test_explain_never_runs_a_mutation_twice(api: Service) -> None:
-    """The statements are explained in transactions that refuse to write, then run once."""
     answer = await ask(api, CHANGES, extensions={"explain": True})
     data = answer.data
     assert data["updateGenreCollection"] == {"affectedCount": 1, "records": [{"name": "Polka"}]}
@@ -97,7 +95,6 @@ async def test_explain_never_runs_a_mutation_twice(api: Service) -> None:
 
 
 async def test_explaining_happens_as_the_caller(api: Service) -> None:
-    """No statement is sent without the caller's role and claims in the same message."""
     answer = await ask(api, QUERY, variables={"id": 1}, extensions={"explain": True})
     assert {message.role for message in answer.messages} == {"service_role"}
     explaining, running = answer.messages
@@ -105,7 +102,6 @@ async def test_explaining_happens_as_the_caller(api: Service) -> None:
 
 
 async def test_a_volatile_function_is_planned_and_run_once(api: Service) -> None:
-    """Explaining must not have its effects."""
     await api.execute("""
         create sequence if not exists ticks;
         grant usage on sequence ticks to service_role;
@@ -131,7 +127,6 @@ def noting(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_explain_skips_the_pre_request_function(noting: Service) -> None:
-    """It runs once for a request, before the statements that are run."""
     mutation = "mutation { deleteFromhitCollection(filter: {id: {eq: -1}}) { affectedCount } }"
     answer = await ask(noting, mutation, extensions={"explain": True})
     assert answer.data == {"deleteFromhitCollection": {"affectedCount": 0}}
@@ -204,7 +199,6 @@ async def test_explaining_prepares_nothing(api: Service) -> None:
 @pytest.mark.parametrize("role", ["anon", "authenticated"])
 @pytest.mark.parametrize(("accept", "status"), [(GRAPHQL, 400), ("application/json", 200)])
 async def test_explain_is_for_service_role(api: Service, role: str, accept: str, status: int) -> None:
-    """Plans tell about rows that others may not see: nothing is run or planned."""
     body = json.dumps({"query": "{ __typename }", "extensions": {"explain": True}}).encode()
     answer = await api.send(body, role=role, headers={"accept": accept})
     assert answer.status == status
@@ -226,7 +220,6 @@ async def test_an_operation_without_statements_has_no_plans(api: Service) -> Non
 
 
 async def test_cost_is_reported_on_request(api: Service) -> None:
-    """Pages times nested pages, with variables counted, for every role."""
     for size, rows in ((2, 30), (5, 60)):
         answer = await ask(api, NESTED, role="anon", variables={"n": size}, extensions={"cost": True})
         assert "data" in answer.body
@@ -234,7 +227,6 @@ async def test_cost_is_reported_on_request(api: Service) -> None:
 
 
 async def test_cost_is_reported_when_it_is_too_high(api: Service) -> None:
-    """So that a client sees by how much."""
     answer = await ask(api, THREE_DEEP, role="anon", extensions={"cost": True})
     assert answer.status == 400
     assert "data" not in answer.body
@@ -257,7 +249,6 @@ async def test_other_members_are_ignored(api: Service, extensions: Any) -> None:
 
 
 async def test_extensions_are_read_by_get_too(api: Service) -> None:
-    """As the rest of a request."""
     members = {"query": "{ __typename }", "extensions": '{"cost": true, "explain": true}'}
     answer = await api.get(members, role="service_role")
     assert answer.body["extensions"] == {"cost": {"rows": 0, "limit": LIMIT}, "explain": []}

@@ -66,7 +66,6 @@ async def test_a_bad_value_is_the_clients_mistake(
 
 
 async def test_a_bad_value_in_json_is_the_clients_mistake_too(api: Service) -> None:
-    """Rows of one variable and composite arguments are read while the statement runs."""
     query = """mutation($rows: [thingInsertInput!]!) {
         insertIntothingCollection(objects: $rows) { affectedCount } }"""
     answer = await api.ask(query, {"rows": [{"id": 3, "tags": "c=>3"}, {"id": 4, "tags": "bad="}]})
@@ -89,7 +88,6 @@ async def test_internal_errors_beside_good_values_stay_in_the_log(api: Service, 
 
 
 async def test_an_internal_error_of_an_insert_of_good_rows_stays_in_the_log(api: Service) -> None:
-    """The rows are read once more by themselves, which tells that it is not them."""
     query = """mutation($rows: [thingInsertInput!]!) {
         insertIntothingCollection(objects: $rows) { records { broken } } }"""
     answer = await api.ask(query, {"rows": [{"id": 5, "tags": "c=>3"}, {"id": 6, "tags": "d=>4"}]})

@@ -133,7 +133,6 @@ async def test_upsert_by_constraint_updates_the_named_columns_only(featured: Ser
 
 
 async def test_upsert_by_columns_without_update_leaves_the_row_as_it_is(featured: Service) -> None:
-    """Columns name a unique index as well as a constraint; only inserted rows are records."""
     data = await featured.data(
         """mutation { insertIntoartistCollection(
             objects: [{name: "Beck", country: "US", active: false}, {name: "Beck2", country: "US"}],
@@ -146,7 +145,6 @@ async def test_upsert_by_columns_without_update_leaves_the_row_as_it_is(featured
 
 @pytest.mark.parametrize("given", ["{}", "{columns: [name], constraint: artist_name_key}", "{columns: []}"])
 async def test_upsert_takes_either_a_constraint_or_columns(featured: Service, given: str) -> None:
-    """Neither or both are a clear error, and nothing is inserted."""
     answer = await featured.ask(
         f"""mutation {{ insertIntoartistCollection(
             objects: [{{name: "Zz"}}], onConflict: {given}) {{ affectedCount }} }}"""
@@ -224,7 +222,6 @@ async def test_filters_through_to_many_relationships(reading: Service, given: st
     ],
 )
 async def test_filters_through_to_one_relationships(reading: Service, given: str, ids: list[int]) -> None:
-    """A to-one field filters by the row that it leads to; an empty filter demands nothing."""
     assert await reading.ids("album", f"filter: {given}") == ids
 
 
@@ -237,7 +234,6 @@ async def test_a_missing_row_is_found_whatever_else_is_absent(reading: Service) 
 
 
 async def test_relation_filters_limit_updates_and_deletes(featured: Service) -> None:
-    """The same filters decide which rows are changed."""
     data = await featured.data(
         """mutation {
             updatealbumCollection(
@@ -269,7 +265,6 @@ async def test_relation_filters_limit_updates_and_deletes(featured: Service) -> 
 async def test_a_relation_filter_without_its_variables_is_left_out(
     reading: Service, table: str, given: str, word: str
 ) -> None:
-    """At every depth: a query finds all rows, and a change of all rows is refused."""
     given = given.replace("%s", word)
     variables = "$year: Int, $of: IntFilter, $is: FilterIs, $name: StringSearchFilter, $text: String"
     variables += ", $tracks: trackFilter"
@@ -303,7 +298,6 @@ async def test_what_has_its_variables_counts_beside_a_relation_filter_without(
 
 
 async def test_relation_filters_see_only_rows_that_the_role_may_see(featured: Service) -> None:
-    """Row level security of the related table applies inside the filter."""
     await featured.execute(
         "alter table album enable row level security; create policy p on album using (year < 1990)"
     )
@@ -324,12 +318,10 @@ async def test_relation_filters_see_only_rows_that_the_role_may_see(featured: Se
     ],
 )
 async def test_order_by_related_rows(reading: Service, order: str, ids: list[int]) -> None:
-    """A to-one relation's columns, and count, min and max of a to-many, order a collection."""
     assert await reading.ids("album", f"orderBy: {order}") == ids
 
 
 async def test_pages_of_a_related_order_join_without_gaps(reading: Service) -> None:
-    """Cursors hold the related values, nulls included, in both directions."""
     order = "orderBy: [{artist: {country: DescNullsLast}}, {trackCollection: {count: AscNullsLast}}]"
     whole = await reading.ids("album", order)
     for first, before in (("first", "after"), ("last", "before")):
@@ -353,7 +345,6 @@ async def test_pages_of_a_related_order_join_without_gaps(reading: Service) -> N
 
 
 async def test_an_order_element_names_one_thing_at_every_level(reading: Service) -> None:
-    """Two members are refused inside a relationship too."""
     answer = await reading.ask(
         "{ albumCollection(orderBy: [{artist: {name: AscNullsLast, id: AscNullsLast}}]) { __typename } }"
     )
@@ -365,7 +356,6 @@ async def test_an_order_element_names_one_thing_at_every_level(reading: Service)
 
 
 async def test_a_parent_is_inserted_with_its_children_and_theirs(featured: Service) -> None:
-    """One message and one statement; generated keys link the rows; records show the new relations."""
     answer = await featured.ask(
         """mutation { insertIntoartistCollection(objects: [
             {name: "Enya", albumCollection: [
@@ -390,7 +380,6 @@ async def test_a_parent_is_inserted_with_its_children_and_theirs(featured: Servi
 
 
 async def test_a_child_is_inserted_with_its_parent(featured: Service) -> None:
-    """A to-one member inserts the row that the foreign key points at, first."""
     data = await featured.data(
         """mutation { insertIntotrackCollection(objects: [
             {name: "Army of Me", album: {title: "Post", artist: {name: "Bjork"}}}
@@ -402,7 +391,6 @@ async def test_a_child_is_inserted_with_its_parent(featured: Service) -> None:
 
 
 async def test_a_nested_insert_is_all_or_nothing(featured: Service) -> None:
-    """A child that violates a constraint undoes its parent."""
     answer = await featured.ask(
         """mutation { insertIntoartistCollection(objects: [{name: "Enya", albumCollection: [{title: null}]}])
             { affectedCount } }"""
@@ -429,7 +417,6 @@ async def test_a_nested_insert_is_all_or_nothing(featured: Service) -> None:
 async def test_a_key_that_a_nested_insert_sets_can_not_be_given(
     featured: Service, table: str, given: str, message: str
 ) -> None:
-    """Giving the column and the row that sets it is a clear error."""
     answer = await featured.ask(
         f"mutation {{ insertInto{table}Collection(objects: [{given}]) {{ affectedCount }} }}"
     )
@@ -489,7 +476,6 @@ def tenants(server: Server, reactor: Any) -> Iterator[Service]:
     ],
 )
 async def test_keys_that_share_a_column_give_it_one_value(tenants: Service, table: str, given: str) -> None:
-    """As in the ordinary schema of many tenants."""
     data = await tenants.data(
         f"mutation {{ insertInto{table}Collection(objects: [{given}]) {{ affectedCount }} }}"
     )
@@ -602,7 +588,6 @@ async def test_grouping_needs_a_column(reading: Service) -> None:
     ],
 )
 async def test_json_filters(reading: Service, given: str, ids: list[int]) -> None:
-    """Containment, keys and comparisons at a path; a member of another kind never matches or fails."""
     assert await reading.ids("artist", f"filter: {given}") == ids
 
 
@@ -617,7 +602,6 @@ async def test_json_filters(reading: Service, given: str, ids: list[int]) -> Non
     ],
 )
 async def test_full_text_search(reading: Service, given: str, ids: list[int]) -> None:
-    """Text columns are searched by words in web search syntax, beside the other operators."""
     assert await reading.ids("track", f"filter: {given}") == ids
 
 

@@ -186,7 +186,6 @@ def literal(value: Any) -> str:
 
 @given(filters)
 async def test_any_filter_finds_what_its_logic_says(service: Service, value: dict[str, Any]) -> None:
-    """Literal, whole variable and half variable all mean the same."""
     names = ("id", "a", "b", "c", "l")
     table = [
         dict(zip(names, row, strict=True))
@@ -223,7 +222,6 @@ def with_variables(value: Any, at: int, variables: dict[str, Any]) -> str:
 async def test_variables_that_nobody_declares_mean_what_their_values_say(
     service: Service, value: dict[str, Any], at: int
 ) -> None:
-    """At any depth of a filter, one of them at places of several types."""
     variables: dict[str, Any] = {}
     written = with_variables(value, at, variables)
     query = "{ rowCollection(filter: %s) { edges { node { id } } } }"
@@ -279,7 +277,6 @@ async def test_a_node_id_is_a_filter(service: Service) -> None:
     ],
 )
 async def test_filters_of_a_wrong_form_are_refused(service: Service, written: str, message: str) -> None:
-    """Each with the place in the document and nothing sent to the database."""
     answer = await service.ask(f"{{ rowCollection(filter: {written}) {{ __typename }} }}")
     assert message in answer.error
     assert answer.errors[0]["locations"]

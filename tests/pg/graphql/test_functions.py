@@ -161,7 +161,6 @@ async def call(api: Service, text: str, variables: dict[str, Any] | None = None,
 
 
 def test_volatility_decides_the_root(api: Service) -> None:
-    """Volatile functions are fields of Mutation, the others of Query."""
     query, mutation = (set(api.schema().object_type(name).fields) for name in ("Query", "Mutation"))
     assert {"add_stable", "add_immutable"} <= query
     assert "add_volatile" in mutation
@@ -219,7 +218,6 @@ async def test_arguments_go_by_name(api: Service, name: str) -> None:
     ],
 )  # fmt: skip
 async def test_arguments_and_results(api: Service, text: str, expected: Any) -> None:
-    """Defaults, null, arrays, enums, composites, domains and overloads, and every shape of result."""
     assert await call(api, text) == expected
 
 
@@ -258,7 +256,6 @@ async def test_overloads_of_one_argument_name_are_fields_of_their_own(api: Servi
 
 
 async def test_defaults_that_are_plain_values_are_shown(api: Service) -> None:
-    """A complex default leaves the argument optional; a comma in it does no harm."""
     query = '{ __type(name: "Query") { fields { name args { name defaultValue type { kind } } } } }'
     fields = {
         field["name"]: field["args"] for field in (await api.data(query, check=False))["__type"]["fields"]
@@ -318,13 +315,11 @@ async def test_null_results_stand_among_other_mutations(api: Service) -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("tick", "SO_SO"), ("ticks", ["SO_SO", "ok"])])
 async def test_a_function_that_changes_data_runs_once(api: Service, text: str, expected: Any) -> None:
-    """Whatever form its result is written in."""
     assert await call(api, f'{text}(word: "w")', head="mutation") == expected
     assert api.database.execute("select count(*) from calls") == [(1,)]
 
 
 async def test_a_collection_that_a_function_makes_is_made_once(api: Service) -> None:
-    """A page, its facts, the count and aggregates come from one call."""
     text = """create_accounts(emails: ["p", "q, \\"r\\"", "s"], first: 2, orderBy: {email: DescNullsLast}) {
         totalCount aggregate { count } pageInfo { hasNextPage startCursor } edges { cursor node { email
         post_count } } }"""
@@ -376,7 +371,6 @@ def test_functions_that_cannot_be_fields_are_not_offered(api: Service) -> None:
 
 
 async def test_execute_decides_who_may_call(api: Service) -> None:
-    """A revoked function is an unknown field; a granted one appears, for that role alone."""
     answer = await api.ask("{ n_revoked }")
     assert "n_revoked" in answer.error
     assert answer.messages == ()
@@ -388,7 +382,6 @@ async def test_execute_decides_who_may_call(api: Service) -> None:
 
 
 async def test_inflected_names_are_used_everywhere(api: Service) -> None:
-    """Functions, their arguments, entry points, inputs and fields."""
     assert await call(api, "addAllNumbers(firstNumber: 1)") == 3
     assert await call(api, "addAllNumbers(secondNumber: 1, firstNumber: 1)") == 2
     data = await api.data("""mutation {
@@ -419,7 +412,6 @@ async def test_an_error_that_a_function_raises_has_its_code_and_message(api: Ser
 
 
 async def test_a_query_function_cannot_change_data(api: Service) -> None:
-    """Queries run read-only, whatever a function claims of itself."""
     await api.execute("""create function liar() returns int stable language plpgsql as
         $$ begin perform log_void('lie'); return 1; end $$""")
     answer = await api.ask("{ liar }")

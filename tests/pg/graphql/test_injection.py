@@ -84,7 +84,6 @@ async def test_names_full_of_quotes_work(either: Service) -> None:
 
 
 def test_names_that_graphql_does_not_allow_are_left_out(service: Service) -> None:
-    """Such a table is silently omitted; what is there makes a valid schema."""
     schema = service.schema()
     assert validate_schema(eager(schema)) == []
     fields = [name for name in service.entries() if name.endswith("Collection")]
@@ -144,7 +143,6 @@ wrapped = st.one_of(
 
 @given(place=st.sampled_from(list(PLACES)), text=wrapped, as_key=st.booleans())
 async def test_hostile_values_are_values(service: Service, place: str, text: str, as_key: bool) -> None:
-    """Whatever the text, the answer is rows or a clear error, and the database stays as it was."""
     kind, use = PLACES[place]
     value: Any = {text: {"eq": text}} if as_key and place in ("order", "filter") else text
     by_variable = {"query": f"query($v: {kind}) {{ {use} }}", "variables": {"v": value}}

@@ -55,7 +55,6 @@ def closed(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_introspection_is_off_by_default(closed: Service) -> None:
-    """An error on that field alone; the rest of the operation runs."""
     answer = await closed.ask(
         '{ s: __schema { queryType { name } } aByPk(id: 1) { id } __type(name: "a") { name } __typename }'
     )
@@ -75,7 +74,6 @@ async def test_introspection_is_off_by_default(closed: Service) -> None:
 
 
 async def test_a_schema_turns_it_on_by_a_comment(closed: Service) -> None:
-    """It follows the directive at the next reload, both ways."""
     query = "{ __schema { queryType { name } } }"
     assert (await closed.ask(query)).errors
     await closed.execute("""comment on schema public is 'x @graphql({"introspection": true}) y'""")
@@ -100,7 +98,6 @@ async def test_clients_build_their_schema_from_it(api: Service, query: str) -> N
 
 
 async def test_schemas_that_did_not_opt_in_are_hidden(api: Service) -> None:
-    """Types of schemas that allow no introspection are hidden, but can be queried."""
     schema = build_client_schema(await introspect(api))
     text = print_schema(schema)
     assert "book" not in text.replace("bookId", "")
@@ -111,7 +108,6 @@ async def test_schemas_that_did_not_opt_in_are_hidden(api: Service) -> None:
 
 
 async def test_errors_do_not_reveal_the_names_of_hidden_schemas(api: Service, closed: Service) -> None:
-    """Similar names are told only where introspection shows every name there is."""
     assert "book" not in (await api.ask("{ bokCollection { __typename } }")).error
     await closed.execute("""comment on schema public is '@graphql({"introspection": true})'""")
     assert "Did you mean 'aCollection'?" in (await closed.ask("{ abCollection { __typename } }")).error
@@ -119,7 +115,6 @@ async def test_errors_do_not_reveal_the_names_of_hidden_schemas(api: Service, cl
 
 
 async def test_the_heartbeat_is_answered_and_not_shown(api: Service) -> None:
-    """As in pg_graphql; nor is it suggested, and asking for all fields does not take it away."""
     schema = build_client_schema(await introspect(api))
     assert schema.query_type is not None
     assert "heartbeat" not in schema.query_type.fields
@@ -130,7 +125,6 @@ async def test_the_heartbeat_is_answered_and_not_shown(api: Service) -> None:
 
 
 async def test_enums_are_shown_that_nothing_refers_to(server: Server, reactor: Any) -> None:
-    """Those that the role may use, or meets in what it may read."""
     sql = """
         comment on schema public is '@graphql({"introspection": true})';
         create type alone as enum ('a'); create type hidden as enum ('b'); create type met as enum ('c');
@@ -172,7 +166,6 @@ def undescribed(name: str, type_: Any) -> Iterator[str]:
 
 
 async def test_collections_filters_and_directions_are_described(server: Server, reactor: Any) -> None:
-    """Whoever reads the schema in a tool learns what each entry point, operator and direction means."""
     sql = """
         comment on schema public is '@graphql({"introspection": true})';
         create type mood as enum ('sad');
@@ -202,7 +195,6 @@ async def test_collections_filters_and_directions_are_described(server: Server, 
 
 
 async def test_what_is_shown_is_what_is_served(server: Server, reactor: Any) -> None:
-    """With every schema open, introspection shows exactly the role's schema."""
     sql = SCHEMA + """comment on schema public is '@graphql({"introspection": true})'"""
     with_all = Service(reactor, server.create_database(sql), db_schemas=("public", "shown"))
     await with_all.start()
@@ -223,7 +215,6 @@ def build_introspection(api: Service) -> Any:
 
 
 async def test_introspection_shows_a_role_its_own_schema(api: Service) -> None:
-    """A role without SELECT sees no table; one without the schema sees no introspection."""
     for role, types in (("anon", {"Author", "Review"}), ("authenticated", set())):
         data = await introspect(api, "{ __schema { types { name kind } } }", role)
         objects = {found["name"] for found in data["__schema"]["types"] if found["kind"] == "OBJECT"}
@@ -233,7 +224,6 @@ async def test_introspection_shows_a_role_its_own_schema(api: Service) -> None:
 
 
 async def test_introspection_and_data_in_one_operation(api: Service) -> None:
-    """Members in the query's order, one message, whatever variables the rest has."""
     query = """query($o: [AuthorOrderBy!], $f: bookFilter, $name: String!, $deep: Boolean = false) {
         a: authorCollection(orderBy: $o) { edges { node { id } } }
         type: __type(name: $name) { ...t fields @include(if: $deep) { name } }

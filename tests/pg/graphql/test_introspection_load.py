@@ -81,7 +81,6 @@ def watched() -> Iterator[Watched]:
 
 
 async def test_who_asks_the_same_at_once_shares_the_answer(api: Service, watched: Watched) -> None:
-    """As all clients do when a new version of an application starts."""
     asked = [asking(api, STANDARD) for _ in range(5)]
     watched.may_go.set()
     answers = await defer.gatherResults(asked)

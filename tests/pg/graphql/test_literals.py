@@ -42,7 +42,6 @@ async def _statements(api: Service, *queries: str) -> list[Any]:
 
 
 async def test_documents_that_differ_in_literals_run_one_statement(api: Service) -> None:
-    """Their statement is compiled, and so prepared, once; sizes of pages have statements of their own."""
     query = """{ itemCollection(first: 5, filter: {name: {eq: "%s"}, id: {in: [%s, 9]}}) {
         edges { node { id } } } }"""
     queries = [query % ("one", 1), query % ('it\\"s', 2), query % ("two", 2)]
@@ -90,7 +89,6 @@ async def test_documents_that_differ_in_literals_run_one_statement(api: Service)
 async def test_an_invalid_value_is_refused_although_the_shape_is_known(
     api: Service, first: str, second: str, message: str
 ) -> None:
-    """The error is the same as without the first document, its place included."""
     assert "errors" in (cold := await api.ask(second)).body
     assert message in cold.errors[0]["message"]
     await api.reload()
@@ -99,7 +97,6 @@ async def test_an_invalid_value_is_refused_although_the_shape_is_known(
 
 
 async def test_an_error_names_its_place_in_the_clients_own_text(api: Service) -> None:
-    """Lengths of earlier literals do not shift it."""
     query = '{ a: itemCollection(filter: {name: {eq: "%s"}}, first: %s) { edges { cursor } } }'
     assert (await api.ask(query % ("x", 1))).data
     text = query % ("a much longer name", -1)
@@ -113,7 +110,6 @@ def _encoded(*values: object) -> str:
 
 
 async def test_node_ids_and_cursors_in_literals_decide_the_statement(api: Service) -> None:
-    """A node id of another table, and a cursor with a null, are other shapes of the same text."""
     node = '{ node(nodeId: "%s") { ... on item { name } ... on other { id name } } }'
     assert await api.data(node % _encoded("public", "item", 2)) == {"node": {"name": "two"}}
     assert await api.data(node % _encoded("public", "other", 1)) == {"node": {"id": 1, "name": "other"}}
@@ -127,7 +123,6 @@ async def test_node_ids_and_cursors_in_literals_decide_the_statement(api: Servic
 
 
 async def test_literals_in_fragments_and_beside_variables(api: Service) -> None:
-    """Fragments' literals are lifted too, and variables keep their own values."""
     query = """query ($name: String) {
             itemCollection(filter: {or: [{name: {eq: $name}}, {id: {eq: %s}}]}) { ...f } }
         fragment f on itemConnection { edges { node { id @include(if: true) } } }"""

@@ -66,7 +66,6 @@ async def test_long_documents_are_compiled_off_the_reactor(
 
 
 async def test_known_plans_stay_on_the_reactor(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long their documents are."""
     for text in (SHORT, LONG, FRAGMENTS):
         await asking(api, text)
     monkeypatch.setattr(api.engine._worker, "run", None)
@@ -77,7 +76,6 @@ async def test_known_plans_stay_on_the_reactor(api: Service, monkeypatch: pytest
 async def test_others_are_answered_while_a_long_document_is_compiled(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those whose plan is known, and short new ones."""
     prepare, may_go = GraphQLRole.prepare, threading.Event()
 
     def waiting(role: GraphQLRole, text: str) -> Any:

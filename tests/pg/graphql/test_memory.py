@@ -75,7 +75,6 @@ def measured(make: Callable[[int], Any]) -> tuple[float, list[Any]]:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
-    """A weight is neither half nor twice as much, but for less than a kilobyte that is not worth counting."""
     schema = api.schema()
     given = {f"v{number}": number for number in range(50)}
 
@@ -147,7 +146,6 @@ async def test_plans_keep_no_document(api: Service, name: str) -> None:
 
 
 async def test_frozen_documents_are_free_once_they_are_dropped(api: Service, reactor: Any) -> None:
-    """However often the garbage collector freezes what is kept, nothing of it stays for ever."""
     garbage = ShortCollections(reactor)
     garbage.start()
     try:

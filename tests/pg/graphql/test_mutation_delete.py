@@ -74,7 +74,6 @@ async def test_every_row_that_matches_is_removed_and_shown(api: Service) -> None
     "fields", ["affectedCount", "records { id }", "records { book_count }", "__typename"]
 )
 async def test_at_most_is_one_unless_given(api: Service, fields: str) -> None:
-    """The excess is an error that changes nothing."""
     answer = await api.ask(f"mutation {{ deleteFromauthorCollection {{ {fields} }} }}")
     assert answer.body == {
         "data": None,
@@ -140,7 +139,6 @@ NAMES = "$n: String, $i: Int"
 async def test_an_absent_variable_closes_only_its_own_alternative(
     api: Service, condition: str, given: dict[str, Any], ids: list[int]
 ) -> None:
-    """An alternative that demands nothing is ignored; it never opens the others to every row."""
     data = await api.data(DELETE % (NAMES, condition), given)
     assert sorted(row["id"] for row in data["deleteFromauthorCollection"]["records"]) == ids
     assert await api.ids("author") == [number for number in (1, 2, 3) if number not in ids]
@@ -197,7 +195,6 @@ async def test_a_filter_that_says_that_it_demands_nothing_means_every_row(
 
 
 async def test_an_absent_null_or_given_variable_is_judged_each_time_anew(api: Service) -> None:
-    """What one request compiled to never serves another that gives other variables."""
     query = DELETE % ("$n: String", "{name: {eq: $n}}")
     for _ in range(2):
         assert "$n" in (await api.ask(query)).error
@@ -265,7 +262,6 @@ async def test_what_a_trigger_keeps_is_not_shown(api: Service) -> None:
 
 
 async def test_every_kind_of_relation_is_shown_as_it_was(api: Service) -> None:
-    """To one, to many, one to one, by functions; rows that go with the deleted one know it, too."""
     response = await delete(
         api,
         "person",
@@ -308,7 +304,6 @@ async def test_every_kind_of_relation_is_shown_as_it_was(api: Service) -> None:
 
 
 async def test_a_role_that_cannot_read_the_key_sees_relations_as_they_were(api: Service) -> None:
-    """Then rows are told apart by what is shown of them."""
     answer = await api.data(
         "mutation { deleteFromnoteCollection(atMost: 2) { records { text person { id everybody } } } }",
         role="service_role",

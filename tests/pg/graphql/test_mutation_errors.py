@@ -184,7 +184,6 @@ async def test_what_a_function_raises_is_for_the_client(api: Service) -> None:
 
 @pytest.mark.parametrize("state", ["XX000", "XX001"])
 async def test_internal_errors_of_postgresql_are_for_the_log_alone(api: Service, state: str) -> None:
-    """Class XX is nothing a client can act on, and its words are about the server's insides."""
     noted: list[Any] = []
     globalLogPublisher.addObserver(noted.append)  # type: ignore[arg-type]
     try:
@@ -248,7 +247,6 @@ async def test_a_lock_that_takes_too_long_is_given_up(api: Service) -> None:
 
 @pytest.mark.parametrize("state", ["40001", "40P01"])
 async def test_a_transaction_that_lost_to_another_is_run_again(own: Service, state: str) -> None:
-    """Serialization failures and deadlocks: the client gets the success, and nothing was done twice."""
     answer = await own.ask(f"""mutation {{
         insertIntoauthorCollection(objects: {{id: 2, name: "bob"}}) {{ affectedCount }}
         fail_until(wanted: 3, state: "{state}") }}""")
@@ -273,7 +271,6 @@ async def test_other_errors_are_not_tried_again(api: Service) -> None:
 
 
 async def test_a_deadlock_ends_in_success(own: Service, reactor: Any) -> None:
-    """A real one: two transactions take two rows crosswise; both are done in the end."""
     ready = threading.Event()
 
     def other() -> None:
@@ -310,7 +307,6 @@ def blocked(api: Service) -> bool:
 
 @pytest.mark.direct("a pooler's connections begin before the login role is changed")
 async def test_a_serialization_failure_ends_in_success(api: Service, reactor: Any) -> None:
-    """A real one: where transactions are repeatable reads, a concurrent update makes them fail."""
     setting = "default_transaction_isolation = 'repeatable read'"
     api.database.execute(f"alter role authenticator in database {api.database.name} set {setting}")
     own = Service(reactor, api.database)

@@ -175,7 +175,6 @@ async def test_invalid_values_are_refused(service: Service, text: str, kind: str
 
 @given(name=st.from_regex(r"\A[_A-Za-z][_0-9A-Za-z]{0,30}\Z"))
 async def test_aliases_are_values(service: Service, name: str) -> None:
-    """Aliases are names by GraphQL's grammar; they too travel as values."""
     alias = f"{name}{uuid.uuid4().hex}"
     if alias.startswith("__"):
         alias = f"a{alias}"
@@ -189,7 +188,6 @@ async def test_aliases_are_values(service: Service, name: str) -> None:
 
 
 async def test_no_text_of_a_request_is_in_a_statement(service: Service) -> None:
-    """One request with a marker in every place that takes text; all are bound, none is written out."""
     marker = "m" + uuid.uuid4().hex
     query = f"""mutation {marker}($v: String, $o: [targetInsertInput!]!) {{
         {marker}a: insertIntotargetCollection(objects: $o) {{ records {{ {marker}n: note }} }}
@@ -281,7 +279,6 @@ def strange(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Ite
 
 @pytest.mark.parametrize("number", range(len(WEIRD)), ids=lambda number: ascii(WEIRD[number]))
 async def test_names_of_the_database_are_identifiers(strange: Service, number: int) -> None:
-    """Tables, columns, constraints, functions and enum labels with quotes, dollars, percents and the like."""
     strange.database.execute(f"delete from {_name(f'table {WEIRD[number]}')}")
     data = await strange.data(f"""mutation {{
         a: insertIntoT{number}Collection(objects: [{{key: 1, label: V{number}}}, {{key: 2, value: "v",

@@ -96,7 +96,6 @@ async def test_every_object_becomes_a_row_in_order(api: Service) -> None:
 
 
 async def test_a_single_object_is_a_list_of_one(api: Service) -> None:
-    """A single object is coerced to a list, as a literal and as a variable."""
     assert await insert(api, "author", '{name: "a"}') == {"affectedCount": 1}
     query = (
         "mutation($o: [authorInsertInput!]!) { insertIntoauthorCollection(objects: $o) { affectedCount } }"
@@ -110,7 +109,6 @@ async def test_a_single_object_is_a_list_of_one(api: Service) -> None:
 
 
 async def test_absent_members_take_defaults_and_null_is_null(api: Service) -> None:
-    """Also when the objects of one field name different members."""
     objects = '[{name: "a"}, {name: "b", note: null, tags: null}, {name: "c", note: "own", mood: sad}]'
     response = await insert(api, "author", objects, "records { note tags mood tone code }")
     plain = {"mood": "ok", "tone": None, "code": None}
@@ -197,7 +195,6 @@ async def test_identity_by_default_takes_a_given_value_or_makes_one(api: Service
 
 @pytest.mark.parametrize("written", ["literal", "variable", "object", "list", "later"])
 async def test_texts_longer_than_their_column_are_refused(api: Service, written: str) -> None:
-    """The message says how many characters the column takes; nothing is written."""
     many, long = "123456789", "12345678"
     variables = {
         "n": many,
@@ -232,7 +229,6 @@ async def test_lengths_count_characters_not_bytes(api: Service) -> None:
 
 @pytest.mark.parametrize("objects", ["[]", "$o"])
 async def test_at_least_one_object_is_needed(api: Service, objects: str) -> None:
-    """The message is pg_graphql's."""
     head = "mutation($o: [authorInsertInput!]!)" if objects == "$o" else "mutation"
     query = f"{head} {{ insertIntoauthorCollection(objects: {objects}) {{ affectedCount }} }}"
     answer = await api.ask(query, {"o": []} if objects == "$o" else None)
@@ -287,7 +283,6 @@ async def test_records_show_relationships_and_computed_fields_after_the_insert(a
 
 
 async def test_stable_and_volatile_computed_fields_see_the_insert(api: Service) -> None:
-    """The answer is a statement after the change, so functions of any volatility see all of it."""
     response = await insert(
         api, "author", '[{name: "a"}, {name: "b"}]', "records { peers_stable peers_volatile }"
     )
@@ -298,7 +293,6 @@ async def test_stable_and_volatile_computed_fields_see_the_insert(api: Service) 
     "fields", ["affectedCount", "affectedCount records { id }", "records { bookCollection { totalCount } }"]
 )
 async def test_an_insert_is_one_message(api: Service, fields: str) -> None:
-    """One operation is one round trip, and one statement where the rows alone are the answer."""
     answer = await api.ask(
         f'mutation {{ insertIntoauthorCollection(objects: [{{name: "a"}}, {{name: "b"}}]) {{ {fields} }} }}'
     )
@@ -308,7 +302,6 @@ async def test_an_insert_is_one_message(api: Service, fields: str) -> None:
 
 
 async def test_rows_of_one_variable_share_a_statement_whatever_their_number(api: Service) -> None:
-    """So that bulk inserts are not prepared anew for each number of rows; the order stays."""
     query = """mutation($o: [authorInsertInput!]!) {
         insertIntoauthorCollection(objects: $o) { affectedCount records { name note mood tags } } }"""
     texts = set()
@@ -327,7 +320,6 @@ async def test_rows_of_one_variable_share_a_statement_whatever_their_number(api:
 
 
 async def test_rows_of_one_variable_keep_their_own_members(api: Service) -> None:
-    """A list whose objects differ in their members is never taken for one whose objects agree."""
     query = """mutation($o: [defaultedInsertInput!]!) {
         insertIntodefaultedCollection(objects: $o) { records { a b } } }"""
     lists: list[list[dict[str, Any]]] = [
@@ -366,7 +358,6 @@ def nesting(api: Service, reactor: Any) -> Iterator[Service]:
 
 
 async def test_related_rows_of_a_variable_are_counted_anew_for_each_request(nesting: Service) -> None:
-    """What one request's rows look like is never taken for what another's do."""
     query = """mutation($o: [authorInsertInput!]!, $b: [bookInsertInput!]!) {
         a: insertIntoauthorCollection(objects: $o) { affectedCount }
         b: insertIntoauthorCollection(objects: [{name: "x", bookCollection: $b}, {name: "y"}]) {
@@ -381,7 +372,6 @@ async def test_related_rows_of_a_variable_are_counted_anew_for_each_request(nest
 
 
 async def test_merged_fields_insert_once(api: Service) -> None:
-    """Two selections of one field are one field (GraphQL specification, field merging)."""
     data = await api.data("""mutation {
         insertIntoauthorCollection(objects: {name: "a"}) { affectedCount }
         insertIntoauthorCollection(objects: {name: "a"}) { records { name } } }""")
@@ -414,7 +404,6 @@ async def test_a_mutation_whose_fields_are_all_skipped_changes_nothing(api: Serv
     ],
 )
 async def test_a_null_variable_among_items_that_must_not_be_null_is_refused(api: Service, query: str) -> None:
-    """Its default lets it pass validation; a null must neither widen a filter nor become a row."""
     await insert(api, "author", '{name: "kept"}')
     answer = await api.ask(query, {"v": None})
     assert "must not be null" in answer.error
@@ -425,7 +414,6 @@ async def test_a_null_variable_among_items_that_must_not_be_null_is_refused(api:
 
 
 async def test_triggers_may_change_and_suppress_rows(api: Service) -> None:
-    """What was written is what counts and what is shown, not what was asked for."""
     response = await insert(
         api,
         "guarded",
@@ -439,7 +427,6 @@ async def test_triggers_may_change_and_suppress_rows(api: Service) -> None:
 
 
 async def test_fields_run_in_order_in_one_transaction(api: Service) -> None:
-    """A later field sees what an earlier one wrote; the members come in the query's order."""
     answer = await api.ask("""mutation {
         first: insertIntoauthorCollection(objects: {id: 5, name: "ann"}) { affectedCount __typename }
         __typename
@@ -458,7 +445,6 @@ async def test_fields_run_in_order_in_one_transaction(api: Service) -> None:
 
 
 async def test_one_failing_field_undoes_all(api: Service) -> None:
-    """Several mutations in one operation: any error gives null data and rolls back."""
     for last in (
         'insertIntobookCollection(objects: {author_id: 99, title: "t"}) { affectedCount }',
         'updateauthorCollection(set: {name: "all"}) { affectedCount }',
@@ -501,7 +487,6 @@ async def test_node_ids_of_records_find_them_again(api: Service) -> None:
 
 
 async def test_mutation_fields_are_of_mutation_alone(api: Service) -> None:
-    """A mutation field is not a field of Query, nor a collection one of Mutation."""
     answer = await api.ask('{ insertIntoauthorCollection(objects: {name: "a"}) { affectedCount } }')
     assert "insertIntoauthorCollection" in answer.error
     answer = await api.ask("mutation { authorCollection { totalCount } }")

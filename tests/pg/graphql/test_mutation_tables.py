@@ -112,7 +112,6 @@ def test_columns_of_a_view_that_take_no_writes_are_not_offered(api: Service) -> 
 
 
 def test_views_that_cannot_be_changed_offer_nothing(api: Service) -> None:
-    """Mutations only where the view is updatable."""
     assert offered(api, "per_owner") == set()
     assert offered(api, "item_copy") == set()
     assert {"per_ownerCollection", "item_copyCollection"} <= set(api.schema().object_type("Query").fields)
@@ -132,7 +131,6 @@ async def test_a_views_check_option_is_an_error(api: Service) -> None:
 
 
 async def test_a_view_is_changed_by_its_triggers(api: Service) -> None:
-    """The records are what the triggers made of the rows."""
     assert offered(api, "loud") == {"insert", "update", "delete"}
     made = await mutate(
         api,
@@ -150,7 +148,6 @@ async def test_a_view_is_changed_by_its_triggers(api: Service) -> None:
 
 
 async def test_a_partitioned_table_changes_like_any_other(api: Service) -> None:
-    """Rows go to the partition that they belong to; a changed key moves them."""
     assert offered(api, "measure") == {"insert", "update", "delete"}
     made = await mutate(
         api,
@@ -207,7 +204,6 @@ async def test_a_parent_table_changes_the_rows_of_its_heirs(api: Service) -> Non
 
 
 async def test_a_foreign_table_changes_like_any_other(api: Service, server: Server) -> None:
-    """With postgres_fdw, where the server has it; the remote table is in the same database."""
     server.require("postgres_fdw")
     api.database.execute("create extension postgres_fdw")
     parameters = psycopg2.extensions.parse_dsn(api.database.admin_uri)

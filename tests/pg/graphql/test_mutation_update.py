@@ -86,7 +86,6 @@ async def test_the_fields_in_set_are_set_on_every_row_that_matches(api: Service)
 
 
 async def test_at_most_is_one_unless_given(api: Service) -> None:
-    """Limits: the default; the excess is an error that changes nothing."""
     assert await update(api, "author", 'set: {note: "n"}, filter: {id: {eq: 1}}') == {"affectedCount": 1}
     answer = await api.ask('mutation { updateauthorCollection(set: {note: "all"}) { affectedCount } }')
     assert answer.body == {
@@ -151,7 +150,6 @@ async def test_matching_nothing_is_no_error(api: Service) -> None:
 
 @pytest.mark.parametrize("written", ["{}", "$s"])
 async def test_at_least_one_member_is_needed_in_set(api: Service, written: str) -> None:
-    """The message is pg_graphql's."""
     head = "mutation($s: authorUpdateInput!)" if written == "$s" else "mutation"
     query = (
         f"{head} {{ updateauthorCollection(set: {written}, filter: {{id: {{eq: 1}}}}) {{ affectedCount }} }}"
@@ -337,7 +335,6 @@ async def test_an_update_is_one_message(api: Service, fields: str) -> None:
 
 
 async def test_updates_run_in_order(api: Service) -> None:
-    """Each sees what the ones before it did, and the last word stays."""
     data = await api.data("""mutation {
         a: updateauthorCollection(set: {name: "tmp"}, filter: {name: {eq: "ann"}}) { affectedCount }
         b: updateauthorCollection(set: {name: "ann"}, filter: {name: {eq: "bob"}}) { affectedCount }

@@ -83,7 +83,6 @@ async def test_a_key_value_of_another_type_leaves_the_siblings(api: Service, bad
 
 
 async def test_a_node_id_has_the_references_form(api: Service) -> None:
-    """Ids that clients stored stay valid."""
     rows = await api.rows("account", "nodeId id")
     assert rows[0] == {"nodeId": "WyJwdWJsaWMiLCAiYWNjb3VudCIsIDFd", "id": 1}
     assert [row["nodeId"] for row in await api.rows("orders", "nodeId")] == [
@@ -103,7 +102,6 @@ async def test_node_finds_every_row_by_its_id(api: Service) -> None:
 
 
 async def test_inline_fragments_select_per_type(api: Service) -> None:
-    """Query fields: select with inline fragments per type."""
     query = """query($id: ID!) { node(nodeId: $id) {
         ... on account { id mail: email } ... on orders { product note } ...rest
         ... on Node { same: nodeId } } }
@@ -129,7 +127,6 @@ async def test_inline_fragments_select_per_type(api: Service) -> None:
     ],
 )
 async def test_what_is_absent_or_not_for_the_role_is_null(api: Service, key: tuple[object, ...]) -> None:
-    """Nothing tells a row that is not there from a table that the role may not see."""
     answer = await api.ask("query($id: ID!) { node(nodeId: $id) { nodeId } }", {"id": node_id(*key)})
     assert answer.data == {"node": None}
 
@@ -151,7 +148,6 @@ async def test_what_is_absent_or_not_for_the_role_is_null(api: Service, key: tup
     ],
 )
 async def test_an_invalid_node_id_is_refused(api: Service, text: str, number: int) -> None:
-    """Also when the document was compiled for a good one."""
     query = "query($id: ID!) { node(nodeId: $id) { nodeId } }"
     for answer in (
         await api.ask(query, {"id": text}),
@@ -164,7 +160,6 @@ async def test_an_invalid_node_id_is_refused(api: Service, text: str, number: in
 
 @pytest.mark.parametrize("key", ["x", 1.5, 10**30, True, [1], {"a": 1}, "1; drop table account"])
 async def test_a_key_of_a_wrong_type_is_no_row(api: Service, key: object) -> None:
-    """The id names a table whose key can't have that value: an error, never another row."""
     answer = await api.ask(
         "query($id: ID!) { node(nodeId: $id) { nodeId } }", {"id": node_id("public", "account", key)}
     )
@@ -205,7 +200,6 @@ async def test_every_key_type_of_the_reference_has_by_pk(api: Service) -> None:
     [("", "product, order"), ("(product: 7)", "order"), ("(order: 1)", "product")],
 )
 async def test_missing_key_columns_are_named(api: Service, arguments: str, missing: str) -> None:
-    """``data`` is null and the message names the missing columns."""
     answer = await api.ask(f"{{ rows: ordersByPk{arguments} {{ note }} }}")
     assert answer.error == f"Missing primary key column(s): {missing}"
     assert answer.body["data"] is None
@@ -228,7 +222,6 @@ async def test_keys_of_a_wrong_form_are_refused(api: Service, field: str, messag
 
 
 async def test_a_declared_key_that_is_not_unique_gives_one_row(api: Service) -> None:
-    """A view's directive may promise too much; the answer is still a row."""
     assert (await api.data("{ seenByPk(id: 1) { id } }"))["seenByPk"] == {"id": 1}
     data = await api.data(
         "query($id: ID!) { node(nodeId: $id) { nodeId } }", {"id": node_id("public", "seen", 1)}

@@ -25,7 +25,6 @@ grant select on all tables in schema public to anon;
 
 
 async def test_all_root_fields_are_answered_by_one_message(service: Service) -> None:
-    """Each request resolves in a single round trip."""
     answer = await service.ask(
         """{ a: blogCollection { edges { node { name
                 postCollection { edges { node { title blog { name } } } } } } }
@@ -46,7 +45,6 @@ async def test_nothing_is_sent_for_what_the_daemon_knows(service: Service) -> No
 
 
 async def test_members_come_in_the_order_of_the_query(service: Service) -> None:
-    """Response members come in query order, also through aliases and fragments."""
     query = """{ z: heartbeat blogByPk(id: 1) { owner ...f id nodeId again: name } a: __typename }
         fragment f on blog { __typename name }"""
     text = (await service.ask(query)).text
@@ -87,7 +85,6 @@ async def test_the_same_field_under_several_aliases_with_other_arguments(service
 
 
 async def test_fields_of_one_name_merge(service: Service) -> None:
-    """GraphQL, Field Selection Merging: at the root, in connections and in rows."""
     data = await service.data(
         """{ blogByPk(id: 1) { name } ...q blogCollection(first: 1) { edges { node { id } } }
             blogByPk(id: 1) { id name }
@@ -121,7 +118,6 @@ async def test_fields_that_cannot_merge_are_refused(service: Service, query: str
 
 
 async def test_fragments_nest_and_repeat(service: Service) -> None:
-    """Named and inline fragments, with and without a type condition, spread several times."""
     data = await service.data(
         """{ blogByPk(id: 2) { ...a ... { owner } ... on blog { flag } ...a }
             other: blogByPk(id: 1) { ...b } }
@@ -149,7 +145,6 @@ DIRECTIVES = """query($yes: Boolean!, $no: Boolean! = false) {
 
 
 async def test_include_and_skip_follow_their_variables(service: Service) -> None:
-    """One document, another answer for each value; a default serves where a variable is absent."""
     for _ in range(2):
         assert (await service.data(DIRECTIVES, {"yes": True})) == {
             "blogByPk": {
@@ -189,7 +184,6 @@ async def test_a_null_variable_does_not_decide_a_directive(service: Service) -> 
 
 
 async def test_variables_have_defaults(service: Service) -> None:
-    """An absent variable takes its default, a null one is null."""
     query = """query($first: Int = 2, $filter: blogFilter = {owner: {eq: "x"}}, $name: String = "C") {
         a: blogCollection(first: $first, filter: $filter) { edges { node { id } } }
         b: blogCollection(filter: {name: {eq: $name}}) { edges { node { id } } } }"""
@@ -206,7 +200,6 @@ async def test_variables_have_defaults(service: Service) -> None:
 
 
 async def test_an_absent_variable_leaves_its_argument_out(service: Service) -> None:
-    """GraphQL, CoerceArgumentValues: absent and null are two things."""
     query = """query($f: StringFilter, $v: String) {
         blogCollection(filter: {name: {eq: $v}, owner: $f}) { edges { node { id } } } }"""
     assert nodes((await service.data(query))["blogCollection"]) == [{"id": 1}, {"id": 2}, {"id": 3}]
@@ -216,7 +209,6 @@ async def test_an_absent_variable_leaves_its_argument_out(service: Service) -> N
 
 
 async def test_one_document_serves_every_shape_of_its_filter(service: Service) -> None:
-    """The filter object decides the statement, its values do not: equal shapes share one statement."""
     query = "query($f: blogFilter) { blogCollection(filter: $f) { edges { node { id } } } }"
     shapes: dict[str, tuple[dict[str, Any] | None, list[int]]] = {
         "none": (None, [1, 2, 3]),
@@ -262,7 +254,6 @@ async def test_one_document_serves_every_shape_of_its_filter(service: Service) -
 async def test_variables_of_a_wrong_type_are_refused(
     service: Service, variables: dict[str, Any], message: str
 ) -> None:
-    """The error names the variable and the place in it; nothing is sent to the database."""
     query = """query($id: Int!, $f: blogFilter) {
         blogByPk(id: $id) { id } blogCollection(filter: $f) { __typename } }"""
     answer = await service.ask(query, variables)
@@ -334,7 +325,6 @@ async def test_operation_name_chooses(service: Service) -> None:
 async def test_documents_that_make_no_sense_are_refused(
     service: Service, query: str, operation: str | None, message: str
 ) -> None:
-    """What graphql-core's validator reports keeps its own messages."""
     answer = await service.ask(query, operation=operation)
     assert any(message in error["message"] for error in answer.errors), answer.errors
     assert "data" not in answer.body
@@ -365,7 +355,6 @@ async def test_with_and_without_prepared_statements(either: Service) -> None:
 
 
 async def test_the_daemon_forgets_old_documents_but_answers_them_again(service: Service) -> None:
-    """Many documents and shapes, more than the caches keep, all answered right."""
     query = "query($f: blogFilter) { blogCollection(filter: $f) { edges { node { id } } } }"
     for size in (*range(1, 80), 1, 2):
         value = {"or": [{"id": {"eq": number}} for number in range(size)]}

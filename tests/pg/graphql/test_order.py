@@ -43,12 +43,10 @@ grant select on all tables in schema public to anon;
     ],
 )
 async def test_rows_come_in_the_order_asked_for(service: Service, order: str, expected: list[int]) -> None:
-    """By key by default; the key ends every order; null members are ignored."""
     assert await service.ids("item", f"orderBy: {order}") == expected
 
 
 async def test_a_variable_may_be_an_element_a_direction_or_the_whole(service: Service) -> None:
-    """The same document answers in each order that its variables ask for."""
     whole = "query($o: [itemOrderBy!]) { itemCollection(orderBy: $o) { edges { node { id } } } }"
     element = "query($o: itemOrderBy!) { itemCollection(orderBy: [$o]) { edges { node { id } } } }"
     direction = "query($o: OrderByDirection) { itemCollection(orderBy: {a: $o}) { edges { node { id } } } }"
@@ -69,7 +67,6 @@ async def test_a_variable_may_be_an_element_a_direction_or_the_whole(service: Se
 
 
 async def test_the_default_order_is_the_key_in_its_own_order_of_columns(service: Service) -> None:
-    """Ordering 1 with a composite key."""
     assert await service.rows("backward", "a b") == [{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 2}]
 
 

@@ -62,7 +62,6 @@ async def test_collections_nested_in_pages_of_the_usual_size(api: Service, table
 
 
 async def test_many_rows_written_into_the_document(api: Service) -> None:
-    """Three hundred literal rows of one insert, and a thousand."""
     for count in (300, 1000):
         rows = ", ".join(
             f'{{id: {count + n}, name: "name {n}", email: "mail {n}", born: "2000-01-01"}}'
@@ -86,7 +85,6 @@ async def test_deep_selections(api: Service, depth: int) -> None:
 
 
 async def test_a_long_list_and_many_conditions(api: Service) -> None:
-    """Ten thousand ids of a filter, and a thousand alternatives."""
     query = "{ personCollection(filter: {%s}) { edges { node { id } } } }"
     await api.data(query % f"id: {{in: [{', '.join(map(str, range(10_000)))}]}}")
     await api.data(query % f"or: [{', '.join(f'{{id: {{eq: {n}}}}}' for n in range(1000))}]")

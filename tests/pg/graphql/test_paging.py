@@ -126,7 +126,6 @@ async def test_offset_skips(service: Service) -> None:
 async def test_arguments_that_make_no_page_are_refused(
     service: Service, arguments: str, message: str
 ) -> None:
-    """The messages are pg_graphql's; the error names its field, and nothing is sent to the database."""
     answer = await service.ask(f"{{ rows: smallCollection({arguments}) {{ edges {{ cursor }} }} }}")
     assert answer.error == message
     assert answer.errors[0]["path"] == ["rows"]
@@ -147,7 +146,6 @@ async def test_arguments_that_make_no_page_are_refused(
 async def test_variables_are_held_to_the_same_rules(
     service: Service, name: str, kind: str, value: object, message: str
 ) -> None:
-    """A document that was compiled for a good value refuses a bad one all the same."""
     query = f"query($v: {kind}) {{ rows: smallCollection({name}: $v) {{ edges {{ cursor }} }} }}"
     good = {"first": 1, "offset": 1, "after": "WzFd"}[name]
     await service.data(query, {"v": good})
@@ -183,7 +181,6 @@ async def test_an_empty_page(service: Service) -> None:
 
 
 async def test_page_info_does_not_need_the_rows(service: Service) -> None:
-    """Each fact alone is the same as among the others."""
     _, whole = await page(service, "item", 'first: 5, after: "WzNd"')
     for name, value in whole.items():
         data = await service.data(
@@ -200,7 +197,6 @@ async def test_a_cursor_is_the_ordering_values_with_the_key(service: Service) ->
 
 
 async def test_a_cursor_of_a_row_that_is_gone_still_works(service: Service) -> None:
-    """A cursor is a position, not a row; new rows appear where they belong and none comes twice."""
     service.database.execute("insert into moving select n, n * 10 from generate_series(1, 6) n")
     order = "orderBy: [{place: DescNullsLast}]"
     first, info = await page(service, "moving", f"first: 3, {order}")
@@ -239,7 +235,6 @@ async def test_rows_without_a_value_are_on_one_side_of_a_position(
 
 
 async def test_nested_pages_have_arguments_and_facts_of_their_own(service: Service) -> None:
-    """Relationships: a one-to-many field has the full collection arguments, per parent row."""
     fields = "edges { node { id } } pageInfo { hasNextPage hasPreviousPage endCursor }"
     query = f"""{{ parentCollection {{ edges {{ node {{ id
         head: childCollection(first: 2, orderBy: [{{id: DescNullsLast}}]) {{ {fields} }}
@@ -308,7 +303,6 @@ async def test_pages_glued_together_are_the_ordered_list(
 async def test_pages_of_a_composite_key(
     service: Service, order: list[tuple[str, str]], size: int, backward: bool
 ) -> None:
-    """A key of two columns ends every order, in the key's own order of columns."""
     written = "[" + ", ".join(f"{{{name}: {direction}}}" for name, direction in order) + "]"
     found = await walk(service, "pair", written, size, backward=backward)
     terms = ", ".join([*(f"{name} {SQL[direction]}" for name, direction in order), "y, x"])

@@ -72,13 +72,11 @@ async def test_an_id_stands_for_the_text(api: Service, document_id: str) -> None
 
 
 async def test_ids_of_a_manifest_are_ids(api: Service) -> None:
-    """What Relay's compiler writes needs no change."""
     answer = await post(api, documentId="9b1d", role="authenticated")
     assert answer.data == {"updateArtistCollection": {"affectedCount": 0}}
 
 
 async def test_operation_name_chooses_in_a_persisted_document(api: Service) -> None:
-    """A document of several operations is used like one that is sent."""
     assert (await post(api, documentId="two", operationName="B")).data == {"b": "Query"}
     assert (await post(api, documentId="two")).error.startswith("Must provide operation name")
 
@@ -122,7 +120,6 @@ async def test_apollo_names_a_document_by_its_hash(api: Service) -> None:
 
 @pytest.mark.parametrize(("accept", "status"), [(GRAPHQL, 400), ("application/json", 200)])
 async def test_apollo_hears_that_a_hash_is_unknown(api: Service, accept: str, status: int) -> None:
-    """Its clients know the refusal by these words and send the text, which is not remembered."""
     extensions = {"persistedQuery": {"version": 1, "sha256Hash": sha256("{ __typename }")}}
     for _ in range(2):
         answer = await post(api, accept=accept, extensions=extensions)
@@ -163,7 +160,6 @@ async def test_introspection_is_like_any_document_when_only_documents_may_run(cl
 
 
 async def test_a_reload_reads_the_folder_again(api: Service, folder: Path) -> None:
-    """Documents come and go without a restart; what cannot be used leaves the rest alone."""
     added = folder / "Later.graphql"
     added.write_text("{ later: __typename }")
     (folder / "broken.graphql").write_text("{")

@@ -126,8 +126,6 @@ def _has_fields(field: GraphQLField) -> bool:
 
 @given(data=st.data())
 async def test_any_document_is_answered_in_one_round_trip(api: Service, data: st.DataObject) -> None:
-    """The client compares each answer with what graphql-core's executor makes of it."""
-
     @st.composite
     def documents(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         writer = Writer(draw, api)

@@ -43,7 +43,6 @@ def shop(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 def test_tables_with_a_key_are_exposed_under_their_own_names(shop: Service) -> None:
-    """No key, no type; a name that GraphQL does not allow is left out."""
     assert shop.collections() == {
         *("accountCollection", "accountByPk", "account_viewCollection", "account_viewByPk"),
         *("copyCollection", "copyByPk", "partedCollection", "partedByPk"),
@@ -61,7 +60,6 @@ def test_a_type_has_a_field_per_column(shop: Service) -> None:
 
 
 def test_the_types_around_a_table(shop: Service) -> None:
-    """Types: connection, edge, page info, filter, order and the arguments of a collection."""
     assert shop.fields("accountConnection") == {"edges": "[accountEdge!]!", "pageInfo": "PageInfo!"}
     assert shop.fields("accountEdge") == {"cursor": "String!", "node": "account"}
     assert shop.fields("PageInfo") == {
@@ -107,7 +105,6 @@ def test_the_types_around_a_table(shop: Service) -> None:
 
 
 async def test_views_materialized_views_and_partitions_answer(shop: Service) -> None:
-    """What the service does 1: views, materialized views; partitioned parents and their parts."""
     assert await shop.rows("account_view", "id email", "first: 1") == [{"id": 1, "email": "a@example.org"}]
     assert await shop.ids("copy", "orderBy: {id: DescNullsLast}") == [2, 1]
     assert await shop.rows("parted", "id region") == [{"id": 1, "region": "eu"}, {"id": 2, "region": "us"}]
@@ -210,7 +207,6 @@ def test_inflection_is_a_schemas_own_choice(school: Service) -> None:
 
 
 def test_names_and_descriptions_are_overridden_one_by_one(school: Service) -> None:
-    """Those of a table, column, relationship, function and enum."""
     schema = school.schema()
     lesson = schema.object_type("Lesson")
     assert lesson.description == "A lesson"
@@ -229,7 +225,6 @@ def test_names_and_descriptions_are_overridden_one_by_one(school: Service) -> No
 
 
 async def test_enum_values_travel_under_their_names(school: Service) -> None:
-    """Mappings both ways; an enum with a label that is no name is Opaque."""
     assert school.fields("Lesson")["kind"] == "Kind!"
     assert school.fields("Lesson")["kinds"] == "[Kind]"
     assert school.fields("Lesson")["odd"] == school.fields("Lesson")["empty"] == "Opaque"
@@ -249,7 +244,6 @@ async def test_enum_values_travel_under_their_names(school: Service) -> None:
 
 
 async def test_max_rows_is_the_tables_then_the_schemas_then_thirty(school: Service) -> None:
-    """The table's, else the schema's, else 30."""
     query = """{ lessonCollection { edges { cursor } } enrolledPersonCollection { edges { cursor } }
         personCollection { edges { cursor } } }"""
     data = await school.data(query)

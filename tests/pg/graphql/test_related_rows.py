@@ -75,7 +75,6 @@ def service(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_relationships_of_any_depth_are_followed(service: Service) -> None:
-    """Deeper than there are joins, for rows whose chain ends on the way."""
     deep = "name"
     for _ in range(9):
         deep = f"name above {{ {deep} }}"
@@ -89,7 +88,6 @@ async def test_relationships_of_any_depth_are_followed(service: Service) -> None
 
 
 async def test_any_number_of_relationships_is_followed(service: Service) -> None:
-    """More than are joined; each is null where there is no row."""
     fields = " ".join(f"kind{n} {{ name }}" for n in KINDS)
     data = await service.data(f"{{ sortedCollection {{ edges {{ node {{ {fields} }} }} }} }}")
     assert nodes(data["sortedCollection"]) == [
@@ -103,7 +101,6 @@ THINGS = """thingCollection({}, orderBy: [{{name: DescNullsLast}}]) {{
 
 
 async def test_pages_keep_their_order_and_their_ends(service: Service) -> None:
-    """Forward and backward, with the next page looked for; the pages together are all rows in order."""
     [(ids,)] = service.database.execute("select array_agg(id order by name desc, id) from thing")
     info = "pageInfo { hasNextPage endCursor hasPreviousPage startCursor }"
     for first, after, on, end in (
@@ -132,7 +129,6 @@ async def test_rest_keeps_the_order_of_a_page_too(service: Service) -> None:
 
 
 async def test_computed_fields_are_called_for_shown_rows_alone(service: Service) -> None:
-    """Not for rows that a join might have read besides, and not where there is no row."""
     [(ids,)] = service.database.execute("select array_agg(id) from thing where maker_id <= 20 or id = 201")
     fields = "id maker { name fragile strange }"
     chosen = f"filter: {{id: {{in: {ids}}}}}, first: 30"

@@ -88,7 +88,6 @@ def test_relationships_follow_the_foreign_keys(related: Service) -> None:
 
 
 def test_unique_columns_make_one_to_one(related: Service) -> None:
-    """Relationships: a nullable single object on both types; a partial unique index does not count."""
     assert relations(related, "email_address") == {"employee": "employee"}
     assert relations(related, "badge") == {"employee": "employee"}
     found = relations(related, "employee")
@@ -106,13 +105,11 @@ def test_several_keys_between_two_tables_have_names_of_their_own(related: Servic
 
 
 def test_relationships_to_what_the_role_does_not_see_are_left_out(related: Service) -> None:
-    """Visibility."""
     assert "secretCollection" not in related.fields("employee")
     assert "secretCollection" not in related.collections()
 
 
 async def test_every_kind_of_relationship_answers(related: Service) -> None:
-    """Many-to-one, one-to-many, one-to-one both ways, composite and self references, several keys."""
     data = await related.data(
         """{ countryCollection { edges { node { code
                 cityCollectionBycountry_code { edges { node { id twin { id countryBycountry_code { code } }

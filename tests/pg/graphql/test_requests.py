@@ -58,7 +58,6 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_sql_sees_who_asks_and_how(api: Service) -> None:
-    """Role, claims, headers, method and path, in a transaction that only reads."""
     [told] = await api.rows(
         "told", "role claims header method path read_only", headers={"X-Extra": "hé 'quoted'"}
     )
@@ -71,7 +70,6 @@ async def test_sql_sees_who_asks_and_how(api: Service) -> None:
 
 
 async def test_a_query_cannot_write(api: Service) -> None:
-    """Even by a function that says it may: queries run read-only."""
     answer = await api.ask("{ tCollection(first: 1) { edges { node { writing } } } }")
     assert answer.errors[0]["extensions"] == {"code": "25006"}
     assert api.database.execute("select count(*) from log") == [(0,)]
@@ -100,7 +98,6 @@ async def test_times_are_iso_8601_whatever_the_database_prefers(api: Service) ->
 
 @pytest.mark.parametrize("column", ["at", "local", "day", "span", "bytes"])
 async def test_cursors_of_times_are_read_back_the_same(api: Service, column: str) -> None:
-    """Day and month never change places, whatever DateStyle says."""
     found: list[int] = []
     cursor = None
     while len(found) < 9:
@@ -116,7 +113,6 @@ async def test_cursors_of_times_are_read_back_the_same(api: Service, column: str
 
 
 async def test_db_max_rows_is_the_page_cap_without_a_directive(api: Service, reactor: Any) -> None:
-    """A directive first, then the configured cap, then 30."""
     service = Service(reactor, api.database, db_max_rows=2)
     await service.start()
     try:
@@ -170,7 +166,6 @@ async def test_members_that_clients_send_along_are_taken(api: Service) -> None:
     ],
 )
 async def test_bodies_of_a_wrong_form_are_refused(api: Service, body: object, message: str) -> None:
-    """The message says what was expected."""
     answer = await api.send(json.dumps(body).encode())
     assert message in answer.error
     assert answer.status == 400

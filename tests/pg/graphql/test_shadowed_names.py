@@ -129,7 +129,6 @@ async def answers(api: Service) -> list[Any]:
 
 
 async def test_functions_and_operators_of_others_are_never_run(api: Service) -> None:
-    """Each is created alone, as together they might be ambiguous; the answers stay as they were."""
     before = await answers(api)
     for shadow in SHADOWS:
         await api.execute(shadow)

@@ -86,7 +86,6 @@ def filters_of_enums(service: Service, table: Table) -> str:
 
 
 async def test_every_table_is_queried_and_changed_under_its_name(clashing: Service) -> None:
-    """Collections with filters by each enum, keys, inserts, updates and deletes."""
     catalog = clashing.catalog
     tables = {catalog.tables[oid]: base for oid, base in catalog.base_names.items() if oid in catalog.tables}
     reads = {
@@ -132,7 +131,6 @@ async def test_the_whole_schema_is_introspected_and_printed(clashing: Service) -
 
 
 async def test_features_work_beside_tables_with_the_names_of_their_types(clashing: Service) -> None:
-    """Full text search, groups and conflicts, whose types have other names than usual."""
     if not clashing.project.graphql_features:
         return
     base = names_of(clashing)["user"]

@@ -165,7 +165,6 @@ def _about_what_there_is(request: pytest.FixtureRequest, server: Server) -> None
 
 
 async def test_every_type_has_its_scalar_and_wire_form(service: Service, lacking: set[str]) -> None:
-    """Composite columns are left out."""
     out = {name: form for name, form in OUT.items() if name not in lacking}
     fields = service.schema().object_type("thing").fields
     assert {name: str(field.type) for name, field in fields.items() if name != "nodeId"} == {
@@ -298,7 +297,6 @@ async def test_a_value_that_was_read_finds_its_row(service: Service, name: str) 
 
 @pytest.mark.parametrize("name", [name for name, kind in FILTERS.items() if "gt" in OPERATORS.get(kind, ())])
 async def test_comparisons_are_strict_or_not(service: Service, name: str) -> None:
-    """gt, gte, lt and lte with the row's own value: only the inclusive ones find it."""
     literal = json.dumps(OUT[name][1], ensure_ascii=False)
     for operator, found in (("gt", False), ("gte", True), ("lt", False), ("lte", True)):
         text = f"filter: {{id: {{eq: 1}}, {name}: {{{operator}: {literal}}}}}"
@@ -413,7 +411,6 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 @given(st.lists(st.one_of(texts, st.text("{}\"\\, 'NULnul%$é\n", max_size=6)), max_size=5))
 async def test_any_list_of_texts_arrives_as_it_is(service: Service, values: list[str]) -> None:
-    """Lists are bound as array literals, whatever their items look like."""
     query = """query($v: [String!], $one: String!) {
         whole: thingCollection(filter: {texts: {eq: $v}}) { edges { node { id } } }
         part: thingCollection(filter: {text: {in: $v}}) { edges { node { id } } }

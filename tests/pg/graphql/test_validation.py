@@ -118,7 +118,6 @@ NODE_ID = base64.b64encode(json.dumps(["public", "item", 1]).encode()).decode()
 async def test_variables_are_judged_by_their_place(
     api: Service, declared: str, used: str, value: Any, expected: list[str]
 ) -> None:
-    """Whatever type was declared, whether or not it exists."""
     variables = None if value is None else {"v": value}
     assert rows(await answer(api, COLLECTION % (declared, used), variables)) == expected
 
@@ -146,7 +145,6 @@ async def test_variables_are_judged_by_their_place(
 async def test_a_value_that_is_wrong_for_its_place_is_refused(
     api: Service, declared: str, used: str, value: Any, message: str
 ) -> None:
-    """The error names the variable, the place in it and what is expected."""
     query = COLLECTION % (declared, used)
     refused = await api.ask(query, {"v": value})
     message = message.removeprefix(" at nothing")
@@ -204,7 +202,6 @@ async def test_a_value_that_is_wrong_for_its_place_is_refused(
 async def test_null_where_null_is_not_allowed_is_an_error(
     api: Service, query: str, variables: dict[str, Any], message: str
 ) -> None:
-    """An absent variable is no better there; a default of the place itself counts."""
     refused = await api.ask(query, variables)
     assert refused.error.startswith("Variable '$v' must not be ")
     assert message in refused.error
@@ -214,7 +211,6 @@ async def test_null_where_null_is_not_allowed_is_an_error(
 
 @pytest.mark.parametrize("variables", [{}, {"v": None}])
 async def test_a_variable_declared_to_have_a_value_needs_one(api: Service, variables: dict[str, Any]) -> None:
-    """Used or not, and whatever its place allows."""
     for query in (
         "query($v: ID!) { __typename }",
         "query($v: nonsense!) { itemCollection(filter: {id: {eq: $v}}) { __typename } }",
@@ -235,7 +231,6 @@ async def test_an_undeclared_variable_is_absent_or_what_the_request_gives(api: S
 
 
 async def test_a_variable_at_places_of_several_types_is_judged_at_each(api: Service) -> None:
-    """The same value as BigInt, as Int and as a node's name, in the operation and in fragments."""
     query = """query($v: Int!, $yes: String) {
             a: itemByPk(id: $v) { name ...more @include(if: $yes) }
             b: itemCollection(filter: {rank: {eq: $v}}) { edges { node { id } } }
@@ -271,7 +266,6 @@ async def test_operations_of_one_document_declare_a_fragments_variable_each_in_i
 
 
 async def test_variables_inside_lists_and_objects(api: Service) -> None:
-    """Places inside literals have types of their own."""
     query = """query($a: String, $b: Int, $c: x) {
         itemCollection(filter: {or: [{id: {in: [$a, $b]}}, {mood: {in: [$c]}}], not: {name: {eq: $a}}}) {
             edges { node { name } } } }"""
@@ -298,7 +292,6 @@ async def test_a_literal_of_a_plain_scalar_cannot_hold_a_variable(api: Service) 
     ],
 )
 async def test_unused_and_duplicate_fragments_are_ignored(api: Service, query: str) -> None:
-    """Of several with one name the first one counts."""
     assert await answer(api, query) == {"__typename": "Query"}
 
 
@@ -328,7 +321,6 @@ async def test_a_circle_of_fragments_is_refused_though_none_uses_it(api: Service
     ],
 )
 async def test_what_remains_wrong_is_refused(api: Service, query: str, message: str) -> None:
-    """With the reason alone, no complaint about variables beside it."""
     refused = await api.ask(query, {}, check=False)
     assert [message in error["message"] for error in refused.errors] == [True], refused.errors
     assert refused.errors[0]["locations"]
@@ -354,14 +346,12 @@ async def test_what_remains_wrong_is_refused(api: Service, query: str, message: 
     ],
 )
 async def test_strings_stand_for_enum_values(api: Service, arguments: str, expected: list[str]) -> None:
-    """In literals of filters and orders, lists included; a text that is known by now says the same."""
     for _ in range(2):
         query = f"{{ itemCollection({arguments}) {{ edges {{ node {{ name }} }} }} }}"
         assert rows(await answer(api, query)) == expected
 
 
 async def test_documents_that_differ_in_enum_strings_share_what_they_compile_to(api: Service) -> None:
-    """ExtractedLiterals like other literals; a direction decides the statement, a value does not."""
     query = '{ itemCollection(filter: {mood: {eq: "%s"}}) { edges { node { name } } } }'
     statements = []
     for mood, expected in (("sad", ["one"]), ("happy", ["two"]), ("ok", [])):
@@ -377,7 +367,6 @@ async def test_documents_that_differ_in_enum_strings_share_what_they_compile_to(
 
 @pytest.mark.parametrize("known", ["sad", "happy"])
 async def test_an_unknown_enum_string_is_refused_where_it_stands(api: Service, known: str) -> None:
-    """Whether or not a document of its shape is known."""
     query = '{ itemCollection(filter: {mood: {eq: "%s"}}) { edges { node { name } } } }'
     assert await answer(api, query % known)
     refused = await api.ask(query % "glad")
@@ -386,7 +375,6 @@ async def test_an_unknown_enum_string_is_refused_where_it_stands(api: Service, k
 
 
 async def test_enum_strings_in_what_changes_calls_and_groups(api: Service) -> None:
-    """Inserts and updates, conflicts, functions' arguments and groups."""
     mutation = """mutation($o: [x], $m: String) {
         insertIntoitemCollection(objects: [{id: 50, mood: "ok", moods: ["sad", "ok"]}, {id: 51, mood: $m}]
             onConflict: {constraint: "item_pkey", update: ["mood"]}) { records { id mood moods } }
@@ -538,7 +526,6 @@ async def test_introspection_takes_variables_by_their_place(shown: Service) -> N
 async def test_introspection_without_a_needed_value_is_refused(
     shown: Service, query: str, variables: dict[str, Any]
 ) -> None:
-    """Never answered with null and no reason."""
     refused = await shown.ask(query, variables, check=False)
     assert "'$n'" in refused.error
     assert "None" not in refused.error

@@ -124,7 +124,6 @@ async def test_a_role_sees_the_tables_it_may_read(api: Service, role: str, table
 
 
 async def test_a_role_sees_the_columns_it_may_read(api: Service) -> None:
-    """Visibility by column: in types, filters, orders, aggregates and relationships."""
     assert fields(api, "author", "v_columns") == {"nodeId", "id", "name"}
     assert fields(api, "book", "v_columns") == {"nodeId", "id", "title"}
     assert fields(api, "bookFilter", "v_columns") == {"nodeId", "id", "title", "and", "or", "not"}
@@ -157,7 +156,6 @@ async def test_a_relationship_needs_its_columns_on_both_sides(api: Service) -> N
 
 
 async def test_without_a_readable_key_rows_still_page(api: Service) -> None:
-    """A cursor is made of what the role may read."""
     query = """{ bookCollection(orderBy: {title: AscNullsLast}) {
         edges { cursor } pageInfo { endCursor hasNextPage } } }"""
     data = await api.data(query, role="v_keyless")
@@ -169,7 +167,6 @@ async def test_without_a_readable_key_rows_still_page(api: Service) -> None:
 
 
 async def test_types_of_a_hidden_schema_are_left_out(api: Service) -> None:
-    """A column whose enum is in a schema that the role may not use is not a field."""
     assert str(api.schema("v_reader").object_type("book").fields["state"].type) == "state"
     try:
         await api.execute("grant select on public.book to v_columns")
@@ -184,7 +181,6 @@ async def test_types_of_a_hidden_schema_are_left_out(api: Service) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_roles_schema_is_valid(api: Service, role: str) -> None:
-    """Whatever a role may see, its schema has no type without members and no unknown type."""
     assert validate_schema(eager(api.schema(role))) == []
 
 
@@ -217,7 +213,6 @@ async def test_a_role_without_tables_can_still_ask(api: Service) -> None:
 async def test_an_unknown_field_of_a_table_without_a_key_says_why(
     api: Service, query: str, reason: str
 ) -> None:
-    """To who may read the table; others learn nothing of it."""
     answer = await api.ask(query, role="v_reader")
     assert answer.error.startswith("Cannot query field '")
     assert answer.error.endswith(f"'. {reason}")
@@ -228,7 +223,6 @@ async def test_an_unknown_field_of_a_table_without_a_key_says_why(
     ("role", "expected"), [("anon", [1]), ("v_reader", [2, 3]), ("v_member", []), ("v_bypass", [1, 2, 3])]
 )
 async def test_row_level_security_decides_the_rows(api: Service, role: str, expected: list[int]) -> None:
-    """Row level security by role and by the token's claims, in every kind of access."""
     assert await api.ids("owned", role=role) == expected
     for number in (1, 2, 3):
         data = await api.data(f"{{ ownedByPk(id: {number}) {{ id }} }}", role=role)
@@ -236,7 +230,6 @@ async def test_row_level_security_decides_the_rows(api: Service, role: str, expe
 
 
 async def test_roles_take_turns_on_one_connection(api: Service) -> None:
-    """The same document for one role after the other: each gets its own schema and rows."""
     for _ in range(3):
         for role, expected in (("anon", [1]), ("v_bypass", [1, 2, 3]), ("v_reader", [2, 3])):
             assert await api.ids("owned", role=role) == expected
@@ -258,7 +251,6 @@ async def test_a_reload_brings_new_grants(api: Service) -> None:
 
 
 async def test_not_null_keys_may_make_non_null_relationships(server: Server, reactor: Any) -> None:
-    """Nullable by default; by setting, non-null without row security."""
     database = server.create_database(
         """
         create table free (id int primary key);

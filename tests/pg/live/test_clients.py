@@ -47,14 +47,12 @@ async def results(live: LiveService, folder: Path, client: str, **given: str) ->
 
 @pytest.mark.parametrize("client", ["graphqlSse", "apollo", "urql", "relay"])
 async def test_subscriptions(live: LiveService, npm_clients: Path, client: str) -> None:
-    """Each gives its application the result, and the next one after a change."""
     query = "subscription Live { itemByPk(id: 1) { name } }"
     found = await results(live, npm_clients, client, query=query)
     assert [result["itemByPk"]["name"] for result in found] == ["before", "after"]
 
 
 async def test_event_source(live: LiveService, npm_clients: Path) -> None:
-    """As a browser's: no headers, and named events."""
     found = await results(live, npm_clients, "eventSource", target="item?select=name")
     assert found == [[{"name": "before"}], [{"name": "after"}]]
 
@@ -74,7 +72,6 @@ def guide(server: Server, reactor: Any) -> Iterator[LiveService]:
 
 @pytest.mark.direct("a pooler passes no notifications on")
 async def test_the_requests_of_the_guide(guide: LiveService) -> None:
-    """By curl and by GraphQL, with the trigger that makes them sooner than the interval."""
     [command] = [block.text for block in documents.blocks(GUIDE) if block.language == "sh"]
     target = command.partition("$API")[2].partition('"')[0]
     [query] = [block.text for block in documents.blocks(GUIDE) if block.language == "graphql"]

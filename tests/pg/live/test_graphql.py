@@ -83,7 +83,6 @@ async def test_a_subscription_is_answered_again_when_its_answer_changes(live: Li
     ],
 )
 async def test_root_fields_are_those_of_query(live: LiveService, field: str, before: Any, after: Any) -> None:
-    """Counts, pages and what is nested included."""
     stream = await live.graphql(f"subscription {{ {field} }}")
     assert (await live.next(stream)).json == {"data": before}
     live.database.execute("update book set title = 'Sketch' where id = 1")
@@ -91,7 +90,6 @@ async def test_root_fields_are_those_of_query(live: LiveService, field: str, bef
 
 
 async def test_functions_and_nodes(live: LiveService) -> None:
-    """Functions that are not volatile, and the row of a node id."""
     stream = await live.graphql("subscription { newest { nodeId title } }")
     first = (await live.next(stream)).json["data"]["newest"]
     node = await live.graphql(
@@ -106,7 +104,6 @@ async def test_functions_and_nodes(live: LiveService) -> None:
 
 
 async def test_a_query_and_a_mutation_are_complete_after_one_result(live: LiveService) -> None:
-    """A mutation runs once for each request, even if requests are alike and come at a time."""
     query = await live.graphql("{ bookByPk(id: 1) { title } }")
     assert (await live.next(query)).json == {"data": {"bookByPk": {"title": "Notes"}}}
     assert (await live.next(query)).name == "complete"
@@ -134,7 +131,6 @@ async def test_a_query_and_a_mutation_are_complete_after_one_result(live: LiveSe
     ],
 )
 async def test_errors_of_the_document_are_results(live: LiveService, text: str, message: str) -> None:
-    """As GraphQL over server-sent events asks: an event, then the end."""
     stream = await live.graphql(text)
     assert stream.status == 200
     assert message in (await live.next(stream)).json["errors"][0]["message"]
@@ -157,7 +153,6 @@ async def test_by_get(live: LiveService) -> None:
 
 
 async def test_a_directive_turns_subscriptions_on_for_a_table(some: LiveService) -> None:
-    """Others have none."""
     stream = await some.graphql(NAMES)
     assert names((await some.next(stream)).json) == ["Ada", "Grace"]
     refused = await some.graphql("subscription { bookByPk(id: 1) { id } }")
@@ -165,7 +160,6 @@ async def test_a_directive_turns_subscriptions_on_for_a_table(some: LiveService)
 
 
 async def test_variables_and_errors_of_the_database(live: LiveService) -> None:
-    """A result with errors and without data is the last one."""
     body = {"query": "subscription($id: Int!) { bookByPk(id: $id) { title } }", "variables": {"id": 2}}
     stream = await live.open("/graphql/v1", body)
     assert (await live.next(stream)).json == {"data": {"bookByPk": {"title": "Compilers"}}}
@@ -178,7 +172,6 @@ async def test_variables_and_errors_of_the_database(live: LiveService) -> None:
 
 
 async def test_without_the_feature_the_schema_is_as_it_was(some: LiveService) -> None:
-    """Nothing of it is in the schema, nor in introspection."""
     catalog = some.part._watcher.current
     assert catalog is not None
     without = catalog_view(catalog, CatalogNames(catalog), "anon", some.project)

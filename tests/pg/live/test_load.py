@@ -50,7 +50,6 @@ def grow(live: LiveService, size: int = LARGE) -> None:
 
 
 async def test_slow_client_gets_the_newest_state(live: LiveService) -> None:
-    """At most one event waits for it, however often the answer changes."""
     grow(live, 3_000_000)
     stream = await live.rest("item?select=id,name&id=lte.2&order=id")
     await live.next(stream)
@@ -69,7 +68,6 @@ async def test_slow_client_gets_the_newest_state(live: LiveService) -> None:
 
 
 async def test_first_answers_count_while_they_are_unsent(live: LiveService) -> None:
-    """Streams that share an answer hold it once, and nothing once it is read."""
     grow(live)
     streams = [await stalled(live) for _ in range(4)]
     assert LARGE < live.figures.held < 2 * LARGE
@@ -82,7 +80,6 @@ async def test_first_answers_count_while_they_are_unsent(live: LiveService) -> N
 async def test_clients_that_keep_up_are_never_disconnected(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Although the limit is below the sum of what a change sends to each."""
     monkeypatch.setattr(subscribers, "MAX_UNSENT", LARGE // 2)
     monkeypatch.setattr(subscribers, "KEEPS_UP", (30.0, 60.0))
     streams = [await live.rest(f"item?order=id&limit={limit}") for limit in (1, 2) for _ in range(3)]
@@ -133,7 +130,6 @@ async def test_subscriptions_are_refused_while_clients_hold_too_much(
 
 
 async def test_heartbeats(live: LiveService, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comment is sent after a while without an event."""
     monkeypatch.setattr(subscribers, "SILENCE", 0.0)
     stream = await live.rest("item")
     await live.next(stream)
@@ -144,7 +140,6 @@ async def test_heartbeats(live: LiveService, monkeypatch: pytest.MonkeyPatch) ->
 async def test_ended_stream_counts_until_its_connection_is_closed(
     live: LiveService, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    """A client that does not read the last event is disconnected after a time."""
     grow(live)
     now = time.time()
     stream = await stalled(live, "item?select=*&order=id", token=signed(sub="one", exp=now + 100))
@@ -191,7 +186,6 @@ def notifying(live: LiveService, table: str) -> Iterator[None]:
 async def test_notifications_of_one_table_do_not_delay_others(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Changes of other tables are seen, and tokens expire, while some request is always due."""
     now = time.time()
     live.database.execute("update pause set seconds = 0.02")
     busy = [await live.rest(f"paused?limit={limit}") for limit in range(1, 21)]
@@ -213,7 +207,6 @@ async def test_notifications_of_one_table_do_not_delay_others(
 
 
 async def test_runs_are_shared_between_callers(live: LiveService) -> None:
-    """Many slow requests of one caller delay those of another by one run, not by all of them."""
     slow = [await live.rest(f"paused?limit={limit}") for limit in range(1, 13)]
     quick = await live.rest("other", token=signed(sub="quick"))
     for stream in (*slow, quick):
@@ -228,7 +221,6 @@ async def test_runs_are_shared_between_callers(live: LiveService) -> None:
 
 
 async def test_requests_do_not_wait_for_polls(live: LiveService) -> None:
-    """Polls have connections of their own, so that the only one of requests is free."""
     streams = [await live.rest(f"paused?limit={number}") for number in (1, 2, 3)]
     for stream in streams:
         await live.next(stream)

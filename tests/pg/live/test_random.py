@@ -175,7 +175,6 @@ def live(server: Server, reactor: Any) -> Iterator[LiveService]:
 async def test_every_snapshot_was_true_and_the_last_one_is(
     live: LiveService, reactor: Any, seed: int
 ) -> None:
-    """Through reloads, lost connections, new and slow subscribers and rolled back transactions."""
     chance = random.Random(seed)
     writer = Writer(live, chance)
     readers = [Reader(live, target, owner) for target in (*REST, GRAPHQL) for owner in (*OWNERS, None)]

@@ -56,7 +56,6 @@ async def test_a_read_is_sent_at_once_and_again_when_it_has_changed(live: LiveSe
 
 
 async def test_what_does_not_change_the_answer_is_not_sent(live: LiveService) -> None:
-    """The change of another row is looked at, and the next change of this one is the next event."""
     stream = await live.rest("author?id=eq.1&select=name")
     await live.next(stream)
     before = live.figures.unchanged
@@ -68,7 +67,6 @@ async def test_what_does_not_change_the_answer_is_not_sent(live: LiveService) ->
 
 
 async def test_nothing_is_asked_while_the_database_stands_still(live: LiveService) -> None:
-    """Looks go on, and none of them has a request run."""
     stream = await live.rest("author?id=eq.1")
     await live.next(stream)
     await live.until(lambda: live.figures.unchanged, "the poll that follows the first answer")
@@ -78,7 +76,6 @@ async def test_nothing_is_asked_while_the_database_stands_still(live: LiveServic
 
 
 async def test_line_ends_within_json_reach_the_client(live: LiveService) -> None:
-    """A value of type json keeps its own white space."""
     stream = await live.rest("book?id=eq.1&select=meta")
     event = await live.next(stream)
     assert event.json == [{"meta": {"a": 1}}]
@@ -86,7 +83,6 @@ async def test_line_ends_within_json_reach_the_client(live: LiveService) -> None
 
 
 async def test_views_and_functions_that_are_not_volatile(live: LiveService) -> None:
-    """Both follow the tables that they read."""
     view, function = (
         await live.rest("titles?order=id.desc&limit=1"),
         await live.rest("rpc/newest?select=title"),
@@ -99,7 +95,6 @@ async def test_views_and_functions_that_are_not_volatile(live: LiveService) -> N
 
 
 async def test_a_volatile_function_and_other_media_types_are_refused(live: LiveService) -> None:
-    """By the status that they have without events."""
     for target, headers in (
         ("rpc/dice", {}),
         ("author", {"Accept": "text/event-stream, text/csv"}),
@@ -137,7 +132,6 @@ async def test_what_the_client_has_is_not_sent_again(live: LiveService) -> None:
 
 
 async def test_everybody_sees_their_own_rows(live: LiveService) -> None:
-    """Row level security holds for each snapshot."""
     ada = await live.rest("book?select=title&order=id", token=signed(sub="ada"))
     grace = await live.rest("book?select=title&order=id", token=signed(sub="grace"))
     assert (await live.next(ada)).json == [{"title": "Notes"}]
@@ -178,7 +172,6 @@ def notified(server: Server, reactor: Any) -> Iterator[LiveService]:
 
 @pytest.mark.direct("a pooler passes no notifications on")
 async def test_a_notification_does_not_wait_for_the_interval(notified: LiveService) -> None:
-    """It names the table; a view may read any."""
     table = await notified.rest("author?id=eq.1&select=name")
     view, other = await notified.rest("titles?id=eq.1"), await notified.rest("book?id=eq.1&select=title")
     for stream in (table, view, other):
@@ -199,7 +192,6 @@ async def test_a_notification_does_not_wait_for_the_interval(notified: LiveServi
 async def test_a_look_for_changes_ends_with_the_service(
     notified: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, and no failure is logged."""
     await notified.next(await notified.rest("book?select=title"))
     assert notified.part.apis is not None
     live = notified.part.apis.live
@@ -252,7 +244,6 @@ def untracked(server: Server, reactor: Any) -> Iterator[LiveService]:
 
 
 async def test_data_without_transactions_is_followed(untracked: LiveService) -> None:
-    """Sequences and what depends on the time change without a commit; such requests run at each interval."""
     targets = ("tickets", "seen_tickets", "open_offer", "rpc/current_second", "rpc/offers", "guarded")
     streams = [await untracked.rest(target) for target in (*targets, "offer?ends=gt.now")]
     firsts = [await untracked.next(stream) for stream in streams]

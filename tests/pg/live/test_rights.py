@@ -63,7 +63,6 @@ async def test_a_token_that_expires_ends_its_subscription(live: LiveService, mon
     ],
 )
 async def test_a_right_that_is_withdrawn_ends_the_subscription(live: LiveService, change: str) -> None:
-    """With the error that a request gets."""
     stream = await live.rest("item")
     await live.next(stream)
     live.database.execute(change)
@@ -76,7 +75,6 @@ async def test_a_right_that_is_withdrawn_ends_the_subscription(live: LiveService
 
 
 async def test_a_policy_holds_from_the_moment_that_it_is_made(live: LiveService) -> None:
-    """The rows that it hides are gone with the next snapshot."""
     stream = await live.rest("item?select=id&order=id")
     assert len((await live.next(stream)).json) == 3
     live.database.execute("alter table item enable row level security")
@@ -96,7 +94,6 @@ async def test_a_key_that_is_no_longer_one_ends_the_subscription(live: LiveServi
 
 
 async def test_a_new_schema_replans(live: LiveService) -> None:
-    """A column that is added is in the answer, one that is renamed ends it."""
     every, one = await live.rest("item?id=eq.1"), await live.rest("item?id=eq.1&select=name")
     await live.next(every)
     await live.next(one)
@@ -131,7 +128,6 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_unannounced_change_of_the_schema_is_followed(
     live: LiveService, target: str, change: str, after: Any
 ) -> None:
-    """Also where no request names something unknown: the catalog is compared while requests come."""
     stream = await live.rest(target)
     await live.next(stream)
     live.database.execute(change)
@@ -159,7 +155,6 @@ async def test_one_caller_may_have_so_many(live: LiveService) -> None:
 
 
 async def test_a_process_keeps_so_many_open(live: LiveService) -> None:
-    """And their sockets leave the room of requests as it is."""
     streams = []
     for number in range(4):
         stream = await live.rest("item", token=signed(sub=f"user {number}"))
@@ -176,7 +171,6 @@ async def test_a_process_keeps_so_many_open(live: LiveService) -> None:
 
 
 async def test_a_client_that_is_gone_leaves_nothing(live: LiveService) -> None:
-    """Neither its place nor its cohort, and looks end with the last one."""
     streams = [await live.rest("item"), await live.rest("item?id=eq.1")]
     for stream in streams:
         await live.next(stream)
@@ -187,7 +181,6 @@ async def test_a_client_that_is_gone_leaves_nothing(live: LiveService) -> None:
 
 
 async def test_a_drain_has_clients_connect_again(live: LiveService) -> None:
-    """Each after a time of its own; with GraphQL by the end of the stream alone."""
     rest = await live.rest("item?id=eq.1")
     graphql = await live.graphql("subscription { itemByPk(id: 1) { name } }")
     await live.next(rest)

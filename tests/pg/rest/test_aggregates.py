@@ -67,7 +67,6 @@ CASES: list[tuple[str, Rows]] = [
 
 @pytest.mark.parametrize(("target", "expected"), CASES)
 async def test_aggregates_are_taken_of_groups(features: Service, target: str, expected: Rows) -> None:
-    """All other members say what is grouped by."""
     answer = await features.rest("GET", target)
     assert answer.status == 200, answer.text
     key = repr if "order" not in target else (lambda _: 0)
@@ -75,7 +74,6 @@ async def test_aggregates_are_taken_of_groups(features: Service, target: str, ex
 
 
 async def test_an_exact_count_is_of_the_groups(features: Service) -> None:
-    """The rows of the answer are groups."""
     answer = await features.rest(
         "GET", "sale?select=region,count()&order=region&limit=1", headers={"prefer": "count=exact"}
     )
@@ -84,14 +82,12 @@ async def test_an_exact_count_is_of_the_groups(features: Service) -> None:
 
 
 async def test_a_column_without_a_sum_is_reported_in_the_clients_words(features: Service) -> None:
-    """The error names the function as the request does."""
     answer = await features.rest("GET", "film?select=title.sum()")
     assert (answer.status, answer.body["code"]) == (404, "42883")
     assert answer.body["message"] == "function sum(text) does not exist"
 
 
 async def test_other_functions_are_no_aggregates(features: Service) -> None:
-    """The error says which there are."""
     answer = await features.rest("GET", "sale?select=amount.median()")
     assert (answer.status, answer.body["code"]) == (400, "PGRST100")
     assert answer.body["details"] == 'unexpected "m" expecting "sum", "avg", "count", "max" or "min"'
@@ -149,6 +145,5 @@ async def test_spread_resources_of_many_rows_take_no_aggregates(features: Servic
 
 
 async def test_groups_are_ordered_by_an_alias_of_what_is_spread(features: Service) -> None:
-    """The name under which the key of the groups is shown."""
     answer = await features.rest("GET", "sale?select=...film(called:title),count()&order=film(called).desc")
     assert [row["called"] for row in answer.body if row["called"]] == ["delta_100%", "Beta", "Alpha"]

@@ -78,7 +78,6 @@ def balances(api: Service) -> dict[int, int]:
 
 
 async def test_each_request_is_answered_as_if_it_were_alone(api: Service) -> None:
-    """Later ones see what earlier ones did; preferences and headers are each one's own."""
     answer = await send(
         api,
         asked("POST", "/account", {"id": 3, "owner": "cy", "balance": 5}),
@@ -117,7 +116,6 @@ async def test_each_request_is_answered_as_if_it_were_alone(api: Service) -> Non
 async def test_an_error_in_one_undoes_all_and_says_in_which(
     api: Service, failing: dict[str, Any], status: int, code: str | None
 ) -> None:
-    """The answer is the error's, with the place of its request; nothing of the batch has happened."""
     first = asked("PATCH", "/account?id=eq.1", {"balance": 0})
     answer = await send(api, first, failing, first)
     assert answer.status == status
@@ -130,7 +128,6 @@ async def test_an_error_in_one_undoes_all_and_says_in_which(
 
 
 async def test_a_constraint_that_is_checked_at_the_end_undoes_all(api: Service) -> None:
-    """It is no single request's error."""
     answer = await send(
         api,
         asked("POST", "/delayed", {"id": 1, "account": 9}),
@@ -160,7 +157,6 @@ async def test_a_request_that_reads_may_not_write_among_those_that_do(api: Servi
 
 
 async def test_every_request_tells_sql_about_itself(api: Service) -> None:
-    """Path, method and time zone are those of the request, the role is the batch's."""
     answer = await send(
         api,
         asked("POST", "/rpc/told", Prefer="timezone=Asia/Tokyo"),
@@ -182,13 +178,11 @@ async def test_a_role_that_a_function_takes_on_is_not_the_next_requests(api: Ser
 
 
 async def test_what_a_function_says_of_its_answer_is_for_that_alone(api: Service) -> None:
-    """The next request's status is its own."""
     answer = await send(api, asked("POST", "/rpc/teapot"), asked("GET", "/account"))
     assert [one["status"] for one in answer.body] == [418, 200]
 
 
 async def test_a_functions_isolation_is_the_batchs(api: Service) -> None:
-    """It can be chosen only before the first statement, so the strictest one holds."""
     answer = await send(api, asked("GET", "/account"), asked("GET", "/rpc/level"))
     assert answer.body[1]["body"] == "serializable"
     answer = await send(api, asked("GET", "/rpc/level"), asked("GET", "/rpc/lower_level"))
@@ -198,7 +192,6 @@ async def test_a_functions_isolation_is_the_batchs(api: Service) -> None:
 
 
 async def test_schemas_are_each_requests_own(api: Service) -> None:
-    """Content-Profile and Accept-Profile, as for single requests."""
     answer = await send(
         api,
         asked("POST", "/account", {"id": 1, "owner": "elsewhere"}, Content_Profile="other"),
@@ -217,7 +210,6 @@ async def test_the_batch_may_be_rolled_back_as_a_whole(api: Service) -> None:
 
 
 async def test_a_role_reads_in_a_batch_what_it_reads_alone(api: Service) -> None:
-    """Privileges hold, and the refusal says where."""
     answer = await send(api, asked("GET", "/account"), asked("GET", "/secret"))
     alone = await api.rest("GET", "secret")
     assert (answer.status, answer.body["code"]) == (alone.status, alone.body["code"])
@@ -225,6 +217,5 @@ async def test_a_role_reads_in_a_batch_what_it_reads_alone(api: Service) -> None
 
 
 async def test_what_would_be_streamed_alone_comes_whole(api: Service) -> None:
-    """The answers of a batch are complete before the first is sent."""
     answer = await send(api, asked("GET", "/account?select=id&order=id", Accept="application/x-ndjson"))
     assert answer.body[0]["body"].splitlines() == ['{"id":1}', '{"id":2}']

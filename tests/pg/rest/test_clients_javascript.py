@@ -46,7 +46,6 @@ async def check(reactor: Any, service: Service, folder: Path, group: str) -> int
 async def test_the_documentation_is_kept(
     clients: Service, npm_clients: Path, reactor: Any, group: str, calls: int
 ) -> None:
-    """Every call of a group gives the response that is promised; what differs is shown by the call's name."""
     assert await check(reactor, clients, npm_clients, group) == calls
 
 

@@ -143,7 +143,6 @@ CALLS = [*FUNCTIONS, *ERRORS]
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
 async def test_functions_are_called_and_errors_raised(clients: Service, reactor: Any, call: Call) -> None:
-    """A call gives the result or the error that is promised."""
     await check(reactor, clients, call)
 
 
@@ -166,7 +165,6 @@ async def test_a_signed_in_user_is_known(clients: Service, reactor: Any) -> None
 
 @pytest.mark.parametrize("library", LIBRARIES)
 async def test_an_unknown_key_is_refused(clients: Service, reactor: Any, library: str) -> None:
-    """The message says what is wrong."""
     with pytest.raises(APIError) as raised:
         await make(reactor, clients, library, lambda db: db.table("country").select("*"), apikey="nobody's")
     assert raised.value.message == "Invalid API key"

@@ -266,7 +266,6 @@ CALLS = [*SELECTING, *COUNTING, *MODIFIERS]
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
 async def test_rows_are_read(clients: Service, reactor: Any, call: Call) -> None:
-    """A call gives the rows, the count or the error that is promised."""
     await check(reactor, clients, call)
 
 
@@ -291,6 +290,5 @@ async def test_explain_gives_the_plan(clients: Service, reactor: Any, library: s
 
 @pytest.mark.parametrize("library", LIBRARIES)
 async def test_maybe_single_of_many_is_refused(clients: Service, reactor: Any, library: str) -> None:
-    """The library finds it in the list that it asked for."""
     with pytest.raises(APIError, match="more than one row"):
         await make(reactor, clients, library, lambda db: db.table("country").select("*").maybe_single())

@@ -329,6 +329,5 @@ CALLS = [*INSERTING, *UPSERTING, *UPDATING, *DELETING, *REFUSED]
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
 async def test_rows_are_written(clients: Service, reactor: Any, call: Call) -> None:
-    """A call gives what is promised, and leaves in the database what it says."""
     clients.database.execute(RESTORE)
     await check(reactor, clients, call)

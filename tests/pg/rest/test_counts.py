@@ -133,7 +133,6 @@ async def test_ranges_are_for_get_alone(features: Service) -> None:
 
 
 async def test_a_planned_count_is_what_the_planner_expects(crowd: Service) -> None:
-    """It is near, and comes whatever the page."""
     headers = {"prefer": "count=planned"}
     answer = await crowd.rest("GET", "crowd?limit=3", headers=headers)
     assert summary(answer) == (206, "0-2/1000")
@@ -153,7 +152,6 @@ async def test_an_estimated_count_is_exact_as_long_as_that_is_cheap(crowd: Servi
 
 
 async def test_an_estimated_count_is_never_less_than_what_was_counted(crowd: Service) -> None:
-    """The planner may be wrong, but rows that were seen are there."""
     await crowd.execute("""
         create table surprise (id int) with (autovacuum_enabled = off);
         insert into surprise select generate_series(1, 200);
@@ -166,7 +164,6 @@ async def test_an_estimated_count_is_never_less_than_what_was_counted(crowd: Ser
 
 
 async def test_an_estimated_count_is_exact_without_a_cap(features: Service) -> None:
-    """There is no bound then to what is counted."""
     answer = await features.rest("GET", "film?limit=1", headers={"prefer": "count=estimated"})
     assert summary(answer) == (206, "0-0/5")
 

@@ -47,7 +47,6 @@ async def test_lines_are_inserted_as_rows(api: Service) -> None:
 
 
 async def test_chosen_columns_of_lines(api: Service) -> None:
-    """Others are left to their defaults."""
     body = "id,name,extra\n7,a,x\n8,b,y\n"
     answer = await api.rest("POST", "counter?columns=name&select=id,name,extra", body, headers=CSV)
     assert answer.body == [
@@ -88,7 +87,6 @@ CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 @given(st.lists(CELLS, min_size=1, max_size=8))
 async def test_what_is_written_as_csv_can_be_read_as_csv(service: Service, texts: list[str]) -> None:
-    """Any texts come back the same."""
     rows = [[str(number), text] for number, text in enumerate(texts, 100)]
     written = io.StringIO()
     csv.writer(written, quoting=csv.QUOTE_ALL).writerows([["id", "word"], *rows])

@@ -24,7 +24,6 @@ async def test_matching_rows_are_deleted_and_the_answer_is_empty(api: Service) -
 
 
 async def test_what_was_deleted_is_shown_when_asked_for(api: Service) -> None:
-    """With selection, embedded resources and order; an empty array when nothing matched."""
     target = "book?author=eq.1&select=title,author(name)&order=id.desc"
     headers = {"prefer": "return=representation, count=exact"}
     answer = await api.rest("DELETE", target, headers=headers)
@@ -56,7 +55,6 @@ async def test_a_single_object_is_given_or_nothing_is_deleted(api: Service) -> N
 
 
 async def test_no_more_rows_are_deleted_than_a_strict_client_allows(api: Service) -> None:
-    """With one more it is 400 and nothing happened."""
     headers = {"prefer": "handling=strict, max-affected=2, return=representation"}
     answer = await api.rest("DELETE", "book", headers=headers)
     assert (answer.status, answer.body["code"]) == (400, "PGRST124")
@@ -79,13 +77,11 @@ async def test_no_more_rows_are_deleted_than_a_strict_client_allows(api: Service
     ],
 )
 async def test_what_is_refused(api: Service, target: str, status: int, code: str) -> None:
-    """Each with its status, and nothing is deleted."""
     answer = await api.rest("DELETE", target)
     assert (answer.status, answer.body["code"]) == (status, code)
 
 
 async def test_policies_views_and_partitions(api: Service) -> None:
-    """Own rows alone go; views take it by themselves or by a trigger; the parent knows its partitions."""
     answer = await api.rest("DELETE", "owned?select=id", headers=SHOWN, role="authenticated")
     assert answer.body == [{"id": 1}]
     assert (await api.rest("DELETE", "cheap?id=eq.1&select=id", headers=SHOWN)).body == [{"id": 1}]

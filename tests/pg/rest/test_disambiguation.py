@@ -80,7 +80,6 @@ def related(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_two_keys_between_the_same_tables_are_ambiguous(features: Service) -> None:
-    """The details list both; the hint says how to ask for each."""
     answer = await features.rest("GET", "premiere?select=city(*)")
     assert (answer.status, answer.body) == (300, {
         "code": "PGRST201",
@@ -110,7 +109,6 @@ async def test_two_keys_between_the_same_tables_are_ambiguous(features: Service)
 
 
 async def test_ambiguous_relationships_are_listed_by_kind_then_by_name(features: Service) -> None:
-    """To many first, then to one, whichever key is older: clients show the hint as it comes."""
     await features.execute(
         "create table troupe (id int primary key, head int);"
         " create table player ("
@@ -139,7 +137,6 @@ async def choices(service: Service, target: str, schema: str | None = None) -> l
 
 
 async def test_every_choice_that_a_hint_offers_works(features: Service) -> None:
-    """Two keys, from both sides."""
     for target, name in (("premiere", "city"), ("city", "premiere")):
         offered = await choices(features, f"{target}?select={name}(*)")
         for choice in offered:
@@ -149,7 +146,6 @@ async def test_every_choice_that_a_hint_offers_works(features: Service) -> None:
 
 @pytest.mark.parametrize("schema", ["public", "api"])
 async def test_a_junction_of_the_requests_schema_comes_first(related: Service, schema: str) -> None:
-    """Others show it, too."""
     answer = await related.rest("GET", "film?select=actor(name)", headers={"accept-profile": schema})
     assert (answer.status, answer.body) == (200, [{"actor": [{"name": "a"}]}])
 
@@ -173,7 +169,6 @@ async def test_a_junction_of_the_requests_schema_comes_first(related: Service, s
 async def test_hints_work_whatever_is_ambiguous(
     related: Service, target: str, name: str, schema: str | None, expected: set[str]
 ) -> None:
-    """Tables in several schemas, several keys to one side of a junction, and constraints of one name."""
     found = await choices(related, f"{target}?select={name}(*)", schema)
     assert set(found) == expected
     for choice in found:
@@ -204,13 +199,11 @@ async def test_hints_work_whatever_is_ambiguous(
     ],
 )  # fmt: skip
 async def test_self_references_have_two_directions(related: Service, target: str, expected: Any) -> None:
-    """The row that is referenced by the column or constraint, those that reference this one by the table."""
     answer = await related.rest("GET", target)
     assert (answer.status, answer.body) == (200, expected)
 
 
 async def test_two_junction_tables_are_told_apart(features: Service) -> None:
-    """Each by its name."""
     await features.execute(
         "create table extra (film int references film, actor int references actor,"
         " primary key (film, actor)); grant select on extra to anon; insert into extra values (5, 4);"

@@ -70,14 +70,12 @@ if TYPE_CHECKING:
     ],
 )  # fmt: skip
 async def test_related_rows_are_embedded(features: Service, target: str, expected: Any) -> None:
-    """Each kind of relationship, by each way to name it."""
     assert (
         await features.read(f"{target}&order={'film' if target.startswith('poster') else 'id'}") == expected
     )
 
 
 async def test_related_rows_have_parameters_of_their_own(features: Service) -> None:
-    """Filters, order, limit and offset, by name or alias, at any depth."""
     [ada, *_] = await features.read("director?select=id,film(id)&order=id&film.title=like.B*")
     assert ada == {"id": 1, "film": [{"id": 2}]}
     [ada, *_] = await features.read("director?select=f:film(id)&order=id&f.order=id.desc&f.limit=1")
@@ -100,7 +98,6 @@ async def test_a_filtered_row_to_one_becomes_null(features: Service) -> None:
 
 @pytest.mark.parametrize("select", ["film(id),late:film(id)", "late:film(id),film(id)"])
 async def test_a_table_may_be_embedded_more_than_once(features: Service, select: str) -> None:
-    """Each parameter is for the resource of that name in the answer, whatever table others are of."""
     target = f"director?select={select}&id=eq.1&film.year=lt.1992&late.year=gt.1992"
     assert await features.read(target) == [{"film": [{"id": 1}], "late": [{"id": 2}]}]
     assert await features.read(f"{target}&late.limit=0") == [{"film": [{"id": 1}], "late": []}]
@@ -128,12 +125,10 @@ async def test_a_table_may_be_embedded_more_than_once(features: Service, select:
     ],
 )  # fmt: skip
 async def test_a_window_may_leave_out_a_row_to_one(features: Service, query: str, expected: Any) -> None:
-    """Limits and offsets hold for resources of one row too, wherever these count."""
     assert await features.read(f"film?{query}") == expected
 
 
 async def test_an_order_that_changes_nothing_is_looked_at(features: Service) -> None:
-    """A resource of one row is ordered by its columns alone."""
     assert await features.read("film?select=id,director(name)&director.order=name&id=eq.4") == [
         {"id": 4, "director": None}
     ]
@@ -149,7 +144,6 @@ async def test_empty_resources_show_nothing(features: Service) -> None:
 
 
 async def test_a_table_may_be_many_to_many_with_itself(features: Service) -> None:
-    """The column of the table in between that leads away from the row tells which side is meant."""
     await features.execute(
         "create table knows (who int references actor, whom int references actor, primary key (who, whom));"
         "grant select on knows to anon; insert into knows values (1, 2), (1, 3), (3, 1); select 1"
@@ -166,7 +160,6 @@ async def test_a_table_may_be_many_to_many_with_itself(features: Service) -> Non
 
 
 async def test_keys_of_several_columns_relate_all_of_them(features: Service) -> None:
-    """Whole keys are compared, and named by their constraint."""
     await features.execute(
         "create table cast_note (film int, actor int, note text, constraint noted foreign key (film, actor)"
         " references part); grant select on cast_note to anon;"
@@ -214,12 +207,10 @@ async def test_keys_of_several_columns_relate_all_of_them(features: Service) -> 
 async def test_embedded_resources_choose_among_their_parents(
     features: Service, query: str, ids: list[int]
 ) -> None:
-    """Inner joins and null filters, with the resources' own filters, nested too."""
     assert [row["id"] for row in await features.read(f"film?{query}&order=id")] == ids
 
 
 async def test_counts_are_of_the_rows_that_stay(features: Service) -> None:
-    """An exact count sees inner joins as the rows do."""
     headers = {"prefer": "count=exact"}
     answer = await features.rest("GET", "film?select=id,director!inner()&limit=1", headers=headers)
     assert (answer.status, answer.headers["content-range"]) == (206, "0-0/4")
@@ -254,7 +245,6 @@ async def test_counts_are_of_the_rows_that_stay(features: Service) -> None:
 async def test_spread_resources_give_their_members_to_the_parent(
     features: Service, target: str, expected: Any
 ) -> None:
-    """A row to one gives values, many rows give lists."""
     assert await features.read(target) == expected
 
 
@@ -331,7 +321,6 @@ async def test_spread_resources_give_their_members_to_the_parent(
 async def test_what_cannot_be_embedded_is_refused(
     features: Service, target: str, status: int, body: dict[str, Any]
 ) -> None:
-    """The whole body says why, and what may have been meant."""
     answer = await features.rest("GET", target)
     assert (answer.status, answer.body) == (status, body)
 

@@ -122,12 +122,10 @@ CASES = [
 
 @pytest.mark.parametrize(("query", "condition"), CASES)
 async def test_filters_leave_the_rows_that_sql_leaves(features: Service, query: str, condition: str) -> None:
-    """A filter means the condition that its operator stands for."""
     assert await ids(features, query) == ids_where(features, condition)
 
 
 async def test_filters_can_match_all_rows_or_none(features: Service) -> None:
-    """The cases above tell rows apart: not all of them leave the same."""
     found = {tuple(ids_where(features, condition)) for _, condition in CASES}
     assert len(found) > 15
 
@@ -141,7 +139,6 @@ async def test_awkward_column_names_are_quoted_or_escaped(features: Service) -> 
 
 
 async def test_a_domains_own_texts_are_compared_with(features: Service) -> None:
-    """A cast from text to the domain reads the values of filters."""
     for query, found in [
         ("shade=eq.%23ff0000", [1]), ("shade=neq.00ff00", [1, 3]), ("shade=in.(ff0000,0000ff)", [1, 3]),
         ("shade=gt.0000ff", [1, 2]), ("shade=isdistinct.00ff00", [1, 3]), ("spare=is.null", [1]),
@@ -162,7 +159,6 @@ async def test_patterns_are_no_values_of_a_domain(features: Service) -> None:
 
 
 async def test_domains_of_word_vectors_are_searched_as_they_are(features: Service) -> None:
-    """Their words are looked for unchanged, also in a domain over a domain."""
     for query, found in [
         ("long=fts(simple).exits", [1]), ("short=fts(simple).exits", [1]), ("long=fts(english).exits", []),
         ("short=not.plfts(simple).entry", [1]),
@@ -172,7 +168,6 @@ async def test_domains_of_word_vectors_are_searched_as_they_are(features: Servic
 
 
 async def test_a_primary_key_read_is_one_statement_that_is_remembered(features: Service) -> None:
-    """Other values of the same filters run the same statement."""
     first = await features.rest("GET", "film?id=eq.1&select=title")
     second = await features.rest("GET", "film?id=eq.4&select=title")
     assert (first.body, second.body) == ([{"title": "Alpha"}], [{"title": "delta_100%"}])
@@ -189,7 +184,6 @@ HOSTILE = [
 
 @pytest.mark.parametrize("value", HOSTILE)
 async def test_values_are_values(features: Service, value: str) -> None:
-    """Whatever a value holds, it is only compared with."""
     headers = {"prefer": "count=exact"}
     for query in (f"title=eq.{escaped(value)}", f"data->>{escaped(quoted(value))}=eq.x",
                   f"or=(title.eq.{escaped(quoted(value))})", f"title=in.({escaped(quoted(value))})",
@@ -267,6 +261,5 @@ REFUSALS: list[tuple[str, int, dict[str, Any]]] = [
 async def test_filters_that_cannot_be_are_refused(
     features: Service, query: str, status: int, body: dict[str, Any]
 ) -> None:
-    """The whole body says what is wrong, and where."""
     answer = await features.rest("GET", f"film?{query}")
     assert (answer.status, answer.body) == (status, body)

@@ -43,7 +43,6 @@ grant select on wide to anon;
 async def test_hints_do_not_end_where_a_schema_has_many_names(
     service: Service, target: str, hint: str | None
 ) -> None:
-    """Of tables, functions, relationships and columns."""
     answer = await service.rest("GET", target)
     assert answer.status >= 400
     assert answer.body["hint"] == hint

@@ -112,7 +112,6 @@ BEYOND = {
 
 @pytest.mark.parametrize("case", list(BEYOND))
 async def test_what_exceeds_a_limit_is_reported_with_its_place(api: Service, case: str) -> None:
-    """Parsing ends where the bound is met, however long the rest is."""
     query, told = BEYOND[case]
     effort = Effort()
     answer = await api.rest("GET", f"person?{query}")
@@ -139,7 +138,6 @@ async def test_what_exceeds_a_limit_is_reported_with_its_place(api: Service, cas
     ids=["filters", "trees", "members", "members in all", "casts", "repeated filters", "repeated resources"],
 )
 async def test_what_is_too_much_in_all_is_refused(api: Service, query: str) -> None:
-    """Though no part of it is beyond a bound of its own."""
     effort = Effort()
     answer = await api.rest("GET", f"person?{query.replace('&&', '&')}")
     assert effort.units < 50
@@ -185,7 +183,6 @@ async def test_what_is_within_the_bounds_is_answered_soon(api: Service, query: s
 async def test_select_is_limited_in_what_it_computes(
     api: Service, within: list[str], beyond: list[str]
 ) -> None:
-    """Embedded resources and their items count; plain columns do not."""
     target = f"person?id=eq.1&select={','.join(within)}"
     accepted = await api.rest("GET", target, role="authenticated")
     assert accepted.status == 200, accepted.text
@@ -226,7 +223,6 @@ async def test_postgresql_does_not_weigh_all_orders_of_joins(api: Service, targe
 
 @pytest.mark.direct("a pooler's connections begin before the login role is changed")
 async def test_statements_are_not_compiled(api: Service, reactor: Any) -> None:
-    """Which takes seconds for hundreds of small queries; who turned it on for the login role has it."""
     assert (await api.rest("GET", "rpc/compiles")).body == "off"
     name = api.database.name
     api.database.execute(f"alter role authenticator in database {name} set jit = on")
@@ -240,7 +236,6 @@ async def test_statements_are_not_compiled(api: Service, reactor: Any) -> None:
 
 
 async def test_conditions_on_related_rows_hold_beyond_those_that_are_joined(api: Service) -> None:
-    """The ninth and later ones are looked up row by row, and mean the same."""
     conditions = ["staff_of=not.is.null"] * 12 + ["boss_of=not.is.null"] * 3
     query = f"select=id,staff_of(),boss_of()&{'&'.join(conditions)}"
     assert (await api.rest("GET", f"person?{query}", role="authenticated")).body == [{"id": 1}]
@@ -271,7 +266,6 @@ BODIES = {
 
 @pytest.mark.parametrize("case", list(BODIES))
 async def test_long_bodies_leave_the_reactor_to_others(api: Service, reactor: Any, case: str) -> None:
-    """They are read beside it, piece by piece: what takes a second is no stall of a second."""
     media_type, body = BODIES[case]
     target = "" if case == "a batch" else "person"
     asking = api.rest("POST", target, body, headers={"content-type": media_type})
@@ -283,7 +277,6 @@ async def test_long_bodies_leave_the_reactor_to_others(api: Service, reactor: An
 async def test_long_query_strings_are_read_beside_the_reactor(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are parsed and planned in a thread; short ones, of which there are many, are not."""
     threads_used: list[threading.Thread] = []
 
     def noting(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -305,7 +298,6 @@ async def test_long_query_strings_are_read_beside_the_reactor(
 async def test_keys_of_long_bodies_are_checked_on_the_worker_thread(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Short bodies are checked on the reactor."""
     threads_used: list[threading.Thread] = []
 
     def noting(*arguments: Any) -> None:
@@ -341,7 +333,6 @@ async def longest_turn(reactor: Any, asking: Coroutine[Any, Any, Answer]) -> tup
 async def test_who_goes_away_makes_no_room_for_another_long_body(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its thread goes on, and the next must not begin while it runs; who goes away before is left out."""
     catalog = load_catalog(api.database.uri)
     handler = RestHandler(Project("a" * 20, "acme", ""), NO_RUNNER, lambda: catalog)
     begun, go_on = threading.Event(), threading.Event()
@@ -395,7 +386,6 @@ async def test_the_paths_of_a_batch_are_as_short_as_others(api: Service) -> None
 
 
 async def test_what_is_kept_of_requests_has_a_limit(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans with aliases that differ in every request push each other out; none too long is kept."""
     monkeypatch.setattr(role, "PLAN_CHARACTERS", 20_000)
     monkeypatch.setattr(role, "LONGEST_CACHED_STATEMENTS", 2_000)
     # Plans are kept for as long as the catalog stays the same.
@@ -488,7 +478,6 @@ async def shows_when_allowed(api: Service, method: str, target: str, body: Any) 
     ],
 )
 async def test_policies_hold_wherever_rows_come_from(api: Service, target: str, expected: Any) -> None:
-    """In embeds, inner joins, anti joins, spreads, orders and aggregates."""
     answer = await api.rest("GET", target, role="authenticated", headers={"prefer": "count=exact"})
     assert answer.status in (200, 206), answer.text
     rows = answer.body
@@ -499,7 +488,6 @@ async def test_policies_hold_wherever_rows_come_from(api: Service, target: str, 
 
 
 async def test_counts_are_of_the_callers_rows(api: Service) -> None:
-    """By every way of counting that counts."""
     for preferred in ("exact", "estimated"):
         answer = await api.rest("HEAD", "doc", role="authenticated", headers={"prefer": f"count={preferred}"})
         assert answer.headers["content-range"] == "0-0/1"
@@ -523,7 +511,6 @@ async def test_counts_are_of_the_callers_rows(api: Service) -> None:
 async def test_changes_are_of_the_callers_rows(
     api: Service, method: str, target: str, body: Any, prefer: str, status: int
 ) -> None:
-    """No row of others is changed or shown, by no way of writing."""
     headers = {"prefer": f"return=representation,{prefer}", "content-type": "application/json"}
     before = api.database.execute("select * from doc order by id")
     answer = await api.rest(method, target, body, role="authenticated", headers=headers)
@@ -534,7 +521,6 @@ async def test_changes_are_of_the_callers_rows(
 
 
 async def test_an_error_does_not_show_in_the_next_answer(api: Service) -> None:
-    """Nothing of one request is left for another on the same connection."""
     await api.rest("GET", "person?select=id&name=eq.tapir&id=eq.okapi", headers={"x-own": "tapir"})
     answer = await api.rest("GET", "person?select=id&id=eq.x", role="authenticated")
     assert "tapir" not in answer.text
@@ -573,7 +559,6 @@ BATCH = {"content-type": "application/vnd.dataapi.batch+json"}
 async def test_what_the_pre_request_function_refuses_does_not_happen(
     guarded: Service, method: str, target: str, body: Any, headers: dict[str, str]
 ) -> None:
-    """Whatever is asked and in whatever form."""
     answer = await guarded.rest(method, target, body, headers={**headers, "x-refuse": "all"})
     assert answer.status == (404 if "rpc" in target else 403), answer.text
     assert guarded.database.execute("select id from note order by id") == [(1,), (2,), (3,)]
@@ -701,7 +686,6 @@ async def test_values_cannot_forge_the_errors_of_guards(api: Service, value: str
     ],
 )
 async def test_functions_cannot_say_what_http_cannot(api: Service, what: str, value: str, code: str) -> None:
-    """Statuses have three digits, and headers are texts."""
     answer = await api.rest("POST", "rpc/says", {"what": what, "value": value})
     assert (answer.status, answer.body["code"]) == (500, code)
 
@@ -731,7 +715,6 @@ async def test_bodies_come_in_several_ways(api: Service, case: str) -> None:
 
 @pytest.mark.parametrize("target", ["", "note", "doc?select=nothing", "nothing", "rpc/nothing", "a/b"])
 async def test_head_is_get_without_the_body(api: Service, target: str) -> None:
-    """The same status and headers for every path, whether it is there or not."""
     head, get = await api.rest("HEAD", target), await api.rest("GET", target)
     assert (head.status, head.text) == (get.status, "")
     for name in ("content-type", "content-range", "proxy-status"):

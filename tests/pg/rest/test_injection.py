@@ -102,7 +102,6 @@ async def test_arguments_full_of_quotes_work(either: Service) -> None:
     "alias", ['"', '""', "a b", "$1", "%s", "%%", "';--", "\\", "$$", "é😀", "t~1", "~1", "a" * 64, ""]
 )
 async def test_a_name_that_an_aggregate_reads_is_quoted(either: Service, alias: str) -> None:
-    """An aggregate over rows of any kind finds the names that a client chose, or they are refused."""
     accept = {"accept": "application/vnd.test"}
     answer = await either.rest("GET", f"note?select={named(alias)}:text&id=eq.1", headers=accept)
     fits = 0 < len(alias.encode()) < 64 and alias != "t~1"
@@ -250,7 +249,6 @@ def _key(value: str | bytes) -> dict[str, int]:
 
 @given(place=st.sampled_from(list(PLACES)), text=hostile)
 async def test_hostile_texts_are_values(service: Service, place: str, text: str | bytes) -> None:
-    """Whatever the text, the answer is rows or a clear error, and the table stays as it was."""
     answer = await service.raw(PLACES[place](text))
     assert 200 <= answer.status < 500, (place, answer.text)
     if answer.status >= 400:
@@ -341,7 +339,6 @@ def check_unmarked(messages: Any) -> None:
 async def test_no_text_of_a_change_is_in_a_statement(
     service: Service, text: str, form: bytes, prefer: str
 ) -> None:
-    """Bodies of every form, filters and what is shown of the changed rows are bound."""
     bodies = {
         JSON: as_json({"id": 5, "text": text}),
         CSV: b'id,text\n5,"' + text.replace('"', '""').encode() + b'"',

@@ -77,7 +77,6 @@ async def test_rows_are_counted_when_asked_for(api: Service) -> None:
 
 
 async def test_empty_bodies_insert_defaults_or_nothing(api: Service) -> None:
-    """An empty object is a row of defaults, an empty array none; so is what is no row at all."""
     answer = await api.rest("POST", "counter?select=id,name,extra", {}, headers=SHOWN)
     assert answer.body == [{"id": 3, "name": None, "extra": "standard"}]
     answer = await api.rest("POST", "counter?select=id", [{}, {}], headers=SHOWN)
@@ -111,7 +110,6 @@ async def test_a_body_that_cannot_be_understood_is_refused(api: Service, body: s
 
 
 async def test_a_body_of_an_unknown_type_is_refused(api: Service) -> None:
-    """The type is named without its parameters."""
     answer = await api.rest("POST", "author", "x", headers={"content-type": "Text/Html; charset=utf-8"})
     assert (answer.status, answer.body["code"]) == (400, "PGRST102")
     assert answer.body["message"] == "Content-Type not acceptable: text/html"
@@ -139,7 +137,6 @@ async def test_an_unknown_column_is_refused(api: Service) -> None:
 
 
 async def test_chosen_columns_alone_are_taken(api: Service) -> None:
-    """Other keys are ignored, those that an object lacks are null, and keys need not match."""
     rows = [{"id": 7, "name": "a", "extra": 1, "x": 2}, {"name": "b", "id": 8}, {"id": 9}]
     answer = await api.rest("POST", 'counter?columns="id",name&select=id,name,extra', rows, headers=SHOWN)
     assert answer.status == 201
@@ -161,7 +158,6 @@ async def test_a_broken_body_meets_postgresql_when_columns_are_chosen(api: Servi
 
 
 async def test_columns_that_cannot_be_understood_are_refused(api: Service) -> None:
-    """The place is told."""
     answer = await api.rest("POST", "author?columns=id,", {"id": 9})
     assert (answer.status, answer.body["code"]) == (400, "PGRST100")
     assert answer.body["message"] == '"failed to parse columns parameter (id,)" (line 1, column 4)'
@@ -176,7 +172,6 @@ async def test_columns_that_cannot_be_understood_are_refused(api: Service) -> No
 
 
 async def test_missing_members_take_defaults_when_asked_for(api: Service) -> None:
-    """Each row for itself: what is null stays null; identities and domains have defaults too."""
     headers = {"prefer": "missing=default, return=representation"}
     rows = [{"id": 7, "extra": None}, {"name": "b", "extra": "own"}, {"name": "c"}]
     answer = await api.rest("POST", "counter?columns=id,name,extra", rows, headers=headers)
@@ -196,7 +191,6 @@ async def test_missing_members_take_defaults_when_asked_for(api: Service) -> Non
 
 
 async def test_defaults_of_views_are_their_own(api: Service, server: Server) -> None:
-    """Those of the table below hold for what is not named at all; a generated column takes no value."""
     headers = {"prefer": "missing=default, return=representation"}
     answer = await api.rest(
         "POST", "defaulted?columns=id,name", [{"id": 7, "name": "n"}, {"id": 8}], headers=headers
@@ -221,7 +215,6 @@ async def test_form_fields_are_one_row(api: Service) -> None:
 
 
 async def test_embedded_resources_of_what_was_inserted(api: Service) -> None:
-    """They have filters, orders and inner joins of their own, and need no column to be selected."""
     rows = [{"id": 7, "title": "x", "author": 1}, {"id": 8, "title": "y", "author": None}]
     target = "book?select=title,author(name,book(title))&author.book.order=title.desc"
     answer = await api.rest("POST", target, rows, headers=SHOWN)
@@ -248,7 +241,6 @@ async def test_embedded_resources_of_what_was_inserted(api: Service) -> None:
     ],
 )
 async def test_a_selection_is_looked_at_though_nothing_is_shown(api: Service, target: str, code: str) -> None:
-    """A mistake in it is told before anything is inserted, updated or deleted."""
     before = api.database.execute("select title from book order by id")
     for method, body in (("POST", {"title": "new"}), ("PATCH", {"title": "new"}), ("DELETE", None)):
         answer = await api.rest(method, target, body)
@@ -364,14 +356,12 @@ async def test_values_of_every_type_are_read_by_postgresql(api: Service) -> None
 
 
 async def test_a_domain_reads_json_by_its_own_cast(api: Service) -> None:
-    """And shows itself by its own cast."""
     answer = await api.rest("POST", "paint?select=id,tone", {"id": 7, "tone": "#0a"}, headers=SHOWN)
     assert answer.body == [{"id": 7, "tone": "#0a"}]
     assert api.database.execute("select tone::int from paint where id = 7") == [(10,)]
 
 
 async def test_views_take_rows_by_themselves_or_by_a_trigger(api: Service) -> None:
-    """What is shown is what the view has."""
     answer = await api.rest(
         "POST", "cheap?select=id,price", {"id": 7, "title": "t", "price": 3}, headers=SHOWN
     )
@@ -382,7 +372,6 @@ async def test_views_take_rows_by_themselves_or_by_a_trigger(api: Service) -> No
 
 
 async def test_partitions_take_what_is_theirs(api: Service) -> None:
-    """The parent finds the partition."""
     rows = [{"id": 7, "day": "2010-01-01"}, {"id": 7, "day": "2030-01-01"}]
     answer = await api.rest("POST", "event?select=id,day", rows, headers=SHOWN)
     assert answer.body == rows
@@ -390,7 +379,6 @@ async def test_partitions_take_what_is_theirs(api: Service) -> None:
 
 
 async def test_only_what_is_shown_must_be_readable(api: Service) -> None:
-    """Without a representation no privilege to read is needed; a location needs that of the key."""
     answer = await api.rest("POST", "write_only", {"id": 1, "word": "w"})
     assert answer.status == 201
     answer = await api.rest("POST", "write_only", {"id": 2}, headers={"prefer": "return=headers-only"})
@@ -409,7 +397,6 @@ async def test_only_what_is_shown_must_be_readable(api: Service) -> None:
 
 
 async def test_policies_hold(api: Service) -> None:
-    """A row that the policy does not let in is refused."""
     row = {"id": 7, "owner": "a user of authenticated"}
     assert (await api.rest("POST", "owned", row, role="authenticated")).status == 201
     answer = await api.rest("POST", "owned", {"id": 8, "owner": "other"}, role="authenticated")
@@ -417,13 +404,11 @@ async def test_policies_hold(api: Service) -> None:
 
 
 async def test_triggers_choose_status_and_headers(api: Service) -> None:
-    """What they set in the transaction is the answer's."""
     answer = await api.rest("POST", "told", {"id": 1}, headers=SHOWN)
     assert (answer.status, answer.headers["x-told"]) == (202, "yes")
 
 
 async def test_the_schema_is_chosen_by_the_contents_profile(api: Service) -> None:
-    """The same name is another table there, and the answer says where it is from."""
     headers = {**SHOWN, "content-profile": "side"}
     answer = await api.rest("POST", "book", {"id": 1, "title": "aside"}, headers=headers)
     assert (answer.status, answer.body) == (201, [{"id": 1, "title": "aside"}])
@@ -434,7 +419,6 @@ async def test_the_schema_is_chosen_by_the_contents_profile(api: Service) -> Non
 
 
 async def test_one_shape_is_compiled_once(api: Service) -> None:
-    """Rows, their number and the order of their keys are no part of the statement."""
     first = await api.rest("POST", "author", [{"id": 7, "name": "a"}])
     second = await api.rest("POST", "author", [{"name": "b", "id": 8}, {"name": "c", "id": 9}])
     [one], [other] = (answer.messages[0].statements for answer in (first, second))

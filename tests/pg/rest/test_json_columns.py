@@ -49,7 +49,6 @@ FILTERS = [
 async def test_json_is_compared_as_jsonb(
     service: Service, column: str, parameter: str, expected: list[int]
 ) -> None:
-    """Columns of both types, of a domain, and computed fields."""
     answer = await service.rest("GET", "letter?select=id&" + parameter.format(column))
     assert answer.status == 200, answer.text
     found = [row["id"] for row in answer.body]
@@ -74,6 +73,5 @@ async def test_groups_order_by_json(service: Service) -> None:
 
 
 async def test_json_is_shown_as_it_is(service: Service) -> None:
-    """White space and the order of members are left alone."""
     answer = await service.rest("GET", "letter?select=doc,b:doc->b&id=eq.1&doc->a=eq.1")
     assert answer.text == '[{"doc":{"a": 1, "b": [1, 2], "t": "x"},"b":[1, 2]}]'

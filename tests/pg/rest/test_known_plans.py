@@ -102,7 +102,6 @@ async def answered(api: Service, number: int) -> tuple[int, Any, dict[str, str]]
 
 
 async def test_a_known_plan_answers_as_a_new_one(api: Service) -> None:
-    """In any order, and with other values than the plan was made for."""
     await api.execute(RESET)
     fresh = []
     for number in range(len(REQUESTS)):

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     ],
 )  # fmt: skip
 async def test_logic_means_what_sql_means(features: Service, query: str, condition: str) -> None:
-    """Trees of any depth, values of any form."""
     assert await ids(features, query) == ids_where(features, condition)
 
 

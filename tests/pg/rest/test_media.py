@@ -37,7 +37,6 @@ def given(answer: Answer) -> tuple[int, str, str]:
 
 
 async def test_csv_has_a_header_and_quotes_what_needs_it(service: Service) -> None:
-    """Of tables and of functions' rows and values; a missing value is empty."""
     for target in ("shape", "shape?select=id,name"):
         assert given(await get(service, target, "text/csv")) == (
             200,
@@ -50,7 +49,6 @@ async def test_csv_has_a_header_and_quotes_what_needs_it(service: Service) -> No
 
 
 async def test_a_single_object_stands_alone(service: Service) -> None:
-    """Without an array around it, and only when there is exactly one."""
     answer = await get(service, "entry?id=eq.2", OBJECT)
     assert (answer.status, answer.body) == (200, {"id": 2, "name": None})
     assert answer.headers["content-type"] == f"{OBJECT}; charset=utf-8"
@@ -63,7 +61,6 @@ async def test_a_single_object_stands_alone(service: Service) -> None:
 
 
 async def test_null_members_are_left_out_of_arrays(service: Service) -> None:
-    """On request, of tables and of functions."""
     for target in ("entry?order=id&limit=2", "rpc/entries?limit=2"):
         answer = await get(service, target, f"{ARRAY};nulls=stripped")
         assert answer.body == [{"id": 1, "name": "a"}, {"id": 2}]
@@ -90,7 +87,6 @@ async def test_rows_become_features_of_geojson(service: Service) -> None:
 
 
 async def test_lines_of_json_are_streamed(service: Service) -> None:
-    """One object a line, or one value."""
     for target in ("entry?order=id&id=lt.3", "rpc/entries?id=lt.3"):
         answer = await get(service, target, "application/x-ndjson")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/x-ndjson")
@@ -196,7 +192,6 @@ async def test_what_is_not_there_is_refused(service: Service, target: str, accep
 
 
 async def test_what_else_is_accepted_is_given_instead(service: Service) -> None:
-    """Where plans are not enabled, or the form that is liked best is not there."""
     answer = await get(service, "shape", "application/vnd.pgrst.plan, text/plain, application/json;q=0.1")
     assert (answer.status, answer.body) == (200, [{"id": 1, "name": "x"}])
 
@@ -205,7 +200,6 @@ async def test_what_else_is_accepted_is_given_instead(service: Service) -> None:
 
 
 async def test_an_aggregate_of_a_table_makes_its_rows(service: Service) -> None:
-    """Those that were asked for, in their order, of the table and of a function; bytes come as they are."""
     made = await get(service, "entry?order=id.desc", "application/vnd.sum")
     assert (made.status, made.headers["content-type"]) == (200, "application/vnd.sum")
     assert made.content == b"\3\2\1"
@@ -229,7 +223,6 @@ async def test_an_aggregate_of_a_table_takes_only_whole_rows(service: Service) -
 
 
 async def test_an_aggregate_of_any_rows_makes_what_was_selected(service: Service) -> None:
-    """Of any table or function, and whatever is selected."""
     accept = "text/tab-separated-values"
     assert given(await get(service, "entry?id=lt.3&id=neq.2", accept)) == (200, accept, "1\ta\n")
     assert (await get(service, "entry?select=name,number:id&id=eq.1", accept)).text == "a\t1\n"
@@ -246,7 +239,6 @@ async def test_an_aggregate_of_any_rows_finds_the_names_that_were_asked_for(serv
 
 
 async def test_an_aggregate_of_any_rows_takes_values_too(service: Service) -> None:
-    """One, or a set of them."""
     accept = "application/vnd.any+json"
     assert (await get(service, "rpc/plain_number", accept)).body == {"last": 42}
     assert (await get(service, "rpc/pages", accept)).body == {"last": "b"}
@@ -265,7 +257,6 @@ async def test_a_change_shows_its_rows_in_the_databases_own_forms(service: Servi
 
 
 async def test_the_aggregate_of_the_table_goes_before_that_of_any_rows(service: Service) -> None:
-    """For one media type."""
     accept = "application/vnd.any+json"
     assert (await get(service, "shape", accept)).body == {"own": "shape"}
     assert (await get(service, "entry?id=eq.1", accept)).body == {"last": {"id": 1, "name": "a"}}
@@ -283,14 +274,12 @@ async def test_what_is_built_in_can_be_overridden(service: Service) -> None:
 
 
 async def test_an_aggregate_for_anything_may_choose_the_content_type(service: Service) -> None:
-    """Else it is a stream of octets."""
     for accept in ("*/*", "unknown/unknown", "application/json"):
         assert given(await get(service, "anything", accept)) == (200, "application/octet-stream", "any:123")
     assert given(await get(service, "anything?id=eq.2", "magic/number")) == (200, "magic/number", "any:2")
 
 
 async def test_only_who_may_call_the_aggregate_has_its_media_type(service: Service) -> None:
-    """To others it is not there."""
     accept = "application/vnd.secret"
     assert (await get(service, "shape", accept)).status == 406
     assert given(await get(service, "shape", accept, role="authenticated")) == (200, accept, "s")

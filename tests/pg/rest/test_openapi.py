@@ -148,7 +148,6 @@ def references(parameters: list[dict[str, str]]) -> list[str]:
 @pytest.mark.parametrize("role", ["anon", "authenticated", "service_role"])
 @pytest.mark.parametrize("mode", ["follow-privileges", "ignore-privileges"])
 def test_a_description_is_valid(shop: Catalog, version: Version, role: str, mode: str) -> None:
-    """For roles that may do all, some and nothing."""
     document = described(shop, role, version, openapi_mode=mode)
     expected = {"anon": True, "service_role": True, "authenticated": mode == "ignore-privileges"}
     assert ("/customer" in document["paths"]) is expected[role]
@@ -157,7 +156,6 @@ def test_a_description_is_valid(shop: Catalog, version: Version, role: str, mode
 @pytest.mark.parametrize("version", Version)
 @pytest.mark.parametrize("role", ["anon", "service_role"])
 def test_the_chinook_sample_is_described(chinook: Database, version: Version, role: str) -> None:
-    """A schema as others make it."""
     document = described(load_catalog(chinook.uri), role, version)
     assert {"/album", "/artist", "/track"} <= document["paths"].keys()
     assert ("post" in document["paths"]["/album"]) is (role == "service_role")
@@ -184,7 +182,6 @@ def test_the_schemas_comment_is_the_title_and_the_description(shop: Catalog) -> 
 
 
 def test_a_proxys_address_is_where_the_api_is(shop: Catalog) -> None:
-    """Whatever host the request was sent to."""
     address = "https://api.example.org:8443/shop/"
     document = swagger(shop, openapi_server_proxy_uri=address)
     assert (document["host"], document["basePath"], document["schemes"]) == (
@@ -252,7 +249,6 @@ def test_a_table_is_described_as_clients_expect(shop: Catalog) -> None:
 
 
 def test_a_views_columns_carry_the_keys_of_the_table_under_them(shop: Catalog) -> None:
-    """So that clients find the row that a view's row is."""
     view = swagger(shop)["definitions"]["customer_view"]
     assert view["properties"]["id"]["description"] == "Note:\nThis is a Primary Key.<pk/>"
     assert "required" not in view
@@ -329,7 +325,6 @@ def test_a_role_is_shown_what_it_may_do(
 
 
 def test_columns_that_a_role_may_not_use_are_not_shown(shop: Catalog) -> None:
-    """Nor what they point at, nor conditions on them."""
     document = swagger(shop)
     assert list(document["definitions"]["partly"]["properties"]) == ["id", "shown"]
     assert references(document["paths"]["/partly"]["patch"]["parameters"])[:2] == [
@@ -342,7 +337,6 @@ def test_columns_that_a_role_may_not_use_are_not_shown(shop: Catalog) -> None:
 
 
 def test_keys_do_not_reveal_columns_that_a_role_may_not_use(shop: Catalog) -> None:
-    """A key that leads to one is left out of the notes on another table's column."""
     for document in (swagger(shop), openapi(shop)):
         assert "covert" not in json.dumps(document)
     noted = swagger(shop)["definitions"]["visitor"]["properties"]["vault_id"]["description"]
@@ -352,7 +346,6 @@ def test_keys_do_not_reveal_columns_that_a_role_may_not_use(shop: Catalog) -> No
 
 
 def test_functions_are_described_as_clients_expect(shop: Catalog) -> None:
-    """Arguments in a query string for what does not write, and in a body for all."""
     paths = swagger(shop)["paths"]
     add = paths["/rpc/add"]
     assert add["get"]["tags"] == ["(rpc) add"]
@@ -401,7 +394,6 @@ def test_the_older_version_describes_the_last_overload(shop: Catalog) -> None:
 
 
 def test_names_that_a_path_or_a_reference_cannot_hold_are_written_so_that_it_can(shop: Catalog) -> None:
-    """The validator has followed every reference."""
     old, new = swagger(shop), openapi(shop)
     assert "/Odd näme%2F%7Bx%7D~" in old["paths"]
     assert "/Odd%20n%C3%A4me%2F%7Bx%7D~" in new["paths"]
@@ -424,7 +416,6 @@ def test_an_offset_may_lie_before_the_first_row(shop: Catalog) -> None:
 
 @pytest.mark.parametrize(("api_key", "names"), [(True, {"apikey", "JWT"}), (False, {"JWT"})])
 def test_what_a_request_must_carry_is_said(shop: Catalog, api_key: bool, names: set[str]) -> None:
-    """A key where keys are required, a token in any case if one likes."""
     old = swagger(shop, require_api_key=api_key)
     assert old["securityDefinitions"].keys() == names
     assert old["security"][-1].keys() == names
@@ -435,7 +426,6 @@ def test_what_a_request_must_carry_is_said(shop: Catalog, api_key: bool, names: 
 
 
 def test_the_newer_version_distinguishes_reads_from_writes(shop: Catalog) -> None:
-    """Null where it may be, what must be given, and what cannot be."""
     schemas = openapi(shop, "service_role")["components"]["schemas"]
     row, new, change = (schemas[f"purchase{kind}"] for kind in ("", ".insert", ".update"))
     assert row["properties"]["amount"] == {"type": ["number", "null"], "default": 12.5}
@@ -499,7 +489,6 @@ def test_a_row_can_be_put_where_its_key_can_be_written(shop: Catalog) -> None:
 
 
 def test_the_newer_version_describes_results_and_errors(shop: Catalog) -> None:
-    """Of functions by what they return, and errors in every operation."""
     document = openapi(shop)
     paths = document["paths"]
 
@@ -524,7 +513,6 @@ def test_the_newer_version_describes_results_and_errors(shop: Catalog) -> None:
 
 
 def test_operations_have_names_of_their_own(shop: Catalog) -> None:
-    """Generators make functions of them."""
     paths = openapi(shop, "service_role")["paths"]
     names = [operation["operationId"] for path in paths.values() for operation in path.values()]
     assert len(names) == len(set(names))

@@ -148,13 +148,11 @@ async def test_the_root_can_be_asked_for_its_methods(served: Database) -> None:
 
 
 async def test_head_has_the_headers_of_get(served: Database) -> None:
-    """The front leaves the body out."""
     handler = handler_for(served)
     assert (await ask(handler, method="HEAD")).headers == (await ask(handler)).headers
 
 
 async def test_a_schema_is_chosen_by_its_header(served: Database) -> None:
-    """And named in the answer where there are several."""
     handler = handler_for(served, "public", "other")
     first, second = await ask(handler), await ask(handler, accept_profile="other")
     assert "/first" in json.loads(first.body)["paths"]
@@ -165,7 +163,6 @@ async def test_a_schema_is_chosen_by_its_header(served: Database) -> None:
 
 
 async def test_each_role_has_a_description_of_its_own(served: Database) -> None:
-    """One after the other or at the same time."""
     handler = handler_for(served)
     asked = [
         defer.Deferred.fromCoroutine(ask(handler, role=role))
@@ -187,7 +184,6 @@ async def test_descriptions_can_be_switched_off(served: Database) -> None:
 
 
 async def test_a_new_catalog_is_described_anew(served: Database) -> None:
-    """A description is kept as long as its catalog serves."""
     catalogs = []
     for names in (["a"], ["a", "b"]):
         made = MadeUp()
@@ -208,7 +204,6 @@ async def test_a_new_catalog_is_described_anew(served: Database) -> None:
 
 
 async def test_others_are_answered_while_a_large_schema_is_described(reactor: Any) -> None:
-    """A thread makes the description, and who asks for the same waits for it too."""
     made = MadeUp()
     for number in range(300):
         made.table(f"item_{number}", "id", *(f"column_{other}" for other in range(10)))
@@ -305,7 +300,6 @@ async def test_rows_can_be_put_as_described(service: Service) -> None:
 
 
 async def test_the_description_is_sent_over_http(service: Service) -> None:
-    """To whom a key lets in; and no statement is run for it."""
     whole = await service.rest("GET", "", headers={"accept": PLAIN})
     assert (whole.status, whole.headers["content-type"]) == (200, f"{PLAIN}; charset=utf-8")
     assert whole.headers["vary"] == "Accept, Accept-Profile, Authorization, apikey"

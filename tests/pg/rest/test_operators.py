@@ -71,7 +71,6 @@ async def test_operators_for_other_types_are_not_found(service: Service) -> None
     ],
 )
 async def test_functions_use_any_operator(service: Service, target: str, ids: list[int]) -> None:
-    """One that returns rows, and a computed field."""
     answer = await service.rest("GET", target)
     assert answer.status == 200, answer.text
     assert [row["id"] for row in answer.body] == ids

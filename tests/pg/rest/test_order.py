@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 async def test_related_rows_order_by_the_names_under_which_they_are_shown(
     features: Service, parameters: str, ids: list[int]
 ) -> None:
-    """An alias goes before a column of the same name."""
     answer = await features.rest("GET", f"film?{parameters}")
     assert answer.status == 200, answer.text
     assert [row["id"] for row in answer.body] == ids
 
 
 async def test_members_of_json_values_order_related_rows_by_their_names(features: Service) -> None:
-    """With or without an alias, and further into what an alias names."""
     for shown, order in (("data->>lang", "lang"), ("l:data->>lang", "l"), ("d:data", "d->>lang")):
         answer = await features.rest("GET", f"sale?select=id,film({shown})&order=film({order}).nullslast,id")
         assert [row["id"] for row in answer.body] == [1, 2, 4, 3, 5], shown
@@ -71,13 +69,11 @@ async def test_rows_come_in_the_order_of_sql(features: Service, order: str, sql:
 
 
 async def test_the_resource_that_is_ordered_by_may_be_filtered_or_have_an_alias(features: Service) -> None:
-    """Its filters hold for the order too: a row that they hide counts as none."""
     answer = await features.rest("GET", "film?select=id,by:director(name)&order=by(name),id&by.name=neq.Ada")
     assert [row["id"] for row in answer.body] == [3, 5, 1, 2, 4]
 
 
 async def test_embedded_rows_are_ordered_by_related_ones(features: Service) -> None:
-    """At any depth."""
     target = "director?select=film(id,premiere(city!city(name)))&id=eq.1&film.order=id"
     answer = await features.rest("GET", f"{target}&film.premiere.order=city(name).desc")
     [first, _] = answer.body[0]["film"]
@@ -111,6 +107,5 @@ REFUSALS: list[tuple[str, dict[str, Any]]] = [
 async def test_orders_that_cannot_be_are_refused(
     features: Service, target: str, body: dict[str, Any]
 ) -> None:
-    """The whole body says why."""
     answer = await features.rest("GET", target)
     assert (answer.status, answer.body) == (400, body)

@@ -75,7 +75,6 @@ async def test_a_plan_begins_where_the_rows_are_gathered(
 
 
 async def test_a_plan_says_of_which_schema_it_is(reference: Service) -> None:
-    """Where there are several, as every answer does."""
     for schema in ("public", "other"):
         headers = {"accept": PLAN, "accept-profile": schema}
         answer = await reference.rest("GET", "note" if schema == "other" else "film", headers=headers)
@@ -102,14 +101,12 @@ async def test_options_choose_what_a_plan_shows(service: Service, options: str, 
 
 
 async def test_settings_are_reported_on_request(service: Service) -> None:
-    """Those that the transaction has of its own."""
     accept = f"{PLAN}+json; options=settings"
     answer = await service.rest("GET", "project", headers={"accept": accept})
     assert "search_path" in answer.body[0]["Settings"]
 
 
 async def test_the_plan_is_of_the_very_statement(service: Service) -> None:
-    """A read by the primary key scans for it; the form that it is for is made by the statement."""
     answer = await service.rest("GET", "project?id=eq.1", headers={"accept": f"{PLAN}; options=verbose"})
     assert "Index Scan using project_pkey on public.project" in answer.text
     assert "string_agg" in answer.text
@@ -120,7 +117,6 @@ async def test_the_plan_is_of_the_very_statement(service: Service) -> None:
 
 
 async def test_changes_are_planned_and_not_made(service: Service) -> None:
-    """Unless they are analyzed: then they are made, and undone where the client asks for it."""
     plan = {"accept": f"{PLAN}+json", "prefer": "return=representation"}
     for method, target, body, operation in (
         ("POST", "visit", {"place": "planned"}, "Insert"),

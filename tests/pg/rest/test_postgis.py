@@ -69,14 +69,12 @@ async def features(service: Service, target: str) -> list[Any]:
 
 
 async def test_rows_are_features_with_the_other_columns_as_properties(service: Service) -> None:
-    """Of tables and of functions, and none where there are no rows."""
     assert await features(service, "harbour?order=id") == [AALESUND, BERGEN]
     assert await features(service, "rpc/harbours_north_of?latitude=61") == [AALESUND]
     assert await features(service, "harbour?id=gt.2") == []
 
 
 async def test_a_selection_decides_the_properties_and_which_geometry_is_shown(service: Service) -> None:
-    """A row has one geometry; that of an embedded row is a property like any other."""
     assert await features(service, "harbour?select=id,place&id=eq.2") == [feature("Point", 5.32, 60.39, id=2)]
     assert await features(service, "quay?select=id,bollard") == [feature("Point", 6.1, 62.4, id=7)]
     assert await features(service, "quay?select=id,edge") == [feature("LineString", [6, 62], [7, 63], id=7)]
@@ -93,7 +91,6 @@ async def test_rows_without_a_geometry_are_no_features(service: Service) -> None
 
 
 async def test_changed_rows_are_shown_as_features(service: Service) -> None:
-    """After each kind of change."""
     moved = "srid=4326;point(10.4 63.4)"
     body = {"id": 3, "name": "Trondheim", "place": moved}
     made = feature("Point", 10.4, 63.4, id=3, name="Trondheim")

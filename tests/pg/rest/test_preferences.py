@@ -76,7 +76,6 @@ async def test_an_undone_change_is_answered_as_if_it_stayed(api: Service) -> Non
 async def test_the_end_of_a_transaction_is_the_clients_only_where_it_may_be(
     ended: Service, prefer: str, stays: bool, applied: str | None
 ) -> None:
-    """Elsewhere the preference is known, has no effect and is not said to have been followed."""
     answer = await ended.rest("POST", "author", ROW, headers={"prefer": prefer})
     assert answer.status == 201
     assert answer.headers.get("preference-applied") == applied
@@ -96,7 +95,6 @@ async def test_the_end_of_a_transaction_is_the_clients_only_where_it_may_be(
 async def test_times_are_shown_and_read_in_the_clients_time_zone(
     api: Service, timezone: str, shown: str
 ) -> None:
-    """On every action, for this one request."""
     headers = {"prefer": f"timezone={timezone}, return=representation"}
     applied = f"return=representation, timezone={timezone}"
     answer = await api.rest("GET", "zone?select=at", headers=headers)
@@ -116,7 +114,6 @@ async def test_times_are_shown_and_read_in_the_clients_time_zone(
 
 
 async def test_unknown_preferences_are_refused_by_strict_handling_alone(api: Service) -> None:
-    """On every action, before anything is done."""
     for method, target, body in [("GET", "author", None), *WRITES]:
         prefer = "handling=strict, timezone=Mars/Olympus, anything"
         answer = await api.rest(method, target, body, headers={"prefer": prefer})
@@ -155,14 +152,12 @@ async def test_other_mistakes_are_reported_before_unknown_preferences(
 
 
 async def test_what_is_not_followed_is_no_matter_where_nothing_is_done(api: Service) -> None:
-    """The description and the methods of a table are told all the same."""
     headers = {"prefer": "handling=strict, anything"}
     assert (await api.rest("GET", "", headers=headers)).status == 200
     assert (await api.rest("OPTIONS", "author", headers=headers)).status == 200
 
 
 async def test_a_read_says_what_it_follows(api: Service) -> None:
-    """What is for changes alone is not listed."""
     prefer = (
         "return=representation, count=exact, missing=default, resolution=merge-duplicates, handling=strict"
     )
@@ -171,7 +166,6 @@ async def test_a_read_says_what_it_follows(api: Service) -> None:
 
 
 async def test_every_count_is_said_to_be_followed(api: Service) -> None:
-    """A change knows how many rows it affected; a planner's guess is not given in its place."""
     for count, told in (("exact", "0-1/2"), ("estimated", "0-1/2"), ("planned", "0-1/*")):
         answer = await api.rest("PATCH", "author", {"name": "n"}, headers={"prefer": f"count={count}"})
         assert answer.headers["content-range"] == told

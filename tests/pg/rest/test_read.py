@@ -211,7 +211,6 @@ async def test_rows_come_in_the_order_asked_for(ask: Ask, order: str, words: lis
 
 
 async def test_ordering_by_a_column_that_is_not_selected(ask: Ask) -> None:
-    """The order needs nothing of the selection."""
     assert await rows(ask, "leaderboard?select=id&order=player.desc,score") == [
         {"id": 2}, {"id": 3}, {"id": 1},
     ]  # fmt: skip
@@ -246,7 +245,6 @@ async def test_limits_offsets_and_ranges(
 
 
 async def test_db_max_rows_is_never_exceeded(ask: Ask) -> None:
-    """The configured cap holds for the table and for embedded rows, whatever limit is asked for."""
     assert len(await rows(ask, "note", maximum=2)) == 2
     assert len(await rows(ask, "note?limit=3", maximum=2)) == 2
     assert len(await rows(ask, "note?limit=1", maximum=2)) == 1
@@ -270,7 +268,6 @@ async def test_an_exact_count_is_taken_when_preferred(ask: Ask) -> None:
 
 
 async def test_the_row_that_a_foreign_key_points_at_is_embedded(ask: Ask) -> None:
-    """By the table's name, the key's column or its constraint; null where there is none."""
     target = "leaderboard?select=id,{}&order=id&limit=1"
     assert await rows(ask, target.format("player(name)")) == [{"id": 1, "player": {"name": "Ada"}}]
     assert await rows(ask, target.format("who:player(name)")) == [{"id": 1, "who": {"name": "Ada"}}]
@@ -282,7 +279,6 @@ async def test_the_row_that_a_foreign_key_points_at_is_embedded(ask: Ask) -> Non
 
 
 async def test_rows_that_point_here_are_embedded_in_order_and_window(ask: Ask) -> None:
-    """A list, empty where there are none, with an order and a window of its own."""
     players = await rows(ask, "player?select=name,leaderboard(score)&order=id&leaderboard.order=score")
     assert [player["leaderboard"] for player in players] == [
         [{"score": 20}, {"score": 30}],
@@ -295,7 +291,6 @@ async def test_rows_that_point_here_are_embedded_in_order_and_window(ask: Ask) -
 
 
 async def test_embedding_nests(ask: Ask) -> None:
-    """Rows within rows, in one statement; both sides of a self reference are told apart by a hint."""
     target = "leaderboard?select=player(name,captain(name),leaderboard(score))&order=id&limit=1"
     assert await rows(ask, target + "&player.leaderboard.order=score") == [
         {"player": {"name": "Ada", "captain": None, "leaderboard": [{"score": 20}, {"score": 30}]}}
@@ -305,7 +300,6 @@ async def test_embedding_nests(ask: Ask) -> None:
 
 
 async def test_unknown_and_ambiguous_resources_are_not_embedded(ask: Ask) -> None:
-    """Each has an error of its own that says what to do."""
     unknown = await refusal(ask, "leaderboard?select=note(*)")
     assert (unknown.status, unknown.code) == (400, "PGRST200")
     assert "'leaderboard' and 'note'" in unknown.message
@@ -346,7 +340,6 @@ async def test_other_schemas_are_chosen_by_accept_profile(ask: Ask) -> None:
 
 
 async def test_head_has_the_headers_of_get(ask: Ask) -> None:
-    """The web layer leaves the body out; status and headers are the same."""
     assert (await ask("note?limit=2", method="HEAD")).headers == (await ask("note?limit=2")).headers
 
 

@@ -70,7 +70,6 @@ async def test_any_column_can_be_filtered(reference: Service, query: str, ids: l
 
 
 async def test_any_column_can_be_selected_and_ordered_by(reference: Service) -> None:
-    """In ``select`` and ``order`` no name is reserved."""
     target = 'reserved?select=select,limit,"per%25cent",n:naïve ünï&order=order.desc,limit&limit=1'
     assert await body_of(reference, target) == [{"select": 2, "limit": 6, "per%cent": "r", "n": "v"}]
 
@@ -179,7 +178,6 @@ async def test_operators_work_on_every_kind_of_column(reference: Service, query:
     ],
 )  # fmt: skip
 async def test_resources_are_embedded_in_every_way(reference: Service, target: str, expected: Any) -> None:
-    """Embedding of each kind together with what can be asked of it."""
     assert await body_of(reference, target) == expected
 
 
@@ -290,7 +288,6 @@ def describe(case: Case) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=describe)
 async def test_writes_report_what_they_did(undone: Service, case: Case) -> None:
-    """Status and headers for each method, count, page and representation."""
     headers = {**case.sent, **({"prefer": case.prefer} if case.prefer else {})}
     answer = await undone.rest(case.method, case.target, case.body, headers=headers, role="authenticated")
     found = {name: answer.headers.get(name) for name in case.headers}
@@ -321,7 +318,6 @@ async def test_a_relations_name_in_place_of_its_alias_causes_a_warning(
 
 
 async def test_a_warning_is_one_header_whatever_the_names(reference: Service) -> None:
-    """Quotes and other letters of an alias neither end the text nor the header; streams are warned of too."""
     target = 'film?select=id,"é\\" \\\\":director(id)&director.id=eq.1'
     answer = await reference.rest("GET", target, headers={"accept": "application/x-ndjson"})
     assert (answer.status, answer.text.count("\n")) == (200, 5)
@@ -361,7 +357,6 @@ async def test_the_key_as_bearer_token_is_no_user(reference: Service) -> None:
 
 
 async def test_requests_are_answered_as_supabase_js_sends_them(undone: Service) -> None:
-    """Quoted columns, an empty list of options, profiles always, counts beside a minimal return."""
     client = {
         "x-client-info": "supabase-js/2.112.2; runtime=node",
         "x-retry-count": "1",

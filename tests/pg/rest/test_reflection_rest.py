@@ -138,7 +138,6 @@ def test_a_key_between_hidden_tables_relates_the_views_over_them(catalog: Catalo
 
 
 def test_a_key_relates_a_view_with_itself(catalog: Catalog) -> None:
-    """A table that points at itself does so through its view."""
     assert keys(catalog, "person_boss_id_fkey") == {
         "people(boss_id)>people(number)",
         "people(boss_id)>joined(person_id)",
@@ -146,7 +145,6 @@ def test_a_key_relates_a_view_with_itself(catalog: Catalog) -> None:
 
 
 def test_a_key_relates_an_exposed_table_with_views(catalog: Catalog) -> None:
-    """The table's own columns and those of its view, whatever they are called."""
     (name,) = {key.name for key in catalog.view_keys if key.name.startswith("review")}
     odd = 'the "{odd}\\ name'
     assert keys(catalog, name) == {
@@ -163,12 +161,10 @@ def test_a_key_relates_an_exposed_table_with_views(catalog: Catalog) -> None:
 
 
 def test_a_key_of_several_columns_needs_them_all(catalog: Catalog) -> None:
-    """A view that lacks one of them is not related."""
     assert keys(catalog, "shop_region") == {"shops(country,code)>regions(country,region_code)"}
 
 
 def test_a_key_of_a_view_is_unique_where_the_tables_is(catalog: Catalog) -> None:
-    """So that the relationship is one-to-one."""
     assert keys(catalog, "passport_person_id_fkey") == {
         "passports(person_id)>people(number)",
         "passports(person_id)>joined(person_id)",
@@ -178,7 +174,6 @@ def test_a_key_of_a_view_is_unique_where_the_tables_is(catalog: Catalog) -> None
 
 
 def test_what_is_no_plain_column_relates_nothing(catalog: Catalog) -> None:
-    """Expressions, casts, constants and unions are not what a key is about."""
     strangers = {table_named(catalog, name, "api").oid for name in ("odd", "both_books", "nothing")}
     assert not strangers & {oid for key in catalog.view_keys for oid in (key.table, key.foreign_table)}
     assert not strangers & catalog.view_primary_keys.keys()
@@ -203,12 +198,10 @@ def test_what_is_no_plain_column_relates_nothing(catalog: Catalog) -> None:
 def test_a_view_has_the_key_of_the_table_under_it(
     catalog: Catalog, view: str, columns: tuple[str, ...]
 ) -> None:
-    """In the key's order; a view over several tables has all of theirs."""
     assert catalog.row_key(table_named(catalog, view, "api")) == columns
 
 
 def test_a_declared_key_of_a_view_goes_before_the_one_it_shows(database: Database) -> None:
-    """Who declares one knows better."""
     database.execute(
         """
         create table public.a (id integer primary key, code text);
@@ -223,7 +216,6 @@ def test_a_declared_key_of_a_view_goes_before_the_one_it_shows(database: Databas
 
 
 def test_partitions_seen_through_views_do_not_repeat_their_parents_keys(database: Database) -> None:
-    """Unless the parent is neither exposed nor seen through a view."""
     database.execute(
         """
         create schema private;
@@ -270,7 +262,6 @@ def test_views_that_read_one_another_are_read_once(database: Database) -> None:
 
 
 def test_a_domains_implicit_casts_represent_it(formats: Catalog) -> None:
-    """To json, from json and from text; not casts that must be asked for."""
     oids = {type_.name: type_.oid for type_ in formats.types.values()}
     json, text, color = 114, 25, oids["color"]
     assert formats.representations == {
@@ -281,7 +272,6 @@ def test_a_domains_implicit_casts_represent_it(formats: Catalog) -> None:
 
 
 def test_aggregates_to_media_types_handle_them(formats: Catalog) -> None:
-    """Of exposed schemas, for rows of one exposed table or of any."""
     thing = table_named(formats, "thing", "api")
     found = [(handler.media_type, handler.name, handler.table) for handler in formats.media_handlers]
     assert found == [("*/*", "any_handler", 0), ("application/vnd.twkb", "twkb", thing.oid)]
@@ -294,7 +284,6 @@ def test_aggregates_to_media_types_handle_them(formats: Catalog) -> None:
 
 
 def test_a_function_answers_with_the_media_type_that_its_result_is_named_like(formats: Catalog) -> None:
-    """In small letters; other domains and types name none."""
     (page,) = [function for function in formats.functions if function.name == "page"]
     assert media_type_of(formats.types[page.returns]) == "text/html"
     color = column_named(table_named(formats, "thing", "api"), "color")
@@ -335,7 +324,6 @@ def test_time_zones_are_known(catalog: Catalog) -> None:
 
 
 def test_functions_keep_nameless_arguments(database: Database) -> None:
-    """The one argument of a function that takes a whole body has no name."""
     database.execute("create function public.f(json, b integer) returns json language sql as 'select $1'")
     (function,) = load_catalog(database.uri).functions
     assert [argument.name for argument in function.arguments] == ["", "b"]

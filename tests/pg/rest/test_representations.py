@@ -152,7 +152,6 @@ def written(server: Server, reactor: Any) -> Iterator[Service]:
 async def test_what_is_shown_of_written_rows_is_as_after_the_write(
     written: Service, method: str, target: str, body: Any, prefer: str, status: int, expected: Any
 ) -> None:
-    """Deleted rows are shown as they were before."""
     written.database.execute(RESET)
     answer = await written.rest(method, target, body, headers={"prefer": prefer} if prefer else {})
     assert (answer.status, answer.body) == (status, expected)

@@ -94,7 +94,6 @@ def bearer(**claims: Any) -> dict[str, str]:
 
 
 async def test_the_role_of_the_token_runs_the_statement(api: Service) -> None:
-    """The login role stays the session's."""
     for role in ("anon", "authenticated"):
         reported = (await api.rest("POST", "rpc/report", {}, role=role)).body
         assert (reported["role"], reported["session"]) == (role, "authenticator")
@@ -109,7 +108,6 @@ async def test_sql_reads_the_request_from_settings(api: Service) -> None:
 
 
 async def test_sql_reads_the_settings_of_the_configuration(api: Service) -> None:
-    """Everywhere in a request, whatever their values and whatever an earlier request has set."""
     for _ in range(2):
         answer = await api.rest("GET", "rpc/configured")
         assert answer.body == {"greeting": "it's 100 % \\o/", "empty": ""}
@@ -119,7 +117,6 @@ async def test_sql_reads_the_settings_of_the_configuration(api: Service) -> None
 
 
 async def test_policies_see_the_claims(api: Service) -> None:
-    """Each user has their own rows."""
     for sub, expected in (("ada", [1]), ("bob", [2]), ("nobody", [])):
         rows = (await api.rest("GET", "guarded", headers=bearer(role="authenticated", sub=sub))).body
         assert [row["id"] for row in rows] == expected
@@ -143,7 +140,6 @@ async def test_a_functions_settings_hold_for_the_whole_transaction(
 
 
 async def test_the_pre_request_function_runs_first_and_may_refuse(api: Service) -> None:
-    """It runs in the transaction of the statement, streamed or not."""
     assert (await api.rest("GET", "rpc/report")).body["before"] == "ran"
     for accept in ("application/json", "text/csv"):
         answer = await api.rest("GET", "number?id=lt.200", headers={"accept": accept})
@@ -168,7 +164,6 @@ async def test_what_reads_does_not_write(api: Service) -> None:
 
 
 async def test_a_function_may_choose_status_and_headers(api: Service) -> None:
-    """And the next request on the same connection is as usual."""
     answer = await api.rest("POST", "rpc/teapot", {})
     assert (answer.status, answer.headers["x-own"]) == (418, "yes")
     assert answer.headers["cache-control"] == "no-store"
@@ -191,7 +186,6 @@ async def test_a_function_may_choose_status_and_headers(api: Service) -> None:
 async def test_a_function_cannot_break_the_answer(
     api: Service, headers: Any, status: int, expected: str | None
 ) -> None:
-    """What it says may come from a request: no second header, no other length."""
     answer = await api.rest("POST", "rpc/heading", {"headers": json.dumps(headers)})
     assert (answer.status, answer.headers.get("x-own")) == (status, expected)
     assert "x-other" not in answer.headers
@@ -205,7 +199,6 @@ async def test_answers_say_how_long_their_stages_took(api: Service) -> None:
 
 
 async def test_graphql_answers_say_how_long_the_same_stages_took(api: Service) -> None:
-    """Up to the planning of one that is not valid."""
     for query, expected in (
         ("{ __typename }", ["response"]),
         ("{ seenCollection { edges { node { id } } } }", ["transaction", "response"]),
@@ -221,7 +214,6 @@ async def test_graphql_answers_say_how_long_the_same_stages_took(api: Service) -
 
 
 async def test_an_error_is_timed_up_to_the_stage_that_it_came_from(api: Service) -> None:
-    """What did not happen is not reported: a slow failure is seen where it was slow."""
     assert await stages(api, "GET", "rpc/expired") == ["jwt", "parse", "plan", "transaction"]
     assert await stages(api, "GET", "seen", Authorization="Bearer none") == ["jwt"]
 
@@ -244,7 +236,6 @@ async def test_sql_may_choose_the_whole_error(api: Service) -> None:
 
 
 async def test_a_malformed_choice_is_reported(api: Service) -> None:
-    """It is the developer's mistake and says what is expected."""
     answer = await api.rest("GET", "rpc/malformed")
     assert (answer.status, answer.body["code"]) == (500, "PGRST121")
     assert answer.body["hint"].startswith("MESSAGE must be a JSON object")
@@ -256,7 +247,6 @@ async def test_a_malformed_choice_is_reported(api: Service) -> None:
      ("22012", 400), ("25006", 405), ("53400", 500), ("P0002", 500)],
 )  # fmt: skip
 async def test_raised_states_have_their_statuses(api: Service, state: str, status: int) -> None:
-    """Message, details and hint stay."""
     answer = await api.rest("GET", f"rpc/fail?state={state}")
     assert answer.status == status
     assert answer.body == {"code": state, "message": "told so", "details": "a detail", "hint": "a hint"}
@@ -274,7 +264,6 @@ async def test_a_missing_privilege_asks_anonymous_callers_to_sign_in(api: Servic
 
 
 async def test_a_role_that_may_not_be_assumed_is_refused(api: Service) -> None:
-    """A token may name any role; the login role must have been granted it, and it must exist."""
     answer = await api.rest("GET", "seen", headers=bearer(role="postgres"))
     assert (answer.status, answer.body["code"]) == (403, "42501")
     missing = await api.rest("GET", "seen", headers=bearer(role="nobody's"))
@@ -291,7 +280,6 @@ async def test_a_role_that_may_not_be_assumed_is_refused(api: Service) -> None:
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", "text/csv"])
 async def test_rows_are_streamed_whole_and_in_order(api: Service, accept: str) -> None:
-    """Twenty thousand rows, in a few pieces."""
     answer = await api.rest("GET", "number?select=id&order=id", headers={"accept": accept})
     assert answer.status == 200
     # A pre-request function may say something of CSV, so that is whole here and has its range.
@@ -329,7 +317,6 @@ async def test_head_of_a_stream_has_no_body(api: Service) -> None:
 
 
 async def test_an_error_at_its_beginning_is_an_ordinary_answer(api: Service) -> None:
-    """Sorting meets the error before the first row."""
     answer = await api.rest("GET", "breaking?order=part", headers={"accept": "application/x-ndjson"})
     assert (answer.status, answer.body["code"]) == (400, "22012")
     after: Answer = await api.rest("GET", "rpc/report")

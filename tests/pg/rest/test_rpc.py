@@ -69,7 +69,6 @@ async def post(service: Service, target: str, body: Any = None, **headers: str) 
     ],
 )
 async def test_every_kind_of_result_has_its_json(service: Service, target: str, result: Any) -> None:
-    """Values are bare, one row is an object, sets are arrays."""
     assert await get(service, target) == result
 
 
@@ -120,7 +119,6 @@ async def test_a_function_of_no_result_has_no_content(service: Service) -> None:
 async def test_rows_of_functions_are_selected_filtered_and_embedded_like_a_tables(
     service: Service, target: str, result: Any
 ) -> None:
-    """A parameter with an operator is a filter even where an argument has its name."""
     assert await get(service, target) == result
     if target.startswith(("all_projects", "pairs")):
         assert await post(service, target) == result
@@ -182,12 +180,10 @@ async def test_arguments_of_many_types_come_by_query_string_and_by_form(service:
 
 
 async def test_csv_brings_arguments_too(service: Service) -> None:
-    """The first line names them, the second one has them."""
     assert await post(service, "add_them", "a,b\n1,2\n4,6", **{"content-type": "text/csv"}) == 3
 
 
 async def test_what_has_a_default_can_be_left_out(service: Service) -> None:
-    """Any of the arguments that have one."""
     assert await get(service, "defaults") == 123
     assert await get(service, "defaults?b=7") == 173
     assert await post(service, "defaults", {"c": 9, "a": 4}) == 429
@@ -215,25 +211,21 @@ async def test_an_argument_may_look_like_a_filter(service: Service) -> None:
 
 
 async def test_the_last_of_repeated_values_counts(service: Service) -> None:
-    """Where the argument is not variadic."""
     assert await get(service, "say_hello?name=ignored&name=world") == "Hello, world"
 
 
 async def test_types_of_a_fixed_length_take_longer_values_as_arguments(service: Service) -> None:
-    """``char(5)`` as an argument's type has no length for PostgreSQL."""
     assert await get(service, "short_texts?char_=abcdefg&bits=101010") == "abcdefg/101010"
     assert await post(service, "short_texts", {"char_": "abcdefg", "bits": "101010"}) == "abcdefg/101010"
 
 
 async def test_names_of_any_kind_can_be_called(service: Service) -> None:
-    """Blanks, capitals and reserved words."""
     expected = {"user": "m", "fullName": "M S"}
     assert await get(service, "Quoted%20Function?user=m&fullName=M S") == expected
     assert await post(service, "Quoted%20Function", {"user": "m", "fullName": "M S"}) == expected
 
 
 async def test_columns_choose_the_members_that_are_arguments(service: Service) -> None:
-    """Others are ignored; of several objects the first one counts."""
     sent = {"name": "John", "other": 1}
     assert await post(service, "say_hello?columns=name", sent) == "Hello, John"
     assert await post(service, 'say_hello?columns="name"', [sent, {"name": "Jane"}]) == "Hello, John"
@@ -241,7 +233,6 @@ async def test_columns_choose_the_members_that_are_arguments(service: Service) -
 
 
 async def test_values_are_values_whatever_they_look_like(service: Service) -> None:
-    """Quotes, placeholders and percent signs reach the function as they are."""
     for text in ("'); drop table client; --", "$1 %s %(a)s", 'a"b\\c', "{x}", "100%"):
         assert await post(service, "say_hello", {"name": text}) == f"Hello, {text}"
         assert await post(service, "search", {"q": text}) == text
@@ -268,7 +259,6 @@ async def test_a_single_nameless_argument_takes_the_whole_body(service: Service)
 
 
 async def test_a_single_nameless_argument_takes_xml(service: Service, server: Server) -> None:
-    """As the whole body, too."""
     server.require("libxml")
     xml = {"content-type": "text/xml", "accept": "text/xml"}
     answer = await service.rest("POST", "rpc/take_xml", "<a><b/></a>", headers=xml)
@@ -276,7 +266,6 @@ async def test_a_single_nameless_argument_takes_xml(service: Service, server: Se
 
 
 async def test_a_member_without_a_name_stands_for_the_nameless_argument(service: Service) -> None:
-    """Which takes the body as it is, whatever its type; clients that know no names send such."""
     for function in ("take_json", "take_jsonb"):
         assert await post(service, function, {"": "x"}) == {"": "x"}
     assert await post(service, "take_text", b'{"": "x"}') == '{"": "x"}'
@@ -321,7 +310,6 @@ def unknown(name: str, searched: str, hint: str | None) -> Any:
 
 
 async def test_a_call_of_no_function_says_what_was_searched_for(service: Service) -> None:
-    """With the function or the arguments that come closest."""
     none = " without parameters"
     assert await refusal(service, "GET", "say_hell") == unknown(f"say_hell{none}", none, "say_hello")
     assert await refusal(service, "GET", "zzz_yyy_xxx") == unknown(f"zzz_yyy_xxx{none}", none, None)
@@ -467,7 +455,6 @@ async def test_a_post_takes_no_arguments_from_the_query_string(service: Service)
 
 
 async def test_unknown_columns_and_relationships_of_results_are_refused(service: Service) -> None:
-    """As those of tables are."""
     status, body = await refusal(service, "GET", "pairs?select=nope")
     assert (status, body["code"]) == (400, "42703")
     status, body = await refusal(service, "GET", "all_projects?select=id,visit(id)")
@@ -502,7 +489,6 @@ async def test_any_text_reaches_a_function_as_it_is(service: Service, text: str)
 
 @given(VALUES)
 async def test_any_json_reaches_a_function_as_it_is(service: Service, value: Any) -> None:
-    """As an argument and as the whole body."""
     headers = {"content-type": "application/json"}
     assert await post(service, "take_json", json.dumps(value).encode(), **headers) == value
     assert await post(service, "same_json", {"arg": value}) == value

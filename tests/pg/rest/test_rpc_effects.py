@@ -45,7 +45,6 @@ def calls(service: Service) -> int:
 
 
 async def test_a_volatile_function_writes_by_post(service: Service) -> None:
-    """A row, rows, or nothing come back, and what was written stays."""
     answer = await service.rest("POST", "rpc/visit_place", {"place": "a"})
     assert (answer.status, answer.body) == (200, {"id": 1, "place": "a"})
     answer = await service.rest("POST", "rpc/visit_places?select=place", {"places": ["b", "c"]})
@@ -72,21 +71,18 @@ async def test_a_volatile_function_writes_by_post(service: Service) -> None:
 async def test_a_volatile_function_is_called_exactly_once(
     service: Service, target: str, headers: dict[str, str]
 ) -> None:
-    """Whatever is asked of its rows."""
     answer = await service.rest("POST", f"rpc/calls_and_rows{target}", {"times": 3}, headers=headers)
     assert answer.status in (200, 206)
     assert calls(service) == 3
 
 
 async def test_a_volatile_value_is_made_exactly_once(service: Service) -> None:
-    """However it is given."""
     for number, headers in enumerate(({}, {"prefer": "count=exact"}, SINGLE, {"accept": "text/plain"}), 1):
         answer = await service.rest("POST", "rpc/count_calls", {}, headers=headers)
         assert (answer.status, answer.text) == (200, str(number))
 
 
 async def test_a_stable_function_cannot_write_by_post(service: Service) -> None:
-    """What says that it only reads runs in a transaction that only reads."""
     answer = await service.rest("POST", "rpc/current_settings", {})
     assert answer.body["read_only"] == "on"
 
@@ -148,7 +144,6 @@ async def test_the_client_may_have_it_undone(service: Service) -> None:
 
 
 async def test_functions_give_at_most_the_rows_that_the_settings_allow(bounded: Service) -> None:
-    """Rows and values, whatever limit is asked for; a volatile one has still done all that it does."""
     for target, rows in (
         ("all_projects?select=id&limit=5", [{"id": 1}, {"id": 2}]),
         ("numbers?up=9", [1, 2]),
@@ -165,7 +160,6 @@ async def test_functions_give_at_most_the_rows_that_the_settings_allow(bounded: 
 
 
 async def test_a_functions_settings_hold_for_the_transaction_where_they_are_hoisted(service: Service) -> None:
-    """The time-out of statements and the isolation are, others hold in the function alone."""
     answer = await service.rest("POST", "rpc/sleep_long", {})
     assert (answer.status, answer.body["code"]) == (500, "57014")
     answer = await service.rest("GET", "rpc/current_settings")
@@ -204,7 +198,6 @@ async def test_functions_set_headers_and_status(service: Service) -> None:
 
 
 async def test_a_header_that_a_function_sets_takes_the_usual_ones_place(service: Service) -> None:
-    """However its name is written."""
     answer = await service.rest("GET", "rpc/own_content_type")
     assert (answer.text, answer.headers["content-type"]) == ('"mine"', "text/x-own")
 
@@ -256,7 +249,6 @@ async def test_calls_of_one_shape_share_their_statement(service: Service) -> Non
     ["set client_encoding to latin1", "perform set_config('client_encoding', 'latin1', true)"],
 )
 async def test_a_function_that_changes_the_encoding_is_refused(api: Service, setting: str) -> None:
-    """Its answer could not be read; the next one can."""
     await api.execute(
         f"create function in_latin() returns text language plpgsql as $$ begin {setting}; return 'é'; end $$;"
         "select 1"

@@ -57,7 +57,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 async def test_members_are_what_was_selected_in_its_order(
     features: Service, select: str, shown: dict[str, Any]
 ) -> None:
-    """Names, values and their order."""
     [row] = await features.read(f"film?id=eq.1&select={select}")
     assert list(row.items()) == list(shown.items())
 
@@ -72,7 +71,6 @@ async def test_all_columns_stand_for_themselves_among_others(features: Service) 
 
 
 async def test_domains_show_themselves_in_their_own_way(features: Service) -> None:
-    """A cast from the domain to json makes the member; what the request casts is that."""
     assert await features.read("paint?select=shade,spare&order=id") == [
         {"shade": "#ff0000", "spare": None},
         {"shade": "#00ff00", "spare": "#000001"},
@@ -87,7 +85,6 @@ async def test_domains_show_themselves_in_their_own_way(features: Service) -> No
 
 
 async def test_names_may_hold_anything(features: Service) -> None:
-    """Column names and aliases with every special character."""
     select = '"the key","a,b","say \\"hi\\"","d.o.t","x->y","é; $1 %25s \'":"a,b"'
     [row, _] = await features.read(f"Odd Table?order=the key&select={select}")
     assert row == {
@@ -144,7 +141,6 @@ async def test_names_may_hold_anything(features: Service) -> None:
 async def test_what_cannot_be_shown_is_refused(
     features: Service, target: str, status: int, body: dict[str, Any]
 ) -> None:
-    """The whole body says why."""
     answer = await features.rest("GET", target)
     assert (answer.status, answer.body) == (status, body)
 
@@ -184,7 +180,6 @@ async def test_answers_say_their_own_address(features: Service) -> None:
 
 
 async def test_granted_columns_are_enough(features: Service) -> None:
-    """What is not selected needs no privilege."""
     assert await features.read("partly_read?select=id,shown") == [{"id": 1, "shown": "yes"}]
 
 
@@ -215,7 +210,6 @@ async def test_a_schema_that_a_role_may_not_use_reveals_nothing_of_its_functions
 
 
 async def test_texts_are_cast_to_arrays_of_the_schemas_own_types(features: Service) -> None:
-    """An array's type has the name of its elements' with a line in front."""
     await features.execute(
         "create table spoken (moods text); insert into spoken values ('{calm,wild}');"
         " grant select on spoken to anon; select 1"
@@ -226,7 +220,6 @@ async def test_texts_are_cast_to_arrays_of_the_schemas_own_types(features: Servi
 
 
 async def test_a_function_of_a_row_that_gives_rows_is_no_column(features: Service) -> None:
-    """It can be embedded, and that alone."""
     answer = await features.rest("GET", "film?select=id,remakes")
     assert (answer.status, answer.body["code"]) == (400, "42703")
     assert answer.body["message"] == "column film.remakes does not exist"

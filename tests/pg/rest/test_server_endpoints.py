@@ -99,7 +99,6 @@ async def test_tls_with_a_verified_certificate(
 async def test_tls_refuses_a_certificate_for_another_name(
     make_pool: MakePool, server: Server, database: Database, certificate: str
 ) -> None:
-    """A certificate for another host is no connection."""
     uri = f"postgresql://authenticator@127.0.0.1:{server.port}/{database.name}"
     pool = make_pool(uri=f"{uri}?sslmode=verify-full&sslrootcert={certificate}", size=2)
     await pool.start()

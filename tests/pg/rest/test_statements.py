@@ -97,14 +97,12 @@ VALUE = Value(ColumnOf(SCALAR))
 
 
 def test_an_array_of_objects(films: Films) -> None:
-    """Without blanks."""
     assert body_of(films, film(films, limit=2), PLAIN, Form.ARRAY) == (
         '[{"id":1,"title":"Alpha"},{"id":2,"title":"Beta"}]'
     )
 
 
 def test_null_members_are_left_out_at_every_level(films: Films) -> None:
-    """Of embedded rows too."""
     parts = Rows(films.table("part"), join=Join((("film_id", "id"),)))
     output = record(id=ID, seen=ColumnOf("seen"), parts=Many(parts, record(played=ColumnOf("played"))))
     where = Compare(ID, Operator.IN, parameter("{2,3}"))
@@ -127,13 +125,11 @@ def test_rows_as_csv(films: Films) -> None:
 
 
 def test_csv_without_rows_has_its_header(films: Films) -> None:
-    """So that readers know the columns."""
     nobody = film(films, where=Compare(ID, Operator.LT, parameter("0")))
     assert body_of(films, nobody, PLAIN, Form.CSV) == "id,title\n"
 
 
 def test_csv_headers_are_quoted_where_they_must_be(films: Films) -> None:
-    """Those of the schema and those of clients, in the body and before streamed lines."""
     names = ["plain", "two words", "a,b", 'say "x"', "back\\slash", "line\nend"]
     for made in (record, aliased):
         output = made(**dict.fromkeys(names, ID))
@@ -144,7 +140,6 @@ def test_csv_headers_are_quoted_where_they_must_be(films: Films) -> None:
 
 
 def test_the_csv_header_has_spread_members(films: Films) -> None:
-    """In their places; what is no row has none."""
     spread = Spread(film(films), Record(((Text("b"), Value(ID)),)))
     header = Record(((Text("a"), Value(ID)), spread, (Text("c"), Value(ID))))
     assert csv_header(header, str) == "a,b,c\n"
@@ -174,7 +169,6 @@ def test_csv_reads_back_as_what_was_written(films: Films, rows: list[tuple[str, 
 
 
 def test_a_feature_collection(films: Films) -> None:
-    """Made by the function that the search path leads to; properties have the members' names."""
     for output in (PLAIN, aliased(id=ID, title=TITLE)):
         collection = json.loads(body_of(films, film(films, limit=1), output, GEOJSON))
         assert collection == {
@@ -186,7 +180,6 @@ def test_a_feature_collection(films: Films) -> None:
 
 
 def test_aggregates_of_the_database_make_bodies(films: Films) -> None:
-    """Over the table's rows, over rows of any kind, and over a function's value."""
     whole = record(**{column.name: ColumnOf(column.name) for column in films.table("film").columns})
     titles = HandlerBody("public.titles", films.table("film"))
     assert body_of(films, film(films, limit=2), whole, titles) == "Alpha;Beta;"
@@ -207,7 +200,6 @@ def test_without_a_body_rows_are_counted(films: Films) -> None:
 
 
 def test_totals_are_counted_whatever_the_page(films: Films) -> None:
-    """Exactly, or up to one more than a bound; not at all when nobody asks."""
     rows = film(films, limit=parameter("1", "bigint"), offset=parameter("1", "bigint"))
     assert answered(films, rows, PLAIN).total is None
     assert answered(films, rows, PLAIN, Form.ARRAY, Total.EXACT).total == 4
@@ -230,7 +222,6 @@ def test_a_value_of_a_function(films: Films) -> None:
 
 
 def test_null_and_no_row_as_values(films: Films) -> None:
-    """Both are null."""
     rows = Rows(
         None, call=FunctionCall(films.function("scalar"), (CallArgument("value", None),), value_column=SCALAR)
     )
@@ -241,7 +232,6 @@ def test_null_and_no_row_as_values(films: Films) -> None:
 
 
 def test_values_of_a_function_are_filtered_and_limited(films: Films) -> None:
-    """As rows of one column."""
     where = Compare(ColumnOf(SCALAR), Operator.GT, parameter("1"))
     base = call(films, "several", "5", scalar=True)
     rows = Rows(None, call=base.call, where=where, order=(OrderTerm(ColumnOf(SCALAR), True),), limit=2)
@@ -250,7 +240,6 @@ def test_values_of_a_function_are_filtered_and_limited(films: Films) -> None:
 
 
 def test_arguments_without_names_and_many_in_one(films: Films) -> None:
-    """A whole body for the only argument; an array for a variadic one."""
     rows = call(films, "unnamed", '{"a":  1}', scalar=True)
     assert body_of(films, rows, VALUE, Form.VALUE) == '{"a":  1}'
     argument = CallArgument("numbers", parameter("{1,2,3}", "int[]"), variadic=True)
@@ -259,7 +248,6 @@ def test_arguments_without_names_and_many_in_one(films: Films) -> None:
 
 
 def test_a_function_that_changes_something_is_called_once(films: Films) -> None:
-    """Though its rows are filtered, embedded into, computed of, shown and counted."""
     parts = Rows(films.table("part"), join=Join((("film_id", "id"),)))
     output = record(
         id=ID,
@@ -280,14 +268,12 @@ def test_a_function_that_changes_something_is_called_once(films: Films) -> None:
 
 
 def test_a_function_without_a_result_is_called(films: Films) -> None:
-    """Even when it promises to change nothing, and nothing is shown of it."""
     assert answered(films, call(films, "quiet", "0", scalar=True), VALUE, Form.NONE).rows == 1
     with pytest.raises(psycopg2.Error, match="refused 1"):
         answered(films, call(films, "quiet", "1", scalar=True), VALUE, Form.NONE)
 
 
 def test_functions_set_the_status_and_headers_of_their_own_answer(films: Films) -> None:
-    """They are read after all rows were computed, whatever is asked of these."""
     rows = call(films, "changing", "3", table="film")
     for body in (Form.ARRAY, Form.NONE, Form.CSV, GEOJSON):
         assert answered(films, rows, PLAIN, body, Total.EXACT).response_status == "203"

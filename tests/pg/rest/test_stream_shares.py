@@ -53,7 +53,6 @@ class Unread(Protocol):
 
 
 async def test_unread_streams_of_one_caller_leave_the_others_theirs(api: Service, reactor: Any) -> None:
-    """However many it opens, another one's rows come at once, and ordinary requests of everybody."""
     port = int(api.url.rpartition(":")[2])
     creator = ClientCreator(reactor, Unread, "greedy")
     clients = [await creator.connectTCP("127.0.0.1", port) for _ in range(4)]

@@ -106,7 +106,6 @@ def unchunked(data: bytes) -> tuple[bytes, bool]:
 async def test_a_hundred_thousand_rows_wait_in_the_database_and_not_in_memory(
     make_pool: Callable[..., Pool], reactor: Any
 ) -> None:
-    """While the client reads nothing no row is fetched; then all of them come, once and in order."""
     pool = make_pool(size=2)
     await pool.start()
     serving = Serving(reactor, pool, TEXT.format(ROWS))
@@ -135,7 +134,6 @@ async def test_a_hundred_thousand_rows_wait_in_the_database_and_not_in_memory(
 async def test_a_client_that_goes_away_frees_the_connection_and_its_role(
     make_pool: Callable[..., Pool], database: Database, reactor: Any
 ) -> None:
-    """The next caller is served, as itself, and the database does nothing more for the one who left."""
     pool = make_pool(size=1)
     await pool.start()
     serving = Serving(reactor, pool, TEXT.format(10_000_000))
@@ -154,7 +152,6 @@ async def test_a_client_that_goes_away_frees_the_connection_and_its_role(
 async def test_an_error_in_the_middle_leaves_the_answer_without_its_end(
     make_pool: Callable[..., Pool], reactor: Any
 ) -> None:
-    """The rows before it came, and nobody can take them for all."""
     pool = make_pool(size=1)
     await pool.start()
     serving = Serving(reactor, pool, f"{TEXT.format(5000)} where g < 4000 or 1 / (4500 - g) is not null")
@@ -185,7 +182,6 @@ async def batches_of(*batches: list[tuple[Any, ...]]) -> AsyncGenerator[list[tup
 async def test_rows_become_lines_behind_what_comes_before_them(
     batches: list[list[tuple[Any, ...]]], expected: list[bytes]
 ) -> None:
-    """A piece is a batch; without any row there is the head alone, and the last line has no end."""
     assert [piece async for piece in stream_rows(batches_of(*batches), prefix=b"head\n")] == expected
 
 

@@ -62,13 +62,11 @@ async def test_csv_is_streamed_unless_something_bounds_it(features: Service) -> 
 
 
 async def test_names_of_members_head_the_columns(features: Service) -> None:
-    """Aliases and spread members too."""
     answer = await features.rest("GET", 'film?select="a,b":id,...director(by:name)&id=eq.1', headers=CSV)
     assert list(csv.reader(io.StringIO(answer.text))) == [["a,b", "by"], ["1", "Ada"]]
 
 
 async def test_refusals_before_the_first_row_are_ordinary(features: Service) -> None:
-    """Whatever was wrong is told with its status."""
     for target, code in [("film?select=nope", "42703"), ("film?id=eq.x", "22P02"), ("inbox", "42501")]:
         answer = await features.rest("GET", target, headers=LINES)
         assert (answer.status, answer.body["code"]) == (401 if target == "inbox" else 400, code)
@@ -90,7 +88,6 @@ def many(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_head_of_a_call_leaves_no_stream_behind(many: Service) -> None:
-    """However many rows there are; they are counted."""
     answer = await many.rest("HEAD", "rpc/numbers", headers={**LINES, "prefer": "count=exact"})
     assert (answer.status, answer.text, answer.headers["content-range"]) == (200, "", "0-999/1000")
     assert answer.headers["content-type"] == "application/x-ndjson"
@@ -103,13 +100,11 @@ async def test_head_of_a_call_leaves_no_stream_behind(many: Service) -> None:
 
 
 async def test_a_value_that_is_null_is_a_line(many: Service) -> None:
-    """Each line is JSON."""
     answer = await many.rest("GET", "rpc/gaps", headers=LINES)
     assert [json.loads(line) for line in answer.text.splitlines()] == [1, None, 3]
 
 
 async def test_what_cannot_hold_for_a_stream_is_not_said_to(many: Service) -> None:
-    """A count is not told; a most of rows, which strict handling wants to hold, is refused."""
     for target in ("rpc/numbers", "number"):
         told = await many.rest("GET", target, headers={**LINES, "prefer": "count=exact, handling=lenient"})
         assert told.headers["preference-applied"] == "handling=lenient"

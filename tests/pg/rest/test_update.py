@@ -17,7 +17,6 @@ BATCH = "application/vnd.dataapi.batch+json"
 
 
 async def test_matching_rows_are_changed_and_the_answer_is_empty(api: Service) -> None:
-    """It is 204 without a body, with the range of the changed rows."""
     answer = await api.rest("PATCH", "book?author=eq.1", {"price": 5, "facts": {"a": 1}})
     assert (answer.status, answer.text) == (204, "")
     assert answer.headers["content-range"] == "0-1/*"
@@ -31,7 +30,6 @@ async def test_matching_rows_are_changed_and_the_answer_is_empty(api: Service) -
 
 
 async def test_what_was_changed_is_shown_when_asked_for(api: Service) -> None:
-    """With selection, embedded resources and order; an empty array when nothing matched."""
     target = "book?author=eq.1&select=title,author(name)&order=id.desc"
     headers = {"prefer": "return=representation, count=exact"}
     answer = await api.rest("PATCH", target, {"title": "same"}, headers=headers)
@@ -48,7 +46,6 @@ async def test_what_was_changed_is_shown_when_asked_for(api: Service) -> None:
 
 
 async def test_a_row_is_shown_though_it_matches_no_more(api: Service) -> None:
-    """Filters choose the rows to change; they are not applied again to what came of it."""
     answer = await api.rest("PATCH", "author?name=eq.Ada", {"name": "Eve"}, headers=SHOWN)
     assert answer.body == [{"id": 1, "name": "Eve"}]
 
@@ -72,7 +69,6 @@ async def test_every_kind_of_filter_chooses_rows(api: Service) -> None:
 
 
 async def test_an_empty_body_changes_nothing(api: Service) -> None:
-    """An object without members, an array without objects, and what is not an object at all."""
     nothing: tuple[Any, ...] = ({}, [], [{}], 7)
     for body in nothing:
         answer = await api.rest("PATCH", "book?id=eq.1", body)
@@ -92,7 +88,6 @@ async def test_the_first_object_of_an_array_is_for_all_rows(api: Service) -> Non
 
 
 async def test_chosen_columns_alone_are_set(api: Service) -> None:
-    """One that the body lacks becomes null, or takes its default when that is asked for."""
     target = "counter?id=eq.1&columns=name,extra&select=name,extra"
     answer = await api.rest("PATCH", target, {"name": "n", "id": 9}, headers=SHOWN)
     assert answer.body == [{"name": "n", "extra": None}]
@@ -159,7 +154,6 @@ async def test_no_more_rows_are_changed_than_a_strict_client_allows(api: Service
 async def test_what_is_refused(
     api: Service, server: Server, target: str, body: Any, status: int, code: str | None
 ) -> None:
-    """Each with its status; a row that a policy hides is as if it were not there."""
     code = server.generated_refusal if code == GENERATED else code
     answer = await api.rest("PATCH", target, body)
     assert answer.status == status
@@ -167,7 +161,6 @@ async def test_what_is_refused(
 
 
 async def test_policies_and_column_privileges_hold(api: Service) -> None:
-    """Own rows alone are changed; what is not shown need not be readable."""
     answer = await api.rest("PATCH", "owned?select=id", {"word": "w"}, headers=SHOWN, role="authenticated")
     assert answer.body == [{"id": 1}]
     api.database.execute("insert into secret values (1, 'a')")
@@ -178,7 +171,6 @@ async def test_policies_and_column_privileges_hold(api: Service) -> None:
 
 
 async def test_views_and_partitions_are_changed(api: Service) -> None:
-    """By themselves or by a trigger; a row moves to the partition that it belongs to."""
     answer = await api.rest("PATCH", "cheap?id=eq.1&select=price", {"price": 2}, headers=SHOWN)
     assert answer.body == [{"price": 2.00}]
     answer = await api.rest("PATCH", "shout?id=eq.1&select=id", {"title": "LOUD"}, headers=SHOWN)
@@ -193,7 +185,6 @@ async def test_views_and_partitions_are_changed(api: Service) -> None:
 
 
 async def test_each_row_is_changed_by_its_own_object(api: Service) -> None:
-    """The primary key names the row; objects without a row are of no effect."""
     rows = [
         {"id": 2, "title": "TWO", "price": 2},
         {"id": 1, "title": "ONE", "price": 1},
@@ -208,7 +199,6 @@ async def test_each_row_is_changed_by_its_own_object(api: Service) -> None:
 
 
 async def test_an_object_leaves_alone_what_it_does_not_name(api: Service) -> None:
-    """Objects may name different members; null is a value; defaults come when they are asked for."""
     rows = [{"id": 1, "name": "x"}, {"id": 2, "extra": None}]
     answer = await api.rest("PATCH", "counter?order=id", rows, headers=MATCHED)
     assert answer.body == [
@@ -240,7 +230,6 @@ async def test_rows_are_matched_by_any_columns(api: Service) -> None:
 
 
 async def test_csv_changes_rows_by_their_own_lines(api: Service) -> None:
-    """As every kind of body does."""
     headers = {**MATCHED, "content-type": "text/csv"}
     answer = await api.rest("PATCH", "author?order=id", "id,name\n1,x\n2,y", headers=headers)
     assert answer.body == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
@@ -272,7 +261,6 @@ async def test_objects_that_name_no_row_of_their_own_are_refused(
 
 
 async def test_matched_rows_obey_the_same_bounds(api: Service) -> None:
-    """A maximum, policies, and nothing to do."""
     rows = [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
     headers = {"prefer": "resolution=match, handling=strict, max-affected=1"}
     answer = await api.rest("PATCH", "author", rows, headers=headers)
@@ -318,7 +306,6 @@ async def test_requests_of_a_batch_may_not_be_conditional(api: Service) -> None:
 
 
 async def test_reads_may_be_conditional(api: Service) -> None:
-    """Without an entity tag in the answer none matches."""
     for method in ("GET", "HEAD", "OPTIONS"):
         headers = {"if-none-match": '"1"', "if-modified-since": "Sat, 01 Jan 2000 00:00:00 GMT"}
         assert (await api.rest(method, "author", headers=headers)).status == 200

@@ -49,7 +49,6 @@ async def test_ignoring_leaves_what_is_there(api: Service) -> None:
 
 
 async def test_other_keys_are_named_by_on_conflict(api: Service) -> None:
-    """One unique column or several; the primary key is what is meant without it."""
     row = {"id": 9, "email": "a@x", "nick": "new"}
     answer = await api.rest("POST", "named?on_conflict=email", row, headers=MERGE)
     assert (answer.status, answer.body) == (200, [row])
@@ -67,7 +66,6 @@ async def test_other_keys_are_named_by_on_conflict(api: Service) -> None:
 
 
 async def test_composite_keys_partitions_and_tables_of_keys_alone(api: Service) -> None:
-    """All of a key counts; a row of nothing but its key has nothing to update, but is there."""
     rows = [{"one": 1, "two": "y", "word": "w"}, {"one": 1, "two": "z", "word": "v"}]
     answer = await api.rest("POST", "pair", rows, headers=MERGE)
     assert (answer.status, answer.body) == (201, rows)
@@ -93,20 +91,17 @@ async def test_composite_keys_partitions_and_tables_of_keys_alone(api: Service) 
 async def test_an_upsert_does_not_set_the_key(
     api: Service, method: str, target: str, row: Any, role: str
 ) -> None:
-    """One role may not update the key, and for the other one a trigger refuses it."""
     answer = await api.rest(method, target, row, role=role, headers=MERGE)
     assert (answer.status, answer.body) == (200, [{"id": 1, "code": "a", "word": "new"}])
 
 
 async def test_without_a_key_rows_are_inserted(api: Service) -> None:
-    """The resolution has no meaning there, and is not said to have been applied."""
     answer = await api.rest("POST", "keyless", {"word": "w", "number": 1}, headers=MERGE)
     assert (answer.status, answer.body) == (201, [{"word": "w", "number": 1}])
     assert answer.headers["preference-applied"] == "return=representation"
 
 
 async def test_missing_keys_take_their_defaults(api: Service) -> None:
-    """So rows with and without a key can be sent together."""
     headers = {"prefer": "resolution=merge-duplicates, return=representation, missing=default"}
     rows = [{"id": 1, "name": "changed"}, {"name": "new"}]
     for table in ("counter", "numbered"):
@@ -118,7 +113,6 @@ async def test_missing_keys_take_their_defaults(api: Service) -> None:
 
 
 async def test_rows_shown_of_an_upsert_embed_and_order(api: Service) -> None:
-    """Embedded resources and orders are those of any representation."""
     rows = [{"id": 1, "name": "Ada"}, {"id": 2, "name": "B"}]
     answer = await api.rest("POST", "author?select=name,book(title)&order=id.desc", rows, headers=MERGE)
     assert answer.status == 200
@@ -162,7 +156,6 @@ async def test_a_row_is_put_in_its_place(api: Service) -> None:
 
 
 async def test_a_composite_key_is_put_as_a_whole(api: Service) -> None:
-    """In any order of the filters; keys alone and odd names too."""
     row = {"one": 1, "two": "x", "word": "put"}
     answer = await api.rest("PUT", "pair?two=eq.x&one=eq.1", row, headers=SHOWN)
     assert (answer.status, answer.body) == (200, [row])
@@ -175,7 +168,6 @@ async def test_a_composite_key_is_put_as_a_whole(api: Service) -> None:
 
 
 async def test_only_the_row_that_the_url_names_is_put(api: Service) -> None:
-    """Of several rows the first that fits; a range header and a single object do no harm."""
     headers = {**SHOWN, "accept": "application/vnd.pgrst.object+json", "range": "1-1"}
     rows = [{"id": 8, "name": "x"}, {"id": 1, "name": "y"}, {"id": 1, "name": "z"}]
     answer = await api.rest("PUT", "author?id=eq.1", rows, headers=headers)
@@ -204,7 +196,6 @@ async def test_a_put_names_its_row_by_the_whole_key_alone(api: Service, target: 
 
 
 async def test_a_put_takes_no_limit_or_offset(api: Service) -> None:
-    """Limits and offsets are 400 with PGRST114."""
     for word in ("limit", "offset"):
         answer = await api.rest("PUT", f"author?id=eq.1&{word}=1", {"id": 1, "name": "x"})
         assert (answer.status, answer.body["code"]) == (400, "PGRST114")

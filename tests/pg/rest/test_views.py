@@ -39,13 +39,11 @@ if TYPE_CHECKING:
     ],
 )  # fmt: skip
 async def test_views_are_related_as_their_tables_are(features: Service, target: str, expected: Any) -> None:
-    """Rows come as from tables."""
     answer = await features.rest("GET", target)
     assert answer.body == expected
 
 
 async def test_a_view_that_repeats_a_row_gives_one_of_them(features: Service) -> None:
-    """A query may join a key's row several times; a relationship to one still shows one."""
     await features.execute(
         "create view busy_director as"
         " select d.id, d.name, f.title from director d join film f on f.director = d.id;"
@@ -73,7 +71,6 @@ async def test_options_say_what_can_be_done_with_a_table(features: Service, tabl
 
 
 async def test_options_of_a_view_say_what_its_triggers_take(features: Service) -> None:
-    """Each method needs its own one: who may update may not delete, nor may who inserts put."""
     await features.execute("""
         create function unwritten() returns trigger language plpgsql as 'begin return new; end';
         create view updatable as select distinct id from film;
@@ -87,7 +84,6 @@ async def test_options_of_a_view_say_what_its_triggers_take(features: Service) -
 
 
 async def test_head_has_the_headers_of_get_and_makes_no_body(features: Service) -> None:
-    """The statement counts the rows without writing them."""
     for target in ("film?select=id&limit=2", "film?select=id,actor(name)"):
         got = await features.rest("GET", target)
         head = await features.rest("HEAD", target)
@@ -148,7 +144,6 @@ def undeclared(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_what_directives_declare_for_graphql_changes_nothing(undeclared: Service) -> None:
-    """Neither one more relationship, nor one of several that is ambiguous then, nor one through a view."""
     before = [await undeclared.rest("GET", target) for target in TARGETS]
     assert [answer.status for answer in before] == [200, 200, 400, 400, 200, 400]
     for thing, comment in COMMENTS.items():

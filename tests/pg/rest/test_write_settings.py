@@ -14,7 +14,6 @@ SHOWN = {"prefer": "return=representation"}
 
 
 async def test_no_statement_needs_to_be_prepared(api: Service) -> None:
-    """Behind a pooler of transactions the same requests have the same answers."""
     prefer = "resolution=merge-duplicates, return=representation, missing=default"
     rows = [{"id": 1, "name": "n'%s\\"}, {"name": "$1"}]
     answer = await api.rest("POST", "counter?columns=id,name", rows, headers={"prefer": prefer})
@@ -30,7 +29,6 @@ async def test_no_statement_needs_to_be_prepared(api: Service) -> None:
 
 
 async def test_changed_rows_are_summed_up(api: Service) -> None:
-    """Aggregates are over what was changed; the maximum is of the rows and not of the groups."""
     answer = await api.rest("PATCH", "book?select=author,count(),id.sum()", {"price": 1}, headers=SHOWN)
     assert answer.status == 200
     key = lambda row: row["author"] or 0  # noqa: E731 - short
@@ -64,7 +62,6 @@ async def test_a_plan_that_head_asks_for_in_a_batch_has_no_body(api: Service) ->
 
 
 async def test_a_most_of_affected_rows_is_for_changes_of_rows_that_are_there(api: Service) -> None:
-    """Inserts are as many as the client sends."""
     rows = [{"id": number, "name": "x"} for number in (101, 102)]
     headers = {"prefer": "handling=strict, max-affected=1, count=exact"}
     answer = await api.rest("POST", "author", rows, headers=headers)
@@ -73,7 +70,6 @@ async def test_a_most_of_affected_rows_is_for_changes_of_rows_that_are_there(api
 
 
 async def test_a_thousand_rows_are_one_statement_of_one_value(api: Service) -> None:
-    """Their number is no part of the statement."""
     rows = [{"id": number, "name": f"name {number}"} for number in range(100, 1100)]
     answer = await api.rest("POST", "author", rows, headers={"prefer": "count=exact"})
     assert (answer.status, answer.headers["content-range"]) == (201, "*/1000")
@@ -84,7 +80,6 @@ async def test_a_thousand_rows_are_one_statement_of_one_value(api: Service) -> N
 
 
 async def test_each_change_of_a_batch_counts_for_itself(api: Service) -> None:
-    """What one upsert updated is no business of the next one, nor is a time zone."""
     prefer = {"Prefer": "resolution=merge-duplicates"}
     requests: list[dict[str, Any]] = [
         {"method": "POST", "path": "/author", "headers": prefer, "body": [{"id": 1, "name": "x"}]},

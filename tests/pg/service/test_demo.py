@@ -54,7 +54,6 @@ async def titles(prepared: demo.PreparedDemo, role: str, account: int | None = N
 
 
 async def test_policies_decide_who_reads_which_posts(prepared: demo.PreparedDemo) -> None:
-    """Drafts are for their authors and for service_role."""
     everything = await titles(prepared, "service_role")
     released = await titles(prepared, "anon")
     assert "On indexes" in everything - released
@@ -80,7 +79,6 @@ async def test_policies_decide_who_reads_which_posts(prepared: demo.PreparedDemo
 def test_roles_write_in_their_own_name_only(
     prepared: demo.PreparedDemo, role: str, account: int, statement: str, refusal: str | None
 ) -> None:
-    """What the sample allows is what its comments promise; nothing is kept."""
     connection = psycopg2.connect(prepared.settings.projects[0].db_uri)
     try:
         with connection.cursor() as cursor:
@@ -97,12 +95,10 @@ def test_roles_write_in_their_own_name_only(
 
 
 def test_catalog_of_the_sample_has_no_problems(prepared: demo.PreparedDemo) -> None:
-    """Every directive in the sample is understood."""
     assert inspect(prepared.settings.projects[0]) == []
 
 
 def test_printed_keys_are_admitted_in_their_roles(prepared: demo.PreparedDemo) -> None:
-    """Each key and token in the banner makes its bearer what the banner says."""
     authenticator = Authenticator(prepared.settings.projects[0], time.time)
 
     def role(**headers: str) -> str:
@@ -119,7 +115,6 @@ def test_printed_keys_are_admitted_in_their_roles(prepared: demo.PreparedDemo) -
 
 
 def test_banner_has_the_addresses_listened_on(prepared: demo.PreparedDemo) -> None:
-    """The commands can be pasted as they stand."""
     assert replace(prepared.settings, projects=(), webhooks=None) == SERVICE
     assert "curl -s http://127.0.0.1:9999/graphql/v1" in prepared.banner
     assert "curl -s 'http://127.0.0.1:9999/rest/v1/leaderboard?" in prepared.banner
@@ -127,7 +122,6 @@ def test_banner_has_the_addresses_listened_on(prepared: demo.PreparedDemo) -> No
 
 
 async def test_the_printed_token_is_for_the_demos_webhooks(prepared: demo.PreparedDemo) -> None:
-    """With it, endpoints can be created and events be delivered to this machine."""
     [token] = set(re.findall(r"dapat_[\w-]+", prepared.banner))
     rows = await run_script(
         prepared.settings.projects[0].db_uri,
@@ -142,7 +136,6 @@ async def test_the_printed_token_is_for_the_demos_webhooks(prepared: demo.Prepar
 
 
 async def test_changing_a_table_by_hand_notifies_the_daemon(prepared: demo.PreparedDemo) -> None:
-    """The sample database notifies the channel that reloads the schema."""
     listener = psycopg2.connect(prepared.settings.projects[0].db_uri)
     try:
         listener.autocommit = True

@@ -129,7 +129,6 @@ def test_conditions_find_the_rows(
     ],
 )
 def test_expressions_give_values(films: Films, expression: Expression, shown: object) -> None:
-    """Of the first film."""
     where = Compare(ColumnOf("id"), Operator.EQ, slot("1"))
     output = Record(((Text("value"), Value(expression)),))
     [row] = films.run(compile_answer(Rows(films.table("film"), where=where), output, Form.ARRAY))

@@ -153,7 +153,6 @@ def test_every_value_is_written_as_to_json_writes_it(
     row: Mapping[str, str | None],
     made: Mapping[str, str],
 ) -> None:
-    """Whatever the type, the value, and the settings that values are written by."""
     connection, table = every
     if not server.has("libxml"):
         row = {**row, "xml": None}
@@ -177,7 +176,6 @@ def test_every_value_is_written_as_to_json_writes_it(
 
 @given(name=ODD_TEXTS, word=ODD_TEXTS)
 def test_names_and_words_are_escaped(every: tuple[Any, Table], name: str, word: str) -> None:
-    """Those of the schema, and those of clients."""
     connection, _ = every
     output = Object(((Text(name), Text(word)), (parameter(word, "text"), Text(name))))
     statement = replace(compile_query(output).statement, types=("text",))

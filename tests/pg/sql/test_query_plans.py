@@ -97,7 +97,6 @@ def test_filters_use_indexes(chinook: Database, catalog: Catalog, condition: Con
 
 
 def test_a_page_is_read_by_the_index_of_its_order(chinook: Database, catalog: Catalog) -> None:
-    """Also where related rows are joined to it, of which none is looked for beyond the page."""
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
     order = (OrderTerm(ColumnOf("track_id"), nullable=False),)
     title = Record(((Text("title"), Value(ColumnOf("title"))),))
@@ -120,7 +119,6 @@ def test_rows_of_large_tables_are_found_by_their_index(chinook: Database, catalo
 
 
 def test_a_row_found_by_its_key_is_not_joined(chinook: Database, catalog: Catalog) -> None:
-    """A join takes longer to begin than to look up one album."""
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
     title = Record(((Text("title"), Value(ColumnOf("title"))),))
     one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
@@ -129,7 +127,6 @@ def test_a_row_found_by_its_key_is_not_joined(chinook: Database, catalog: Catalo
 
 
 def test_related_rows_are_found_by_indexes(chinook: Database, catalog: Catalog) -> None:
-    """Those of a foreign key, and those behind a table in between."""
     track = table_named(catalog, "track")
     of_album = Many(Rows(track, join=Join((("album_id", "album_id"),))), NAME)
     albums = Rows(table_named(catalog, "album"), limit=10)

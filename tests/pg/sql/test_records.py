@@ -84,7 +84,6 @@ def shown(films: Films, table: str, output: Record, **named: Any) -> Any:
 
 
 def test_one_related_row_is_spread(films: Films) -> None:
-    """Its members stand among the row's own; without one they are null."""
     spread = Spread(director(films), record(("name", NAME), (">birth", ColumnOf("born"))))
     assert shown(films, "film", record(("id", ID), spread, ("year", YEAR))) == [
         {"id": 1, "name": "Agnès", "birth": 1928, "year": 1960},
@@ -95,7 +94,6 @@ def test_one_related_row_is_spread(films: Films) -> None:
 
 
 def test_many_related_rows_are_spread_as_arrays(films: Films) -> None:
-    """Each member has its values in the embed's order, within its limit; without rows it is empty."""
     rows = films_of(films, order=(OrderTerm(YEAR, descending=True), OrderTerm(TITLE)), limit=2)
     spread = Spread(rows, record(("titles", TITLE), ("years", YEAR)), many=True)
     assert shown(films, "director", record(("name", NAME), spread)) == [
@@ -106,7 +104,6 @@ def test_many_related_rows_are_spread_as_arrays(films: Films) -> None:
 
 
 def test_spreads_within_spreads(films: Films) -> None:
-    """One of many, many of one, and many of many."""
     inner = Spread(actors(films), record(("actors", NAME)), many=True)
     outer = Spread(films_of(films), record(("titles", TITLE), inner), many=True)
     assert shown(films, "director", record(("name", NAME), outer)) == [
@@ -129,7 +126,6 @@ def test_spreads_within_spreads(films: Films) -> None:
 
 
 def test_spreads_within_embeds(films: Films) -> None:
-    """In an array of rows and in one row."""
     spread = Spread(actors(films), record(("actors", NAME)), many=True)
     embedded = Many(films_of(films, limit=1), record(("title", TITLE), spread))
     assert shown(films, "director", record(("films", embedded))) == [
@@ -148,21 +144,18 @@ def test_spreads_within_embeds(films: Films) -> None:
 
 
 def test_rows_through_a_table_in_between(films: Films) -> None:
-    """Many rows on either side, ordered and limited on their own."""
     embedded = Many(actors(films, order=(OrderTerm(NAME, descending=True),), limit=1), record(("name", NAME)))
     found = shown(films, "film", record(("id", ID), (">who", embedded)))
     assert [row["who"] for row in found] == [[{"name": "Bob"}], [{"name": "Ann"}], [{"name": "Bob"}], []]
 
 
 def test_related_rows_that_only_a_comment_says_are_single(films: Films) -> None:
-    """Are never shown as more rows than there are: the first one of several is spread."""
     loose = Rows(films.table("part"), join=Join((("film_id", "id"),)), unique=True)
     rows = shown(films, "film", record(("id", ID), Spread(loose, record(("actor", ColumnOf("actor_id"))))))
     assert [row["id"] for row in rows] == [1, 2, 3, 4]
 
 
 def test_one_related_row_is_joined(films: Films) -> None:
-    """With names of the schema or of the client, or without members; null where there is none."""
     for one, expected in (
         (record(("name", NAME)), {"name": "Buster"}),
         (record((">as", NAME)), {"as": "Buster"}),
@@ -176,7 +169,6 @@ def test_one_related_row_is_joined(films: Films) -> None:
 
 
 def test_the_order_of_rows_is_kept_whatever_is_spread_into_them(films: Films) -> None:
-    """By a related row's column too."""
     by_name = OrderTerm(RelatedOf(director(films), NAME), descending=True, nulls_first=False)
     rows = shown(films, "film", record(("id", ID), Spread(director(films), record(("name", NAME)))),
                  order=(by_name, OrderTerm(ID)))  # fmt: skip
@@ -195,7 +187,6 @@ def test_empty_records_and_long_names(films: Films) -> None:
 
 
 def test_rows_are_grouped_by_what_is_no_aggregate(films: Films) -> None:
-    """In the order and the page of the groups."""
     output = record(("year", YEAR), ("count", COUNT), (">sum", CastOf(total("budget"), "int")), grouped=True)
     by_year = (OrderTerm(YEAR, descending=True, nulls_first=True),)
     assert shown(films, "film", output, order=by_year) == [
@@ -209,7 +200,6 @@ def test_rows_are_grouped_by_what_is_no_aggregate(films: Films) -> None:
 
 
 def test_groups_are_ordered_by_related_rows(films: Films) -> None:
-    """Which belong to the groups, spread or embedded; a column that is no key of the groups is refused."""
     by_name = OrderTerm(RelatedOf(director(films), NAME), descending=True)
     by_id = OrderTerm(RelatedOf(director(films), ID))
     spread = Spread(director(films), record(("name", NAME)))
@@ -227,7 +217,6 @@ def test_groups_are_ordered_by_related_rows(films: Films) -> None:
 
 
 def test_without_other_values_there_is_one_group(films: Films) -> None:
-    """Even of no rows at all."""
     nobody = Compare(ID, Operator.LT, parameter("0"))
     output = record(("count", COUNT), ("sum", total("budget")), grouped=True)
     assert shown(films, "film", output, order=()) == [{"count": 4, "sum": 60.5}]
@@ -255,14 +244,12 @@ def test_values_without_equality_are_grouped_too(
 
 
 def test_computed_fields_are_grouped_by(films: Films) -> None:
-    """A function of the row is a value like others."""
     output = record(("label", ComputedOf(films.function("label"))), ("count", COUNT), grouped=True)
     rows = shown(films, "film", output, order=())
     assert {"label": "Alpha!", "count": 1} in rows
 
 
 def test_embeds_are_grouped_by_what_they_show(films: Films) -> None:
-    """Rows with equal embedded objects, or arrays, or spread members are one group."""
     one = One(director(films), record(("name", NAME)))
     rows = shown(films, "film", record(("director", one), ("count", COUNT), grouped=True), order=())
     counted = {row["director"]["name"]: row["count"] for row in rows if row["director"]}
@@ -275,7 +262,6 @@ def test_embeds_are_grouped_by_what_they_show(films: Films) -> None:
 
 
 def test_aggregates_within_spreads_are_of_the_enclosing_rows(films: Films) -> None:
-    """Over any number of spreads; a count there is of the related rows that exist."""
     output = record(("year", YEAR), Spread(director(films), record(("n", COUNT))), grouped=True)
     by_year = (OrderTerm(YEAR),)
     assert shown(films, "film", output, order=by_year) == [
@@ -303,7 +289,6 @@ def test_aggregates_within_spreads_are_of_the_enclosing_rows(films: Films) -> No
 
 
 def test_groups_within_embeds(films: Films) -> None:
-    """Of the related rows, ordered and limited."""
     output = record(("year", YEAR), ("count", COUNT), grouped=True)
     embedded = Many(films_of(films, order=(OrderTerm(YEAR),), limit=5), output)
     everything = Many(films_of(films, order=()), record(("count", COUNT), grouped=True))

@@ -63,7 +63,6 @@ def test_members_keep_their_names(family: Database, catalog: Catalog, name: str)
 
 
 def test_names_of_clients_stand_beside_names_of_the_schema(family: Database, catalog: Catalog) -> None:
-    """An object with an alias is written with the same values."""
     rows = Rows(table_named(catalog, "parent"), limit=1)
     members = ((Text("id"), Value(ColumnOf("id"))), (parameter("my'alias", "text"), Value(ColumnOf("name"))))
     assert written(family, compile_query(Many(rows, Object(members)))) == [{"id": 1, "my'alias": "one"}]

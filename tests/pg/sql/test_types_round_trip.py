@@ -270,7 +270,6 @@ async def insert(api: Service, row: dict[str, Any], *, as_literals: bool) -> dic
 async def test_every_value_comes_back_as_postgresql_writes_it(
     api: Service, server: Server, judge: Any, row: dict[str, Any], as_literals: bool
 ) -> None:
-    """Inserted as literals or variables, read, and written again as it was read."""
     assume(can_be_stored(row, server))
     record = await insert(api, row, as_literals=as_literals)
     assert record == expected(judge, row)
@@ -286,7 +285,6 @@ async def test_every_value_comes_back_as_postgresql_writes_it(
 async def test_rows_that_travel_as_one_value_lose_nothing(
     api: Service, server: Server, judge: Any, rows: list[dict[str, Any]]
 ) -> None:
-    """Objects with the same members in one variable: one slot for all of them, in their order."""
     assume(all(can_be_stored(row, server) for row in rows))
     query = f"""mutation($o: [thingInsertInput!]!) {{ deleteFromthingCollection(atMost: 9) {{ affectedCount }}
         r: insertIntothingCollection(objects: $o) {{ records {{ id {FIELDS} }} }} }}"""
@@ -301,7 +299,6 @@ async def test_rows_that_travel_as_one_value_lose_nothing(
 
 @given(value=INT8)
 async def test_big_integers_are_strings_without_loss(api: Service, value: str) -> None:
-    """BigInt is a string; a number is taken too."""
     query = (
         "mutation($v: BigInt) { deleteFromthingCollection(atMost: 9) { affectedCount } r: "
         "insertIntothingCollection(objects: {id: 1, int8: $v}) { records { int8 } } }"

@@ -30,7 +30,6 @@ def documented(reactor: Any, database: Database, tmp_path: Path) -> Iterator[Ser
 
 
 async def test_service_role_sees_ids_and_texts_in_order(documented: Service) -> None:
-    """As they are stored, which is how they may run."""
     answer = await documented.console("documents", role="service_role")
     assert answer.body == {
         "documents": [
@@ -44,12 +43,10 @@ async def test_service_role_sees_ids_and_texts_in_order(documented: Service) -> 
 
 @pytest.mark.parametrize("role", ["anon", "authenticated"])
 async def test_no_other_role_sees_them(documented: Service, role: str) -> None:
-    """They show what applications ask for."""
     refused = await documented.console("documents", role=role)
     assert (refused.status, "Named" in refused.text) == (403, False)
 
 
 async def test_without_a_folder_there_are_none(service: Service) -> None:
-    """Nothing is refused: the list is empty."""
     answer = await service.console("documents", role="service_role")
     assert answer.body == {"documents": []}

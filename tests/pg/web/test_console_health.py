@@ -31,7 +31,6 @@ def answered(service: Service, path: str, seconds: float, project: str = "") -> 
 
 
 async def test_service_role_sees_state_pool_and_slow_requests_of_its_project_alone(service: Service) -> None:
-    """Latest first, without query strings, which may hold keys."""
     answered(service, "/rest/v1/quick", 0.1)
     answered(service, "/rest/v1/slow", 0.6)
     answered(service, "/rest/v1/slower", 2.0)
@@ -48,7 +47,6 @@ async def test_service_role_sees_state_pool_and_slow_requests_of_its_project_alo
 
 @pytest.mark.parametrize("role", ["anon", "authenticated"])
 async def test_no_other_role_sees_it(service: Service, role: str) -> None:
-    """Nothing of it is public."""
     refused = await service.console("health", role=role)
     assert (refused.status, set(refused.body)) == (403, {"code", "message", "details", "hint"})
 
@@ -70,7 +68,6 @@ async def test_no_other_role_sees_it(service: Service, role: str) -> None:
 async def test_workers_and_webhooks_are_shown_without_where_their_database_is(
     service: Service, state: WebhooksState, told: dict[str, Any]
 ) -> None:
-    """The database of webhooks may be another project's."""
     service.vitals.webhooks = lambda: state
     service.vitals.workers = WorkersState(2, 3, (1, 2), (3,))
     answer = await service.console("health", role="service_role")
@@ -104,8 +101,6 @@ async def test_the_pre_request_function_decides_here_too(guarded: Service, name:
 async def test_health_is_shown_while_the_database_cannot_be_asked(
     guarded: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That is when people look at it; nothing of it comes from the database."""
-
     async def unavailable(_message: object) -> None:
         raise DatabaseUnavailable(503, "PGRST000", "Database connection error. Retrying.")
 

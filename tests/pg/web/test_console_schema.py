@@ -44,7 +44,6 @@ async def shown(service: Service, role: str = "anon") -> Any:
 
 
 async def test_a_role_is_shown_what_it_may_use_and_nothing_else(service: Service) -> None:
-    """Names of other tables and columns are nowhere in the answer, nor what is said of them."""
     answer = await service.console("schema")
     assert {table["name"] for table in answer.body["tables"]} == {"author", "book", "titles"}
     for secret in ("hidden", "password", "own", "policies", "grants", "rowSecurity", "estimatedRows"):
@@ -54,7 +53,6 @@ async def test_a_role_is_shown_what_it_may_use_and_nothing_else(service: Service
 
 
 async def test_a_table_has_its_columns_and_its_names_in_both_apis(service: Service) -> None:
-    """Privileges decide which methods and which fields there are."""
     tables = {table["name"]: table for table in (await shown(service))["tables"]}
     book = tables["book"]
     columns = {column.pop("name"): column for column in book["columns"]}
@@ -85,7 +83,6 @@ async def test_entry_points_are_those_of_the_role_s_graphql_schema(service: Serv
 
 
 async def test_relationships_lead_between_columns_that_the_role_sees(service: Service) -> None:
-    """With the fields by which GraphQL follows them."""
     [key] = (await shown(service))["relationships"]
     assert key == {
         "name": "book_author_id_fkey",
@@ -98,7 +95,6 @@ async def test_relationships_lead_between_columns_that_the_role_sees(service: Se
 
 
 async def test_service_role_also_sees_grants_policies_and_problems(service: Service) -> None:
-    """Policies of a table without privileges are left out even there; its problems are the operator's."""
     described = await shown(service, "service_role")
     tables = {table["name"]: table for table in described["tables"]}
     assert described["complete"] is True

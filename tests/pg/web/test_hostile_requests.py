@@ -40,7 +40,6 @@ async def test_fragments_that_double_are_refused(api: Service) -> None:
 
 
 async def test_the_length_of_a_document_is_limited(api: Service) -> None:
-    """A single literal of a megabyte is one token, and takes as long to read as ten thousand of them."""
     query = '{ personCollection(filter: {name: {eq: "%s"}}) { edges { node { id } } } }'
     longest = LONGEST_DOCUMENT - len(query) + 2
     assert "errors" not in (await api.ask(query % ("x" * longest))).body
@@ -89,7 +88,6 @@ async def test_many_rows_of_equal_members_are_no_objects_too_many(api: Service) 
 
 
 async def test_similar_names_are_not_sought_for_ever(api: Service) -> None:
-    """Validation stops after twenty errors."""
     answer = await api.ask("{ personByPk(id: 1) { " + " ".join(f"nam{n}" for n in range(4000)) + " } }")
     assert len(answer.errors) == 21
     assert (
@@ -98,7 +96,6 @@ async def test_similar_names_are_not_sought_for_ever(api: Service) -> None:
 
 
 async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Documents and plans that clients make up push each other out; those that stay still serve."""
     monkeypatch.setattr(role_module, "DOCUMENT_BYTES", 200_000)
     monkeypatch.setattr(role_module, "PLAN_BYTES", 50_000)
     api.engine._roles.clear()  # a reload that finds no change keeps them

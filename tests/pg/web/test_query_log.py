@@ -59,7 +59,6 @@ async def test_a_message_says_what_it_is_for(api: Service) -> None:
 
 
 async def test_comments_leave_prepared_statements_alone(api: Service) -> None:
-    """Requests that differ in their comments alone share what is prepared."""
     first = (await api.rest("GET", "rpc/prepared", headers={"X-Request-Id": "first"})).body
     again = (await api.rest("GET", "rpc/prepared", headers={"X-Request-Id": "second"})).body
     third = (await api.rest("GET", "rpc/prepared", headers={"X-Request-Id": "third"})).body
@@ -67,7 +66,6 @@ async def test_comments_leave_prepared_statements_alone(api: Service) -> None:
 
 
 async def test_the_sql_of_a_stream_is_logged_once(api: Service, logged: list[dict[str, Any]]) -> None:
-    """It takes several messages, of which the first one has the statement."""
     answer = await api.rest("GET", "note?select=id", headers={"Accept": "application/x-ndjson"})
     assert answer.status == 200
     assert len(logged) == 1
@@ -76,7 +74,6 @@ async def test_the_sql_of_a_stream_is_logged_once(api: Service, logged: list[dic
 async def test_sql_is_logged_without_values_and_with_the_requests_id(
     api: Service, logged: list[dict[str, Any]]
 ) -> None:
-    """A statement's text has slots; the trace that the caller continues is on the line."""
     headers = {"X-Request-Id": "r-1", "traceparent": TRACEPARENT}
     assert (await api.rest("GET", "note?text=eq.secret-value", headers=headers)).status == 200
     [line] = logged

@@ -115,7 +115,6 @@ def operator(database: Database, tmp_path: object, monkeypatch: pytest.MonkeyPat
 
 
 def test_migrate_says_what_it_applied(database: Database, operator: Operator) -> None:
-    """A second run has nothing to do."""
     allow_migrations(database)
     applied = operator.says("migrate").splitlines()
     assert applied == [f"applied migration {one.number} ({one.name})" for one in shipped()]
@@ -123,7 +122,6 @@ def test_migrate_says_what_it_applied(database: Database, operator: Operator) ->
 
 
 def test_a_role_that_may_not_migrate_is_shown_what_to_run(operator: Operator) -> None:
-    """One line with the statement for an administrator."""
     assert "create schema webhooks authorization authenticator" in operator.fails(
         "organization", "list", status=os.EX_NOPERM
     )
@@ -141,14 +139,12 @@ def test_without_the_section_webhooks_are_off(database: Database, operator: Oper
 
 
 def test_database_out_of_reach_is_one_line(operator: Operator) -> None:
-    """Not a traceback."""
     operator._environ["DATAAPI_WEBHOOKS_DB_URI"] = "postgresql://nobody@127.0.0.1:1/none"
     told = operator.fails("organization", "list", status=os.EX_UNAVAILABLE)
     assert told.startswith("webhooks: the database cannot be used: ")
 
 
 def test_organizations_are_created_allowed_and_listed(database: Database, operator: Operator) -> None:
-    """Webhooks are for organizations on the early access allowlist; the commands migrate first."""
     allow_migrations(database)
     assert operator.says("organization", "create", "acme") == ""
     assert operator.says("organization", "create", "beta", "--early-access") == ""
@@ -164,7 +160,6 @@ def test_organizations_are_created_allowed_and_listed(database: Database, operat
 
 
 def test_projects_belong_to_an_organization(database: Database, operator: Operator) -> None:
-    """A reference is taken once, and the organization must be there."""
     allow_migrations(database)
     operator.says("organization", "create", "acme")
     assert operator.says("project", "create", REF, "--organization", "acme") == ""
@@ -180,7 +175,6 @@ def test_projects_belong_to_an_organization(database: Database, operator: Operat
 async def test_an_operators_token_is_of_no_organization(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """It is made without one, listed as an operator's, has no other permissions, and can be revoked."""
     allow_migrations(database)
     secret = operator.says("token", "create", "--operator").strip()
     directory = make_store(pool, Cipher([KEY]), 14).directory
@@ -222,7 +216,6 @@ async def test_the_configured_organization_is_taken_where_none_is_named(
 def test_one_of_several_configured_organizations_has_to_be_named(
     database: Database, operator: Operator, tmp_path: Path
 ) -> None:
-    """Each project's own is known; a token for some organization or other is not made."""
     allow_migrations(database)
     other = "z" * 20
     config = tmp_path / "several.ini"
@@ -247,7 +240,6 @@ def test_one_of_several_configured_organizations_has_to_be_named(
 async def test_a_project_goes_to_another_organization_with_all_that_is_its_own(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """Endpoints, secrets and history change hands; what is on its way arrives; both are told."""
     store = await migrated(database, pool)
     operator.says("organization", "create", "globex", "--early-access")
     there = Scope("globex", REF)
@@ -284,7 +276,6 @@ async def test_a_project_goes_to_another_organization_with_all_that_is_its_own(
 
 
 async def test_refused_transfers_publish_nothing(database: Database, pool: Pool, operator: Operator) -> None:
-    """Without the project or the organization, or to where it is already."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     for project, organization, error in (
@@ -300,7 +291,6 @@ async def test_refused_transfers_publish_nothing(database: Database, pool: Pool,
 async def test_a_transfer_is_published_only_for_organizations_on_the_allowlist(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """Webhooks are for organizations on the early access allowlist."""
     store = await migrated(database, pool)
     own = await add_endpoint(store, PROJECT)
     for organization in ("globex", "initech"):
@@ -331,7 +321,6 @@ async def test_after_resealing_an_older_key_can_be_taken_away(
 
 
 async def test_resealing_names_what_no_key_opens(database: Database, pool: Pool, operator: Operator) -> None:
-    """It stays as it is, the others are done; without any key nothing is."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     lost = await add_endpoint(make_store(pool, Cipher([new_key()]), 14))
@@ -345,7 +334,6 @@ async def test_resealing_names_what_no_key_opens(database: Database, pool: Pool,
 async def test_token_create_prints_the_token_alone(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """The token is shown this once; what is kept is its hash."""
     store = await migrated(database, pool)
     plain = operator.says("token", "create", "--organization", "acme").strip()
     access = await store.directory.access(plain)
@@ -373,7 +361,6 @@ async def test_token_create_prints_the_token_alone(
 
 
 async def test_tokens_can_be_revoked_and_expire(database: Database, pool: Pool, operator: Operator) -> None:
-    """A revoked or expired token identifies nobody; the list says how each one stands."""
     store = await migrated(database, pool)
     create = ("token", "create", "--organization", "acme", "--expires", "1")
     made = [operator.says(*create).strip() for _ in range(3)]
@@ -415,7 +402,6 @@ async def test_commands_work_under_any_date_style(
 async def test_event_publish_raises_one_and_prints_its_id(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """Each call with an idempotency key of its own."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     call = ("event", "publish", "--organization", "acme")
@@ -449,7 +435,6 @@ async def test_event_publish_takes_an_idempotency_key(
 
 
 async def test_event_publish_says_what_is_refused(database: Database, pool: Pool, operator: Operator) -> None:
-    """One line each."""
     store = await migrated(database, pool)
     await store.directory.create_organization("denied")
     joined, restored = "v1.organization.member.added", "v1.project.restored"
@@ -472,7 +457,6 @@ async def test_event_publish_says_what_is_refused(database: Database, pool: Pool
 def test_malformed_commands_exit_as_such(
     operator: Operator, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is asked of the database."""
     with pytest.raises(SystemExit) as exited:
         operator.tries(*arguments)
     assert exited.value.code == os.EX_USAGE
@@ -485,7 +469,6 @@ ORDER = "v1.shop.order"
 async def test_rows_are_watched_from_the_command_line(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """As the owner of the table; the types of the configuration are known at once."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     database.execute("create table item (id int, size int)")
@@ -509,7 +492,6 @@ async def test_rows_are_watched_from_the_command_line(
 
 
 def test_the_sql_of_a_watch_is_printed(operator: Operator) -> None:
-    """Without a database; a scope that is not named is the configured organization."""
     operator.configure("DATAAPI_PROJECT_ORGANIZATION", "acme")
     assert operator.says("webhooks", "watch", "it's", ORDER, "--columns", "a,b", "--print") == (
         "select webhooks.watch('it''s', 'v1.shop.order', \"columns\" => array['a', 'b'], "
@@ -526,7 +508,6 @@ def test_the_sql_of_a_watch_is_printed(operator: Operator) -> None:
 async def test_types_that_are_not_declared_are_not_watched(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """The message names the key."""
     await migrated(database, pool)
     database.execute("create table item (id int); alter table item owner to authenticator")
     error = operator.fails("webhooks", "watch", "item", ORDER, "--organization", "acme")
@@ -536,7 +517,6 @@ async def test_types_that_are_not_declared_are_not_watched(
 async def test_types_of_row_changes_are_added_and_removed(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """A table can be watched for one at once; it stays while a watch uses it, and across other commands."""
     await migrated(database, pool)
     database.execute("create table item (id int)")
     as_owner = ("--owner-uri", database.admin_uri)

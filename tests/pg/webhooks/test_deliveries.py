@@ -60,7 +60,6 @@ async def test_an_event_is_delivered_signed_and_recorded(deliveries: Deliveries,
 
 
 async def test_failures_are_retried_on_schedule_and_then_end(deliveries: Deliveries, world: World) -> None:
-    """In real time, with shortened waits, five attempts of the same id and bytes."""
     store = await deliveries.store()
     arrived = []
 
@@ -86,7 +85,6 @@ async def test_failures_are_retried_on_schedule_and_then_end(deliveries: Deliver
 
 
 async def test_every_post_is_a_recorded_attempt(deliveries: Deliveries, world: World) -> None:
-    """Who closes kept connections as requests arrive sees five of them at most."""
     store = await deliveries.store()
     carried: Counter[Any] = Counter()
 
@@ -112,7 +110,6 @@ async def test_every_post_is_a_recorded_attempt(deliveries: Deliveries, world: W
 async def test_a_retry_uses_the_endpoints_url_and_secret_of_now(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
-    """A new url and secret count for pending retries."""
     store = await deliveries.store()
     old, new = Receiver(), Receiver()
     old.sends(BAD)
@@ -153,7 +150,6 @@ async def test_disabling_skips_what_is_enqueued_and_deleting_drops_it(
 
 
 async def test_manual_retries_and_tests_are_made_once(deliveries: Deliveries, world: World) -> None:
-    """One single attempt each; a retry repeats the event's id and bytes."""
     store = await deliveries.store()
     receiver = Receiver()
     receiver.sends(BAD)
@@ -203,7 +199,6 @@ async def test_a_successful_manual_retry_ends_the_automatic_ones(
 async def test_a_recovery_delivers_what_had_failed(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
-    """Every finally failed delivery of a time range, once more."""
     store = await deliveries.store()
     receiver = Receiver()
     receiver.sends(BAD)
@@ -224,7 +219,6 @@ async def test_a_recovery_delivers_what_had_failed(
 async def test_a_receiver_that_hangs_delays_no_other(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
-    """A thousand deliveries pass by one dead receiver's forty."""
     store = await deliveries.store()
     dead, healthy = Receiver(lambda _request: None), Receiver()
     await add_endpoint(store, url=f"http://127.0.0.9:{world.listen(dead, '127.0.0.9')}/")
@@ -242,7 +236,6 @@ async def test_a_receiver_that_hangs_delays_no_other(
 
 
 async def test_two_dispatchers_on_one_queue_double_nothing(deliveries: Deliveries, world: World) -> None:
-    """Any number of daemons share the work; each attempt is one daemon's."""
     store = await deliveries.store()
     receiver = Receiver()
     await add_endpoint(store, url=url(world, receiver))
@@ -261,7 +254,6 @@ async def test_two_dispatchers_on_one_queue_double_nothing(deliveries: Deliverie
 async def test_a_new_event_is_on_its_way_at_once(
     deliveries: Deliveries, world: World, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An idle daemon hears of it, however long its looks are apart."""
     monkeypatch.setattr("dataapi.webhooks.delivery.dispatcher.POLL", FOR_EVER)
     store = await deliveries.store()
     receiver = Receiver()
@@ -297,7 +289,6 @@ async def test_stopping_gives_back_what_is_not_sent(
 async def test_deliveries_go_on_when_postgresql_comes_back(
     deliveries: Deliveries, world: World, reactor: Any, server: Server
 ) -> None:
-    """Issue, faults: an attempt under way at a restart is recorded after it, and nothing is sent twice."""
     store = await deliveries.store()
     receiver = Receiver(lambda _request: None)
     await add_endpoint(store, url=url(world, receiver))
@@ -325,7 +316,6 @@ async def test_deliveries_go_on_when_postgresql_comes_back(
 async def test_receivers_that_hang_do_not_delay_another_organization(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
-    """Twenty of one organization, with enough to fill every place."""
     store = await deliveries.store()
     await store.directory.create_organization("other", early_access=True)
     hanging, quick = Receiver(lambda _: None), Receiver()
@@ -350,7 +340,6 @@ def _has(receiver: Receiver, count: int) -> bool:
 async def test_endpoints_that_hang_do_not_delay_those_that_answer_at_their_host(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
-    """Of another organization, and of the same one; no attempt of those that hang ends during the test."""
     store = await deliveries.store()
     answered: Counter[str] = Counter()
     hanging: Counter[str] = Counter()

@@ -95,7 +95,6 @@ async def listed(store: Store, **chosen: Any) -> list[Delivery]:
 async def test_an_endpoint_whose_every_attempt_fails_for_days_is_disabled(
     database: Database, pool: Pool
 ) -> None:
-    """What it had is skipped and says why; enabled again, it starts afresh and recovers what was skipped."""
     store = await mortal(database, pool)
     endpoint = await add_endpoint(store, ACME)
     await fail(store)
@@ -133,7 +132,6 @@ async def test_an_endpoint_whose_every_attempt_fails_for_days_is_disabled(
 
 
 async def test_one_success_is_enough_to_stay_enabled(database: Database, pool: Pool) -> None:
-    """The days are counted from the first failure after it."""
     store = await mortal(database, pool)
     endpoint = await add_endpoint(store, ACME)
     await fail(store)
@@ -173,7 +171,6 @@ async def test_an_endpoint_may_fail_for_ever_where_none_is_disabled(database: Da
 async def test_the_organization_hears_of_endpoints_that_fail_recover_and_die(
     database: Database, pool: Pool
 ) -> None:
-    """Once each; neither the endpoint concerned nor those of projects; and no receiver of it causes more."""
     store = await mortal(database, pool)
     listener = await add_endpoint(store, ACME, event_types=(FAILING, RECOVERED, DISABLED))
     dead = await add_endpoint(store, PROJECT, event_types=("*",), description="Orders")
@@ -204,7 +201,6 @@ async def test_the_organization_hears_of_endpoints_that_fail_recover_and_die(
 
 
 async def test_nothing_is_told_where_webhooks_are_not_allowed(database: Database, pool: Pool) -> None:
-    """The outcome is recorded all the same."""
     store = await mortal(database, pool)
     await add_endpoint(store, ACME)
     await publish(store)
@@ -218,7 +214,6 @@ async def test_nothing_is_told_where_webhooks_are_not_allowed(database: Database
 async def test_the_service_alone_raises_events_about_endpoints(
     database: Database, pool: Pool, name: str
 ) -> None:
-    """Whoever publishes one is refused."""
     await migrated(database, pool)
     with pytest.raises(psycopg2.errors.InvalidParameterValue):
         database.execute("select webhooks.publish(%s, 'acme', null, '{}', 'key')", (name,))
@@ -230,7 +225,6 @@ async def test_the_service_alone_raises_events_about_endpoints(
 async def test_a_rotated_secret_signs_beside_the_new_one_until_its_grace_ends(
     database: Database, pool: Pool
 ) -> None:
-    """A receiver may change over at any time within it; the old one outlives a change of encryption-key."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, ACME, event_types=(PAUSED,))
     listener = await add_endpoint(store, ACME, event_types=(ROTATED,))
@@ -263,7 +257,6 @@ async def test_a_rotated_secret_signs_beside_the_new_one_until_its_grace_ends(
 
 
 async def test_a_secret_that_is_rotated_without_grace_ends_at_once(database: Database, pool: Pool) -> None:
-    """And so does an older one whose grace has not ended: it may be known to somebody."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, ACME)
     await store.endpoints.change(ACME, endpoint.id, {"signing_secret": NEW_SECRET, "grace_seconds": 60})
@@ -279,7 +272,6 @@ async def test_a_secret_that_is_rotated_without_grace_ends_at_once(database: Dat
 async def test_an_endpoint_gets_no_more_attempts_a_second_than_it_takes(
     database: Database, pool: Pool
 ) -> None:
-    """Whoever claims; those that wait spend nothing, and others are not held up."""
     store = await migrated(database, pool)
     slow = await add_endpoint(store, ACME, event_types=(PAUSED,), max_per_second=2)
     free = await add_endpoint(store, ACME)
@@ -318,7 +310,6 @@ async def test_a_high_rate_is_claimed_in_pieces(database: Database, pool: Pool) 
 
 
 async def test_a_payload_is_deleted_from_history_and_queue(database: Database, pool: Pool) -> None:
-    """By the identifier that publishing returned from all copies; what was still to be sent is skipped."""
     store = await migrated(database, pool)
     await add_endpoint(store, ACME)
     await add_endpoint(store, PROJECT)
@@ -351,7 +342,6 @@ async def test_a_payload_is_deleted_from_history_and_queue(database: Database, p
 
 
 async def test_an_attempt_under_way_is_the_last_of_a_deleted_payload(database: Database, pool: Pool) -> None:
-    """Nor is it rendered again, or claimed after its lease."""
     store = await migrated(database, pool)
     await add_endpoint(store, ACME)
     await publish(store)
@@ -370,7 +360,6 @@ async def test_an_attempt_under_way_is_the_last_of_a_deleted_payload(database: D
 async def test_the_response_to_a_deleted_payload_is_not_recorded(
     database: Database, pool: Pool, retry_in: float | None
 ) -> None:
-    """It may repeat the payload; its status is recorded."""
     store = await migrated(database, pool)
     await add_endpoint(store, ACME)
     await publish(store)
@@ -383,7 +372,6 @@ async def test_the_response_to_a_deleted_payload_is_not_recorded(
 async def test_a_deletion_waits_for_an_outcome_that_is_being_recorded(
     reactor: Any, database: Database, pool: Pool
 ) -> None:
-    """And deletes the response in it."""
     store = await migrated(database, pool)
     await add_endpoint(store, ACME)
     await publish(store)
@@ -399,7 +387,6 @@ async def test_a_deletion_waits_for_an_outcome_that_is_being_recorded(
 
 
 async def test_an_outcome_waits_for_a_deletion(reactor: Any, database: Database, pool: Pool) -> None:
-    """So that it sees that the payload is deleted."""
     store = await migrated(database, pool)
     for _ in range(2):
         await add_endpoint(store, ACME)
@@ -454,7 +441,6 @@ def waiting_for_locks(database: Database) -> int:
 
 
 async def test_nobody_deletes_the_payloads_of_other_organizations(database: Database, pool: Pool) -> None:
-    """They are as unknown as those that do not exist."""
     store = await migrated(database, pool)
     await store.directory.create_organization("globex", early_access=True)
     await add_endpoint(store, ACME)
@@ -493,7 +479,6 @@ async def test_a_refused_event_need_not_fail_its_publisher(
     payload: str,
     key: str,
 ) -> None:
-    """It is not published, and the transaction goes on; without that it fails as ever."""
     store = await migrated(database, pool)
     await store.directory.create_organization("closed")
     values = (event_type, organization, project, payload, key)
@@ -506,7 +491,6 @@ async def test_a_refused_event_need_not_fail_its_publisher(
 async def test_an_accepted_event_is_published_whatever_a_refusal_would_do(
     database: Database, pool: Pool
 ) -> None:
-    """The same key is the same event; other words than raise and ignore are refused."""
     store = await migrated(database, pool)
     await add_endpoint(store, ACME)
     values = (PAUSED, "acme", None, "{}", "key")
@@ -522,7 +506,6 @@ async def test_an_accepted_event_is_published_whatever_a_refusal_would_do(
 
 
 async def test_endpoints_are_changed_and_shown_with_what_is_new(api: Management) -> None:
-    """Rates, grace, and why the service disabled one."""
     made = await api.create(max_per_second=5)
     path = f"{ORGANIZATION}/endpoints/{made['id']}"
     assert made["attributes"]["max_per_second"] == 5
@@ -558,7 +541,6 @@ async def test_endpoints_are_changed_and_shown_with_what_is_new(api: Management)
 async def test_wrong_values_are_refused_where_they_are(
     api: Management, attributes: dict[str, Any], pointer: str
 ) -> None:
-    """With a pointer to the attribute."""
     made = await api.create()
     answer = await api.send(
         "PATCH", f"{ORGANIZATION}/endpoints/{made['id']}", document("endpoint", **attributes)
@@ -568,7 +550,6 @@ async def test_wrong_values_are_refused_where_they_are(
 
 
 async def test_a_payload_is_deleted_by_the_api(api: Management) -> None:
-    """The copies of the scope; the delivery is shown without it."""
     await api.create()
     await api.create(PROJECT_PATH)
     event = str(await publish(api.store, email="a@example.org"))

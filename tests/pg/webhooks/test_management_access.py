@@ -65,7 +65,6 @@ def scope_of(slug: str | None = None, ref: str | None = None) -> str:
 
 @pytest.mark.parametrize("header", ["", "Basic YTpi", "Bearer", "Bearer a b", "Token {}", "{}", "Bearer {}x"])
 async def test_a_token_is_a_bearer(api: Management, header: str) -> None:
-    """A token counts only as ``Authorization: Bearer``."""
     headers = {"authorization": header.format(api.token)}
     answer = await api.send("GET", f"{ORGANIZATION}/endpoints", token=None, headers=headers)
     assert answer.refusal == UNAUTHORIZED
@@ -128,7 +127,6 @@ async def test_another_organizations_token_sees_and_changes_nothing(
 async def test_nothing_is_found_under_another_scope(
     api: Management, operation: ManagementOperation, scope: str
 ) -> None:
-    """An endpoint is visible only under the scope that it was created in, with all that is its (rules)."""
     foreign = await api.new_token(OTHER)
     delivery = await api.delivery(scope)
     made = (await api.send("GET", f"{scope}/deliveries/{delivery}")).data["attributes"]["endpoint_id"]
@@ -178,7 +176,6 @@ async def test_organizations_outside_of_the_allowlist_are_refused(
 
 
 async def test_the_allowlist_takes_effect_at_once(api: Management) -> None:
-    """An organization is let in and out while the daemon runs."""
     directory = api.store.directory
     for allowed, status in ((False, 403), (True, 200)):
         await directory.allow(ACME.organization, allowed)
@@ -208,7 +205,6 @@ async def test_malformed_references(api: Management, ref: str) -> None:
 
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_checks_come_in_their_order(api: Management, scope: str) -> None:
-    """Token, slug or reference, permission, allowlist, body, existence: the first that fails is told."""
     malformed = scope_of("a.b") if scope == ORGANIZATION else scope_of(ref="short")
     closed = scope_of(CLOSED) if scope == ORGANIZATION else scope_of(ref=CLOSED_REF)
     powerless = await api.new_token(CLOSED, [Permission.READ])
@@ -283,7 +279,6 @@ async def test_methods(api: Management, target: str, allowed: str) -> None:
 
 @pytest.mark.parametrize("target", [f"{ORGANIZATION}/endpoints", f"{PROJECT}/deliveries", "/v2/openapi.json"])
 async def test_head_is_get_without_a_body(api: Management, target: str) -> None:
-    """HEAD says what GET would, its length too."""
     head, get = await api.send("HEAD", target), await api.send("GET", target)
     assert (head.status, head.content) == (200, b"")
     assert head.headers["content-length"] == str(len(get.content))
@@ -335,13 +330,11 @@ async def test_bodies_over_64_kib(api: Management) -> None:
 
 
 async def test_bodies_that_no_one_would_read_are_not_built(api: Management) -> None:
-    """Beyond a mebibyte a body is refused while it comes, whoever sends it."""
     answer = await api.send("POST", f"{ORGANIZATION}/endpoints", b" " * 1_048_577, token=None)
     assert answer.refusal == (413, "content_too_large")
 
 
 async def test_scripts_of_any_origin_may_call(api: Management) -> None:
-    """A browser's preflight allows the token and every method: nobody is known by a cookie."""
     asking = {"origin": "https://app.example", "access-control-request-method": "PATCH"}
     preflight = await api.send("OPTIONS", f"{ORGANIZATION}/endpoints", token=None, headers=asking)
     assert preflight.status == 200
@@ -352,7 +345,6 @@ async def test_scripts_of_any_origin_may_call(api: Management) -> None:
 
 
 async def test_the_request_id_is_the_errors(api: Management) -> None:
-    """``error.id`` is the request's id, which a client may choose (errors)."""
     answer = await api.send("GET", f"{ORGANIZATION}/endpoints/{NO_SUCH}", headers={"x-request-id": "mine-1"})
     assert answer.body["error"]["id"] == answer.headers["x-request-id"] == "mine-1"
 

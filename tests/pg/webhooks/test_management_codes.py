@@ -206,7 +206,6 @@ class Asked:
 async def test_each_code_of_an_operation_is_one_that_it_refuses_with(
     api: Management, operation: ManagementOperation, path: str, code: ErrorCode
 ) -> None:
-    """It is answered with that code and its status."""
     asked = Asked(api, operation, path)
     await asked.prepare()
     await asked.change(code)
@@ -214,12 +213,10 @@ async def test_each_code_of_an_operation_is_one_that_it_refuses_with(
 
 
 async def test_an_unknown_path_is_refused(api: Management) -> None:
-    """The one code that is no operation's."""
     assert (await api.send("GET", "/v2/nothing")).refusal == (404, "not_found")
 
 
 def test_every_code_is_provoked_or_the_servers_own() -> None:
-    """None is listed that nothing raises."""
     provoked = {code for _, _, code in CASES}
     assert provoked | ELSEWHERE | {ErrorCode.NOT_FOUND} == set(ErrorCode)
     assert set(SURROUNDING) >= ELSEWHERE

@@ -80,7 +80,6 @@ async def test_a_delivery_is_shown_from_pending_to_done(api: Management, scope: 
 
 
 async def test_a_failed_attempt_and_its_retry_are_two_records(api: Management) -> None:
-    """One record per attempt: the failed one says when the next is due (delivery attributes)."""
     await api.create()
     await publish(api.store)
     await finish(api, ok=False, retry_in=10.0, error="dns")
@@ -201,7 +200,6 @@ async def test_filters(api: Management) -> None:
     ],
 )  # fmt: skip
 async def test_filters_and_pages_that_are_refused(api: Management, name: str, value: str) -> None:
-    """An unknown parameter or one that cannot be read is named (errors)."""
     answer = await api.send("GET", f"{PROJECT}/deliveries?{name}={value}")
     assert (answer.refusal, answer.pointers) == (INVALID, [name])
 
@@ -251,7 +249,6 @@ async def test_a_test_without_type_takes_the_first_concrete_one(api: Management)
 
 
 async def test_tests_that_are_refused(api: Management) -> None:
-    """Types not subscribed or unknown, disabled endpoints, other documents (errors)."""
     made = await api.create(event_types=[{"type": PAUSED}])
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     wrong = await api.send("POST", f"{one}/test", document("event", type="v1.project.restored"))
@@ -272,7 +269,6 @@ async def test_tests_that_are_refused(api: Management) -> None:
 
 
 async def test_a_type_whose_catalogue_is_gone_is_not_tested(api: Management) -> None:
-    """An endpoint may list a type of a plugin that is no longer installed: there is nothing to send."""
     made = await api.create(event_types=[{"type": PAUSED}])
     api.database.execute("update webhooks.endpoint set event_types = '{v1.shop.gone}'")
     answer = await api.send("POST", f"{ORGANIZATION}/endpoints/{made['id']}/test")
@@ -300,7 +296,6 @@ async def test_a_retry_is_a_new_delivery_of_the_same_event(api: Management, scop
 
 
 async def test_a_retry_that_succeeds_leaves_no_pending_attempt(api: Management) -> None:
-    """The automatic one is skipped, and the history says so; one that fails changes nothing."""
     await api.create()
     await publish(api.store)
     await finish(api, ok=False, retry_in=60.0)
@@ -401,7 +396,6 @@ async def test_recoveries_that_are_refused(
 
 
 async def test_deliveries_are_shown_when_headers_cannot_be_opened(api: Management) -> None:
-    """A lost encryption key takes endpoints out of sight, not their deliveries; they can be deleted."""
     delivery = await api.delivery()
     record = (await api.send("GET", f"{ORGANIZATION}/deliveries/{delivery}")).data
     one = f"{ORGANIZATION}/endpoints/{record['attributes']['endpoint_id']}"

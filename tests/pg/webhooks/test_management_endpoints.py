@@ -61,7 +61,6 @@ async def test_a_created_endpoint_is_shown_and_found_where_location_says(api: Ma
 
 
 async def test_what_may_be_left_out_has_a_default(api: Management) -> None:
-    """Only url, event_types and signing_secret are required."""
     shown = (await api.create())["attributes"]
     assert (shown["enabled"], shown["description"], shown["custom_headers"]) == (True, None, {})
 
@@ -99,7 +98,6 @@ async def test_null_headers_mean_no_headers(api: Management) -> None:
 
 
 async def test_types_that_are_there_twice_count_once(api: Management) -> None:
-    """A subscription is a set, in the order in which it was written."""
     listed = [{"type": "v1.project.restored"}, {"type": "v1.project.paused"}, {"type": "v1.project.restored"}]
     made = await api.create(event_types=listed)
     assert made["attributes"]["event_types"] == listed[:2]
@@ -142,7 +140,6 @@ def without(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["url", "event_types", "signing_secret"])
 async def test_required_attributes(api: Management, name: str) -> None:
-    """A missing attribute is reported at its place."""
     answer = await api.send("POST", f"{ORGANIZATION}/endpoints", without(name))
     assert (answer.refusal, answer.pointers) == (INVALID, [f"{ATTRIBUTES}/{name}"])
 
@@ -205,7 +202,6 @@ LONG_NAMES = {f"x-{number}": "" for number in range(21)}
     ],
 )
 async def test_attributes_that_are_refused(api: Management, attributes: dict[str, Any], place: str) -> None:
-    """Type, length, syntax and limits of each attribute, on create and on change (errors; limits)."""
     made = await api.create()
     for method, target, sent in (
         ("POST", f"{ORGANIZATION}/endpoints", endpoint(**attributes)),
@@ -218,7 +214,6 @@ async def test_attributes_that_are_refused(api: Management, attributes: dict[str
 
 @pytest.mark.parametrize("name", ["event_types", "custom_headers"])
 async def test_too_many_entries_are_one_issue(api: Management, name: str) -> None:
-    """Beyond the number that there may be, nobody looks what they are (limits)."""
     many = [{"kind": 1}] * 1000 if name == "event_types" else {f"a b {number}": 1 for number in range(1000)}
     answer = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint(**{name: many}))
     assert (answer.refusal, answer.pointers) == (INVALID, [f"{ATTRIBUTES}/{name}"])
@@ -233,7 +228,6 @@ async def test_too_many_entries_are_one_issue(api: Management, name: str) -> Non
     ],
 )  # fmt: skip
 async def test_reserved_headers(api: Management, name: str) -> None:
-    """Headers that are the delivery's own are refused (reserved custom header names)."""
     answer = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint(custom_headers={name: "x"}))
     assert (answer.refusal, answer.pointers) == (INVALID, [f"{ATTRIBUTES}/custom_headers/{name}"])
 
@@ -291,7 +285,6 @@ async def test_bodies_that_are_not_a_document_are_refused(api: Management, body:
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 async def test_urls_that_are_invalid(api: Management, method: str, url: str) -> None:
-    """Syntax, literals, user names, schemes and ports are judged (errors, url.invalid)."""
     await expect_url(api, method, url, "invalid")
 
 
@@ -305,7 +298,6 @@ async def test_urls_that_lead_inside(api: Management, method: str, name: str) ->
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 @pytest.mark.parametrize("name", ["nowhere", "unknown"])
 async def test_urls_that_do_not_resolve(api: Management, method: str, name: str) -> None:
-    """A name without addresses is refused (errors, url.unresolvable)."""
     await expect_url(api, method, f"https://{name}.example/", "unresolvable")
 
 
@@ -369,7 +361,6 @@ async def test_pages_lead_to_each_other(api: Management, scope: str) -> None:
 
 
 async def test_a_page_has_20_records_by_default(api: Management) -> None:
-    """``page[limit]`` is 20 by default and 100 at most (limits)."""
     for _ in range(21):
         await api.create()
     assert len((await api.send("GET", f"{ORGANIZATION}/endpoints")).data) == 20
@@ -378,7 +369,6 @@ async def test_a_page_has_20_records_by_default(api: Management) -> None:
 
 
 async def test_a_page_beyond_the_end_is_empty_and_leads_back(api: Management) -> None:
-    """An offset beyond the last record is no mistake."""
     await api.create()
     page = await api.send("GET", f"{ORGANIZATION}/endpoints?page[offset]=7&page[limit]=3")
     assert page.data == []
@@ -398,7 +388,6 @@ async def test_a_page_beyond_the_end_is_empty_and_leads_back(api: Management) ->
     ],
 )  # fmt: skip
 async def test_pages_that_are_refused(api: Management, query: str, parameter: str) -> None:
-    """Page parameters are whole numbers within their limits, once; others are unknown (errors; limits)."""
     answer = await api.send("GET", f"{ORGANIZATION}/endpoints?{query}")
     assert (answer.refusal, answer.pointers) == (INVALID, [parameter])
 
@@ -444,7 +433,6 @@ async def test_null_headers_empty_them(api: Management) -> None:
 
 
 async def test_a_new_secret_signs_what_is_pending(api: Management) -> None:
-    """A changed secret and url are used by attempts made after the commit (rules)."""
     made = await api.create()
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     await api.send("POST", f"{one}/test")

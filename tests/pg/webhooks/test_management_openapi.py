@@ -81,7 +81,6 @@ def routes() -> set[str]:
 
 
 def test_every_operation_that_a_module_declares_is_in_the_table() -> None:
-    """Whatever module of the package declares it, and each name is there once."""
     modules = [
         import_module(f"{management.__name__}.{one.name}") for one in iter_modules(management.__path__)
     ]
@@ -93,7 +92,6 @@ def test_every_operation_that_a_module_declares_is_in_the_table() -> None:
 
 
 async def test_every_operation_that_is_declared_is_routed_checked_and_described(api: Management) -> None:
-    """No list of operations is kept by hand: routes, refusals and the description follow from them."""
     described = description(OPERATIONS, api.catalogue, "1.0")["paths"]
     tokens = {
         missing: await api.new_token(permissions=[each for each in Permission if each is not missing])
@@ -136,7 +134,6 @@ def test_the_description_has_exactly_the_operations_that_are_routed() -> None:
 
 
 def test_each_operation_has_a_name_of_its_own_at_each_scope() -> None:
-    """Clients are generated from the names."""
     names = [shown["operationId"] for shown in _operations()]
     assert len(set(names)) == len(names) == sum(len(one.paths) for one in OPERATIONS)
 

@@ -65,7 +65,6 @@ def operator(api: Management) -> Iterator[Operator]:
 
 @pytest.mark.parametrize("operation", OPERATORS, ids=lambda one: one.name)
 async def test_only_operators_get_there(api: Management, operation: ManagementOperation) -> None:
-    """A customer's token is refused, whatever it permits and whosever organization it is."""
     target = operation.path.format(organization_slug=ACME.organization, project_ref=REF, token_id=NO_SUCH)
     before = api.database.execute("select * from webhooks.organization natural left join webhooks.project")
     assert (await api.send(operation.method, target, b"{")).refusal == DENIED
@@ -76,7 +75,6 @@ async def test_only_operators_get_there(api: Management, operation: ManagementOp
 
 
 async def test_an_operator_reads_every_organization(operator: Operator) -> None:
-    """Deliveries, statistics and endpoints, also without early access; but it changes nothing."""
     for scope, path in (
         (Scope(CLOSED), f"{ORGANIZATIONS}/{CLOSED}/webhooks"),
         (Scope(CLOSED, CLOSED_REF), f"/v2/projects/{CLOSED_REF}/webhooks"),
@@ -104,7 +102,6 @@ async def test_an_operator_reads_every_organization(operator: Operator) -> None:
 
 
 async def test_what_is_not_there_is_not_found(operator: Operator) -> None:
-    """An operator learns what there is; the body is checked before."""
     for path in (f"{ORGANIZATIONS}/nobody", f"{ORGANIZATIONS}/nobody/webhooks/deliveries"):
         assert (await operator.send("GET", path)).refusal == (404, "not_found.organization")
     for path in (
@@ -135,7 +132,6 @@ async def test_the_console_learns_whose_token_it_is(operator: Operator) -> None:
 
 
 async def test_organizations_come_and_go(operator: Operator) -> None:
-    """Create, list, let in, put out, delete."""
     made = await operator.send("POST", ORGANIZATIONS, document("organization", slug="umbrella"))
     assert (made.status, made.headers["location"]) == (201, INITECH)
     assert made.data["attributes"] == {
@@ -157,7 +153,6 @@ async def test_organizations_come_and_go(operator: Operator) -> None:
 
 
 async def test_projects_come_and_go(operator: Operator) -> None:
-    """A reference is taken once among all organizations."""
     await operator.organize()
     place = f"{INITECH}/projects/{NEW_REF}"
     record = (await operator.send("GET", place)).data
@@ -207,7 +202,6 @@ async def test_projects_come_and_go(operator: Operator) -> None:
 async def test_bad_input_is_pointed_at(
     operator: Operator, target: str, body: Any, pointers: list[str]
 ) -> None:
-    """The issues say where in the body."""
     await operator.organize()
     answer = await operator.send("POST", target, body)
     assert answer.refusal == (400, "bad_request.validation")
@@ -215,7 +209,6 @@ async def test_bad_input_is_pointed_at(
 
 
 async def test_deleting_an_organization_deletes_all_that_is_its_own(operator: Operator) -> None:
-    """Endpoints of all scopes, tokens, history and idempotency keys; the rest of a long history in pieces."""
     await operator.organize()
     store, database = operator.api.store, operator.api.database
     own, of_project = Scope("umbrella"), Scope("umbrella", NEW_REF)
@@ -245,7 +238,6 @@ async def test_deleting_an_organization_deletes_all_that_is_its_own(operator: Op
 
 
 async def test_deleting_a_project_leaves_its_organization(operator: Operator) -> None:
-    """Its endpoints go with their deliveries."""
     await operator.organize()
     store = operator.api.store
     kept = await add_endpoint(store, Scope("umbrella"))
@@ -260,7 +252,6 @@ async def test_deleting_a_project_leaves_its_organization(operator: Operator) ->
 
 
 async def test_a_secret_is_shown_at_creation_and_rotation_alone(operator: Operator) -> None:
-    """Only its hash is kept, and operators' tokens are in no organization's list."""
     await operator.organize()
     expiry = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="milliseconds")
     made = await operator.token("events:publish", "webhooks:read", expires_at=expiry)
@@ -280,7 +271,6 @@ async def test_a_secret_is_shown_at_creation_and_rotation_alone(operator: Operat
 
 
 async def test_a_token_of_another_organization_is_not_found(operator: Operator) -> None:
-    """Neither read, revoked nor rotated under another organization's path; an operator's under none."""
     await operator.organize()
     made = await operator.token()
     own = await operator.api.store.directory.access(operator.api.operator)
@@ -293,7 +283,6 @@ async def test_a_token_of_another_organization_is_not_found(operator: Operator) 
 
 
 async def test_a_revoked_token_is_gone_and_useless(operator: Operator) -> None:
-    """It is neither read, listed, deleted again nor rotated."""
     await operator.organize()
     made = await operator.token()
     path = f"{INITECH}/tokens/{made['id']}"
@@ -306,7 +295,6 @@ async def test_a_revoked_token_is_gone_and_useless(operator: Operator) -> None:
 
 
 async def test_rotation_ends_the_former_token_at_once_or_after_a_grace_period(operator: Operator) -> None:
-    """The new one has the same permissions and expiry; no grace period makes the old one live longer."""
     await operator.organize()
     soon = datetime.now(UTC) + timedelta(minutes=5)
     made = await operator.token("webhooks:read", expires_at=soon.isoformat(timespec="milliseconds"))
@@ -332,7 +320,6 @@ async def test_rotation_ends_the_former_token_at_once_or_after_a_grace_period(op
 
 
 async def test_a_grace_period_ends(operator: Operator) -> None:
-    """The former token is refused once it is over."""
     await operator.organize()
     made = await operator.token()
     path = f"{INITECH}/tokens/{made['id']}"
@@ -370,7 +357,6 @@ async def test_the_same_request_with_a_key_gets_the_first_answer(operator: Opera
 
 
 async def test_no_secret_is_kept_with_an_answer(operator: Operator) -> None:
-    """What is stored of it cannot be read without the operator's token."""
     await operator.organize()
     body = document("token", permissions=["webhooks:read"])
     made = await operator.send("POST", f"{INITECH}/tokens", body, headers={"idempotency-key": "secret"})
@@ -380,7 +366,6 @@ async def test_no_secret_is_kept_with_an_answer(operator: Operator) -> None:
 
 
 async def test_a_key_of_another_request_is_refused(operator: Operator) -> None:
-    """Another body, path or method; keys of other tokens are others."""
     headers = {"idempotency-key": "one"}
     await operator.send("POST", ORGANIZATIONS, document("organization", slug="umbrella"), headers=headers)
     for method, target, body in (
@@ -395,7 +380,6 @@ async def test_a_key_of_another_request_is_refused(operator: Operator) -> None:
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "\xe9"])
 async def test_a_malformed_key_is_refused(operator: Operator, key: str) -> None:
-    """The issue names the header."""
     body = document("organization", slug="umbrella")
     answer = await operator.send("POST", ORGANIZATIONS, body, headers={"idempotency-key": key})
     assert answer.refusal == (400, "bad_request.validation")
@@ -405,7 +389,6 @@ async def test_a_malformed_key_is_refused(operator: Operator, key: str) -> None:
 
 
 async def test_a_key_is_free_after_a_refusal_and_after_a_day(operator: Operator) -> None:
-    """A request that was refused has changed nothing; upkeep forgets old keys."""
     headers = {"idempotency-key": "again"}
     taken = await operator.send("POST", ORGANIZATIONS, document("organization", slug="acme"), headers=headers)
     assert taken.refusal == (409, "conflict.organization.exists")
@@ -423,7 +406,6 @@ async def test_a_key_is_free_after_a_refusal_and_after_a_day(operator: Operator)
 
 
 async def test_requests_with_one_key_at_once_are_carried_out_once(operator: Operator) -> None:
-    """One gets the answer, another one the same, or is told that the first is under way."""
     await operator.organize()
     body = document("token", permissions=["webhooks:read"])
 

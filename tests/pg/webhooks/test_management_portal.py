@@ -49,7 +49,6 @@ def token_of(made: Any) -> str:
 
 
 async def test_a_link_has_what_was_requested(api: Management) -> None:
-    """By an operator or by a token of the organization that may write."""
     before = datetime.now(UTC)
     for token in (api.operator, await api.new_token(permissions=[Permission.WRITE])):
         made = await link(api, token, project_ref=REF, expires_in=600, name="Acme 7", color="#0F766E")
@@ -66,7 +65,6 @@ async def test_a_link_has_what_was_requested(api: Management) -> None:
 
 
 async def test_a_link_lasts_an_hour_unless_it_is_said_otherwise(api: Management) -> None:
-    """It is the organization's, and named after it."""
     answer = await api.send("POST", LINKS, token=api.operator)
     made = answer.data["attributes"]
     left = datetime.fromisoformat(made["expires_at"]) - datetime.now(UTC)
@@ -99,7 +97,6 @@ async def test_a_link_lasts_an_hour_unless_it_is_said_otherwise(api: Management)
     ],
 )
 async def test_bad_input_is_pointed_at(api: Management, attributes: Any, pointer: str) -> None:
-    """Each member is checked strictly; an organization's link is of its own projects."""
     answer = await api.send("POST", LINKS, document("portal_link", **attributes))
     assert answer.refusal == (400, "bad_request.validation")
     assert answer.pointers == [f"/data/attributes/{pointer}"]
@@ -107,14 +104,12 @@ async def test_bad_input_is_pointed_at(api: Management, attributes: Any, pointer
 
 @pytest.mark.parametrize("ref", [OTHER_REF, "z" * 20])
 async def test_a_link_is_of_the_organizations_own_projects(api: Management, ref: str) -> None:
-    """Whether another organization has it is not told."""
     answer = await api.send("POST", LINKS, document("portal_link", project_ref=ref))
     assert answer.refusal == (404, "not_found.project")
     assert answer.pointers == ["/data/attributes/project_ref"]
 
 
 async def test_who_may_not_make_links(api: Management) -> None:
-    """A reader, a foreign token, a link itself; nor is there one for an organization without early access."""
     made = await link(api, signing_secrets=True)
     for token in (
         await api.new_token(permissions=[Permission.READ, Permission.PUBLISH]),
@@ -130,7 +125,6 @@ async def test_who_may_not_make_links(api: Management) -> None:
 
 @pytest.mark.parametrize("operation", SCOPED, ids=lambda one: one.name)
 async def test_a_link_reaches_its_own_scope_alone(api: Management, operation: ManagementOperation) -> None:
-    """Neither another organization, nor, from a project, its organization or another project."""
     api.database.execute(
         "insert into webhooks.project values (%s, 'acme') on conflict do nothing", ("acmeacmeacmeacmeacme",)
     )
@@ -147,7 +141,6 @@ async def test_a_link_reaches_its_own_scope_alone(api: Management, operation: Ma
 
 
 async def test_another_organizations_records_are_not_found_from_within(api: Management) -> None:
-    """Their ids, under the link's own path."""
     foreign = await api.new_token(OTHER)
     answer = await api.send(
         "POST", f"/v2/organizations/{OTHER}/webhooks/endpoints", endpoint(), token=foreign
@@ -172,7 +165,6 @@ async def test_another_organizations_records_are_not_found_from_within(api: Mana
 
 
 async def test_operators_operations_and_publishing_are_out_of_reach(api: Management) -> None:
-    """Whatever the link permits."""
     token = token_of(await link(api, signing_secrets=True))
     for operation in OPERATIONS:
         if operation.operator or operation.name == "publishEvent":
@@ -181,7 +173,6 @@ async def test_operators_operations_and_publishing_are_out_of_reach(api: Managem
 
 
 async def test_signing_secrets_are_set_only_where_the_link_says_so(api: Management) -> None:
-    """Whoever sets one knows it; no answer has it in any case."""
     made = await api.create(PROJECT)
     target = f"{PROJECT}/endpoints/{made['id']}"
     for allowed in (False, True):
@@ -198,7 +189,6 @@ async def test_signing_secrets_are_set_only_where_the_link_says_so(api: Manageme
 
 
 async def test_a_link_may_be_for_reading_alone(api: Management) -> None:
-    """It tests and retries nothing."""
     made = await api.create(PROJECT)
     token = token_of(await link(api, read_only=True))
     assert (await api.send("GET", f"{PROJECT}/endpoints", token=token)).status == 200
@@ -207,7 +197,6 @@ async def test_a_link_may_be_for_reading_alone(api: Management) -> None:
 
 
 async def test_a_link_for_reading_hides_the_values_of_custom_headers(api: Management) -> None:
-    """Those who may change endpoints see them."""
     made = await api.create(PROJECT, custom_headers={"X-Key": "s3cret"})
     for scope, attributes in ((PROJECT, {"project_ref": REF}), (PROJECT, {})):
         token = token_of(await link(api, read_only=True, **attributes))
@@ -221,7 +210,6 @@ async def test_a_link_for_reading_hides_the_values_of_custom_headers(api: Manage
 
 
 async def test_a_link_ends_with_its_time_and_upkeep_forgets_it(api: Management) -> None:
-    """Links that have not ended stay."""
     ended, lasting = await link(api), await link(api)
     api.database.execute("update webhooks.token set expires_at = now() where id = %s", (ended["id"],))
     assert (await api.send("GET", f"{PROJECT}/endpoints", token=token_of(ended))).refusal == UNAUTHORIZED
@@ -232,7 +220,6 @@ async def test_a_link_ends_with_its_time_and_upkeep_forgets_it(api: Management) 
 
 
 async def test_a_link_is_no_token_of_the_lists_and_can_be_revoked(api: Management) -> None:
-    """By its id, as tokens are; it can be neither read nor rotated into a token that lasts."""
     made = await link(api)
     tokens = "/v2/organizations/acme/tokens"
     listed = (await api.send("GET", f"{tokens}?page[limit]=100", token=api.operator)).data
@@ -246,7 +233,6 @@ async def test_a_link_is_no_token_of_the_lists_and_can_be_revoked(api: Managemen
 
 
 async def test_a_projects_link_ends_when_the_project_goes_elsewhere(api: Management) -> None:
-    """The other organization's page is not the former one's to show, not even if the project comes back."""
     ref = "movesmovesmovesmoves"
     await api.store.directory.create_project(ref, "acme")
     made = await link(api, project_ref=ref)
@@ -288,7 +274,6 @@ async def test_no_link_is_created_while_its_project_goes_elsewhere(reactor: Any,
 
 
 async def test_early_access_counts_for_links_too(api: Management) -> None:
-    """Taken away, the page has nothing to show."""
     token = token_of(await link(api))
     await api.store.directory.allow("acme", False)
     try:
@@ -299,7 +284,6 @@ async def test_early_access_counts_for_links_too(api: Management) -> None:
 
 
 async def test_a_repeated_request_gets_the_same_link(api: Management) -> None:
-    """Within its own time, as the idempotency key says."""
     key = {"idempotency-key": "one link"}
     first = await api.send("POST", LINKS, {}, headers=key)
     assert (await api.send("POST", LINKS, {}, headers=key)).content == first.content

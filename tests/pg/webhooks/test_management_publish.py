@@ -70,7 +70,6 @@ async def test_one_key_raises_one_event(api: Management) -> None:
 
 
 async def test_one_organizations_key_is_no_others(api: Management) -> None:
-    """Idempotency keys are an organization's own: nobody learns another's answers."""
     mine = await api.send("POST", EVENTS, event("same"))
     token = await api.new_token(OTHER)
     theirs = event("same", type="v1.organization.member.added", organization_slug=OTHER, project_ref=None)
@@ -91,7 +90,6 @@ def numbered(key: str, numbers: str, **members: Any) -> bytes:
 
 @pytest.mark.parametrize("in_list", [False, True])
 async def test_numbers_keep_their_digits(api: Management, in_list: bool) -> None:
-    """In what is sent, and in the history."""
     await api.create()
     body = numbered("one", NUMBERS)
     answer = await api.send("POST", EVENTS, b"[%b]" % body if in_list else body, headers=JSON)
@@ -119,14 +117,12 @@ async def test_numbers_that_python_has_not_are_passed_on(api: Management, number
     "number", ["1E131072", "1E-16384", "1E99999", "1E9999999999999999999999", "[2,-1e2000]"]
 )
 async def test_numbers_that_cannot_be_stored_are_refused(api: Management, number: str) -> None:
-    """Or that are very long once they are written out."""
     answer = await api.send("POST", EVENTS, numbered("one", number), headers=JSON)
     assert answer.refusal == INVALID
     assert "A number has too many digits to be stored" in answer.content.decode()
 
 
 async def test_a_payload_may_have_256_kib(api: Management) -> None:
-    """Alone and in a list; a longer one is refused with the reason."""
     await api.create()
     long, longer = "x" * 261_000, "x" * 263_000
     for number, body in enumerate((numbered("a", "1", long=long), b"[%b]" % numbered("b", "1", long=long))):
@@ -210,7 +206,6 @@ async def test_a_key_is_required(api: Management, meta: Any, pointer: str) -> No
 
 
 async def test_a_list_is_published_whole_and_in_order(api: Management) -> None:
-    """The result has the identifier of each event; a repeated key raises one event."""
     await api.create()
     member = event("two", type="v1.organization.member.added", project_ref=None, payload={})
     listed = [event("one"), member, event("one"), event("three", timestamp="2026-01-02T03:04:05Z")]
@@ -251,7 +246,6 @@ async def test_a_list_is_published_whole_and_in_order(api: Management) -> None:
 async def test_nothing_of_a_list_is_published_if_one_is_refused(
     api: Management, bad: Any, refusal: tuple[int, str], pointers: list[str]
 ) -> None:
-    """All or none: the error has the index of the event that is refused."""
     await api.create()
     answer = await api.send("POST", EVENTS, [event("a"), bad, event("c")])
     assert (answer.refusal, answer.pointers) == (refusal, pointers)
@@ -272,7 +266,6 @@ async def test_the_length_of_a_list(api: Management) -> None:
 
 
 async def test_a_list_needs_what_an_event_needs(api: Management) -> None:
-    """Token, permission and allowlist are checked before the body."""
     powerless = await api.new_token(permissions=[Permission.WRITE])
     for token, refusal in ((None, 401), (powerless, 403)):
         for listed in ([event("a")], [1], []):

@@ -36,7 +36,6 @@ async def statistics(api: Management, query: str = "", scope: str = ORGANIZATION
 async def test_attempts_are_counted_by_day_and_outcome_for_all_endpoints_and_for_each(
     api: Management,
 ) -> None:
-    """Durations are those of the attempts that were made; a skipped one took none."""
     steady, disabled = await add_endpoint(api.store), await add_endpoint(api.store)
     for _ in range(4):
         await publish(api.store)
@@ -57,7 +56,6 @@ async def test_attempts_are_counted_by_day_and_outcome_for_all_endpoints_and_for
 
 
 async def test_statistics_are_of_the_scope_and_the_period_alone(api: Management) -> None:
-    """Endpoints of a project are not counted among the organization's."""
     made = await api.delivery(PROJECT)
     [work] = await claim(api.store)
     assert str(work.claim.delivery_id) == made
@@ -85,7 +83,6 @@ async def test_statistics_are_of_the_scope_and_the_period_alone(api: Management)
 async def test_a_url_is_judged_as_it_would_be_in_a_new_endpoint(
     api: Management, scope: str, url: str, code: str | None
 ) -> None:
-    """The answer has the code and the message of the refusal, and nothing is created."""
     checked = await api.send("POST", f"{scope}/url-check", document("url_check", url=url))
     assert checked.status == 200
     attributes = checked.data["attributes"]
@@ -100,7 +97,6 @@ async def test_a_url_is_judged_as_it_would_be_in_a_new_endpoint(
 
 
 async def test_only_who_may_write_endpoints_checks_urls(api: Management) -> None:
-    """A check resolves names, as only writing does."""
     reader = await api.new_token(permissions=[Permission.READ])
     body = document("url_check", url="https://receiver.example/")
     answer = await api.send("POST", f"{ORGANIZATION}/url-check", body, token=reader)
@@ -108,7 +104,6 @@ async def test_only_who_may_write_endpoints_checks_urls(api: Management) -> None
 
 
 async def test_a_token_learns_its_organization_its_projects_and_its_permissions(api: Management) -> None:
-    """Nothing of other organizations."""
     expires = datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
     token = await api.new_token(permissions=[Permission.READ, Permission.PUBLISH], expires_at=expires)
     found = (await api.send("GET", "/v2/access", token=token)).data
@@ -129,7 +124,6 @@ async def test_a_token_learns_its_organization_its_projects_and_its_permissions(
 
 
 async def test_access_is_refused_as_anything_else(api: Management) -> None:
-    """A token must be known, may read, and belong to an organization on the allowlist."""
     path = "/v2/access"
     assert (await api.send("GET", path, token=None)).refusal == (401, "unauthorized")
     writer = await api.new_token(permissions=[Permission.WRITE])

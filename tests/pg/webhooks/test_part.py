@@ -85,7 +85,6 @@ async def organization(part: WebhooksPart) -> None:
 async def test_a_start_makes_the_schema_and_delivers(
     part: WebhooksPart, database: Database, world: World, reactor: Any
 ) -> None:
-    """Nothing but a role that may is needed; what is published goes out."""
     allow_migrations(database)
     await part.start()
     assert part.state() == WebhooksState(database_available=True, migrated=True, reason=None)
@@ -99,7 +98,6 @@ async def test_a_start_makes_the_schema_and_delivers(
 async def test_a_role_that_may_not_make_the_schema_leaves_webhooks_waiting(
     part: WebhooksPart, database: Database, reactor: Any
 ) -> None:
-    """The reason says what an administrator has to do; once it is done, webhooks begin without a restart."""
     await part.start()
     state = part.state()
     assert not state.ready
@@ -132,7 +130,6 @@ async def test_a_refusal_is_tried_again_further_apart(
 async def test_one_process_tries_again_and_others_wait_for_it(
     part: WebhooksPart, database: Database, reactor: Any
 ) -> None:
-    """The other one only looks whether the schema is there, and says so."""
     settings = Settings((Project(REF, "acme", database.uri),), webhooks=SECTION)
     other = WebhooksPart(reactor, settings, retries=False)
     try:
@@ -167,7 +164,6 @@ async def test_a_missing_encryption_key_is_no_secret(reactor: Any, database: Dat
 async def test_a_database_that_is_away_at_the_start_is_waited_for(
     part: WebhooksPart, database: Database, server: Server, reactor: Any
 ) -> None:
-    """The start goes on without it, and the state says so."""
     allow_migrations(database)
     await threads.deferToThread(server.stop)
     try:
@@ -187,7 +183,6 @@ async def test_deliveries_go_on_soon_after_a_long_outage(
     reactor: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However often it could not connect, the database is tried again every few seconds."""
     allow_migrations(database)
     await part.start()
     await organization(part)
@@ -232,7 +227,6 @@ async def test_a_process_that_lost_its_session_says_so_until_it_is_heard(
 async def test_figures_count_what_is_due_and_how_attempts_ended(
     part: WebhooksPart, database: Database, world: World, reactor: Any
 ) -> None:
-    """Issue, observability: due, in flight, attempts by outcome, age of the oldest due, latency."""
     allow_migrations(database)
     await part.start()
     await organization(part)

@@ -37,7 +37,6 @@ async def history(api: Management, scope: str = PROJECT, query: str = "") -> dic
 
 
 async def test_both_deliveries_of_a_projects_event_are_listed(api: Management) -> None:
-    """Each says whose endpoint it went to; the organization's history stays its own endpoints'."""
     theirs, ours = await both(api)
     await publish(api.store)
     for status in ("pending", "success"):
@@ -76,7 +75,6 @@ async def test_what_the_organizations_receiver_responded_is_not_shown(api: Manag
 
 
 async def test_a_project_sends_nothing_to_the_organizations_endpoints(api: Management) -> None:
-    """Neither a retry nor a recovery or a test, and it does not find the endpoint."""
     theirs, _ = await both(api)
     await publish(api.store)
     await api.store.queue.finish([failure(work) for work in await claim(api.store)])
@@ -90,7 +88,6 @@ async def test_a_project_sends_nothing_to_the_organizations_endpoints(api: Manag
 
 
 async def test_retries_and_later_attempts_are_the_projects_too(api: Management) -> None:
-    """A manual retry of the organization's, its automatic ones, and what was skipped."""
     theirs, _ = await both(api)
     await api.send("DELETE", f"{PROJECT}/endpoints")
     await publish(api.store)
@@ -116,7 +113,6 @@ async def test_retries_and_later_attempts_are_the_projects_too(api: Management) 
 
 
 async def test_events_of_the_organization_and_of_other_projects_are_not_shown(api: Management) -> None:
-    """Nor tests; and after a transfer, the new organization sees nothing of the former one's endpoints."""
     theirs, ours = await both(api)
     await api.store.directory.create_project(OTHERS, ACME.organization)
     await publish(api.store, ACME, "v1.organization.member.added")
@@ -138,7 +134,6 @@ async def test_events_of_the_organization_and_of_other_projects_are_not_shown(ap
 
 
 async def test_filters_and_pages_go_over_both(api: Management) -> None:
-    """By status, type and event; pages follow one another without a gap."""
     theirs, ours = await both(api)
     for _ in range(4):
         await publish(api.store)
@@ -216,7 +211,6 @@ analyze webhooks.delivery, webhooks.due
     ],
 )
 async def test_a_page_reads_what_it_shows(database: Database, pool: Pool, rare: dict[str, Any]) -> None:
-    """However much the organization's endpoint got of other projects, types and status."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await store.directory.create_project(OTHERS, ACME.organization)

@@ -87,7 +87,6 @@ def make(request: pytest.FixtureRequest, database: Database, pool: Pool) -> Call
 
 
 async def test_claims_end_with_their_lease_or_when_given_back(make: Callable[[], Awaitable[Setting]]) -> None:
-    """Claimed once, claimable again with another fence, and the first holder has no say any more."""
     setting = await make()
     await setting.endpoint()
     await setting.plan()
@@ -105,7 +104,6 @@ async def test_claims_end_with_their_lease_or_when_given_back(make: Callable[[],
 
 
 async def test_outcomes_end_attempts_or_plan_the_next(make: Callable[[], Awaitable[Setting]]) -> None:
-    """A retry is a new delivery of the same event, one attempt later."""
     setting = await make()
     await setting.endpoint()
     await setting.plan()
@@ -123,7 +121,6 @@ async def test_outcomes_end_attempts_or_plan_the_next(make: Callable[[], Awaitab
 
 
 async def test_limits_are_kept(make: Callable[[], Awaitable[Setting]]) -> None:
-    """In all, of each endpoint, and of some in particular."""
     setting = await make()
     one, other = await setting.endpoint(), await setting.endpoint()
     for _ in range(4):
@@ -140,7 +137,6 @@ async def test_limits_are_kept(make: Callable[[], Awaitable[Setting]]) -> None:
 
 
 async def test_work_of_a_disabled_endpoint_is_settled(make: Callable[[], Awaitable[Setting]]) -> None:
-    """It is counted and gone."""
     setting = await make()
     endpoint = await setting.endpoint()
     await setting.plan()

@@ -176,10 +176,6 @@ async def test_every_attempt_has_its_own_time_and_the_same_id_and_bytes(platform
 
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_a_secret_is_changed_without_a_gap(platform: Platform, scope: str) -> None:
-    """A receiver that takes both secrets loses nothing while it is changed.
-
-    Attempts after the change are signed with the new one, retries of earlier events too.
-    """
     secrets = {"old": "the old secret", "new": "whsec_bmV3IG5ldyBuZXcgbmV3"}
     made = await platform.api.create(scope, url=platform.url, signing_secret=secrets["old"])
     platform.receiver.sends(REFUSAL)
@@ -252,7 +248,6 @@ async def test_an_answers_record(platform: Platform) -> None:
 
 
 async def test_a_name_that_resolves_inside_later_is_not_sent_to(platform: Platform) -> None:
-    """Addresses are checked again before every attempt; the record says why none was made."""
     await platform.api.create(url=f"http://receiver.example:{platform.port}/hook")
     await platform.deliver(names=Names(["10.0.0.7"], ["93.184.216.34", "169.254.169.254"]))
     await platform.publish()
@@ -293,7 +288,6 @@ async def test_disabling_skips_what_waits_and_enabling_does_not_revive_it(
 
 
 async def test_a_skipped_delivery_is_retried_by_hand(platform: Platform) -> None:
-    """Any delivery within retention can be retried, once its endpoint is enabled."""
     made = await platform.api.create(url=platform.url)
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     await platform.publish()
@@ -340,7 +334,6 @@ async def test_recoveries_at_the_same_time_send_nothing_twice(
 
 @pytest.mark.parametrize("everything", [False, True])
 async def test_an_endpoint_deleted_during_an_attempt(platform: Platform, everything: bool) -> None:
-    """The attempt under way ends as a no-op: no record, no retry."""
     held: list[Received] = []
     platform.receiver.answer = held.append
     made = await platform.api.create(url=platform.url)
@@ -452,7 +445,6 @@ async def test_a_change_that_is_refused_changes_nothing(platform: Platform, url:
 
 
 async def test_a_page_of_deliveries_has_20_records_by_default(platform: Platform) -> None:
-    """``page[size]`` is 20 by default and 100 at most."""
     made = await platform.api.create()
     platform.api.database.execute(
         "select webhooks.publish(%s, 'acme', %s, '{}', n::text) from generate_series(1, 101) n",
@@ -464,10 +456,6 @@ async def test_a_page_of_deliveries_has_20_records_by_default(platform: Platform
 
 
 async def test_no_secret_is_stored_or_shown_in_the_clear(platform: Platform, logged: list[str]) -> None:
-    """Signing secret, header values and tokens are in no table, log line or figure (issue, store).
-
-    A delivery that works, one that fails, one that cannot be made, and refused requests are behind it.
-    """
     secrets = {"signing": "a very private secret", "header": "a-private-value", "token": platform.api.token}
     made = await platform.api.create(
         url=platform.url, signing_secret=secrets["signing"], custom_headers={"X-Key": secrets["header"]}

@@ -73,7 +73,6 @@ BLOCKED = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and dat
 
 
 async def test_endpoint_is_read_as_it_was_created(database: Database, pool: Pool) -> None:
-    """Endpoint attributes; the signing secret is not among them."""
     store = await migrated(database, pool)
     created = await add_endpoint(
         store,
@@ -95,7 +94,6 @@ async def test_endpoint_is_read_as_it_was_created(database: Database, pool: Pool
 
 
 async def test_secrets_are_encrypted_at_rest(database: Database, pool: Pool) -> None:
-    """Neither signing secret nor header values can be read in the database."""
     store = await migrated(database, pool)
     await add_endpoint(store, custom_headers={"X-Key": "geheim"})
     [(secret, headers)] = database.execute("select signing_secret, custom_headers from webhooks.endpoint")
@@ -113,7 +111,6 @@ async def test_endpoints_need_an_encryption_key(database: Database, pool: Pool) 
 
 
 async def test_secret_of_one_endpoint_is_of_no_use_to_another(database: Database, pool: Pool) -> None:
-    """The ciphertext is bound to its endpoint: copied to another one, it does not open."""
     store = await migrated(database, pool)
     victim, other = [await add_endpoint(store) for _ in range(2)]
     database.execute(
@@ -126,7 +123,6 @@ async def test_secret_of_one_endpoint_is_of_no_use_to_another(database: Database
 
 
 async def test_endpoint_is_visible_only_under_its_own_scope(database: Database, pool: Pool) -> None:
-    """An endpoint is visible only under the scope that it was created in."""
     store = await migrated(database, pool)
     await store.directory.create_organization("other", early_access=True)
     mine = await add_endpoint(store, PROJECT)
@@ -140,7 +136,6 @@ async def test_endpoint_is_visible_only_under_its_own_scope(database: Database, 
 
 
 async def test_endpoints_are_listed_page_by_page_with_their_total(database: Database, pool: Pool) -> None:
-    """Limit, offset, and what the links need."""
     store = await migrated(database, pool)
     made = [await add_endpoint(store) for _ in range(5)]
     assert await store.endpoints.page(ACME, 2, 0) == (tuple(made[:2]), 5)
@@ -160,7 +155,6 @@ async def test_a_scope_has_a_limit_of_endpoints(database: Database, pool: Pool) 
 
 
 async def test_change_leaves_what_is_not_given(database: Database, pool: Pool) -> None:
-    """Absent is unchanged, null clears the description."""
     store = await migrated(database, pool)
     before = await add_endpoint(store, description="Ours", custom_headers={"X-Key": "1"})
     changed = await store.endpoints.change(ACME, before.id, EndpointChange(url="https://new.example/"))
@@ -181,7 +175,6 @@ async def test_change_leaves_what_is_not_given(database: Database, pool: Pool) -
 
 
 async def test_new_secret_and_url_are_used_by_pending_deliveries(database: Database, pool: Pool) -> None:
-    """Attempts after the commit use the new secret, retries the new url."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)
@@ -198,7 +191,6 @@ async def test_new_secret_and_url_are_used_by_pending_deliveries(database: Datab
 
 
 async def test_resealing_leaves_what_is_changed_meanwhile(database: Database, pool: Pool) -> None:
-    """Beside running daemons: a secret that is replaced while it is sealed anew stays the new one."""
     old = await migrated(database, pool)
     first, second, third = [await add_endpoint(old, event_types=(PAUSED,)) for _ in range(3)]
     newest = new_key()
@@ -225,7 +217,6 @@ async def test_resealing_leaves_what_is_changed_meanwhile(database: Database, po
 
 
 async def test_deleting_an_endpoint_deletes_its_events_and_deliveries(database: Database, pool: Pool) -> None:
-    """What other endpoints have stays."""
     store = await migrated(database, pool)
     endpoint, other = [await add_endpoint(store) for _ in range(2)]
     for _ in range(2):
@@ -246,7 +237,6 @@ async def test_deleting_an_endpoint_deletes_its_events_and_deliveries(database: 
 async def test_an_endpoint_with_many_rows_is_deleted_at_once(
     database: Database, pool: Pool, everything: bool
 ) -> None:
-    """Nothing of it is shown or delivered from then on, and upkeep removes its rows in pieces."""
     store = await migrated(database, pool)
     endpoint, *others = [await add_endpoint(store, scope) for scope in (ACME, ACME, PROJECT)]
     await publish(store)
@@ -299,7 +289,6 @@ async def test_deleting_beside_outcomes_that_lock_in_another_order(
 async def test_attempt_in_flight_when_its_endpoint_is_deleted_is_a_no_op(
     database: Database, pool: Pool
 ) -> None:
-    """Nothing is recorded, nothing is tried again."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     for _ in range(2):
@@ -312,7 +301,6 @@ async def test_attempt_in_flight_when_its_endpoint_is_deleted_is_a_no_op(
 
 
 async def test_publishing_beside_a_deletion_leaves_nothing_stuck(database: Database, pool: Pool) -> None:
-    """A due row whose endpoint is gone is dropped when it comes due, with nothing recorded."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -324,7 +312,6 @@ async def test_publishing_beside_a_deletion_leaves_nothing_stuck(database: Datab
 
 
 async def test_disabling_skips_what_is_enqueued_when_it_comes_due(database: Database, pool: Pool) -> None:
-    """Events already enqueued become records with status skipped, and nothing is sent."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)
@@ -337,7 +324,6 @@ async def test_disabling_skips_what_is_enqueued_when_it_comes_due(database: Data
 
 
 async def test_enabling_again_does_not_revive(database: Database, pool: Pool) -> None:
-    """Not even what is due only after the endpoint was enabled again."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)
@@ -352,7 +338,6 @@ async def test_enabling_again_does_not_revive(database: Database, pool: Pool) ->
 async def test_failure_of_an_attempt_in_flight_when_disabled_is_not_tried_again(
     database: Database, pool: Pool
 ) -> None:
-    """The attempt is recorded as it ended, the one planned after it is skipped when it comes due."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)
@@ -369,7 +354,6 @@ async def test_failure_of_an_attempt_in_flight_when_disabled_is_not_tried_again(
 
 
 async def test_event_after_disabling_is_dropped(database: Database, pool: Pool) -> None:
-    """An event that arrives after disabling leaves no record."""
     store = await migrated(database, pool)
     await add_endpoint(store, enabled=False)
     await publish(store)

@@ -99,7 +99,6 @@ async def test_event_reaches_the_endpoints_that_match(database: Database, pool: 
 
 
 async def test_organization_event_reaches_organization_endpoints_only(database: Database, pool: Pool) -> None:
-    """Its project_ref is null, and no project's endpoint gets it."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await add_endpoint(store, PROJECT)
@@ -164,7 +163,6 @@ async def test_an_event_is_of_its_requests_trace(
 
 
 async def test_scope_is_always_written_into_the_payload(database: Database, pool: Pool) -> None:
-    """Whatever the publisher says of organization_slug and project_ref."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store, PROJECT, PAUSED, organization_slug="evil", project_ref="evil")
@@ -183,7 +181,6 @@ async def test_publisher_may_say_when_it_happened(database: Database, pool: Pool
 
 
 async def test_published_inside_a_transaction_that_is_rolled_back(database: Database, pool: Pool) -> None:
-    """An event is delivered if and only if the caller's transaction commits."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     with closing(psycopg2.connect(database.uri)) as connection, connection.cursor() as cursor:
@@ -200,7 +197,6 @@ async def test_published_inside_a_transaction_that_is_rolled_back(database: Data
 
 @pytest.mark.direct("the tests' pooler logs everybody in as one role")
 async def test_ordinary_role_needs_nothing_but_execute(database: Database, pool: Pool, app: App) -> None:
-    """The function runs as its owner: no rights on the tables, and none by way of the other functions."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     app.let()
@@ -224,7 +220,6 @@ async def test_ordinary_role_needs_nothing_but_execute(database: Database, pool:
 
 @pytest.mark.direct("the tests' pooler logs everybody in as one role")
 async def test_search_path_of_the_caller_does_not_matter(database: Database, pool: Pool, app: App) -> None:
-    """A table or function of the caller's own is not taken for one of ours."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     app.let()
@@ -282,7 +277,6 @@ async def test_key_is_forgotten_after_a_day(database: Database, pool: Pool) -> N
 async def test_one_key_at_the_same_time_raises_one_event(
     database: Database, pool: Pool, committed: bool
 ) -> None:
-    """The second waits for the first: it gets its identifier, or raises the event if that rolls back."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     first, second = psycopg2.connect(database.uri), psycopg2.connect(database.uri)
@@ -376,7 +370,6 @@ async def test_what_marks_test_events_is_the_services_to_write(
 
 
 async def test_the_comment_on_the_function_names_its_errors(database: Database, pool: Pool) -> None:
-    """An operator who grants it reads there what a caller has to expect."""
     await migrated(database, pool)
     [(comment,)] = database.execute(
         "select obj_description(oid) from pg_proc where proname = 'publish'"
@@ -396,7 +389,6 @@ async def test_payload_has_a_limit(database: Database, pool: Pool) -> None:
 
 
 async def test_versions_go_out_side_by_side(database: Database, pool: Pool) -> None:
-    """Both versions are emitted at once; who lists one gets that one alone."""
     store = await migrated(database, pool)
     newer = "v2.project.paused"
     await store.publisher.sync_event_types({newer: [PAUSED], "v2.project.restored": [RESTORED]})

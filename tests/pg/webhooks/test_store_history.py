@@ -160,7 +160,6 @@ class Explained:
     ],
 )
 async def test_a_filter_reads_what_it_shows(database: Database, pool: Pool, rare: dict[str, Any]) -> None:
-    """However much there is of other status, type or event in the scope."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     database.execute(
@@ -210,7 +209,6 @@ select webhooks.uuid_v7(), id, endpoint_id, type, 0, 'automatic', now(), now() f
 async def test_a_filter_that_next_to_nothing_fits_reads_no_records(
     database: Database, pool: Pool, status: str | None, rare: dict[str, Any]
 ) -> None:
-    """Of an endpoint that always fails, or for which much waits, an index alone is read."""
     store = await migrated(database, pool)
     endpoint = str((await add_endpoint(store)).id)
     # Vacuum calls visible what was written to the log alone.
@@ -227,7 +225,6 @@ async def test_a_filter_that_next_to_nothing_fits_reads_no_records(
 
 
 async def test_deliveries_belong_to_the_scope_of_their_endpoint(database: Database, pool: Pool) -> None:
-    """It is found under that scope alone, but for a project's event, and retried under no other."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await add_endpoint(store, PROJECT)
@@ -247,7 +244,6 @@ async def test_deliveries_belong_to_the_scope_of_their_endpoint(database: Databa
 
 
 async def test_delivery_is_read_with_its_event(database: Database, pool: Pool) -> None:
-    """Every attribute, and the event that was sent."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store, reason="other")
@@ -372,7 +368,6 @@ async def test_test_event_is_marked_and_attempted_once(database: Database, pool:
 
 
 async def test_tests_and_retries_of_a_disabled_endpoint_are_refused(database: Database, pool: Pool) -> None:
-    """Test or retry on a disabled endpoint."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)
@@ -389,7 +384,6 @@ async def test_tests_and_retries_of_a_disabled_endpoint_are_refused(database: Da
 
 
 async def test_unknown_endpoints_have_no_tests_and_recoveries(database: Database, pool: Pool) -> None:
-    """No such endpoint in this scope."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, PROJECT)
     absent = Refused(RefusalReason.NOT_FOUND)
@@ -448,7 +442,6 @@ async def test_recovery_retries_what_finally_failed_in_a_range(database: Databas
 
 
 async def test_what_was_delivered_days_later_needs_no_recovery(database: Database, pool: Pool) -> None:
-    """Wherever in the history its success is."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     for _ in range(2):
@@ -471,7 +464,6 @@ async def test_what_was_delivered_days_later_needs_no_recovery(database: Databas
 async def test_upkeep_drops_what_is_past_retention_and_keeps_what_is_needed(
     database: Database, pool: Pool
 ) -> None:
-    """Days of history are dropped as partitions; due work keeps what it needs."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     for _ in range(2):
@@ -494,7 +486,6 @@ async def test_upkeep_drops_what_is_past_retention_and_keeps_what_is_needed(
 
 
 async def test_upkeep_makes_partitions_ahead_and_is_done_after_that(database: Database, pool: Pool) -> None:
-    """A second run finds nothing to do, and partitions of a week lie ready."""
     store = await migrated(database, pool)
     kept = await store.upkeep.run()
     assert (kept.made, kept.dropped, kept.events, kept.keys) == (0, 0, 0, 0)
@@ -519,7 +510,6 @@ def add_old_partitions(database: Database, count: int) -> None:
 async def test_a_partition_that_is_read_for_long_keeps_no_new_ones_from_being_made(
     database: Database, pool: Pool
 ) -> None:
-    """Nor later ones from being dropped; it is dropped itself the next time."""
     store = await migrated(database, pool)
     add_old_partitions(database, 3)
     [(newest,)] = database.execute(
@@ -553,7 +543,6 @@ async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Po
 
 @pytest.mark.parametrize("piece", [1, 2, 100])
 async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, piece: int) -> None:
-    """However many there are, each statement deletes a bounded number."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(4):
@@ -583,7 +572,6 @@ from (
 async def test_statistics_are_those_of_all_attempts_sorted_by_duration(
     database: Database, pool: Pool
 ) -> None:
-    """Of each day and endpoint, and of each day, however the numbers divide."""
     store = await migrated(database, pool)
     endpoints = [(await add_endpoint(store)).id for _ in range(3)]
     age(database, 0)
@@ -614,7 +602,6 @@ async def test_statistics_are_those_of_all_attempts_sorted_by_duration(
 
 
 async def test_statistics_take_one_connection_however_many_ask() -> None:
-    """They read every attempt of a period, and deliveries need connections meanwhile."""
     asked: list[defer.Deferred[Any]] = []
 
     class Slow:

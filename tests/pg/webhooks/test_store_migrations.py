@@ -41,7 +41,6 @@ def test_shipped_migrations_are_numbered_without_gaps() -> None:
 
 
 async def test_missing_migrations_are_applied_in_order_and_recorded(database: Database, pool: Pool) -> None:
-    """Applied again nothing happens; a later one is added to what is there."""
     allow_migrations(database)
     assert await migrate(pool, [ONE]) == (ONE,)
     assert await migrate(pool, [ONE]) == ()
@@ -62,7 +61,6 @@ async def test_what_is_shipped_can_be_applied(database: Database, pool: Pool) ->
 async def test_daemons_that_start_at_once_apply_each_migration_once(
     database: Database, make_pool: Callable[..., Pool]
 ) -> None:
-    """An advisory lock makes them wait for each other; all of them find the schema ready."""
     allow_migrations(database)
     pools = [make_pool(size=1) for _ in range(4)]
     for pool in pools:
@@ -74,7 +72,6 @@ async def test_daemons_that_start_at_once_apply_each_migration_once(
 
 
 async def test_failing_migration_leaves_nothing_of_itself(database: Database, pool: Pool) -> None:
-    """Each one is a transaction: those before it stay, and it can be applied once it is put right."""
     allow_migrations(database)
     with pytest.raises(DatabaseError, match="division by zero"):
         await migrate(pool, [ONE, TWO, BROKEN])
@@ -84,7 +81,6 @@ async def test_failing_migration_leaves_nothing_of_itself(database: Database, po
 
 
 async def test_newer_database_is_refused(database: Database, pool: Pool) -> None:
-    """A daemon of an older version does not touch what it does not know, and says so."""
     allow_migrations(database)
     await migrate(pool, [ONE, TWO])
     with pytest.raises(CannotMigrate, match=r"newer than this version of dataapi: it has had migration 2\b"):
@@ -92,7 +88,6 @@ async def test_newer_database_is_refused(database: Database, pool: Pool) -> None
 
 
 async def test_migration_that_was_another_is_refused(database: Database, pool: Pool) -> None:
-    """The checksum tells a schema that was made by other means."""
     allow_migrations(database)
     await migrate(pool, [ONE])
     with pytest.raises(CannotMigrate, match=r"migration 1 \(one\) .* is not the one"):
@@ -101,7 +96,6 @@ async def test_migration_that_was_another_is_refused(database: Database, pool: P
 
 
 async def test_schema_of_a_development_version_is_refused(database: Database, pool: Pool) -> None:
-    """It has had nine migrations: the error says what to do, not that the schema is newer."""
     allow_migrations(database)
     await migrate(pool, [SchemaMigration(number, "webhooks", f"select {number}") for number in range(1, 10)])
     advice = r"run the version that made the schema, or .* drop schema webhooks cascade"
@@ -133,7 +127,6 @@ async def test_a_role_that_may_not_is_shown_what_to_do(database: Database, pool:
 
 
 def test_pending_are_those_that_the_database_has_not_had() -> None:
-    """Also where one between was left out."""
     assert pending({}, [ONE, TWO]) == (ONE, TWO)
     assert pending({2: TWO.checksum}, [ONE, TWO]) == (ONE,)
     assert pending({1: ONE.checksum, 2: TWO.checksum}, [ONE, TWO]) == ()

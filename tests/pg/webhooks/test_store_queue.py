@@ -47,7 +47,6 @@ DEEP = '{"n": ' + "[" * 1500 + "]" * 1500 + "}"
 
 
 async def test_claim_gives_everything_that_an_attempt_takes(database: Database, pool: Pool) -> None:
-    """One round trip: where to, what to sign with, and the bytes."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, custom_headers={"X-Key": "1"})
     await publish(store, reason="inactivity")
@@ -63,7 +62,6 @@ async def test_claim_gives_everything_that_an_attempt_takes(database: Database, 
 
 
 async def test_what_is_claimed_is_claimed_once(database: Database, pool: Pool) -> None:
-    """Any number of daemons claim at once; each attempt goes to one of them."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(30):
@@ -75,7 +73,6 @@ async def test_what_is_claimed_is_claimed_once(database: Database, pool: Pool) -
 
 
 async def test_what_is_due_for_longest_is_claimed_first(database: Database, pool: Pool) -> None:
-    """A backlog goes out in the order in which it came about, as far as one daemon goes."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(5):
@@ -89,7 +86,6 @@ async def test_what_is_due_for_longest_is_claimed_first(database: Database, pool
 async def test_an_ended_lease_gives_the_attempt_to_another_with_the_same_event(
     database: Database, pool: Pool
 ) -> None:
-    """A crash repeats the attempt with the same webhook-id, not as a further one."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -101,7 +97,6 @@ async def test_an_ended_lease_gives_the_attempt_to_another_with_the_same_event(
 
 
 async def test_outcome_of_a_lost_lease_is_not_taken(database: Database, pool: Pool) -> None:
-    """The fencing token keeps a slow daemon from ending what another one does."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -119,7 +114,6 @@ async def test_outcome_of_a_lost_lease_is_not_taken(database: Database, pool: Po
 async def test_both_outcomes_of_who_took_over_from_itself_come_at_once(
     database: Database, pool: Pool, late_first: bool
 ) -> None:
-    """A daemon that paused for longer than its lease may have two: the later claim's one counts."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -143,7 +137,6 @@ async def test_both_outcomes_of_who_took_over_from_itself_come_at_once(
 async def test_an_automatic_attempt_under_way_is_the_last_once_a_manual_one_has_succeeded(
     database: Database, pool: Pool
 ) -> None:
-    """If it fails there is no next one, and its record says so."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -159,7 +152,6 @@ async def test_an_automatic_attempt_under_way_is_the_last_once_a_manual_one_has_
 async def test_a_claimed_attempt_is_skipped_once_a_manual_one_has_succeeded(
     database: Database, pool: Pool, attempt: int
 ) -> None:
-    """Its holder hears that it should release what it has not begun, and the next claim skips it."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -190,7 +182,6 @@ async def retried(store: Store, automatic: DueWork) -> None:
 
 
 async def test_failure_is_recorded_together_with_the_next_attempt(database: Database, pool: Pool) -> None:
-    """Outcome row and next due row commit together; waits are exact."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -209,7 +200,6 @@ async def test_failure_is_recorded_together_with_the_next_attempt(database: Data
 async def test_finished_attempts_of_a_batch_are_recorded_each_its_own_way(
     database: Database, pool: Pool
 ) -> None:
-    """One statement takes successes, retries, final failures and lost leases."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(4):
@@ -252,7 +242,6 @@ async def test_response_is_recorded_whatever_it_holds(database: Database, pool: 
 
 
 async def test_released_work_can_be_claimed_at_once(database: Database, pool: Pool) -> None:
-    """A daemon that stops gives back what it has not sent; the attempt is not counted."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -266,7 +255,6 @@ async def test_released_work_can_be_claimed_at_once(database: Database, pool: Po
 
 
 async def test_next_due_is_the_earliest_of_attempts_and_leases(database: Database, pool: Pool) -> None:
-    """One timer for the earliest due time; None when there is nothing."""
     store = await migrated(database, pool)
     assert await store.queue.next_due() is None
     await add_endpoint(store)
@@ -279,7 +267,6 @@ async def test_next_due_is_the_earliest_of_attempts_and_leases(database: Databas
 
 
 async def test_a_long_queue_does_not_hold_up_the_others(database: Database, pool: Pool) -> None:
-    """Endpoints are claimed in turn, a few of each at a time."""
     store = await migrated(database, pool)
     busy = [await add_endpoint(store, event_types=(PAUSED,)) for _ in range(3)]
     for _ in range(10):
@@ -294,7 +281,6 @@ async def test_a_long_queue_does_not_hold_up_the_others(database: Database, pool
 
 
 async def test_saturated_endpoints_are_left_out(database: Database, pool: Pool) -> None:
-    """One dead receiver cannot starve the others."""
     store = await migrated(database, pool)
     dead, alive = [await add_endpoint(store) for _ in range(2)]
     for _ in range(3):
@@ -310,7 +296,6 @@ async def test_saturated_endpoints_are_left_out(database: Database, pool: Pool) 
 
 
 async def test_organizations_that_have_enough_are_left_out(database: Database, pool: Pool) -> None:
-    """But for their endpoints that have a limit of their own."""
     store = await migrated(database, pool)
     await store.directory.create_organization("other", early_access=True)
     new, busy = [await add_endpoint(store, scope) for scope in (PROJECT, ACME)]
@@ -331,7 +316,6 @@ async def test_organizations_that_have_enough_are_left_out(database: Database, p
 
 
 async def test_secrets_of_an_unknown_key_put_work_off(database: Database, pool: Pool) -> None:
-    """A wrong encryption-key costs no attempt: the work waits, and the claim says for which endpoint."""
     store = await migrated(database, pool)
     unreadable = await add_endpoint(store)
     other = make_store(pool, Cipher([new_key()]), 14)
@@ -348,7 +332,6 @@ async def test_secrets_of_an_unknown_key_put_work_off(database: Database, pool: 
 
 
 async def test_rotated_keys_still_open(database: Database, pool: Pool) -> None:
-    """The first key seals, all of them open."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -358,7 +341,6 @@ async def test_rotated_keys_still_open(database: Database, pool: Pool) -> None:
 
 
 async def test_missing_partition_is_made_when_history_is_written(database: Database, pool: Pool) -> None:
-    """The clock stepped past the days that were made ahead: outcomes are recorded all the same."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -449,7 +431,6 @@ async def test_a_payload_that_python_cannot_read_holds_up_nothing(
 
 
 async def test_older_version_is_rendered_once(database: Database, pool: Pool) -> None:
-    """The bytes are the same at every attempt, whoever rendered them."""
     store = await migrated(database, pool)
     await store.publisher.sync_event_types({"v2.project.paused": [PAUSED]})
     await add_endpoint(store, event_types=(PAUSED,))
@@ -494,7 +475,6 @@ async def pass_missing(pool: Pool) -> None:
 
 @pytest.mark.direct("a pooler's processes are nobody's own")
 async def test_claims_of_a_dispatcher_whose_session_is_gone_are_free(database: Database, pool: Pool) -> None:
-    """After a time in which it may come back; those of the others, and of unknown ones, keep their leases."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(3):
@@ -520,7 +500,6 @@ async def test_claims_of_a_dispatcher_whose_session_is_gone_are_free(database: D
 async def test_a_dispatcher_that_gets_another_session_keeps_its_claims(
     database: Database, pool: Pool, *, early: bool
 ) -> None:
-    """A connection was lost, not the process."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -542,7 +521,6 @@ async def test_a_dispatcher_that_gets_another_session_keeps_its_claims(
 
 @pytest.mark.direct("a pooler's processes are nobody's own")
 async def test_a_dispatcher_without_a_session_keeps_its_leases(database: Database, pool: Pool) -> None:
-    """It lives and said so, but cannot listen: nobody may think that it is dead."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -572,7 +550,6 @@ _READ = "select idx_tup_fetch + seq_tup_read from pg_stat_xact_user_tables where
 async def test_claims_do_not_visit_endpoints_whose_attempts_lie_ahead(
     database: Database, pool: Pool, statement: str
 ) -> None:
-    """They cost what is due."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -588,7 +565,6 @@ async def test_claims_do_not_visit_endpoints_whose_attempts_lie_ahead(
 
 
 async def test_a_claim_makes_ready_what_has_waited_long_enough(database: Database, pool: Pool) -> None:
-    """What came due first, and so much at once that a claim takes little time; the rest comes next."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)

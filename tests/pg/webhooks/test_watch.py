@@ -95,7 +95,6 @@ def shop(database: Database, store: Store) -> Iterator[Shop]:
 
 
 async def test_each_change_is_an_event_with_the_old_and_the_new_row(shop: Shop) -> None:
-    """Insert, update and delete, by an unprivileged writer, in their order."""
     shop.watch()
     shop.execute("""insert into shop."Order" values (1, 1.50, '{"a": [1]}')""", "anon")
     shop.execute("""update shop."Order" set total = 2""", "anon")
@@ -122,7 +121,6 @@ async def test_each_change_is_an_event_with_the_old_and_the_new_row(shop: Shop) 
 async def test_the_event_is_delivered_if_and_only_if_the_write_commits(
     shop: Shop, database: Database
 ) -> None:
-    """A rollback takes it back, a savepoint's as well."""
     shop.watch("array['id'], organization => 'acme'")
     with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
         cursor.execute("""insert into shop."Order" values (1)""")
@@ -136,7 +134,6 @@ async def test_the_event_is_delivered_if_and_only_if_the_write_commits(
 
 
 async def test_rows_behind_row_level_security(shop: Shop) -> None:
-    """What a policy hides from the writer is not changed, and what it may write is published."""
     shop.execute("""
         alter table shop."Order" enable row level security;
         create policy own on shop."Order" to anon using (tenant = 'a');
@@ -149,7 +146,6 @@ async def test_rows_behind_row_level_security(shop: Shop) -> None:
 
 
 async def test_columns_that_are_not_named_neither_travel_nor_matter(shop: Shop) -> None:
-    """An update that changes none of the named columns publishes nothing; nor does one of nothing."""
     shop.watch("array['id', 'notes'], organization => 'acme'")
     shop.watch(event_type=TOTAL)
     shop.execute("""
@@ -177,7 +173,6 @@ async def test_condition_and_operations(shop: Shop) -> None:
 
 
 async def test_unwatch_and_watching_again(shop: Shop, database: Database) -> None:
-    """A watch replaces that of the same type; another type's stays; nothing is left behind at the end."""
     shop.watch("array['id'], organization => 'acme'", TOTAL)
     shop.watch()
     shop.watch("array['total'], organization => 'acme'")
@@ -194,7 +189,6 @@ async def test_unwatch_and_watching_again(shop: Shop, database: Database) -> Non
 
 
 async def test_scope_from_columns(shop: Shop, database: Database) -> None:
-    """A project's event names its organization; nobody receives what belongs to nobody."""
     database.execute("insert into webhooks.organization values ('denied', false)")
     shop.watch("array['id'], organization_column => 'tenant', project_column => 'project'")
     shop.execute(f"""insert into shop."Order" (id, tenant, project) values
@@ -206,7 +200,6 @@ async def test_scope_from_columns(shop: Shop, database: Database) -> None:
 
 
 async def test_project_of_another_organization_now(shop: Shop, store: Store) -> None:
-    """The events go where the project is; the write never fails for it."""
     await store.directory.create_organization("globex", early_access=True)
     await add_endpoint(store, Scope("globex"))
     shop.watch(f"array['id'], project => '{REF}'")
@@ -220,7 +213,6 @@ async def test_project_of_another_organization_now(shop: Shop, store: Store) -> 
 async def test_changes_that_no_endpoint_takes_cost_nothing(
     shop: Shop, database: Database, store: Store
 ) -> None:
-    """Nothing is stored of them; an endpoint that takes an older version of the type counts."""
     database.execute(f"update webhooks.endpoint set event_types = array['{ORDER}']")
     shop.watch("array['id'], organization => 'acme'", TOTAL)
     shop.execute("""insert into shop."Order" values (1)""")
@@ -231,7 +223,6 @@ async def test_changes_that_no_endpoint_takes_cost_nothing(
 
 
 async def test_row_over_the_size_limit_is_truncated_to_its_key(shop: Shop) -> None:
-    """The write goes on, and the event says that the rest is missing."""
     shop.watch("array['id', 'tenant'], organization => 'acme'")
     shop.watch("array['tenant'], organization => 'acme'", TOTAL)
     shop.execute("""insert into shop."Order" (id, tenant) values (1, repeat('é', 140000))""")
@@ -255,7 +246,6 @@ async def test_json_that_cannot_be_published_refuses_the_write(shop: Shop) -> No
 
 
 async def test_partitions_and_tables_without_a_key(shop: Shop) -> None:
-    """Partitions of any layout report the partitioned table; a row that moves is deleted and inserted."""
     shop.execute("""
         create table shop.log (day int, text text) partition by list (day);
         create table shop.log1 partition of shop.log for values in (1);
@@ -280,7 +270,6 @@ async def test_partitions_and_tables_without_a_key(shop: Shop) -> None:
 
 
 async def test_columns_that_are_added_renamed_or_dropped(shop: Shop) -> None:
-    """Without named columns the payload follows the table; with them its form never changes unnoticed."""
     shop.watch()
     shop.execute(
         """insert into shop."Order" (id, total) values (1, 1); alter table shop."Order" drop notes"""
@@ -304,7 +293,6 @@ async def test_columns_that_are_added_renamed_or_dropped(shop: Shop) -> None:
 
 
 async def test_writes_that_trip_over_no_name(shop: Shop) -> None:
-    """Names of tables and columns may be anything."""
     table = """shop."t'%s""; x" """.strip()
     columns = ["a\"b%s'", "new"]
     shop.execute(f"""create table {table} ("old" int, "a""b%s'" int, "new" int)""")
@@ -364,7 +352,6 @@ async def test_types_that_no_catalogue_has(shop: Shop) -> None:
 
 
 async def test_who_may_watch(shop: Shop, database: Database) -> None:
-    """The owner alone, once an operator lets it publish; what is made gives nobody a way to publish."""
     watch = f"""select webhooks.watch('shop."Order"', '{ORDER}', organization => 'acme')"""
     database.execute(
         "grant usage on schema webhooks to anon; grant execute on function webhooks.watch to anon"
@@ -419,7 +406,6 @@ async def test_casts_of_the_tables_types_run_with_the_rights_of_its_owner(
 
 
 async def test_statements_of_many_rows(shop: Shop, store: Store) -> None:
-    """Each row is one event with its own old and new values, however many a statement changes."""
     shop.execute("""insert into shop."Order" (id, total) select n, n from generate_series(1, 2500) n""")
     shop.watch("array['id', 'total'], 'new.id % 2 = 0', '{insert,update}', organization => 'acme'")
     shop.watch("array['id'], null, '{delete}', organization => 'acme'", TOTAL)
@@ -473,7 +459,6 @@ async def test_statements_of_several_operations(shop: Shop, server: Server, data
 
 
 async def test_changes_that_foreign_keys_and_other_triggers_make(shop: Shop) -> None:
-    """Rows that a key changes along, on several levels, and those of a trigger, are published once."""
     shop.execute("""
         create table shop.tree (id int primary key,
             parent int references shop.tree on delete cascade on update cascade);
@@ -498,7 +483,6 @@ async def test_changes_that_foreign_keys_and_other_triggers_make(shop: Shop) -> 
 
 
 async def test_values_that_are_stored_elsewhere_generated_or_dropped(shop: Shop) -> None:
-    """Long values are those of their row, and columns that no longer exist are in no payload."""
     shop.execute("""
         create table shop.page (gone int, id int, text text,
             size int generated always as (length(text)) stored);
@@ -516,7 +500,6 @@ async def test_values_that_are_stored_elsewhere_generated_or_dropped(shop: Shop)
 
 
 async def test_partitions_that_are_written_themselves(shop: Shop) -> None:
-    """A watch of a partitioned table, or of one partition, has their rows, whichever a statement names."""
     shop.execute("""
         create table shop.log (day int, text text) partition by list (day);
         create table shop.log1 partition of shop.log for values in (1);""")
@@ -528,7 +511,6 @@ async def test_partitions_that_are_written_themselves(shop: Shop) -> None:
 
 
 async def test_a_partition_may_be_unwatched_beside_its_table(shop: Shop) -> None:
-    """Its own watch ends, that of the partitioned table goes on."""
     shop.execute(
         """create table shop.sale (id int) partition by list (id);
         create table shop.first_sale partition of shop.sale for values in (1)"""
@@ -544,7 +526,6 @@ async def test_a_partition_may_be_unwatched_beside_its_table(shop: Shop) -> None
 async def test_long_rows_are_not_held_in_memory_together(
     shop: Shop, database: Database, length: int, batches: int
 ) -> None:
-    """A statement's rows are published as often as it takes; the events are those of one statement."""
     shop.watch()
     shop.execute(
         """insert into shop."Order" (id, tenant) select n, repeat('x', %s) from generate_series(1, 3) n""",
@@ -555,7 +536,6 @@ async def test_long_rows_are_not_held_in_memory_together(
 
 
 async def test_tables_that_inherit(shop: Shop) -> None:
-    """A watch has the rows of its own table alone, whichever table a statement names."""
     shop.execute("""
         create table shop.log (text text);
         create table shop.child () inherits (shop.log);
@@ -584,7 +564,6 @@ async def test_a_watched_table_becomes_no_partition_or_child_unnoticed(shop: Sho
 
 
 async def test_foreign_tables(shop: Shop, server: Server, database: Database) -> None:
-    """Their rows are published like any other's."""
     server.require("postgres_fdw")
     database.execute(f"""
         create extension postgres_fdw;
@@ -604,7 +583,6 @@ async def test_foreign_tables(shop: Shop, server: Server, database: Database) ->
 
 
 async def test_condition_runs_with_the_rights_of_the_owner(shop: Shop) -> None:
-    """The writer needs none for what it calls, and it may take the row as the table's."""
     shop.execute("""
         create function shop.large(numeric) returns boolean language sql as
             $$ select $1 > 10 and current_user <> 'anon' $$;
@@ -627,7 +605,6 @@ async def test_condition_runs_with_the_rights_of_the_owner(shop: Shop) -> None:
 
 
 async def test_rows_that_move_to_another_organization_or_project(shop: Shop, store: Store) -> None:
-    """The former sees a deletion with its values, the latter an insertion with its own."""
     await store.directory.create_organization("globex", early_access=True)
     globex = await add_endpoint(store, Scope("globex"))
     shop.execute("""
@@ -668,7 +645,6 @@ async def test_rows_that_move_to_another_organization_or_project(shop: Shop, sto
 
 
 async def test_new_owner_of_the_table(shop: Shop, database: Database) -> None:
-    """It may end the former one's watch, and watch the table itself."""
     heir = f"{shop.owner}_heir"
     shop.watch()
     database.execute(f"""
@@ -690,7 +666,6 @@ async def test_new_owner_of_the_table(shop: Shop, database: Database) -> None:
 
 
 async def test_writes_of_replicas(shop: Shop) -> None:
-    """What logical replication writes, by rows alone, is published if the watch says so."""
     shop.watch("array['id'], organization => 'acme'")
     shop.watch("array['id'], organization => 'acme', always => true", TOTAL)
     shop.execute(
@@ -717,7 +692,6 @@ async def test_writes_can_be_prepared_and_notify_nobody(shop: Shop, database: Da
 
 
 async def test_who_gets_a_change_is_looked_up_by_index(shop: Shop, database: Database) -> None:
-    """A write never reads all endpoints or organizations, whatever the collation of the names of tables."""
     shop.watch("array['id'], organization => 'acme'")
     with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
         cursor.execute("""insert into shop."Order" values (1)""")
@@ -729,7 +703,6 @@ async def test_who_gets_a_change_is_looked_up_by_index(shop: Shop, database: Dat
 
 
 async def test_writes_survive_the_removal_of_webhooks(shop: Shop, database: Database) -> None:
-    """Whoever drops the schema without its watches loses no write."""
     shop.watch()
     database.execute("drop schema webhooks cascade")
     shop.execute("""insert into shop."Order" values (1, 2); update shop."Order" set total = 3""")
@@ -745,7 +718,6 @@ async def test_keys_over_the_size_limit(shop: Shop) -> None:
 
 
 async def test_watches_of_many_columns(shop: Shop) -> None:
-    """More than a function has arguments."""
     columns = [f"c{number}" for number in range(150)]
     shop.execute(f"create table shop.wide (c0 int default 7, {' int, '.join(columns[1:])} int)")
     watch = "select webhooks.watch('shop.wide', %s, %s, organization => 'acme')"
@@ -755,7 +727,6 @@ async def test_watches_of_many_columns(shop: Shop) -> None:
 
 
 def test_types_of_row_changes_take_what_triggers_publish() -> None:
-    """Columns may have schemas of their own."""
     made = row_change("v1.shop.order", "An order changed.", {"total": {"type": "integer"}})
     assert made.example["table"] == "order"
     assert made.schema["properties"]["new"]["properties"] == {"total": {"type": "integer"}}

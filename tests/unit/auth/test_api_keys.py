@@ -42,25 +42,21 @@ def admitted_role(of: Project, key: str, now: float = NOW) -> str:
 
 @pytest.mark.parametrize("role", ["anon", "service_role"])
 def test_signed_key_is_admitted_in_its_role(role: str) -> None:
-    """A key made for a role makes callers that role, with and without an audience."""
     for of in (project(), project(jwt_aud="api"), project(jwt_role_claim_key='."x y".roles[2]')):
         assert admitted_role(of, sign(of, role, NOW)) == role
 
 
 def test_a_secret_in_base64_signs_with_its_bytes() -> None:
-    """What the command line makes is what the authenticator takes, for binary secrets too."""
     of = project(jwt_secret="_" * 44, jwt_secret_is_base64=True)
     assert admitted_role(of, sign(of, "anon", NOW)) == "anon"
 
 
 def test_nothing_is_signed_where_keys_are_only_published() -> None:
-    """The issuer has the private keys."""
     with pytest.raises(CannotSign, match="sign tokens at their issuer"):
         sign(project(jwt_secret="https://issuer.example.org/jwks.json"), "anon", NOW)
 
 
 def test_signed_key_is_good_for_its_lifetime() -> None:
-    """It names its project and ends when it was said to."""
     claims = jwt.decode(sign(project(), "anon", NOW), options={"verify_signature": False})
     assert claims == {
         "iss": "dataapi",
@@ -73,7 +69,6 @@ def test_signed_key_is_good_for_its_lifetime() -> None:
 
 
 def test_private_jwk_signs_and_names_its_key() -> None:
-    """With a JWKS the first key that can sign does, and the token says which it was."""
     private = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(EC_KEY))
     public = {name: value for name, value in private.items() if name != "d"}
     of = project(jwt_secret=json.dumps({"keys": [{**public, "kid": "one"}, {**private, "kid": "two"}]}))
@@ -86,21 +81,18 @@ def test_private_jwk_signs_and_names_its_key() -> None:
 
 
 def test_without_a_secret_nothing_is_signed() -> None:
-    """The reason is said."""
     with pytest.raises(CannotSign, match="no jwt-secret is configured"):
         sign(project(jwt_secret=None), "anon", NOW)
 
 
 @pytest.mark.parametrize("path", [".roles[1000000]", '.roles[?(@ == "other")]', "$[0]", "$.a[?@.b]"])
 def test_role_path_that_no_claims_fit_is_refused(path: str) -> None:
-    """A role path that a key for this role cannot have is a reason not to make one."""
     with pytest.raises(CannotSign, match="does not find anon"):
         sign(project(jwt_role_claim_key=path), "anon", NOW)
 
 
 @given(st.lists(st.sampled_from([".a", '."b c"', "[0]", "[3]"]), max_size=5))
 def test_role_is_put_where_the_path_finds_it(steps: list[str]) -> None:
-    """Whatever keys and indexes the path has."""
     of = project(jwt_role_claim_key=".x" + "".join(steps))
     assert admitted_role(of, sign(of, "service_role", NOW)) == "service_role"
 

@@ -160,7 +160,6 @@ def test_without_the_key_check_nobody_is_anonymous_and_a_token_is_enough() -> No
 
 
 def test_without_the_key_check_a_bad_key_repeated_as_bearer_is_a_bad_token() -> None:
-    """As client libraries repeat it; nobody becomes anonymous by it."""
     project = replace(PROJECT, require_api_key=False)
     for key, message in (
         (token({"role": "r", "exp": NOW - 100}), "JWT expired"),
@@ -181,7 +180,6 @@ def test_without_the_key_check_our_own_keys_still_name_their_role() -> None:
 @pytest.mark.parametrize("agent", ["Mozilla/5.0 (X11; Linux x86_64)", "Mozilla/5.0 (linux) jsdom/24.0"])
 @pytest.mark.parametrize("required", [True, False])
 def test_a_secret_key_from_a_browser_is_refused(agent: str, required: bool) -> None:
-    """Anyone who opens the page has the key."""
     authenticator = Authenticator(replace(PROJECT, require_api_key=required), lambda: NOW)
     bearer = {"authorization": f"Bearer {SECRET_KEY}"}
     presented = [{"apikey": SECRET_KEY}, {"apikey": SECRET_KEY, **bearer}] + ([] if required else [bearer])

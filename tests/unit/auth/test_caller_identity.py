@@ -14,7 +14,6 @@ def identified(subject: str, client: str, role: str = "anon") -> str:
 
 
 def test_user_is_one_caller_at_any_address() -> None:
-    """Many tokens and many addresses give it no larger share; another role does, as rows differ then."""
     first = identified("1", "203.0.113.1")
     assert first == identified("1", "203.0.113.2")
     assert first != identified("2", "203.0.113.1")
@@ -22,6 +21,5 @@ def test_user_is_one_caller_at_any_address() -> None:
 
 
 def test_callers_without_a_subject_differ_by_address() -> None:
-    """Everybody has the publishable key."""
     assert identified("", "1.1.1.1") == identified("", "1.1.1.1")
     assert identified("", "1.1.1.1") != identified("", "8.8.8.8")

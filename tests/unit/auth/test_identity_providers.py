@@ -61,7 +61,6 @@ def role(project: Project, claims: dict[str, object]) -> str:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_token_of_the_provider_has_its_role(provider: str, project: Project) -> None:
-    """As the guide shows the token's claims."""
     assert project.jwt_secret is not None
     assert project.jwt_secret.startswith("https://")
     assert role(project, json.loads(shown(provider, "json"))) == PROVIDERS[provider]
@@ -69,7 +68,6 @@ def test_a_token_of_the_provider_has_its_role(provider: str, project: Project) -
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_token_for_another_application_is_refused(provider: str, project: Project) -> None:
-    """Whose signature is as good."""
     claims = json.loads(shown(provider, "json"))
     with pytest.raises(TokenError):
         role(project, {**claims, "aud": "another"})

@@ -106,7 +106,6 @@ def test_each_kind_of_key_verifies_its_algorithms_alone_and_in_a_set(
 
 
 def test_an_rsa_key_does_not_verify_an_hmac_made_with_its_public_text() -> None:
-    """The algorithm comes from the key, never from the token."""
     public = json.dumps(RSA_JWK)
     error = refusal(raw({"alg": "HS256"}, b'{"role":"service_role"}', public), secret=public)
     assert (error.code, error.message) == ("PGRST301", "No suitable key or wrong key type")
@@ -266,7 +265,6 @@ def test_a_token_without_a_role_is_the_anonymous_role_and_says_so_in_its_claims(
 
 
 def test_claims_reach_sql_as_the_issuer_wrote_them() -> None:
-    """Numbers keep their digits: nothing is parsed and written again."""
     text = '{"role": "r", "n": 12345678901234567890.123450, "name": "Zoë"}'
     assert check(raw({"alg": "HS256"}, text.encode())).caller.claims == text
 

@@ -112,7 +112,6 @@ def test_keys_are_read_at_start_and_again_when_they_are_stale() -> None:
 
 
 def test_an_unchanged_set_is_not_used_again() -> None:
-    """Verified tokens are forgotten with the keys, so nothing is forgotten in vain."""
     issuer = Issuer(
         Fetched(jwks("a"), '"1"', ""), Fetched(None, '"1"', "max-age=300"), Fetched(jwks("a"), '"1"', "")
     )
@@ -186,7 +185,6 @@ def test_those_who_need_a_key_wait_for_one_reading() -> None:
 
 
 def test_an_unexpected_failure_is_logged_and_tried_again(logged: list[str]) -> None:
-    """A mistake in reading keys does not end the reading of keys."""
     issuer = Issuer(ZeroDivisionError(), jwks("a"))
     assert issuer.start().called
     assert logged == ["the keys at https://issuer.example.org/keys could not be read, trying again in 5 s"]
@@ -197,7 +195,6 @@ def test_an_unexpected_failure_is_logged_and_tried_again(logged: list[str]) -> N
 
 @pytest.mark.parametrize("told", [None, FetchError("cancelled")])
 def test_stopping_ends_a_reading_on_its_way(told: FetchError | None, logged: list[str]) -> None:
-    """Some clients tell of it by an error of their own."""
     answer: Deferred[bytes] = Deferred(lambda answer: answer.errback(told) if told else None)
     issuer = Issuer(answer)
     started = issuer.start()
@@ -211,7 +208,6 @@ def test_stopping_ends_a_reading_on_its_way(told: FetchError | None, logged: lis
 
 
 def test_a_published_set_leaves_out_what_is_of_no_use() -> None:
-    """An issuer may publish keys of kinds unknown here; a secret that is published is no secret."""
     odd = [
         {"kty": "new"},
         {"kty": ["EC"]},
@@ -227,7 +223,6 @@ def test_a_published_set_leaves_out_what_is_of_no_use() -> None:
 
 
 def test_an_address_in_capitals_is_no_secret() -> None:
-    """Who can read the address could sign with it."""
     assert keys.is_url("HTTPS://ISSUER.EXAMPLE.ORG/KEYS")
 
 
@@ -258,7 +253,6 @@ def test_keys_are_read_over_https_or_from_this_machine(url: str, good: bool) -> 
 
 
 def test_a_reload_reads_them_however_lately_they_were_read() -> None:
-    """Not even a reading that began before is enough, as its answer may be older than the change."""
     slow: Deferred[bytes] = Deferred()
     issuer = Issuer(jwks("a"), slow, jwks("b"), FetchError("no route"))
     issuer.start()

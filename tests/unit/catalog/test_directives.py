@@ -51,7 +51,6 @@ def test_every_key_of_a_schema_is_read() -> None:
 
 
 def test_every_key_of_a_table_is_read() -> None:
-    """A table's directive may carry all of its keys in one object."""
     foreign_key = {
         "local_name": "accounts",
         "local_columns": ["account_id"],
@@ -81,7 +80,6 @@ def test_every_key_of_a_table_is_read() -> None:
 
 
 def test_names_of_columns_functions_and_foreign_keys_are_read() -> None:
-    """The smaller objects have a name and a description, a foreign key has two names."""
     problems: list[Problem] = []
     text = comment(name="emailAddress", description="Where to write")
     assert field_directives("c", text, problems) == FieldDirectives("emailAddress", "Where to write")
@@ -104,7 +102,6 @@ def test_an_enums_name_and_mappings_are_read() -> None:
 
 @pytest.mark.parametrize("text", [None, "", "A plain comment.", "Write @graphql( to configure", "@graphql()"])
 def test_a_comment_without_a_directive_says_nothing(text: str | None) -> None:
-    """An ordinary comment is neither a directive nor a problem."""
     assert table(text) == (None, [])
 
 
@@ -119,7 +116,6 @@ def test_a_comment_without_a_directive_says_nothing(text: str | None) -> None:
     ],
 )
 def test_a_directive_that_cannot_be_read_is_ignored_as_a_whole(text: str, mistake: str) -> None:
-    """The object is then taken as if it had no directive."""
     found, problems = table(text)
     assert found is None
     assert len(problems) == 1
@@ -135,14 +131,12 @@ def test_parentheses_and_newlines_inside_and_after_the_json_do_no_harm() -> None
 
 
 def test_of_several_directives_in_a_comment_the_first_one_counts() -> None:
-    """The second one is reported."""
     found, problems = table('@graphql({"name": "A"}) @graphql({"name": "B"})')
     assert found == TableDirectives(name="A")
     assert "several directives" in problems[0]
 
 
 def test_a_table_says_how_many_rows_rest_answers() -> None:
-    """Beside what it says to GraphQL, or alone."""
     text = 'A @rest({"max_rows": 100}) b @graphql({"max_rows": 5}) c'
     assert table(text) == (TableDirectives(max_rows=5, rest_max_rows=100), [])
     assert table('@rest({"max_rows": 7})') == (TableDirectives(rest_max_rows=7), [])
@@ -160,7 +154,6 @@ def test_a_table_says_how_many_rows_rest_answers() -> None:
     ],
 )
 def test_a_rest_directive_that_cannot_be_used_is_a_problem(text: str, mistake: str) -> None:
-    """It is named and the table has the limit of all."""
     directives, problems = table(text)
     assert directives is None
     assert len(problems) == 1
@@ -212,7 +205,6 @@ def test_people_read_comments_without_directives(text: str | None, words: str | 
     ],
 )
 def test_a_bad_member_is_named_and_the_others_count(member: str, value: Any, mistake: str) -> None:
-    """One mistake costs that member alone."""
     members = {"aggregate": {"enabled": True}} if member != "aggregate" else {"max_rows": 9}
     found, problems = table(comment(**members, **{member: value}))
     expected = TableDirectives(aggregate=True) if member != "aggregate" else TableDirectives(max_rows=9)
@@ -231,7 +223,6 @@ def test_a_bad_member_is_named_and_the_others_count(member: str, value: Any, mis
     ],
 )
 def test_a_foreign_key_that_does_not_fit_is_left_out(change: dict[str, Any], mistake: str) -> None:
-    """The other declared keys of the table stay."""
     good = {
         "local_columns": ["account_id"],
         "foreign_schema": "public",
@@ -255,7 +246,6 @@ def test_a_foreign_key_that_does_not_fit_is_left_out(change: dict[str, Any], mis
     ],
 )
 def test_a_bad_enum_mapping_is_left_out(mappings: Any, kept: dict[str, str], mistake: str) -> None:
-    """An enum's labels keep their own text then."""
     problems: list[Problem] = []
     found = enum_directives("enum e", comment(mappings=mappings), ("a-b", "c"), problems)
     assert found is not None
@@ -265,7 +255,6 @@ def test_a_bad_enum_mapping_is_left_out(mappings: Any, kept: dict[str, str], mis
 
 @given(st.text(), st.sampled_from(["", '{"name": ', "[", "{}", '{"max_rows": 1}']))
 def test_no_comment_whatever_makes_a_reader_fail(text: str, inside: str) -> None:
-    """A comment is data of the database's users: it never raises."""
     problems: list[Problem] = []
     for candidate in (text, f"@graphql({inside}{text})", f"@graphql({json.dumps({text: text})})"):
         table_directives("t", candidate, COLUMNS, problems)
@@ -275,7 +264,6 @@ def test_no_comment_whatever_makes_a_reader_fail(text: str, inside: str) -> None
 
 @given(st.dictionaries(st.text(min_size=1).filter(lambda key: key != "name"), st.integers(), max_size=3))
 def test_every_unknown_key_is_reported_once(members: dict[str, int]) -> None:
-    """And what is known beside it counts."""
     unknown = {key: value for key, value in members.items() if key != "description"}
     problems: list[Problem] = []
     found = field_directives("c", comment(name="ok", **unknown), problems)
@@ -291,7 +279,6 @@ def test_names_follow_the_languages_grammar(text: str) -> None:
 
 
 def test_a_declared_foreign_key_becomes_one_of_the_catalogs() -> None:
-    """It has a name of its own, its directives' names, and is one-to-one over the declared key."""
     made = MadeUp()
     account = made.table("account", "id", "name")
     view = made.table(
@@ -339,7 +326,6 @@ def test_a_declared_foreign_key_becomes_one_of_the_catalogs() -> None:
 def test_a_declared_foreign_key_to_nowhere_is_left_out(
     foreign_table: str, foreign_columns: list[str], mistake: str
 ) -> None:
-    """The view keeps the rest of its directive."""
     made = MadeUp()
     made.table("account", "id", "name")
     declared = {

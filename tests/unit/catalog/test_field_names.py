@@ -43,13 +43,11 @@ def relationship_names(catalog: Catalog, table: int) -> list[str]:
     ],
 )
 def test_inflection_raises_each_first_letter_and_drops_underscores(name: str, pascal: str) -> None:
-    """As pg_graphql does, letter for letter."""
     assert pascal_case(name) == pascal
     assert lower_first(pascal) == pascal[0].lower() + pascal[1:]
 
 
 def test_names_are_unchanged_by_default() -> None:
-    """Table and column names go through as they are; a collection's begins with a small letter."""
     made = MadeUp()
     holder = made.table("account_holder", "id", "full_name")
     post = made.table("Post", "id", "account_holder_id")
@@ -62,7 +60,6 @@ def test_names_are_unchanged_by_default() -> None:
 
 
 def test_inflection_is_a_schemas_choice() -> None:
-    """Types in Pascal case, fields in camel case."""
     made = MadeUp(INFLECTED)
     holder = made.table("account_holder", "id", "full_name")
     post = made.table("blog_post", "id", "owner_id")
@@ -88,7 +85,6 @@ def test_without_inflection_the_suffix_of_a_key_column_is_capital() -> None:
 
 
 def test_a_one_to_one_is_named_in_the_singular_on_both_sides() -> None:
-    """The reverse side takes the referenced column's name if that ends in the suffix: a quirk to keep."""
     made = MadeUp(INFLECTED)
     employee = made.table("employee", "id", "person_id", unique=[["person_id"]])
     address = made.table("email_address", "id", "employee_id", unique=[["employee_id"]])
@@ -102,7 +98,6 @@ def test_a_one_to_one_is_named_in_the_singular_on_both_sides() -> None:
 
 
 def test_composite_keys_are_named_after_the_table() -> None:
-    """There is no one column to name them after."""
     made = MadeUp(INFLECTED)
     made.table("order_line", "order_id", "line_id", key=("order_id", "line_id"))
     shipment = made.table("shipment", "id", "order_id", "line_id")
@@ -113,7 +108,6 @@ def test_composite_keys_are_named_after_the_table() -> None:
 
 
 def test_a_self_reference_has_both_sides() -> None:
-    """A tree's rows know their parent and their children."""
     made = MadeUp(INFLECTED)
     node = made.table("tree_node", "id", "parent_id")
     made.foreign_key("fk", "tree_node", ["parent_id"], "tree_node")
@@ -121,7 +115,6 @@ def test_a_self_reference_has_both_sides() -> None:
 
 
 def test_directives_name_types_columns_functions_and_both_sides_of_a_key() -> None:
-    """An override wins over every rule."""
     made = MadeUp(INFLECTED)
     account = made.table(
         "account", "id", "email", comment=directive(name="User"), comments={"email": directive(name="mail")}
@@ -148,7 +141,6 @@ def clashes(catalog: Catalog) -> dict[str, str]:
 
 
 def test_of_several_keys_between_the_same_tables_the_last_by_name_has_the_plain_field() -> None:
-    """As in pg_graphql after a dump and restore; the other one is named after its columns too."""
     made = MadeUp(INFLECTED)
     account = made.table("account", "id")
     blog = made.table("blog", "id", "author", "editor")
@@ -166,7 +158,6 @@ def test_of_several_keys_between_the_same_tables_the_last_by_name_has_the_plain_
 
 
 def test_a_column_gives_way_to_a_relationship_in_the_object_type_alone() -> None:
-    """Filters and inputs have no relationships: there the name is the column's."""
     made = MadeUp(INFLECTED)
     made.table("account", "id")
     blog = made.table("blog", "id", "owner", "owner_id")
@@ -184,7 +175,6 @@ def test_a_column_gives_way_to_a_relationship_in_the_object_type_alone() -> None
 
 
 def test_a_function_has_the_field_of_a_key_and_never_that_of_a_column() -> None:
-    """Functions come last, and among them the last one by schema and name; none replaces a column."""
     made = MadeUp(INFLECTED)
     account = made.table("account", "id", "count", "parent_id")
     row_type = made.catalog().tables[account].type
@@ -210,7 +200,6 @@ def test_a_function_has_the_field_of_a_key_and_never_that_of_a_column() -> None:
 
 
 def test_a_function_that_can_be_no_field_takes_no_name() -> None:
-    """One that gives nothing, or several plain values, is no computed field; nor is one for no role."""
     made = MadeUp()
     account = made.table("account", "id", "note", "log")
     row_type = made.catalog().tables[account].type
@@ -241,7 +230,6 @@ def test_of_columns_that_inflect_alike_the_last_one_has_the_field() -> None:
 
 
 def test_names_that_directives_give_follow_the_same_order() -> None:
-    """A directive is no reason to come last."""
     made = MadeUp()
     table = made.table("t", "id", "a", "b", comments={"a": directive(name="b")})
     assert fields(made.catalog(), table).columns == {"id": "id", "a": "a", "b": "b"}
@@ -256,7 +244,6 @@ def test_names_that_directives_give_follow_the_same_order() -> None:
 
 
 def test_functions_give_way_to_the_entry_points_of_tables() -> None:
-    """As in pg_graphql; the field of the function is numbered, and those of one name are two."""
     made = MadeUp()
     made.table("account", "id")
     collection = made.function("accountCollection")
@@ -280,7 +267,6 @@ def test_functions_give_way_to_the_entry_points_of_tables() -> None:
 
 
 def test_what_has_no_valid_name_is_left_out() -> None:
-    """Names that GraphQL can't write are omitted, and a table's relationships with them."""
     made = MadeUp()
     good = made.table("good", "id", "two words", "__x", "été")
     bad = made.table("not good", "id", "good_id")
@@ -292,7 +278,6 @@ def test_what_has_no_valid_name_is_left_out() -> None:
 
 
 def test_a_table_without_a_key_has_no_type() -> None:
-    """It is not exposed, and takes no name away from others."""
     made = MadeUp(schemas=("public", "other"))
     made.table("account", "id", key=())
     other = made.table("account", "id", schema="other")
@@ -300,7 +285,6 @@ def test_a_table_without_a_key_has_no_type() -> None:
 
 
 def test_tables_of_one_name_in_two_schemas_both_stay() -> None:
-    """The earlier schema of the search path keeps the name; the other one is put before it and reported."""
     made = MadeUp(INFLECTED, schemas=("public", "shop"))
     second = made.table("account", "id", schema="shop")
     first = made.table("Account", "id")
@@ -314,7 +298,6 @@ def test_tables_of_one_name_in_two_schemas_both_stay() -> None:
 
 
 def test_types_of_an_enum_give_way_to_those_of_tables() -> None:
-    """The filter of an enum is renamed, not the enum; names that every schema uses are reserved."""
     made = MadeUp()
     made.table("mood", "id")
     made.table("stateList", "id")
@@ -353,7 +336,6 @@ def test_a_table_keeps_its_name_beside_a_type_made_for_another_table() -> None:
 
 
 def test_an_enum_with_an_invalid_label_is_not_a_graphql_enum() -> None:
-    """Unless mappings give every such label a valid one."""
     made = MadeUp()
     good = made.enum("status", "open", "closed")
     bad = made.enum("cipher", "aead-ietf", "plain")
@@ -375,7 +357,6 @@ names = st.lists(
 
 @given(names, names, st.booleans())
 def test_fields_of_a_type_never_share_a_name(columns: list[str], others: list[str], inflection: bool) -> None:
-    """Whatever the columns are called, every relationship has a field with a name of its own."""
     made = MadeUp(INFLECTED if inflection else None)
     made.table("a", "id", "a_id")
     table = made.table("b", "id", *columns)

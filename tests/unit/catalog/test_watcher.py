@@ -186,7 +186,6 @@ def test_a_database_that_is_away_is_tried_again_with_longer_waits() -> None:
 
 
 def test_chance_decides_a_part_of_the_wait() -> None:
-    """So that many processes don't come back at once."""
     bench = Bench(backoff=Backoff(first=1.0, random=lambda: 0.5))
     bench.start()
     bench.fail()
@@ -205,7 +204,6 @@ def test_chance_decides_a_part_of_the_wait() -> None:
     ],
 )
 def test_a_notification_reloads_after_a_moment(channel: str, payload: str, reloads: bool) -> None:
-    """Only those that mean the schema, or the roles' settings."""
     bench = Bench()
     bench.start()
     bench.answer()
@@ -220,7 +218,6 @@ def test_a_notification_reloads_after_a_moment(channel: str, payload: str, reloa
 
 
 def test_a_burst_of_notifications_costs_one_load() -> None:
-    """A migration says reload many times; endless ones don't put the load off either."""
     bench = Bench()
     bench.start()
     bench.answer()
@@ -231,7 +228,6 @@ def test_a_burst_of_notifications_costs_one_load() -> None:
 
 
 def test_a_gap_in_listening_is_followed_by_a_reload() -> None:
-    """What was notified meanwhile is lost, so the catalog is read again."""
     bench = Bench()
     bench.start()
     bench.answer()
@@ -241,7 +237,6 @@ def test_a_gap_in_listening_is_followed_by_a_reload() -> None:
 
 
 def test_reloads_at_the_same_time_share_one_load_that_began_after_they_asked() -> None:
-    """A load under way may have missed what the caller has just changed."""
     bench = Bench()
     bench.start()
     bench.answer()
@@ -256,7 +251,6 @@ def test_reloads_at_the_same_time_share_one_load_that_began_after_they_asked() -
 
 
 def test_the_old_catalog_serves_while_a_reload_runs_and_after_it_failed() -> None:
-    """Whoever asked for the reload learns why it failed, and it is tried again."""
     bench = Bench()
     bench.start()
     bench.answer()
@@ -274,7 +268,6 @@ def test_the_old_catalog_serves_while_a_reload_runs_and_after_it_failed() -> Non
 
 
 def test_a_notification_does_not_wait_for_the_next_retry() -> None:
-    """The back-off may be half a minute; somebody who says reload wants it now."""
     bench = Bench()
     bench.start()
     bench.fail()
@@ -289,7 +282,6 @@ def test_a_notification_does_not_wait_for_the_next_retry() -> None:
 
 
 def test_problems_are_logged_at_each_load(logged: list[LogEvent]) -> None:
-    """Each with the object that it is about."""
     bench = Bench()
     bench.start()
     bench.answer('@graphql({"max_rows": 0})')
@@ -303,7 +295,6 @@ def test_problems_are_logged_at_each_load(logged: list[LogEvent]) -> None:
 def test_an_operator_learns_once_that_changes_are_not_announced(
     logged: list[LogEvent], announced: bool | Exception, lines: int
 ) -> None:
-    """Nothing is installed; a database that does not tell is no failure."""
     bench = Bench()
     bench.announced = announced
     bench.start()
@@ -315,7 +306,6 @@ def test_an_operator_learns_once_that_changes_are_not_announced(
 
 
 def test_stopping_leaves_nothing_behind() -> None:
-    """No timer, no listener, and nobody waits for ever."""
     bench = Bench()
     bench.start()
     bench.answer()
@@ -332,7 +322,6 @@ def test_stopping_leaves_nothing_behind() -> None:
 
 
 def test_a_caller_that_goes_away_does_not_stop_the_reload() -> None:
-    """The load is the watcher's own."""
     bench = Bench()
     bench.start()
     bench.answer()
@@ -362,7 +351,6 @@ def started(**options: Any) -> tuple[Bench, Catalog]:
 
 
 def test_an_unknown_name_has_the_catalog_read_again_when_the_database_has_changed() -> None:
-    """All who ask at the same time share one comparison and one load, and get the new catalog."""
     bench, old = started()
     bench.compared = 0
     bench.fingerprint = comparing = Deferred[str]()
@@ -379,7 +367,6 @@ def test_an_unknown_name_has_the_catalog_read_again_when_the_database_has_change
 
 
 def test_a_flood_of_unknown_names_costs_one_comparison_in_two_seconds() -> None:
-    """Names are mostly misspelt: between comparisons nobody waits, and nothing is loaded."""
     bench, old = started()
     bench.compared = 0
     for _ in range(100):
@@ -390,7 +377,6 @@ def test_a_flood_of_unknown_names_costs_one_comparison_in_two_seconds() -> None:
 
 
 def test_a_catalog_that_was_replaced_meanwhile_needs_no_comparison() -> None:
-    """Who was planned by an older one is given the newer one at once."""
     bench, old = started()
     bench.reload()
     bench.answer("changed")
@@ -401,7 +387,6 @@ def test_a_catalog_that_was_replaced_meanwhile_needs_no_comparison() -> None:
 
 
 def test_a_database_that_cannot_be_asked_leaves_the_catalog_as_it_is() -> None:
-    """The error is then answered as it was."""
     bench, old = started()
     bench.fingerprint = comparing = Deferred[str]()
     outcome = refresh(bench, old)
@@ -410,7 +395,6 @@ def test_a_database_that_cannot_be_asked_leaves_the_catalog_as_it_is() -> None:
 
 
 def test_a_load_that_finds_nothing_new_keeps_what_was_made_of_the_catalog() -> None:
-    """The generation says that it was read; its content is the same object."""
     bench, old = started()
     bench.reload()
     bench.answer()
@@ -425,7 +409,6 @@ def test_a_load_that_finds_nothing_new_keeps_what_was_made_of_the_catalog() -> N
 
 
 def test_the_catalog_is_polled_while_no_notification_can_arrive() -> None:
-    """Where notifications arrive the database is not asked."""
     bench, _ = started()
     polling = Deferred.fromCoroutine(bench.watcher.poll())
     bench.compared = 0
@@ -465,7 +448,6 @@ def pass_seconds(bench: Bench, seconds: int, requests: list[None] | None = None)
 
 @pytest.mark.parametrize("listen", [True, False], ids=["listening", "not listening"])
 def test_unannounced_changes_are_noticed_while_requests_come(listen: bool) -> None:
-    """Once a second, whatever the requests ask for; without requests nobody needs the newest catalog."""
     bench, old = started(announced=False, **({} if listen else {"listen": None}))
     with polling(bench) as requests:
         pass_seconds(bench, 30)
@@ -481,7 +463,6 @@ def test_unannounced_changes_are_noticed_while_requests_come(listen: bool) -> No
 
 
 def test_an_event_trigger_makes_comparisons_needless() -> None:
-    """One that is installed later is noticed with the load that it brings about."""
     bench, _ = started(announced=False)
     with polling(bench) as requests:
         bench.announced = True
@@ -497,7 +478,6 @@ def test_an_event_trigger_makes_comparisons_needless() -> None:
 
 @pytest.mark.parametrize(("took", "pause"), [(0.01, 1), (0.0625, 4), (5.0, 10)])
 def test_comparisons_of_a_large_database_take_a_fiftieth_of_the_time(took: float, pause: int) -> None:
-    """With a pause of ten seconds at most."""
     bench, _ = started(announced=False)
     with polling(bench) as requests:
         bench.fingerprint = comparing = Deferred[str]()
@@ -512,7 +492,6 @@ def test_comparisons_of_a_large_database_take_a_fiftieth_of_the_time(took: float
 
 
 def test_a_comparison_in_the_background_is_none_for_a_request() -> None:
-    """A name that is unknown just after it is looked for at once, as if there was no other comparison."""
     bench, old = started(announced=False)
     with polling(bench) as requests:
         pass_seconds(bench, 1, requests)
@@ -525,7 +504,6 @@ def test_a_comparison_in_the_background_is_none_for_a_request() -> None:
 
 
 def test_the_catalog_of_a_standby_is_polled_though_its_primary_notifies() -> None:
-    """The notification may come before the change does, so the load that it asks for finds nothing new."""
     bench = Bench()
     bench.is_standby = True
     bench.start()

@@ -30,7 +30,6 @@ def test_every_command_has_one_to_three_examples() -> None:
 
 @pytest.mark.parametrize(("words", "line"), LINES, ids=[line for _, line in LINES])
 def test_examples_parse_as_commands_of_their_kind(words: str, line: str) -> None:
-    """Up to where the shell takes over."""
     program, *arguments = shlex.split(re.split(r" (?:\| |> [a-z])", line)[0])
     assert program == "dataapi"
     assert line.startswith(f"{words} ") or line == words
@@ -39,7 +38,6 @@ def test_examples_parse_as_commands_of_their_kind(words: str, line: str) -> None
 
 @pytest.mark.parametrize("words", PARSERS)
 def test_every_argument_is_explained(words: str) -> None:
-    """A stranger reads what each one is for."""
     for action in PARSERS[words]._actions:
         assert action.help or isinstance(action, argparse._SubParsersAction), action.dest
 

@@ -69,7 +69,6 @@ def rendered(page: Path) -> str:
 
 
 def test_what_is_written_is_the_same_for_one_commit(manual: Path, tmp_path: Path) -> None:
-    """With the commit's date, whatever the day."""
     again = made(tmp_path)
     for path in (path for path in manual.rglob("*") if path.is_file()):
         assert path.read_bytes() == (again / path.relative_to(manual)).read_bytes()
@@ -78,7 +77,6 @@ def test_what_is_written_is_the_same_for_one_commit(manual: Path, tmp_path: Path
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_has_every_command_and_option_below_its_own(manual: Path, page: str) -> None:
-    """With the usage, the help and the examples of each."""
     text = rendered(manual / "man" / f"{page.replace(' ', '-')}.1")
     assert f" SYNOPSIS {page} [-h] " in text
     for words, parser in LEAVES.items():
@@ -94,7 +92,6 @@ def test_a_page_has_every_command_and_option_below_its_own(manual: Path, page: s
 
 
 def test_the_page_of_dataapi_has_the_daemon_and_statuses(manual: Path) -> None:
-    """With the options of the daemon and its examples."""
     text = rendered(manual / "man" / "dataapi.1")
     for option in ("--embedded=VALUE", "--listen=ENDPOINT", "--workers=VALUE", "--demo"):
         assert option in text
@@ -110,7 +107,6 @@ def test_a_shell_can_run_the_examples_of_a_page(manual: Path) -> None:
 
 
 def test_the_page_of_the_configuration_has_every_key(manual: Path) -> None:
-    """Each with what it means, by section."""
     text = rendered(manual / "man" / "dataapi.ini.5")
     for section, keys in SECTIONS.items():
         part = text.partition(f" [{section}]")[2]
@@ -119,7 +115,6 @@ def test_the_page_of_the_configuration_has_every_key(manual: Path) -> None:
 
 
 def test_man_shows_the_pages_without_a_warning(manual: Path) -> None:
-    """As users of man-db see them."""
     man = needed("man")
     for page in sorted((manual / "man").iterdir()):
         environ = {**os.environ, "MANWIDTH": "80", "MANROFFOPT": "-ww", "LC_ALL": "C.UTF-8"}
@@ -194,14 +189,12 @@ def typing(manual: Path, tmp_path: Path) -> Iterator[Terminal]:
     ],
 )
 def test_the_tabulator_completes_in_bash(typing: Terminal, typed: str, line: str) -> None:
-    """A command, an option, a value and a file, as somebody types them."""
     typing.type(f"{typed}\x07")
     typing.read_to("<")
     assert typing.read_to(">") == line
 
 
 def test_fish_offers_all_that_may_follow(manual: Path) -> None:
-    """Commands with their summaries, options, values and files."""
     fish = needed("fish")
     script = manual / "completion" / "dataapi.fish"
     subprocess.run([fish, "--no-execute", str(script)], check=True)
@@ -231,7 +224,6 @@ def test_fish_offers_all_that_may_follow(manual: Path) -> None:
 
 
 def test_zsh_takes_its_completion_and_has_every_option(manual: Path) -> None:
-    """A list for each command, of its options."""
     script = manual / "completion" / "_dataapi"
     text = script.read_text("utf-8")
     for words, parser in PARSERS.items():
@@ -252,7 +244,6 @@ def test_zsh_takes_its_completion_and_has_every_option(manual: Path) -> None:
     ],
 )
 def test_the_tabulator_completes_in_zsh(manual: Path, tmp_path: Path, typed: str, line: str) -> None:
-    """As in bash."""
     (tmp_path / "postgrest.conf").touch()
     (tmp_path / ".zshrc").write_text(
         f"fpath=({manual / 'completion'} $fpath)\n"
@@ -279,7 +270,6 @@ def test_the_tabulator_completes_in_zsh(manual: Path, tmp_path: Path, typed: str
     ],
 )
 def test_the_tabulator_completes_in_tcsh(manual: Path, tmp_path: Path, typed: str, line: str) -> None:
-    """The line runs a program that shows its words."""
     (tmp_path / "postgrest.conf").touch()
     program = tmp_path / "dataapi"
     program.write_text('#!/bin/sh\necho "<dataapi $*>"\n')

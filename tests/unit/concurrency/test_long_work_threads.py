@@ -58,7 +58,6 @@ async def test_who_asks_for_the_same_shares_one_piece_of_work(first: Work, log: 
 async def test_work_continues_in_order_even_if_nobody_waits_for_the_first(
     first: Work, log: list[str]
 ) -> None:
-    """A thread cannot be stopped, so its result is kept; work that nobody waits for any more never begins."""
     kept: dict[str, str] = {}
     shared = SharedWork[str, str](kept.__setitem__)
     second, third = Work("second", log), Work("third", log)
@@ -90,7 +89,6 @@ async def test_a_failure_is_everybodys_and_not_kept() -> None:
 
 
 async def test_one_who_gets_the_result_may_send_another_away(first: Work) -> None:
-    """Those behind the one that was sent away get theirs all the same."""
     shared = SharedWork[str, str](lambda _key, _result: None)
     asked = [shared.result("key", first) for _ in range(4)]
     outcomes: list[Any] = []
@@ -113,7 +111,6 @@ async def test_a_worker_returns_results_and_raises_errors() -> None:
 
 
 async def test_a_worker_runs_one_piece_after_the_other(first: Work, log: list[str]) -> None:
-    """The next one begins when the thread of a caller that left has ended."""
     worker, second = WorkerThread(), Work("second", log)
     second.may_end.set()
     left = defer.Deferred.fromCoroutine(worker.run(first))

@@ -27,7 +27,6 @@ def test_items_may_wait_for_a_tuple() -> None:
 
 
 def test_works_are_done_at_the_same_time() -> None:
-    """Their results come in the order of the works, not in that of their ends."""
     works: list[Deferred[int]] = [Deferred(), Deferred()]
     results = Deferred.fromCoroutine(concurrently(works))
     works[1].callback(2)
@@ -37,7 +36,6 @@ def test_works_are_done_at_the_same_time() -> None:
 
 
 def test_the_first_of_several_works_that_fails_is_reported() -> None:
-    """By its own exception; others that fail later are no unhandled errors."""
     works: list[Deferred[int]] = [Deferred(), Deferred()]
     results = Deferred.fromCoroutine(concurrently(works))
     works[1].errback(KeyError("second"))
@@ -48,7 +46,6 @@ def test_the_first_of_several_works_that_fails_is_reported() -> None:
 
 
 def test_cancelling_several_works_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """Background work that waits for others ends quietly when the daemon stops."""
     works: list[Deferred[int]] = [Deferred(), Deferred()]
     ended: list[type[BaseException]] = []
 

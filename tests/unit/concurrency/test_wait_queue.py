@@ -34,7 +34,6 @@ def outcome(deferred: defer.Deferred[str]) -> object:
 
 
 def test_first_come_first_served(line: WaitQueue[str]) -> None:
-    """Items go out in the order of arrival."""
     first, second = line.join(), line.join()
     line.serve("a")
     assert outcome(first) == "a"
@@ -44,7 +43,6 @@ def test_first_come_first_served(line: WaitQueue[str]) -> None:
 
 
 def test_everyone_waits_equally_long(line: WaitQueue[str], clock: task.Clock) -> None:
-    """Each wait ends after its own ten seconds, and is counted."""
     first = line.join()
     clock.advance(6)
     second = line.join()
@@ -61,7 +59,6 @@ def test_everyone_waits_equally_long(line: WaitQueue[str], clock: task.Clock) ->
 
 
 def test_a_served_place_does_not_shorten_the_next_ones_wait(line: WaitQueue[str], clock: task.Clock) -> None:
-    """Who joins after another was served has the full time."""
     first = line.join()
     line.serve("a")
     clock.advance(9)
@@ -74,7 +71,6 @@ def test_a_served_place_does_not_shorten_the_next_ones_wait(line: WaitQueue[str]
 
 
 def test_who_gives_up_leaves(line: WaitQueue[str]) -> None:
-    """A cancelled place is served to nobody."""
     first, second = line.join(), line.join()
     first.cancel()
     assert outcome(first) is defer.CancelledError
@@ -84,7 +80,6 @@ def test_who_gives_up_leaves(line: WaitQueue[str]) -> None:
 
 
 def test_all_can_be_sent_away(line: WaitQueue[str], clock: task.Clock) -> None:
-    """Everyone fails at once, no timer stays, and the line can be used again."""
     places = [line.join(), line.join()]
     line.fail_all(KeyError)
     assert [outcome(place) for place in places] == [KeyError, KeyError]
@@ -95,7 +90,6 @@ def test_all_can_be_sent_away(line: WaitQueue[str], clock: task.Clock) -> None:
 
 
 def test_turns_that_all_end_at_once_do_not_exhaust_the_stack(clock: task.Clock) -> None:
-    """Thousands who wait, and fail as soon as it is their turn, follow one another."""
     turns = Slots(1, WaitQueue[None](clock, 10, InVain))
 
     async def fail() -> None:
@@ -122,7 +116,6 @@ def taking(turns: Slots, caller: str) -> defer.Deferred[None]:
 
 
 def test_one_caller_has_no_more_than_half_of_the_turns(clock: task.Clock) -> None:
-    """Others go before it while it has its share; whoever waited longest goes first among the rest."""
     turns = Slots(4, WaitQueue[None](clock, 10, InVain))
     greedy = [taking(turns, "greedy") for _ in range(5)]
     assert [one.called for one in greedy] == [True, True, False, False, False]
@@ -143,7 +136,6 @@ def test_one_caller_has_no_more_than_half_of_the_turns(clock: task.Clock) -> Non
     st.lists(st.tuples(st.sampled_from(["a", "b", "c", ""]), st.booleans()), max_size=60), st.integers(1, 7)
 )
 def test_turns_are_never_overdrawn_nor_left_free(steps: list[tuple[str, bool]], places: int) -> None:
-    """Whatever comes and goes, nobody waits who may have a free place, and nobody has more than its share."""
     turns = Slots(places, WaitQueue[None](task.Clock(), 10, InVain))
     taken: list[tuple[str, defer.Deferred[None]]] = []
     for caller, comes in steps:
@@ -169,7 +161,6 @@ WHOLE = Backoff(random=lambda: 1.0)
 
 
 def test_waits_double_up_to_a_limit() -> None:
-    """Without chance in play the waits are a quarter of a second, doubling, and never over the longest."""
     usual, quick = WHOLE, Backoff(longest=3.0, random=lambda: 1.0)
     assert [usual.after(failures) for failures in range(1, 5)] == [0.25, 0.5, 1.0, 2.0]
     assert usual.after(8) == usual.after(10**6) == LONGEST == 32.0
@@ -178,13 +169,11 @@ def test_waits_double_up_to_a_limit() -> None:
 
 @given(st.integers(1, 10**9), st.floats(0, 1))
 def test_waits_are_spread_by_chance_within_bounds(failures: int, random: float) -> None:
-    """Chance takes at most half of a wait away."""
     longest = WHOLE.after(failures)
     assert longest / 2 <= Backoff(random=lambda: random).after(failures) <= longest
 
 
 def test_attempts_get_further_apart_until_one_succeeds(clock: task.Clock) -> None:
-    """Each failure doubles the wait, a success begins anew, and only the last plan counts."""
     attempts: list[float] = []
     retry = Retry(clock, WHOLE, lambda: attempts.append(clock.seconds()))
     assert retry.failed() == 0.25

@@ -42,12 +42,10 @@ def test_a_name_gets_its_address() -> None:
 
 
 def test_every_address_of_a_name_is_tried() -> None:
-    """A name with two addresses is two places; the port is shared."""
     assert tried("postgresql://u@two:1/x") == [("two", "::1", "1"), ("two", "10.0.0.2", "1")]
 
 
 def test_several_hosts_keep_their_order_and_ports() -> None:
-    """Names, addresses, sockets and libpq's default may be mixed; one port is every host's."""
     assert tried("postgresql://u@db:1,[::1]:2,127.0.0.1:3/x") == [
         ("db", "10.0.0.1", "1"), ("::1", None, "2"), ("127.0.0.1", None, "3"),
     ]  # fmt: skip
@@ -58,7 +56,6 @@ def test_several_hosts_keep_their_order_and_ports() -> None:
 
 
 def test_given_addresses_belong_to_the_hosts_in_order() -> None:
-    """A host whose address is given is not looked up; addresses need no hosts."""
     assert tried("host=db,gone hostaddr=,10.0.0.9 port=1,") == [
         ("db", "10.0.0.1", "1"), ("gone", "10.0.0.9", ""),
     ]  # fmt: skip
@@ -66,7 +63,6 @@ def test_given_addresses_belong_to_the_hosts_in_order() -> None:
 
 
 def test_a_name_without_an_address_says_so_in_its_place() -> None:
-    """The others are tried all the same."""
     gone, other = places(parameters("postgresql://u@gone:1,db:2/x"), look_up)
     assert gone.problem == 'could not translate host name "gone" to address: unknown gone'
     assert not other.problem
@@ -74,7 +70,6 @@ def test_a_name_without_an_address_says_so_in_its_place() -> None:
 
 @pytest.mark.parametrize("uri", ["host=a,b,c port=1,2", "host=a,b hostaddr=10.0.0.1", "host=a port=1,2"])
 def test_lists_that_do_not_match_are_left_to_libpq(uri: str) -> None:
-    """It says what is wrong with them."""
     given = parameters(uri)
     assert [place.parameters for place in places(given, look_up)] == [given]
 
@@ -88,7 +83,6 @@ def test_hosts_are_shuffled_where_that_is_asked_for() -> None:
 
 
 def test_a_preferred_standby_may_be_missing() -> None:
-    """All places are tried for a standby, and then again for any server."""
     found = places(parameters("postgresql://u@db,two/x?target_session_attrs=prefer-standby"), look_up)
     wanted = [(place.parameters["hostaddr"], place.parameters["target_session_attrs"]) for place in found]
     assert wanted == [
@@ -130,7 +124,6 @@ def test_the_primary_is_looked_for_where_there_is_a_choice(uri: str, wanted: str
     ],
 )
 def test_nothing_to_look_up(uri: str) -> None:
-    """Addresses, socket folders and given addresses are left as they are."""
     given = parameters(uri)
     assert not has_names(given)
     assert [place.parameters for place in places(given, look_up)] == [given]
@@ -148,12 +141,10 @@ def test_nothing_to_look_up(uri: str) -> None:
     ],
 )
 def test_only_a_servers_own_refusal_ends_the_search(reason: str, refused: bool) -> None:
-    """As with libpq: whoever may not log in here is not tried elsewhere; one that starts is passed by."""
     assert refused_by_server(reason) == refused
 
 
 def test_a_string_that_libpq_cannot_read_is_refused() -> None:
-    """The mistake shows when the string is read, not at the first connection."""
     with pytest.raises(psycopg.ProgrammingError):
         parameters("postgresql://[")
 
@@ -185,7 +176,6 @@ def test_the_order_of_hosts_is_ours_to_choose(uri: str, *, random: bool) -> None
 
 
 def test_a_balance_that_libpq_does_not_know_is_refused() -> None:
-    """As libpq refuses it."""
     with pytest.raises(psycopg.ProgrammingError, match="round"):
         parameters("postgresql://u@a,b/x?load_balance_hosts=round")
 
@@ -213,7 +203,6 @@ def test_each_replica_has_a_connection_string() -> None:
     ],
 )
 def test_replicas_may_be_standbys_alone(attributes: str, *, accepted: bool, only_standbys: bool) -> None:
-    """Only a primary makes no sense among them."""
     uri = f"postgresql://u@a,b/x?target_session_attrs={attributes}" if attributes else "host=a,b"
     assert names_replicas(uri) is accepted
     assert leads_to_standbys(uri) is only_standbys
@@ -234,8 +223,6 @@ def test_replicas_may_be_standbys_alone(attributes: str, *, accepted: bool, only
     ],
 )
 def test_one_of_several_hosts_is_left_out(listed: str, place: dict[str, str], others: list[str]) -> None:
-    """Its port and, where it is listed, its address tell it from the others."""
-
     def names(params: dict[str, str]) -> list[str]:
         return list(servers(" ".join(f"{name}={value}" for name, value in params.items())))
 

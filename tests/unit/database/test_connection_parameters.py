@@ -44,12 +44,10 @@ host=/run/postgresql
 def test_the_connection_string_goes_before_the_environment(
     uri: str, environ: dict[str, str], expected: dict[str, str]
 ) -> None:
-    """Libpq itself reads what the daemon need not know."""
     assert connection_parameters(uri, environ) == expected
 
 
 def test_a_service_is_shown_between_the_two(tmp_path: Path) -> None:
-    """It is named in the connection string or in the environment, and found in the first file that has it."""
     first, second = tmp_path / "first.conf", tmp_path / "pg_service.conf"
     first.write_text("[nothing]\n", "utf-8")
     second.write_text(SERVICES, "utf-8")

@@ -65,7 +65,6 @@ class Opened:
 
 
 def test_the_next_attempt_waits_after_a_failure() -> None:
-    """Those that wait for a connection learn so."""
     opened = Opened()
     opened.attempts[0].fail()
     assert (len(opened.attempts), opened.refusals) == (1, 1)
@@ -74,7 +73,6 @@ def test_the_next_attempt_waits_after_a_failure() -> None:
 
 
 def test_attempts_from_before_a_failover_say_nothing_of_the_new_server() -> None:
-    """The next one begins at once, and the failure of an earlier one refuses nobody."""
     opened = Opened()
     opened.connector.restart()
     opened.grow()

@@ -33,7 +33,6 @@ def test_statuses(state: str, message: str, status: int) -> None:
 
 
 def test_a_missing_privilege_depends_on_who_asks() -> None:
-    """Only the anonymous role is asked to authenticate."""
     refusal = Diagnostics("42501", "permission denied for table t")
     anonymous, known = to_error(refusal, anonymous=True), to_error(refusal, anonymous=False)
     assert (anonymous.status, anonymous.headers) == (401, (("WWW-Authenticate", "Bearer"),))
@@ -71,7 +70,6 @@ def test_sql_may_choose_the_reason_phrase_too() -> None:
 
 
 def test_headers_that_would_break_the_answer_are_left_out() -> None:
-    """A name could end its header and begin another; a length could be wrong."""
     names = ("X-Good", "X-Bad: 1\r\nX-Worse", "", "Content-Length", "transfer-encoding")
     answer = {"status": 400, "headers": dict.fromkeys(names, "1")}
     error = to_error(

@@ -52,7 +52,6 @@ class Bench:
 
 
 def test_what_is_unused_is_closed_but_for_one() -> None:
-    """Within a tenth of the time after it."""
     bench = Bench(30, None)
     assert bench.pass_time(29, 1) == "abc"
     assert bench.pass_time(5, 1) == "b"
@@ -60,7 +59,6 @@ def test_what_is_unused_is_closed_but_for_one() -> None:
 
 
 def test_what_is_used_in_the_meantime_stays() -> None:
-    """The time begins anew with each use."""
     bench = Bench(30, None)
     for _ in range(5):
         assert bench.pass_time(25) == "abc"
@@ -68,7 +66,6 @@ def test_what_is_used_in_the_meantime_stays() -> None:
 
 
 def test_what_is_in_use_is_not_closed() -> None:
-    """A statement may take longer than connections may be unused."""
     bench = Bench(30, None)
     bench.idle.remove(bench.sessions[2])
     assert bench.pass_time(90) == "c"
@@ -90,7 +87,6 @@ def test_old_ones_are_replaced_one_at_a_time() -> None:
 
 
 def test_without_limits_nothing_is_done() -> None:
-    """There is no timer either."""
     bench = Bench(None, None)
     assert bench.watching.called
     assert not bench.clock.getDelayedCalls()
@@ -99,6 +95,5 @@ def test_without_limits_nothing_is_done() -> None:
 
 @pytest.mark.parametrize("limit", [0.001, 30.0, 1e6])
 def test_looks_are_neither_hectic_nor_rare(limit: float) -> None:
-    """A tenth of the time, within bounds."""
     [call] = Bench(limit, None).clock.getDelayedCalls()
     assert 0.02 <= call.getTime() <= 60

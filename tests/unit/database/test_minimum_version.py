@@ -8,7 +8,6 @@ from dataapi.database.errors import MINIMUM_VERSION, version_refusal
 
 @pytest.mark.parametrize("version", [MINIMUM_VERSION * 10_000, 150_004, 180_000, 0])
 def test_supported_servers_are_worked_with(version: int) -> None:
-    """So is one that does not say its version, such as some poolers."""
     assert version_refusal(version) is None
 
 
@@ -16,7 +15,6 @@ def test_supported_servers_are_worked_with(version: int) -> None:
     ("version", "name"), [(129_999, "12.9999"), (120_022, "12.22"), (100_023, "10.23"), (90_624, "9.6")]
 )
 def test_older_servers_are_refused_by_their_name(version: int, name: str) -> None:
-    """The reason says what is there and what is needed."""
     assert (
         version_refusal(version)
         == f"PostgreSQL {name} is too old: 13 is the oldest version that is supported"

@@ -22,7 +22,6 @@ from dataapi.database.positions import BEGINNING, Position, PrimaryProgress, req
     ],
 )
 def test_the_furthest_position_counts(sent: str, required: Position | None) -> None:
-    """Compared as numbers, after their timelines; what is no position leaves the read to the primary."""
     assert required_position({"dataapi-lsn": sent}) == required
 
 
@@ -31,7 +30,6 @@ def test_a_position_is_asked_for_as_postgresql_writes_it() -> None:
 
 
 def test_without_a_position_any_replica_will_do() -> None:
-    """That is the usual reader."""
     assert required_position({}) == BEGINNING
 
 
@@ -45,7 +43,6 @@ def test_a_replica_is_behind_by_the_age_of_what_it_has_replayed() -> None:
 
 
 def test_nobody_knows_how_far_a_replica_is_behind_all_that_was_seen() -> None:
-    """It may be days."""
     progress = PrimaryProgress()
     for now, position in ((0, 50), (10, 100)):
         progress.see(position, now)
@@ -53,7 +50,6 @@ def test_nobody_knows_how_far_a_replica_is_behind_all_that_was_seen() -> None:
 
 
 def test_an_idle_primary_makes_no_lag() -> None:
-    """Whoever has replayed all of it is up to date, however long ago it was written."""
     progress = PrimaryProgress()
     for now in range(100):
         progress.see(50, now)
@@ -63,7 +59,6 @@ def test_an_idle_primary_makes_no_lag() -> None:
 
 
 def test_a_new_primary_begins_anew() -> None:
-    """After a failover positions may go on from an earlier one."""
     progress = PrimaryProgress()
     for now, position in ((0, 50), (10, 100), (20, 80)):
         progress.see(position, now)

@@ -20,7 +20,6 @@ RUN = {"quick": (0.1, ""), "slow": (0.5, ""), "failed": (0.1, "42501")}
 def test_the_key_chooses_what_is_logged(
     which: Literal["no", "errors", "slow", "all"], logged: list[str]
 ) -> None:
-    """Each value logs what the one before does, and more."""
     log = query_log(Project("a" * 20, "acme", "postgresql://unused", log_query=which))
     found: list[str] = []
 

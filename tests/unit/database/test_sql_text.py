@@ -47,19 +47,16 @@ def replaced(text: str, *literals: str) -> str:
     ],
 )
 def test_slots_are_found_where_sql_has_them(text: str, expected: str) -> None:
-    """A dollar sign in a string, name or comment is no slot; percent signs survive."""
     assert replaced(text, "<a>", "<b>") == expected
 
 
 def test_typed_slots_are_cast_and_unknown_ones_are_not() -> None:
-    """Whether a slot stays one or a literal comes in its place."""
     text, types = "select $1, $2, $3", ("int", "unknown", 's."50%"[]')
     assert typed(text, types) == Template('select $1::int, $2, $3::s."50%"[]', (0, 1, 2))
     assert written(text, types, ("'1'", "'x'", "'{}'")) == "select '1'::int, 'x', '{}'::s.\"50%\"[]"
 
 
 def test_slots_are_numbered_as_postgresql_takes_them() -> None:
-    """Without those that the statement has no place for, and each value once."""
     template = typed("select $3, $1, $3", ("int", "int", "text"))
     assert template == Template("select $1::text, $2::int, $1::text", (2, 0))
     assert template.arrange(["a", "b", "c"]) == ["c", "a"]
@@ -83,7 +80,6 @@ def test_ten_slots_are_not_one_and_a_zero() -> None:
     ],
 )
 def test_statements_are_told_apart(text: str, expected: list[object]) -> None:
-    """Semicolons in strings, names, blocks and comments end none."""
     assert split(text) == tuple(
         Template(one, ()) if isinstance(one, str) else Template(*one)  # type: ignore[misc]
         for one in expected
@@ -105,13 +101,11 @@ PARTS = st.lists(
 
 @given(PARTS)
 def test_a_statement_with_its_own_slots_is_the_text(parts: list[str]) -> None:
-    """Whatever literals and names a statement has, nothing of it is lost or changed."""
     text = " ".join(parts)
     assert replaced(text, "$1", "$2") == text
 
 
 def test_an_opening_has_a_slot_for_role_and_settings() -> None:
-    """Role first, then what always holds, then the settings in order, all local to the transaction."""
     text = opening(("request.jwt.claims", "app.x"), (("search_path", '"o\'dd"'),), False)
     assert text == (
         "select where pg_catalog.num_nonnulls(pg_catalog.set_config('role',$1,true),"
@@ -123,7 +117,6 @@ def test_an_opening_has_a_slot_for_role_and_settings() -> None:
 
 
 def test_a_guarded_opening_looks_before_it_makes_anything() -> None:
-    """Whether the transaction is one as the defaults have it; what a message sets itself it need not ask."""
     start, made = (
         "select where case when ",
         " then pg_catalog.num_nonnulls(pg_catalog.set_config('role',$1,true)",
@@ -144,7 +137,6 @@ def test_an_opening_has_as_many_settings_as_there_are() -> None:
 
 
 def test_the_daemons_own_statements_begin_as_the_login_role() -> None:
-    """Whatever role a function has left on the session."""
     assert as_login_role((("DateStyle", "100%"),)) == (
         "select where pg_catalog.num_nonnulls(pg_catalog.set_config('role','none',true),"
         "pg_catalog.set_config('DateStyle','100%',true)) operator(pg_catalog.>=) 0"
@@ -164,7 +156,6 @@ def test_a_name_that_is_no_setting_is_refused(name: str) -> None:
 
 @given(st.text(max_size=20))
 def test_no_setting_name_breaks_out(name: str) -> None:
-    """Every name is refused or stands between the quotes as it is."""
     try:
         text = opening((name,), (), False)
     except ValueError:
@@ -174,12 +165,10 @@ def test_no_setting_name_breaks_out(name: str) -> None:
 
 
 def test_a_search_path_quotes_its_schemas() -> None:
-    """Schema names are taken as they are."""
     assert search_path(("public", 'o"dd, one')) == '"public", "o""dd, one"'
 
 
 def test_nothing_ends_a_comment_early() -> None:
-    """Values are percent-encoded; what is empty is left out."""
     text = comment(route="/a b", request_id="'*/ drop--", traceparent="")
     assert text == "/*request_id='%27%2A%2F%20drop--',route='%2Fa%20b'*/"
 

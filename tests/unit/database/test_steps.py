@@ -53,7 +53,6 @@ def names(found: list[Step]) -> list[bytes | None]:
 
 
 def test_what_was_prepared_is_used_again() -> None:
-    """What undoes settings, what takes on the role, and the statement."""
     own = composer()
     first, second = sent(own.whole(lookup())), own.whole(lookup(claims="other", one="2"))
     assert names(first) == names(second) == [b"p1f_1", b"p1f_2", b"p1f_3"]
@@ -65,7 +64,6 @@ def test_what_was_prepared_is_used_again() -> None:
 
 
 def test_another_role_has_a_plan_of_its_own() -> None:
-    """The same statement is prepared once for each role, and what takes the role on for all of them."""
     own = composer()
     found = [names(sent(own.whole(lookup(role)))) for role in ("anon", "authenticated", "anon")]
     assert [each[1:] for each in found] == [
@@ -75,7 +73,6 @@ def test_another_role_has_a_plan_of_its_own() -> None:
 
 @given(STORABLE.filter(lambda role: role not in ("", "none")), STORABLE, VALUE, VALUE)
 def test_no_request_changes_a_text(role: str, claims: str, one: str | None, two: str | None) -> None:
-    """Whatever role, claims and values are."""
     for prepared in (True, False):
         found = composer(prepared=prepared).whole(lookup(role, claims, one, two))
         assert [step.text for step in found] == [
@@ -87,7 +84,6 @@ def test_no_request_changes_a_text(role: str, claims: str, one: str | None, two:
 
 @pytest.mark.parametrize("value", ["a\0b", "a\ud800b"])
 def test_what_postgresql_cannot_store_is_refused(value: str) -> None:
-    """In a value and in a setting."""
     for wrong in (lookup(one=value), lookup(claims=value)):
         with pytest.raises(ApiError) as caught:
             composer().whole(wrong)
@@ -96,7 +92,6 @@ def test_what_postgresql_cannot_store_is_refused(value: str) -> None:
 
 @pytest.mark.parametrize("role", ["", "none"])
 def test_no_message_without_a_role(role: str) -> None:
-    """A message never runs as the login role."""
     own = composer()
     for compose in (own.whole, lambda message: own.begun(message, "")):
         with pytest.raises(DatabaseError) as caught:
@@ -105,14 +100,12 @@ def test_no_message_without_a_role(role: str) -> None:
 
 
 def test_a_wrong_number_of_values_is_noticed() -> None:
-    """A mistake in the caller leaves the books as they were."""
     for prepared in (True, False):
         with pytest.raises(ValueError, match="1 values for 2 slots"):
             composer(prepared=prepared).whole(Message("anon", (), (Bound(LOOKUP, ("1",)),)))
 
 
 def test_a_message_that_is_sent_again_undoes_settings_before_it_begins() -> None:
-    """As one does that begins its transaction itself."""
     own, undo = composer(), ["begin", "reset all", "commit"]
     assert texts(own.whole(lookup(), repeated=True)) == [*undo, "select", "select $1::int % 2, "]
     strict = lookup()._replace(isolation="SERIALIZABLE")
@@ -122,7 +115,6 @@ def test_a_message_that_is_sent_again_undoes_settings_before_it_begins() -> None
 
 
 def test_what_failed_to_be_prepared_is_prepared_under_another_name() -> None:
-    """A pooler may have kept the first one."""
     own = composer()
     failed = own.whole(lookup())
     for step in failed[1:]:
@@ -132,7 +124,6 @@ def test_what_failed_to_be_prepared_is_prepared_under_another_name() -> None:
 
 
 def test_what_is_too_much_is_deallocated_by_the_next_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its statement may be the longest unused one of the message that goes beyond the limit."""
     monkeypatch.setattr(steps, "KEPT", 3)
     own = composer()
     sent(own.whole(lookup()))
@@ -142,7 +133,6 @@ def test_what_is_too_much_is_deallocated_by_the_next_message(monkeypatch: pytest
 
 
 def test_after_a_plan_is_gone_all_is_prepared_again() -> None:
-    """For a pooler with texts that it does not know."""
     own, shared = composer(), composer(Defaults(), shared=True)
     for each in (own, shared):
         sent(each.whole(lookup()))
@@ -163,7 +153,6 @@ def test_a_comment_is_part_of_statements_that_are_not_prepared() -> None:
 
 
 def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
-    """By a block of the same message, whose text has the values."""
     own = composer(COORDINATOR)
     message = lookup(claims="it's \\ $dataapi$;")._replace(
         settings=(("request.headers", "it's \\ $dataapi$;"), ("statement_timeout", "5"))
@@ -182,7 +171,6 @@ def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
 
 @given(VALUE)
 def test_a_block_runs_its_statement_by_a_literal(value: str | None) -> None:
-    """A block takes no values."""
     in_block = BlockStatement("select $2, '%'", ("int", "text"), before="begin execute ", after=";end")
     message = Message("anon", (), (Bound(in_block, ("1", value)),))
     literal = "null" if value is None else quote_literal(value)
@@ -197,7 +185,6 @@ def test_a_block_runs_its_statement_by_a_literal(value: str | None) -> None:
 
 
 def test_own_sql_takes_values_of_python() -> None:
-    """Each statement those that it has slots for, with their types."""
     first, second = steps_of("select $2; select $1, $3", (7, b"\\", None))
     assert (first.text, first.values, first.types) == (b"select $1", [b"\\x5c"], [17])
     assert (second.text, second.values, second.types) == (b"select $1, $2", [b"7", None], [21, 0])

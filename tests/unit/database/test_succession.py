@@ -8,7 +8,6 @@ CLUSTER, OTHER = 7, 8
 
 
 def test_a_later_timeline_overtakes_an_earlier_one() -> None:
-    """Whoever has connections to the earlier one is told, once."""
     succession = Succession()
     told: list[bool] = []
     succession.observe(lambda: told.append(succession.overtaken(Lineage(CLUSTER, 1))))
@@ -22,7 +21,6 @@ def test_a_later_timeline_overtakes_an_earlier_one() -> None:
 
 
 def test_nothing_is_known_of_a_server_whose_timeline_is_unknown() -> None:
-    """It may be written to, and gets no reads for another one."""
     succession = Succession()
     succession.see(Lineage(CLUSTER, 2))
     assert not succession.overtaken(None)
@@ -50,7 +48,6 @@ def test_a_replica_may_tell_of_a_promotion() -> None:
 
 
 def test_servers_that_are_tried_last_keep_the_others_order() -> None:
-    """The one that was left last comes last of all."""
     succession = Succession()
     for server in ("one", "two", "one"):
         succession.try_last(server)

@@ -125,7 +125,6 @@ def adapted(text: str) -> str:
     ],
 )  # fmt: skip
 def test_variables_are_declared_by_their_places(written: str, expected: str) -> None:
-    """With the type of the place and the client's default; strings at enums' places are enum values."""
     assert adapted(written) == expected
 
 
@@ -138,7 +137,6 @@ def test_variables_are_declared_by_their_places(written: str, expected: str) -> 
     ],
 )
 def test_a_document_that_declares_its_places_types_stays_as_it_is(text: str) -> None:
-    """Its selections are the very same nodes."""
     document = parse(text)
     made = adapt(document, SCHEMA).document
     assert adapted(text) == " ".join(print_ast(document).split())
@@ -158,7 +156,6 @@ def test_a_document_that_declares_its_places_types_stays_as_it_is(text: str) -> 
     ],
 )
 def test_what_the_schema_lacks_is_left_for_validation(text: str) -> None:
-    """Unknown fields, arguments, directives and types change nothing and fail nothing."""
     made = adapt(parse(text), SCHEMA).document
     assert text.startswith("fragment") or validate(SCHEMA, made)
 
@@ -200,7 +197,6 @@ def literal(value: object) -> str:
 def test_whatever_is_declared_the_rules_accept_what_comes_out(
     types: dict[str, str], filters: list[object], fragment: object, spread: bool
 ) -> None:
-    """All of GraphQL's rules but for the one on nullability, which values are judged by."""
     variables = ", ".join(f"{name}: {type_}" for name, type_ in types.items())
     rows = " ".join(
         f"r{number}: rows(filter: {literal(value)}, first: $a) {{ name {'...f' if spread else ''} }}"

@@ -115,7 +115,6 @@ def test_files_that_cannot_be_read_are_named_and_leave_the_rest() -> None:
 
 
 def test_an_id_has_one_text() -> None:
-    """The same text twice is no problem: tools write both a folder and a manifest."""
     found = read(a__graphql="{ a }", m__json={"a": "{ b }"}, n__json={"a": "{ a }"})
     assert found.find("a") == "{ a }"
     assert found.problems == ["m.json: document 'a' is left out: another document has that id"]
@@ -139,7 +138,6 @@ def test_without_a_folder_apollo_is_asked_to_stop_sending_hashes() -> None:
 
 
 def test_apollos_clients_name_documents_by_hash_alone() -> None:
-    """Only a document's hash names it in ``persistedQuery``."""
     assert (
         refusal(GraphQLRequest(None, persisted_hash="a"), read(a__graphql="{ a }"))[0]
         == "PersistedQueryNotFound"

@@ -54,7 +54,6 @@ def outcome(text: str, read: Callable[[str], DocumentNode]) -> object:
 @example('{ a\r\n\r  b # c\n "" }')
 @example("{ a #\ud83d\n }")
 def test_texts_are_read_as_graphql_core_reads_them(text: str) -> None:
-    """Places and errors are the same ones, too."""
     for whole in (text, f"{{ a{text} }}", f'{{ a(b: "{text}") }}', f'{{ a(b: """{text}""") }}'):
         assert outcome(whole, lambda given: parse_document(given, ANY)[0]) == outcome(whole, parse)
 
@@ -73,7 +72,6 @@ def test_block_strings_are_limited() -> None:
 
 
 def test_a_tree_that_is_dropped_is_free_at_once() -> None:
-    """Nothing is left for the garbage collector."""
     gc.disable()
     try:
         tree = parse_document("{ a(b: [1, 2]) { c ... on T { d } } } fragment f on T { e }", ANY)[0]

@@ -112,7 +112,6 @@ ROWS = st.fixed_dictionaries(
 
 @given(rows=st.lists(ROWS, max_size=4), shuffled=st.randoms())
 def test_rows_are_coerced_as_graphql_core_does(rows: list[dict[str, Any]], shuffled: Any) -> None:
-    """In the order of the type's members, whatever the order of the value's."""
     for row in rows:
         items = list(row.items())
         shuffled.shuffle(items)
@@ -217,7 +216,6 @@ def test_values_that_need_the_same_statement_have_the_same_shape(
     ],
 )
 def test_reading_stops_after_the_allowed_number_of_objects(type_: Any, value: Any, objects: int) -> None:
-    """Rows that all have the same members are one value, and do not count."""
     reading = Reading()
     input_type(type_).read(value, [], reading, (), "v")
     assert reading.objects == MAX_INPUT_OBJECTS - objects
@@ -235,7 +233,6 @@ def test_reading_stops_after_the_allowed_number_of_faults() -> None:
 
 
 def test_literals_may_hold_any_number_of_objects() -> None:
-    """The limits of documents bound them."""
     found = read_literal(parse_value(f"[{'{} ' * (MAX_INPUT_OBJECTS + 1)}]"), GraphQLList(ROW))
     assert found is not None
     assert len(found[0]) == MAX_INPUT_OBJECTS + 1

@@ -25,7 +25,6 @@ from hypothesis import strategies as st
     ],
 )
 def test_depth_counts_fields_with_fragments_resolved(text: str, depth: int) -> None:
-    """A cycle or an unknown fragment, which validation reports, does not stop the measuring."""
     check_limits(parse(text), Limits(depth=depth))
     with pytest.raises(GraphQLError, match=f"is {depth} fields deep, more than the {depth - 1} allowed"):
         check_limits(parse(text), Limits(depth=depth - 1))
@@ -47,7 +46,6 @@ def test_aliases_count_at_each_spread(text: str, aliases: int) -> None:
 
 
 def test_fragments_that_double_are_measured_once_each() -> None:
-    """Forty doublings are a trillion aliases, known at once."""
     doubling = " ".join(f"fragment f{n} on T {{ ...f{n + 1} ...f{n + 1} }}" for n in range(40))
     text = f"{{ ...f0 }} {doubling} fragment f40 on T {{ x: a }}"
     with pytest.raises(GraphQLError, match=f"has {2**40} aliases"):
@@ -55,7 +53,6 @@ def test_fragments_that_double_are_measured_once_each() -> None:
 
 
 def test_fragments_that_nothing_spreads_are_measured_too() -> None:
-    """They are checked like the others."""
     text = "{ a } fragment f on T { x: a { b } }"
     check_limits(parse(text), Limits(depth=2, aliases=1))
     with pytest.raises(GraphQLError, match="The fragment is 2 fields deep, more than the 1 allowed"):
@@ -65,7 +62,6 @@ def test_fragments_that_nothing_spreads_are_measured_too() -> None:
 
 
 def test_selection_sets_are_limited() -> None:
-    """All fields of one are compared at once."""
     check_limits(parse("{" + "a " * MAX_SELECTIONS + "}"), Limits())
     with pytest.raises(GraphQLError, match="names more than the 5000 fields allowed"):
         check_limits(parse("{ b {" + "a " * (MAX_SELECTIONS + 1) + "} }"), Limits())
@@ -77,21 +73,18 @@ def page(name: str, maximum: int) -> Bounded:
 
 
 def test_cost_is_the_product_of_nested_pages() -> None:
-    """Each row of a page has its nested pages; siblings add up."""
     cost = Cost(10, (Cost(5, (Cost(2),)), Cost(1)))
     assert cost.rows({}) == 10 * (1 + 5 * (1 + 2) + 1)
 
 
 @given(first=st.integers(0, 1000), nested=st.integers(0, 1000))
 def test_no_variables_cost_more_than_the_most(first: int, nested: int) -> None:
-    """A page is never larger than its cap, so the most is known without variables."""
     cost = Cost(page("a", 30), (Cost(page("b", 20)),))
     assert cost.rows({"a": first, "b": nested}) == min(first, 30) * (1 + min(nested, 20))
     assert cost.rows({"a": first, "b": nested}) <= cost.maximum() == 30 * 21
 
 
 def test_no_more_rows_are_counted_than_there_are() -> None:
-    """Pages of different rows share what their table holds; others may show the same rows again and again."""
     children = Cost(30, (Cost(30, capacity=400, disjoint=True),), capacity=100, disjoint=True)
     assert Cost(1000, (children,), capacity=20, disjoint=True).rows({}) == 20 + 100 + 400
     repeated = Cost(1, (children,))

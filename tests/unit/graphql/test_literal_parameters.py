@@ -45,7 +45,6 @@ def key(text: str) -> object:
     ],
 )
 def test_a_document_without_literals_or_with_special_ones_is_taken_whole(text: str) -> None:
-    """Names, enums, variables, defaults, introspection, comments and broken escapes are not extracted."""
     assert extract_parameters(text) is None
 
 
@@ -63,7 +62,6 @@ def test_a_document_without_literals_or_with_special_ones_is_taken_whole(text: s
     ],
 )
 def test_texts_that_differ_only_in_values_share_a_key(one: str, other: str) -> None:
-    """The values themselves are no part of the key."""
     assert key(one) == key(other)
 
 
@@ -79,7 +77,6 @@ def test_texts_that_differ_only_in_values_share_a_key(one: str, other: str) -> N
     ],
 )
 def test_texts_that_differ_otherwise_do_not(one: str, other: str) -> None:
-    """Kinds, numbers of values and which are equal to each other decide what is valid."""
     assert key(one) != key(other)
 
 
@@ -87,7 +84,6 @@ def test_texts_that_differ_otherwise_do_not(one: str, other: str) -> None:
     "text", ["{ a(b: 007) }", "{ a(b: 1.) }", "{ a(b: 1x) }", "{ a(b: -) }", "{ a(b: 1.2.3) }"]
 )
 def test_a_malformed_number_never_shares_a_key_with_a_valid_document(text: str) -> None:
-    """It stays in the text, whose key no valid document has."""
     with pytest.raises(GraphQLError):
         parse(text)
     extracted = extract_parameters(text)
@@ -127,7 +123,6 @@ class _Literals(Visitor):
 @given(st.lists(VALUES, min_size=1, max_size=4))
 @example(['"\\u00e9\\n"', "1e5", "-0"])
 def test_what_is_lifted_is_what_the_parser_reads(values: list[str]) -> None:
-    """Every literal is found at its place, with its kind and its unescaped value."""
     text = "{ a(" + " ".join(f"b{number}: {value}" for number, value in enumerate(values)) + ") }"
     visitor = _Literals()
     visit(parse(text), visitor)
@@ -141,6 +136,5 @@ def test_what_is_lifted_is_what_the_parser_reads(values: list[str]) -> None:
 
 
 def test_no_document_can_name_a_lifted_literal() -> None:
-    """The variables that stand for literals have names that GraphQL does not allow."""
     with pytest.raises(GraphQLError):
         parse(f"query (${parameter_name(0)}: Int) {{ a }}")

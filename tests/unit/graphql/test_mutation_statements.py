@@ -124,7 +124,6 @@ def test_a_limit_is_checked_in_the_statement_that_changes() -> None:
 
 
 def test_records_that_show_more_than_the_row_are_read_by_a_second_statement() -> None:
-    """So that they see the change; the keys wait in a setting of the transaction."""
     made = MadeUp()
     oid = made.table("thing", "id")
     made.function("computed", oid)
@@ -164,7 +163,6 @@ TEXTS = st.text(min_size=1)
 
 @given(sources=st.lists(TEXTS, min_size=3, max_size=3))
 def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
-    """Whatever the front end binds, the text is the same."""
     value, where, maximum = (("request", text) for text in sources)
     condition: Condition = Compare(ColumnOf('na"me'), Operator.LIKE, parameter(where, "text"))
 

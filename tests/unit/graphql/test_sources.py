@@ -43,7 +43,6 @@ def test_numbers_keep_every_digit() -> None:
 
 
 def test_a_node_id_of_pg_graphqls_is_read() -> None:
-    """Stored ids stay valid."""
     assert decode_node_id("WyJwdWJsaWMiLCAiYWNjb3VudCIsIDFd") == NodeKey("public", "account", ("1",))
 
 
@@ -60,7 +59,6 @@ nested = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(s
 
 @given(st.one_of(st.text(), nested.map(packed)))
 def test_anything_else_is_read_or_refused(text: str) -> None:
-    """No other failure comes out, whatever is sent."""
     assert _outcome(decode_cursor, text, tuple)
     assert _outcome(decode_node_id, text, NodeKey)
 

@@ -274,7 +274,6 @@ def test_a_mutation_by_get_is_refused_with_allow_post() -> None:
 
 
 def test_data_goes_out_as_the_database_wrote_it() -> None:
-    """Neither its digits nor its order change."""
     data = '{"b":1.50,  "a":"Zoë"}'
     assert (
         transport.respond(GraphQLResponse(Stage.EXECUTION, data), get("")).body

@@ -135,7 +135,6 @@ def test_each_table_and_enum_keeps_its_types_and_fields(
     inflection: bool,
     featured: bool,
 ) -> None:
-    """Names with every generated ending, on top of each other and of the types that every schema has."""
     taken: set[str] = set()
     names: list[list[str]] = []
     for things in (tables, enums, composites):  # PostgreSQL has one name for a table and a type
@@ -174,7 +173,6 @@ def test_names_with_every_ending_stand_beside_the_plain_one(
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_a_feature_renames_no_type_that_the_schema_has_without_it(feature: str) -> None:
-    """Neither tables, whatever they are called, nor the types that pg_graphql makes for them."""
     shared = ["text_search", "subscription", "j_s_o_n_path_filter", "string_search"]
     tables = ["user", *shared, *(spelled(("user", ending), inflection=True) for ending in ENDINGS)]
     without = made_up(tables, ["mood"], [], inflection=True, features=frozenset())
@@ -184,7 +182,6 @@ def test_a_feature_renames_no_type_that_the_schema_has_without_it(feature: str) 
 
 
 def test_a_table_keeps_the_name_of_a_type_that_a_feature_adds() -> None:
-    """The feature's type gets another name, is used under it, and the clash is reported."""
     tables = ["TextSearch", "StringSearchFilter", "JSONFilter", "JSONPath", "Subscription"]
     catalog = made_up(tables, [], [], inflection=False, features=EVERY_FEATURE)
     schema = schema_of(catalog)

@@ -6,7 +6,6 @@ from dataapi.http.errors import DatabaseError
 
 
 def test_an_error_in_the_place_of_another_keeps_its_kind_and_cause() -> None:
-    """Only the members that are replaced differ, and the first one stays as it was raised."""
     first = DatabaseError(409, "23505", "taken", details="(id)=(1)", hint="another")
     first.__cause__ = ValueError("behind it")
     other = first.replaced(message="is taken", index=3)

@@ -45,7 +45,6 @@ DIGITS = '{"a":[1.10,{"b":-0.0,"c":[]},"1.10",[],{}],"é":1E400,"d":0.3000000000
 
 @pytest.mark.parametrize("text", [DIGITS % ("9" * 5000), "1.10", "[1,2.5]", "[]", "{}", '[[],{},{"a":1.0}]'])
 def test_numbers_are_written_with_the_digits_that_were_read(text: str) -> None:
-    """They are numbers in between, also when they are copied."""
     found = DIGITS_DECODER.decode(text)
     assert encode(found, ensure_ascii=False) == text
     assert encode(deepcopy(found), ensure_ascii=False) == text
@@ -57,7 +56,6 @@ def test_an_exact_number_can_be_calculated_with() -> None:
 
 
 def test_deep_values_are_written() -> None:
-    """Deeper than Python calls functions."""
     value = DIGITS_DECODER.decode("1.10")
     for _ in range(5000):
         value = [value]

@@ -46,7 +46,6 @@ def test_time_counts_instead_of_turns() -> None:
 
 
 def test_idle_owner_saves_up_nothing() -> None:
-    """It begins with what the others have used, and does not keep them waiting for as long as it was away."""
     turns: FairTurns[str] = FairTurns()
     for number in range(100):
         turns.add(f"a {number}", "a", 0.0)

@@ -48,7 +48,6 @@ def read(*requests: Any) -> tuple[Request, ...]:
 def test_a_batch_is_recognised_by_its_content_type_at_the_root(
     path: str, content_type: str, expected: bool
 ) -> None:
-    """No table can have the root's path."""
     assert batch.is_batch(sent({}, {"content-type": content_type}, path)) is expected
 
 
@@ -99,7 +98,6 @@ def test_long_numbers_in_the_place_of_texts_are_refused(member: str) -> None:
 
 
 def test_however_deep_a_batch_is_nested_it_is_refused_with_its_reason() -> None:
-    """Also where the whole can just be read, and its parts, from further within, cannot."""
     for depth in range(1, 1200):
         headers = b"[" * depth + b"]" * depth
         with pytest.raises(ApiError) as caught:

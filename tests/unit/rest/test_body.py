@@ -44,12 +44,10 @@ def test_chosen_columns_spare_the_parsing() -> None:
     "body", ["", "{", "[1,]", '{"a": Infinity}', '{"a": "\t"}', "{'a': 1}", '{"a": 1} x', "\ufeff{}"]
 )
 def test_anything_but_json_is_refused(body: str) -> None:
-    """Whatever is wrong with it."""
     assert refusal(body.encode()) == "Empty or invalid json"
 
 
 def test_forms_are_one_object_of_texts() -> None:
-    """Of a field that comes twice the last value counts, as when it is filled in again."""
     form = "application/x-www-form-urlencoded"
     payload = read_rows(b"a=1+2&b=%C3%A4&a=3&c", form, None)
     assert (json.loads(payload.text), payload.shape.many) == ({"a": "3", "b": "ä", "c": ""}, False)
@@ -88,12 +86,10 @@ def test_csv_has_a_header_and_a_word_for_null() -> None:
     ],
 )
 def test_csv_that_cannot_be_understood_is_refused(body: bytes, message: str) -> None:
-    """Lines must be complete."""
     assert refusal(body, CSV) == message
 
 
 def test_a_long_cell_is_no_mistake() -> None:
-    """The size of the whole body is what is limited."""
     payload = read_rows(b'a\n"' + b"x" * 500_000 + b'"', CSV, None)
     assert len(json.loads(payload.text)[0]["a"]) == 500_000
 
@@ -103,7 +99,6 @@ def test_a_long_cell_is_no_mistake() -> None:
     data=st.data(),
 )
 def test_any_csv_says_what_was_written(header: list[str], data: st.DataObject) -> None:
-    """Every text in quotes comes back."""
     cells = st.lists(TEXTS, min_size=len(header), max_size=len(header))
     lines = data.draw(st.lists(cells.filter(lambda line: line != [""]), min_size=1, max_size=5))
     written = io.StringIO()
@@ -122,7 +117,6 @@ JSON = st.recursive(
 
 @given(JSON, st.sampled_from([None, ("a",)]))
 def test_any_json_is_rows_or_refused(value: Any, columns: tuple[str, ...] | None) -> None:
-    """The columns are the objects' own, all the same, and the text is what was sent."""
     body = json.dumps(value)
     try:
         payload = read_rows(body.encode(), None, columns)
@@ -142,7 +136,6 @@ def test_any_json_is_rows_or_refused(value: Any, columns: tuple[str, ...] | None
 
 
 def test_objects_report_the_members_that_all_of_them_have() -> None:
-    """An update of each row by its own object sets the others for some rows only."""
     shape = read_objects(b'[{"id": 1, "a": 2}, {"id": 2, "b": 3}]', None).shape
     assert shape == RowShape(("a", "b", "id"), True, common=("id",))
     assert read_objects(b'{"id": 1, "a": 2}', None).shape == RowShape(("a", "id"), False, common=("a", "id"))
@@ -151,7 +144,6 @@ def test_objects_report_the_members_that_all_of_them_have() -> None:
 
 @pytest.mark.parametrize("ids", [[1, 1], ["1", 1], [9007199254740993, 9007199254740993]])
 def test_two_objects_for_one_row_are_refused(ids: list[Any]) -> None:
-    """Which one is meant cannot be known; ids that differ beyond a float's precision do differ."""
     body = json.dumps([{"id": each} for each in ids]).encode()
     with pytest.raises(ApiError, match="All objects must differ in the key columns: id"):
         check_keys(read_objects(body, None).objects, ("id",))

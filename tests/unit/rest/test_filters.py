@@ -101,7 +101,6 @@ def literals(tree: LogicTree, values: list[str]) -> list[str]:
 
 @given(TREES, st.lists(TEXTS, min_size=20, max_size=20))
 def test_logic_trees_are_read_as_they_were_written(tree: LogicTree, values: list[str]) -> None:
-    """Negation, nesting, names and values of any characters come back."""
     text = written(LogicGroup(True, False, (tree,)), list(values))
     way, read, found = read_logic("and", text.removeprefix("and"))
     assert (way, read) == ((), LogicGroup(True, False, (tree,)))
@@ -110,7 +109,6 @@ def test_logic_trees_are_read_as_they_were_written(tree: LogicTree, values: list
 
 @given(COMPARISONS, TEXTS)
 def test_filters_are_read_as_they_were_written(operation: FilterOperation, value: str) -> None:
-    """A value of a filter goes on to the end, whatever it holds."""
     if operation.word is not None:
         assert read_filter(begun(operation) + operation.word) == (operation, ())
     elif operation.operator == "in":
@@ -123,7 +121,6 @@ def test_filters_are_read_as_they_were_written(operation: FilterOperation, value
 
 @given(st.lists(TEXTS.filter(lambda text: "\n" not in text and "\r" not in text), min_size=2, max_size=4))
 def test_array_literals_keep_their_elements(elements: list[str]) -> None:
-    """Quotes and backslashes are escaped, as a reader of such lists undoes it."""
     literal = array_literal(elements)
     [read] = csv.reader([literal[1:-1]], doublequote=False, escapechar="\\", strict=True)
     assert read == elements
@@ -160,7 +157,6 @@ def test_an_empty_list_has_no_element() -> None:
     ],
 )
 def test_forms_of_values(text: str, values: tuple[str, ...]) -> None:
-    """Lists, quotes, stars and languages, as clients write them."""
     assert read_filter(text)[1] == values
 
 
@@ -175,7 +171,6 @@ def test_forms_of_values(text: str, values: tuple[str, ...]) -> None:
     ],
 )
 def test_the_name_of_a_tree_says_where_it_belongs(name: str, way: tuple[str, ...], negated: bool) -> None:
-    """A way through embedded resources, and perhaps a negation."""
     leaf = LogicFilter("a", (), FilterOperation("eq"))
     assert read_logic(name, "(a.eq.1)") == (way, LogicGroup(False, negated, (leaf,)), ("1",))
 

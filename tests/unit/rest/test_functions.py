@@ -44,7 +44,6 @@ def chosen(candidates: Iterable[Function], *names: str, media_type: str | None =
 
 
 def test_required_arguments_must_all_be_given_and_nothing_unknown() -> None:
-    """Those with a default may be left out, together or one by one."""
     one = function("a", "b", "c=", "d=")
     for names in ("ab", "abc", "abd", "abcd"):
         assert chosen([one], *names) is one
@@ -53,7 +52,6 @@ def test_required_arguments_must_all_be_given_and_nothing_unknown() -> None:
 
 
 def test_a_function_of_optional_arguments_takes_any_of_them() -> None:
-    """Also none."""
     one = function("a=", "b=")
     for names in ("", "a", "b", "ab"):
         assert chosen([one], *names) is one
@@ -61,7 +59,6 @@ def test_a_function_of_optional_arguments_takes_any_of_them() -> None:
 
 
 def test_a_function_of_no_arguments_takes_none() -> None:
-    """Neither by name nor as a body that has no names."""
     none = function()
     assert chosen([none]) is none
     assert chosen([none], media_type="application/json") is none
@@ -91,7 +88,6 @@ def test_several_that_fit_are_ambiguous() -> None:
 
 
 def test_an_empty_name_means_the_nameless_argument_of_a_json_body() -> None:
-    """Whatever its type, and not that of functions that have no such argument."""
     text, named = function("", type_="text"), function("a")
     assert chosen([named, text], "", media_type="application/json") is text
     assert chosen([function()], "", media_type="application/json") is None
@@ -103,7 +99,6 @@ def test_an_empty_name_means_the_nameless_argument_of_a_json_body() -> None:
 
 
 def test_nameless_arguments_cannot_be_given_unless_one_takes_the_whole_body() -> None:
-    """A function with others is as if it were not there; an empty name names none."""
     assert is_callable(CATALOG, function("a", "b="))
     assert is_callable(CATALOG, function())
     assert is_callable(CATALOG, function("", type_="json"))
@@ -119,7 +114,6 @@ NAMES = st.frozensets(st.sampled_from("abcde"), max_size=5)
 def test_a_function_is_chosen_exactly_when_postgresql_could_call_it(
     required: frozenset[str], optional: frozenset[str], names: frozenset[str]
 ) -> None:
-    """All that is required is given, and all that is given is known."""
     optional = optional - required
     one = function(*sorted(required), *(f"{name}=" for name in sorted(optional)))
     could = required <= names <= required | optional

@@ -45,7 +45,6 @@ def kind(accept: str | None, **offers: object) -> tuple[MediaKind, str]:
     ],
 )
 def test_the_forms_that_there_always_are(accept: str | None, made: MediaKind, content_type: str) -> None:
-    """Each is answered with its own name and, as it is text, its character set."""
     assert kind(accept) == (made, content_type)
 
 
@@ -87,7 +86,6 @@ WEIGHTS = st.integers(1, 999).map(lambda number: number / 1000)
 
 @given(st.lists(WEIGHTS, min_size=1, max_size=8, unique=True))
 def test_the_weights_decide_whatever_the_order(weights: list[float]) -> None:
-    """The range of the greatest weight comes first."""
     header = ", ".join(f"a/b{number};q={weight}" for number, weight in enumerate(weights))
     expected = sorted(range(len(weights)), key=lambda number: -weights[number])
     assert [form.name for form in parse_accept(header)] == [f"a/b{number}" for number in expected]
@@ -107,7 +105,6 @@ def test_any_header_gets_an_answer_or_a_refusal(header: str) -> None:
 
 
 def test_of_ranges_of_one_weight_the_more_exact_comes_first_then_the_earlier() -> None:
-    """Wildcards count least, parameters most; quoted separators separate nothing."""
     names = [form.name for form in parse_accept("*/*, text/*, text/csv, a/b;x=1, c/d")]
     assert names == ["a/b", "text/csv", "c/d", "text/*", "*/*"]
     [plan] = parse_accept(f'{PLAN}; for="a/b;x=1,2"; options=analyze|wal; q=0.3')
@@ -123,7 +120,6 @@ def test_lines_are_given_only_where_rows_can_be_streamed() -> None:
 
 
 def test_aggregates_of_a_table_make_its_whole_rows_and_others_any_rows() -> None:
-    """An aggregate for a table stands only for its whole rows, one for any rows always."""
     offers = {"row_handlers": (TWKB, TABS)}
     assert kind("application/vnd.twkb", table=7, **offers) == (MediaKind.HANDLER, "application/vnd.twkb")
     assert kind("text/tab-separated-values", table=7, **offers)[0] is MediaKind.HANDLER
@@ -186,7 +182,6 @@ def test_a_functions_value_is_returned_as_it_is_for_its_own_media_types() -> Non
 def test_plans_name_what_they_are_of(
     accept: str, content_type: str, as_json: bool, options: tuple[str, ...]
 ) -> None:
-    """Format, form and the known options are echoed, the options in a fixed order."""
     media = negotiate(accept, Offers(plans=True))
     assert media.content_type == f"{content_type}; charset=utf-8"
     assert media.explain is not None

@@ -42,7 +42,6 @@ def described(made: MadeUp, version: Version, host: str = "localhost:8000") -> d
 def test_every_name_and_comment_makes_a_valid_description(
     tables: list[tuple[str, list[str], str]], version: Version
 ) -> None:
-    """With a path for each table and all of its columns in the definition of its rows."""
     made = MadeUp()
     for name, columns, comment in tables:
         made.table(name, *columns, key=columns[:1], comment=comment)
@@ -61,7 +60,6 @@ def test_every_name_and_comment_makes_a_valid_description(
 
 @given(host=st.text(max_size=20))
 def test_an_invalid_host_is_left_out(host: str) -> None:
-    """Whatever a client sends in its place, the rest is there."""
     document = described(MadeUp(), Version.SWAGGER, host)
     assert document.get("host", host) == host
     assert document["basePath"] == "/rest/v1"
@@ -76,7 +74,6 @@ plain = st.recursive(
 
 @given(value=st.dictionaries(st.text(), st.dictionaries(st.text(), plain, max_size=3), max_size=3))
 def test_what_is_written_in_pieces_reads_as_a_whole(value: dict[str, dict[str, Any]]) -> None:
-    """Members of members, empty ones too; with a pause after each."""
     pauses: list[None] = []
     pieces = members(**{name: members(**part) for name, part in value.items()})
     assert json.loads(encode(pieces, lambda: pauses.append(None))) == value
@@ -84,7 +81,6 @@ def test_what_is_written_in_pieces_reads_as_a_whole(value: dict[str, dict[str, A
 
 
 def test_notes_are_not_encoded() -> None:
-    """Wherever they are, while members with the same names are."""
     schema = {"type": "string", Note.TYPE: "text", "properties": {"TYPE": {Note.DEFAULT: object()}}}
     encoded = encode(members(schema=schema), lambda: None)
     assert json.loads(encoded) == {"schema": {"type": "string", "properties": {"TYPE": {}}}}

@@ -26,7 +26,6 @@ ALL = (
 
 
 def test_every_preference_is_understood() -> None:
-    """Blanks around commas do not matter."""
     assert read_preferences(ALL.replace(",", " ,  "), ZONES, overrides_end=True) == Preferences(
         Count.EXACT, Return.REPRESENTATION, Resolution.MERGE, Missing.DEFAULT, End.ROLLBACK, True, 5, "UTC"
     )
@@ -44,12 +43,10 @@ def test_every_preference_is_understood() -> None:
     ],
 )
 def test_the_first_of_a_kind_counts(header: str, field: str, value: object) -> None:
-    """Of several values of one preference the first that has a meaning is taken."""
     assert getattr(read_preferences(header, ZONES, overrides_end=True), field) == value
 
 
 def test_the_transactions_end_is_a_preference_only_where_it_may_be() -> None:
-    """Elsewhere it is known but has no effect, also under strict handling."""
     assert read_preferences("tx=rollback, handling=strict").end is None
     assert read_preferences("tx=rollback", overrides_end=True).end is End.ROLLBACK
 
@@ -74,7 +71,6 @@ def test_unknown_preferences_are_refused_under_strict_handling_alone(header: str
 
 
 def test_a_maximum_holds_under_strict_handling_alone() -> None:
-    """Without it clients that send it meant nothing by it; one that is no number is no maximum."""
     assert read_preferences("max-affected=2").maximum is None
     assert read_preferences("max-affected=2, handling=strict").maximum == 2
     assert read_preferences("max-affected=many, handling=strict").maximum is None
@@ -128,19 +124,16 @@ def test_a_time_zone_is_a_name_or_an_offset(asked: str, setting: str) -> None:
     ],
 )
 def test_the_answer_lists_what_is_followed(action: Action, said: str) -> None:
-    """In an order of its own, and only what the action has a use for."""
     assert applied(read_preferences(ALL, ZONES, overrides_end=True), action) == said
 
 
 def test_nothing_is_listed_where_nothing_is_followed() -> None:
-    """A maximum without strict handling is not followed either."""
     assert applied(read_preferences("return=minimal, max-affected=1"), Action.READ) == ""
     assert applied(read_preferences("max-affected=1"), Action.DELETE) == ""
 
 
 @given(st.text() | st.lists(st.sampled_from([*ALL.split(","), "a", "return=", "=", ""])).map(",".join))
 def test_any_header_is_read(header: str) -> None:
-    """Whatever it holds, what is applied, and what is refused, was asked for."""
     read_ = read_preferences(header, ZONES, overrides_end=True)
     asked = {part.strip() for part in header.split(",")}
     assert set(read_.unknown) <= asked

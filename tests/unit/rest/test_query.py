@@ -23,7 +23,6 @@ def chosen(window: Window, rows: range) -> list[int]:
 
 @given(WINDOWS, WINDOWS)
 def test_what_two_windows_have_in_common(one: Window, other: Window) -> None:
-    """A row is within both exactly when it is within what they have in common."""
     rows = range(50)
     both = sorted(set(chosen(one, rows)) & set(chosen(other, rows)))
     assert chosen(one.within(other), rows) == both
@@ -42,7 +41,6 @@ def test_what_two_windows_have_in_common(one: Window, other: Window) -> None:
     ],
 )
 def test_range_headers(header: str | None, window: Window) -> None:
-    """First and last row, both included; other units are as if absent."""
     assert window_of_header(header) == window
 
 
@@ -54,7 +52,6 @@ def test_a_range_that_ends_before_it_begins_cannot_be_satisfied() -> None:
 
 
 def test_limits_that_are_not_numbers_of_rows_are_refused() -> None:
-    """What is no whole number is as if absent, so is an offset before an embedded row; a limit is refused."""
     for parameter in ("limit", "kids.offset"):
         assert [count_of(text, parameter) for text in ("", "1.5", "²", "x")] == [None] * 4
     assert count_of("-1", "kids.offset") is None
@@ -127,20 +124,17 @@ def test_values_are_lifted_in_the_order_of_filters_logic_limits_and_offsets() ->
 
 
 def test_names_without_any_value_are_no_parameters() -> None:
-    """They are as if absent; an empty value is one."""
     assert shape("x&select&id=eq.1&") == shape("id=eq.1")
     assert shape("select=").items == ()
 
 
 def test_ranges_and_limits_are_taken_together() -> None:
-    """What both allow is given."""
     assert values("limit=3", "1-9") == Values(("2", "1"), 1)
     assert values("", "5-") == Values(("5",), 5)
 
 
 @pytest.mark.parametrize("query", ["offset=-2&limit=5", "limit=3", "offset=-2&limit=9"])
 def test_no_rows_come_before_the_first_one(query: str) -> None:
-    """A limit counts from the offset on, wherever that is; without a limit all rows come."""
     assert values(query, "0-2") == Values(("3",))
     assert shape("offset=-2") == shape("")
 
@@ -164,7 +158,6 @@ def test_a_range_apart_from_limits_cannot_be_satisfied(query: str, header: str |
 
 
 def test_of_a_parameter_that_stands_twice_the_first_counts_of_limits_the_last() -> None:
-    """All filters hold together; a limit that is no number is none."""
     parsed = parse_query("select=a&select=b&order=a&order=b&limit=1&limit=2&id=gt.1&id=lt.9")
     assert parsed.selection.items == (Field("a"),)
     assert parsed.selection.orders == (((), (Term("a"),)),)
@@ -194,5 +187,4 @@ def test_equal_columns_are_known_only_if_there_are_no_other_filters() -> None:
      ("eq", False), ("equal.1", False), ("5.1", False), ("in.x", False), ("is.maybe", False)],
 )  # fmt: skip
 def test_arguments_are_distinguished_from_filters_by_operators(value: str, is_filter: bool) -> None:
-    """What begins with no operator is an argument of a call."""
     assert has_operator(value) is is_filter

@@ -89,13 +89,11 @@ def _path(path: tuple[PathStep, ...]) -> str:
 
 @given(ITEMS)
 def test_select_is_read_as_it_was_written(items: tuple[Item, ...]) -> None:
-    """Whatever can be said is understood as it was meant, names of any characters included."""
     assert parse_select(written(items)) == items
 
 
 @given(st.lists(TERMS, min_size=1, max_size=4))
 def test_order_is_read_as_it_was_written(terms: list[Term]) -> None:
-    """Directions, the place of nulls, paths and related columns come back."""
     texts = []
     for term in terms:
         text = quoted(term.name) + _path(term.path)
@@ -114,7 +112,6 @@ def test_names_of_parameters_are_read_as_they_were_written(target: FieldName) ->
 
 @given(st.lists(NAMES, min_size=1, max_size=4))
 def test_lists_of_columns_are_read_as_they_were_written(names: list[str]) -> None:
-    """Quoted names stand for themselves."""
     assert parse_names(" , ".join(map(quoted, names)), "columns") == tuple(names)
 
 
@@ -154,7 +151,6 @@ def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
     ],
 )
 def test_forms_of_select(text: str, items: tuple[Item, ...]) -> None:
-    """The forms of the dialect, as clients write them."""
     assert parse_select(text) == items
 
 
@@ -215,7 +211,6 @@ def test_mistakes_in_select_are_reported_with_their_column(text: str, column: in
     ],
 )
 def test_mistakes_in_order_are_reported_with_their_column(text: str, column: int, details: str) -> None:
-    """Unknown words and words in the wrong place are not ignored."""
     with pytest.raises(ApiError) as caught:
         parse_order(text)
     assert caught.value.message == f'"failed to parse order ({text})" (line 1, column {column})'
@@ -234,7 +229,6 @@ def test_mistakes_in_other_parameters_name_them() -> None:
 
 
 def test_the_line_of_a_mistake_is_reported() -> None:
-    """Values may have line ends."""
     with pytest.raises(ApiError) as caught:
         parse_select("a,\n;")
     assert caught.value.message.endswith("(line 1, column 3)")

@@ -28,7 +28,6 @@ def exact(one: str, other: str) -> int:
 
 @given(st.text("abc", max_size=5), st.text("abc", max_size=5), st.integers(0, 4))
 def test_distances_are_exact_up_to_the_most(one: str, other: str, maximum: int) -> None:
-    """Whatever is farther is just too far."""
     assert distance(one, other, maximum) == min(exact(one, other), maximum + 1)
 
 
@@ -75,7 +74,6 @@ def test_the_name_that_is_most_alike_is_suggested(text: str, names: list[str], s
 
 
 def test_what_callers_may_know_is_suggested_from_farther_off() -> None:
-    """A third alike is enough, yet some characters in a row must be the same."""
     assert similar("(from_then_on)", NameIndex(["(id)"]), DISTANTLY_ALIKE) is None
     assert similar("(names)", NameIndex(["(id, name)", "(id, place)"]), DISTANTLY_ALIKE) == "(id, name)"
     assert similar("axbxc", NameIndex(["dafbcg"]), DISTANTLY_ALIKE) is None
@@ -84,7 +82,6 @@ def test_what_callers_may_know_is_suggested_from_farther_off() -> None:
 
 @given(st.text("abc", min_size=1, max_size=5), st.text("abc", max_size=5), st.sampled_from((0.33, 0.5, 0.75)))
 def test_a_name_is_alike_by_the_share_that_stays(text: str, name: str, minimum: float) -> None:
-    """Whatever is suggested is at least so much alike, and what is the same always is."""
     assert similar(text, NameIndex([name, text]), minimum) == text
     if similar(text, NameIndex([name]), minimum) is not None:
         assert exact(text, name) <= (1 - minimum) * max(len(text), len(name))

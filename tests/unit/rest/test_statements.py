@@ -48,7 +48,6 @@ def plain(text: str) -> str:
 
 
 def test_a_read_by_primary_key_is_one_simple_scan() -> None:
-    """Nothing is counted, ordered or limited that need not be."""
     text = plain(compile_answer(Rows(THING, where=ID), BOTH, Form.ARRAY).statement.text)
     assert text.endswith("from (select t~1.id, t~1.name from thing as t~1 where t~1.id = $1) as t~2")
     assert text.startswith("select coalesce('[{id:' || string_agg(coalesce(")
@@ -57,7 +56,6 @@ def test_a_read_by_primary_key_is_one_simple_scan() -> None:
 
 
 def test_what_is_shown_is_computed_after_the_page_was_picked() -> None:
-    """Embedded rows and values stand outside the query that has the limit."""
     embedded = Many(Rows(OWNER, join=Join((("id", "id"),))), BOTH)
     record = Record((*BOTH.members, (Text("owners"), embedded)))
     text = plain(compile_answer(Rows(THING, limit=10), record, Form.ARRAY).statement.text)
@@ -101,13 +99,11 @@ REFERENCE = _everything("a", "b")
 
 @given(st.text(), st.text())
 def test_nothing_of_a_request_is_in_the_text(name: str, value: str) -> None:
-    """Whatever it calls members, seeks and names: the text is the same."""
     assert _everything(name, value) == REFERENCE
 
 
 @pytest.mark.parametrize("total", Total)
 def test_answers_have_five_columns(total: Total) -> None:
-    """Body, count, total, and what functions set."""
     text = compile_answer(Rows(THING), BOTH, Form.NONE, total, parameter("bound", "bigint")).statement.text
     columns = text.split(" from (select")[0]
     assert columns.startswith("select null::text, pg_catalog.count(*), ")

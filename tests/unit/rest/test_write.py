@@ -35,7 +35,6 @@ ROWS = JsonRows(parameter("rows", "json"), True, (NAME,))
 
 
 def test_a_location_reads_the_key_alone() -> None:
-    """And only where there is one row."""
     [compiled] = compile_mutation(MutationQuery(Insert(THING, ROWS), None, located=("id",)))
     assert ' returning "t~5"."id") select null::text' in compiled.statement.text
     assert "case when pg_catalog.count(*) operator(pg_catalog.=) 1 then (select " in compiled.statement.text
@@ -43,8 +42,6 @@ def test_a_location_reads_the_key_alone() -> None:
 
 @any_of(st.lists(st.text(min_size=1), min_size=3, max_size=3, unique=True))
 def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
-    """Whatever the front end binds, the text is the same."""
-
     def texts(*bound: str) -> list[str]:
         where: Condition = Compare(ColumnOf("id"), Operator.EQ, parameter(bound[1]))
         given = JsonRows(parameter(bound[0], "json"), True, (ID, NAME), MissingMember.DEFAULT)

@@ -65,7 +65,6 @@ def project(line: str, environ: dict[str, str] | None = None) -> Project:
 
 
 def test_minimal_configuration_has_the_documented_defaults() -> None:
-    """A connection string and a secret are enough; the rest are the defaults of the dataclasses."""
     settings = read()
     assert settings == Settings(
         projects=(
@@ -98,7 +97,6 @@ def test_shipped_file_names_every_key_and_only_known_ones_with_its_default() -> 
 
 
 def test_shipped_file_alone_says_that_nobody_could_be_admitted() -> None:
-    """No usable secret is shipped, and the missing one is the only mistake."""
     with pytest.raises(ConfigurationError) as caught:
         load(SHIPPED, {})
     [mistake] = caught.value.mistakes
@@ -108,7 +106,6 @@ def test_shipped_file_alone_says_that_nobody_could_be_admitted() -> None:
 
 @pytest.mark.parametrize(("keys", "kind"), [(SERVICE, Settings), (PROJECT, Project), (WEBHOOKS, Webhooks)])
 def test_keys_and_fields_are_alike(keys: dict[str, object], kind: type) -> None:
-    """Each key has a field of its name and each field a key."""
     fields = {field.name.replace("_", "-") for field in dataclasses.fields(kind)}
     assert {key.replace("app.settings.*", "app-settings") for key in keys} == fields - {
         "projects",
@@ -120,7 +117,6 @@ def test_keys_and_fields_are_alike(keys: dict[str, object], kind: type) -> None:
 
 
 def test_every_kind_of_value_is_read() -> None:
-    """Lists may be written with commas or lines, switches and choices by their words."""
     settings = read(
         """
         [dataapi]
@@ -185,7 +181,6 @@ def test_every_kind_of_value_is_read() -> None:
 
 
 def test_environment_wins_over_the_file_and_the_command_line_over_both() -> None:
-    """The last of file, environment and command line decides."""
     environ = {"DATAAPI_PROJECT_DB_POOL": "7", "DATAAPI_DATAAPI_LISTEN": "tcp:1, tcp:2", "PATH": "/bin"}
     assert project("db-pool = 3", environ).db_pool == 7
     assert read(environ=environ).listen == ("tcp:1", "tcp:2")
@@ -193,7 +188,6 @@ def test_environment_wins_over_the_file_and_the_command_line_over_both() -> None
 
 
 def test_port_of_a_container_platform_counts_where_nothing_else_says_where_to_listen() -> None:
-    """Neither a file nor a variable nor the command line is overruled by it."""
     assert read(environ={"PORT": "5000"}).listen == ("tcp:5000",)
     listening = {"PORT": "5000", "DATAAPI_DATAAPI_LISTEN": "tcp:1"}
     assert read(environ=listening).listen == ("tcp:1",)
@@ -282,7 +276,6 @@ def test_two_listeners_need_two_ports(listen: str, admin: str, wrong: str | None
     ],
 )
 def test_an_admin_listener_that_others_can_reach_is_noticed(endpoint: str, public: bool) -> None:
-    """It may be intended, where only the right machines are near."""
     found = inspect_service(read(f"[dataapi]\nadmin-listen = {endpoint}\n{MINIMAL}"))
     assert [finding.wrong for finding in found] == [False] * public
     assert all(str(finding).startswith(f"warning: admin-listen: {endpoint} is open") for finding in found)
@@ -302,7 +295,6 @@ def test_an_admin_listener_that_others_can_reach_is_noticed(endpoint: str, publi
     ],
 )
 def test_secrets_that_everybody_may_read_are_noticed(tmp_path: Path, secret: str, confidential: bool) -> None:
-    """Wherever they stand; what lets nobody in may be read."""
     key, _, value = secret.partition(" = ")
     rest = {"db-uri": "postgresql://authenticator@127.0.0.1/app", "publishable-keys": "k"}
     rest.pop(key, None)
@@ -321,7 +313,6 @@ def test_secrets_that_everybody_may_read_are_noticed(tmp_path: Path, secret: str
 
 
 def test_webhooks_without_an_encryption_key_are_noticed() -> None:
-    """Nobody could create an endpoint."""
     [finding] = inspect_service(read(f"{MINIMAL}[webhooks]\n"))
     assert finding.wrong
     assert str(finding) == (
@@ -333,8 +324,6 @@ def test_webhooks_without_an_encryption_key_are_noticed() -> None:
 
 
 def test_environment_alone_is_a_configuration() -> None:
-    """Without a file, a connection string and a key in the environment are enough."""
-
     def nothing(path: Path) -> bytes:
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
@@ -345,7 +334,6 @@ def test_environment_alone_is_a_configuration() -> None:
 
 
 def test_service_alone_is_read_from_environment_and_command_line() -> None:
-    """What concerns projects is left out, but a variable that names nothing is still a mistake."""
     environ = {"DATAAPI_DATAAPI_WORKERS": "2", "DATAAPI_PROJECT_DB_URI": "nonsense"}
     defaults = Settings(projects=(), log_format="text")
     overrides = [("dataapi", "listen", "tcp:1"), ("project", "db-uri", "nonsense")]
@@ -374,7 +362,6 @@ def test_service_alone_is_read_from_environment_and_command_line() -> None:
     ],
 )
 def test_values_with_a_meaning_of_their_own(line: str, expected: dict[str, object]) -> None:
-    """No limit, and what is found out."""
     [project] = read(f"{MINIMAL}{line}\n").projects
     assert {name: getattr(project, name) for name in expected} == expected
 
@@ -401,8 +388,6 @@ def test_secret_is_read_from_its_file_without_one_line_end() -> None:
 
 
 def test_no_file_anywhere_says_where_it_looked() -> None:
-    """The message names both places, the option and the variable."""
-
     def nothing(path: Path) -> bytes:
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
@@ -414,14 +399,11 @@ def test_no_file_anywhere_says_where_it_looked() -> None:
 
 
 def test_named_file_that_is_missing_is_a_mistake() -> None:
-    """Only the default files may be absent."""
     with pytest.raises(ConfigurationError, match=r"^/nowhere/x\.ini: cannot be read: No such file"):
         load(Path("/nowhere/x.ini"), {})
 
 
 def test_unreadable_default_file_is_a_mistake_and_not_skipped() -> None:
-    """A default file that exists but cannot be read must not let another configuration win silently."""
-
     def forbidden(_path: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
@@ -440,7 +422,6 @@ def test_unreadable_default_file_is_a_mistake_and_not_skipped() -> None:
     ],
 )
 def test_a_key_in_the_wrong_section_names_the_right_one(section: str, line: str, expected: str) -> None:
-    """Rather than a key of that section that is spelt alike; in the environment the variable."""
     key, _, value = line.partition(" = ")
     text = MINIMAL if section == "project" else f"{MINIMAL}[{section}]\n"
     assert mistakes(f"{text}{line}\n") == [f"test.ini: [{section}] {key}: no such key; {expected}"]
@@ -454,7 +435,6 @@ def test_a_key_in_the_wrong_section_names_the_right_one(section: str, line: str,
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
-    """File, section, key, value and expectation of each, whatever its source."""
     found = mistakes(
         """
 [dataapi]
@@ -571,7 +551,6 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
     ],
 )
 def test_bad_value_is_refused_with_what_is_expected(line: str, expected: str) -> None:
-    """One bad value is one mistake that says what is right."""
     [message] = mistakes(MINIMAL + line + "\n")
     assert expected in message
     assert message.startswith("test.ini: [")
@@ -596,7 +575,6 @@ def test_bad_value_is_refused_with_what_is_expected(line: str, expected: str) ->
     ],
 )
 def test_connection_string_is_one_that_libpq_reads(uri: str, accepted: bool) -> None:
-    """Both of libpq's forms are taken; misspelt parameters and ports are found before anything connects."""
     environ = {"DATAAPI_PROJECT_DB_URI": uri}
     if accepted:
         assert read(environ=environ).projects[0].db_uri == uri
@@ -625,14 +603,12 @@ GOOD_KEY = {"kty": "oct", "alg": "HS256", "k": _base64url(b"k" * 32)}
     ],
 )
 def test_secret_may_be_text_or_jwk_or_jwks_or_where_one_is(secret: str) -> None:
-    """Each of the forms is taken as it stands."""
     environ = {"DATAAPI_PROJECT_JWT_SECRET": secret}
     assert read(environ=environ).projects[0].jwt_secret == secret
 
 
 @pytest.mark.parametrize(("size", "good"), [(31, False), (32, True)])
 def test_secret_in_base64_is_measured_by_its_bytes(size: int, good: bool) -> None:
-    """The text is longer than what it stands for."""
     text = _base64url(b"\xff" * size)
     environ = {"DATAAPI_PROJECT_JWT_SECRET": text, "DATAAPI_PROJECT_JWT_SECRET_IS_BASE64": "yes"}
     if good:
@@ -658,14 +634,12 @@ def test_secret_in_base64_is_measured_by_its_bytes(size: int, good: bool) -> Non
     ],
 )
 def test_unusable_secret_is_refused_without_showing_it(secret: str, expected: str) -> None:
-    """The mistake says what is wrong with the secret and shows none of it."""
     [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": secret})
     assert expected in message
     assert message.startswith("environment DATAAPI_PROJECT_JWT_SECRET: [project] jwt-secret: ")
 
 
 def test_secrets_appear_neither_in_mistakes_nor_in_repr() -> None:
-    """Not the bad values of secret keys, nor misspelt ones, nor unreadable lines, nor what files hold."""
     text = f"""[project]
 jwt-secrt = hunter2-a
 hunter2-b
@@ -687,7 +661,6 @@ hunter2-h
 
 
 def test_unreadable_secret_file_is_a_mistake_that_names_it() -> None:
-    """The path is shown, and why it could not be read."""
     [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": "@/no/such"})
     assert "the file /no/such cannot be read: No such file or directory" in message
     [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": "@/binary"}, files={"/binary": b"ab\xff"})
@@ -709,7 +682,6 @@ def test_unreadable_secret_file_is_a_mistake_that_names_it() -> None:
     ],
 )
 def test_a_file_that_is_not_a_configuration_is_one_mistake(text: str | bytes, expected: str) -> None:
-    """The line or the section is named."""
     assert mistakes(text) == [expected]
 
 
@@ -730,7 +702,6 @@ def test_missing_connection_string_is_a_mistake() -> None:
 
 
 def test_projects_must_be_told_apart() -> None:
-    """Hosts are distinct and given; section names are references; the two forms are not mixed."""
     same = SEVERAL.replace("b.example.org", "A.example.org")
     [message] = mistakes(same)
     assert message.endswith(f"expected each host name in one project only; [project:{'a' * 20}] has it too")
@@ -744,7 +715,6 @@ def test_projects_must_be_told_apart() -> None:
 
 
 def test_settings_for_sql_have_any_name() -> None:
-    """The environment adds to those of the file; their values are never shown."""
     found = project(
         "app.settings.Key = first\napp.settings.other =\n", {"DATAAPI_PROJECT_APP_SETTINGS_MY_KEY": "three"}
     )
@@ -760,7 +730,6 @@ def test_settings_for_sql_have_any_name() -> None:
 
 @given(st.dictionaries(st.text(min_size=1, max_size=30).map("DATAAPI_".__add__), st.text(max_size=30)))
 def test_any_unknown_variable_is_one_mistake(environ: dict[str, str]) -> None:
-    """However odd its name, and its value is never shown."""
     known = {
         variable_name(section, key)
         for section in ("dataapi", "project", "webhooks")
@@ -787,7 +756,6 @@ def test_any_file_is_settings_or_mistakes(text: str) -> None:
 
 @given(st.sampled_from(sorted(PROJECT)), st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_value_of_any_key_is_read_or_refused(key: str, value: str) -> None:
-    """Every value is read, or refused with a mistake about that key or what depends on it."""
     try:
         settings = read(environ={variable_name("project", key): value})
     except ConfigurationError as error:
@@ -812,7 +780,6 @@ def test_any_value_of_any_key_is_read_or_refused(key: str, value: str) -> None:
     )
 )
 def test_any_endpoint_that_is_accepted_is_one_that_twisted_parses(paths: list[str]) -> None:
-    """Quoted by Twisted's own rule, any path makes a unix endpoint; unquoted text never breaks the check."""
     from dataapi.service.configuration.endpoints import check_endpoint  # noqa: PLC0415
     from dataapi.service.configuration.parsers import InvalidValue  # noqa: PLC0415
     from twisted.internet.endpoints import _parse, quoteStringArgument  # noqa: PLC0415
@@ -840,12 +807,10 @@ def test_any_endpoint_that_is_accepted_is_one_that_twisted_parses(paths: list[st
 def test_webhooks_are_on_if_their_section_is_there(
     text: str, environ: dict[str, str], webhooks: Webhooks | None
 ) -> None:
-    """Even an empty one, or a key of it in the environment."""
     assert read(MINIMAL + text, environ).webhooks == webhooks
 
 
 def test_encryption_keys_are_32_bytes_in_base64() -> None:
-    """Several may be given, and what is wrong with one is said without showing it."""
     keys = [base64.b64encode(bytes([number] * 32)).decode() for number in (1, 2)]
     text = f"{MINIMAL}[webhooks]\nencryption-key = {keys[0]},\n  {keys[1]}\n"
     assert read(text).webhooks == Webhooks(encryption_key=tuple(keys))

@@ -28,7 +28,6 @@ def stored(value: str, name: str = "pgrst.db_max_rows", place: str = "role authe
 
 
 def test_every_key_is_postgrests_and_ours() -> None:
-    """Those by which the database is reached are not among them."""
     in_database = {name for name, key in PROJECT_KEYS.items() if key.in_database}
     assert {"db-schemas", "jwt-secret", "openapi-mode"} <= in_database
     assert not {"db-uri", "db-pool", "db-config", "db-channel"} & in_database
@@ -62,7 +61,6 @@ def test_mistakes_name_their_place_and_no_secret() -> None:
 
 
 def test_the_only_key_may_stand_in_the_database() -> None:
-    """Without it nobody could be admitted."""
     project = Project("a" * 20, "acme", "postgresql:///paper", db_config=True)
     with pytest.raises(ConfigurationError, match="no request could be admitted"):
         applied(project, [])
@@ -114,7 +112,6 @@ def test_an_outage_keeps_the_settings_that_were_read() -> None:
 
 
 def test_a_project_waits_for_its_settings() -> None:
-    """None of its requests may miss a function that checks them."""
     paper = Paper(None)
     made = source(paper)
     [project] = outcome(made.prepare()).projects
@@ -125,7 +122,6 @@ def test_a_project_waits_for_its_settings() -> None:
 
 
 def test_a_database_that_says_nothing_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is asked: all look-ups of host names and loads of catalogs share a few of them."""
     threads: list[Deferred[Stored]] = []
 
     def thread(_function: object) -> Deferred[Stored]:
@@ -172,7 +168,6 @@ def test_a_mistake_concerns_its_project_alone() -> None:
 
 
 def test_a_mistake_keeps_the_settings_that_were_read() -> None:
-    """And the outcome of the reload names it."""
     paper = Paper((stored("7"),))
     made = source(paper)
     outcome(made.prepare())

@@ -60,7 +60,6 @@ def collected() -> None:
 
 
 def test_what_lives_on_is_frozen(machine: Machine) -> None:
-    """A few young collections after the last time, but not in the midst of whatever led to them."""
     lists = kept()
     before = gc.get_freeze_count()
     gc.collect(1)
@@ -75,7 +74,6 @@ def test_what_lives_on_is_frozen(machine: Machine) -> None:
 
 
 def test_garbage_is_not_frozen(machine: Machine) -> None:
-    """However old it became before."""
     cycles = kept()
     collected()
     for each in cycles:

@@ -55,7 +55,6 @@ def test_the_guide_names_every_key() -> None:
 
 
 def test_every_key_has_one_meaning() -> None:
-    """Those of the same name exist here; none is in two of the tables."""
     assert set(SAME) <= PROJECT.keys() | SERVICE.keys()
     assert set(RENAMED.values()) <= set(SAME)
     assert len(KNOWN) == len(SAME) + len(RENAMED) + len(LISTENING) + len(WITHOUT) + 1
@@ -189,7 +188,6 @@ def test_what_postgrest_would_not_read_is_refused(text: str) -> None:
 
 
 def test_a_configuration_of_postgrests_is_recognized() -> None:
-    """And the command named, also of one that has mistakes."""
     text = '# a comment\ndb-uri = "postgresql://"\n'
     assert is_configuration(text)
     with pytest.raises(ConfigurationError, match=r"PostgREST.*dataapi migrate-config test.ini"):

@@ -23,7 +23,6 @@ def test_timers_do_not_follow_the_wall_clock() -> None:
 
 
 def test_a_clock_of_the_tests_stays() -> None:
-    """What is no wall clock is left alone."""
     clock = Clock()
     use_monotonic_clock(clock)
     clock.advance(3)

@@ -163,7 +163,6 @@ class Paper:
 
 
 def test_projects_stop_after_the_requests_in_flight() -> None:
-    """Stopping drains the site first, and only then ends the projects' connections."""
     paper = Paper()
     outcome(paper.process.start())
     stopping = Deferred.fromCoroutine(paper.process.stop())
@@ -175,7 +174,6 @@ def test_projects_stop_after_the_requests_in_flight() -> None:
 
 
 def test_a_process_that_is_to_stop_goes_on_without_being_ready() -> None:
-    """Nothing is stopped yet; connections end after their next answers."""
     paper = Paper()
     outcome(paper.process.start())
     outcome(paper.process.drain())
@@ -186,7 +184,6 @@ def test_a_process_that_is_to_stop_goes_on_without_being_ready() -> None:
 
 
 def test_webhooks_end_beside_the_requests_in_flight() -> None:
-    """Nothing is claimed while requests end; connections are closed when the last attempt and request did."""
     webhooks = Webhooks([])
     paper = Paper(webhooks)
     process = paper.process
@@ -214,7 +211,6 @@ def test_nothing_is_ready_before_requests_are_accepted() -> None:
 
 
 def test_webhooks_start_when_requests_are_accepted() -> None:
-    """The first request need not wait for webhooks; the process is ready when both have started."""
     webhooks = Webhooks([])
     started: Deferred[None] = Deferred()
     webhooks.start = lambda: started  # type: ignore[method-assign, assignment, return-value]
@@ -229,7 +225,6 @@ def test_webhooks_start_when_requests_are_accepted() -> None:
 
 
 def test_the_management_api_is_unavailable_until_webhooks_start() -> None:
-    """Clients are asked to come back, and the state says why."""
     webhooks = LazyWebhooks(Clock(), Settings(projects=(), webhooks=WebhooksSettings()))
     request = Request("1", "GET", "/v2/event-types", "", {}, b"")
     error = outcome(webhooks.answer(request, request.path, {}))
@@ -251,7 +246,6 @@ def test_without_their_section_webhooks_are_off() -> None:
 
 
 def test_figures_of_requests_and_projects_come_together() -> None:
-    """One snapshot has the requests, those in flight, and every project's pool."""
     paper = Paper()
     outcome(paper.process.start())
     paper.figures.observe(AnsweredRequest("rest", Request("1", "GET", "/", "", {}, b""), 200, 0.1, 0))
@@ -262,7 +256,6 @@ def test_figures_of_requests_and_projects_come_together() -> None:
 
 
 def test_projects_reload_at_the_same_time_and_one_failure_spoils_no_other() -> None:
-    """A reload reports each project's generation, or why its catalog stays."""
     paper = Paper()
     reloading = Deferred.fromCoroutine(paper.process.reload())
     paper.parts[1].reloading.callback(7)
@@ -273,7 +266,6 @@ def test_projects_reload_at_the_same_time_and_one_failure_spoils_no_other() -> N
 
 
 def test_a_reload_says_why_a_database_is_away() -> None:
-    """Operators learn more of it than clients do."""
     paper = Paper()
     paper.parts[0].available = False
     paper.parts[0].reloading.errback(DatabaseUnavailable(503, "PGRST000", "no connection"))
@@ -282,7 +274,6 @@ def test_a_reload_says_why_a_database_is_away() -> None:
 
 
 def test_an_unknown_failure_of_a_reload_shows_nothing_of_itself() -> None:
-    """What is no error for operators stays in the log."""
     paper = Paper()
     paper.parts[0].reloading = succeed(2)
     paper.parts[1].reloading.errback(KeyError("inside"))
@@ -292,7 +283,6 @@ def test_an_unknown_failure_of_a_reload_shows_nothing_of_itself() -> None:
 
 
 def test_a_changed_project_is_replaced_and_others_go_on() -> None:
-    """Requests go to the new part at once; the old one ends when it has answered what it began."""
     webhooks = Webhooks([])
     paper = Paper(webhooks)
     outcome(paper.process.start())
@@ -315,7 +305,6 @@ def test_a_changed_project_is_replaced_and_others_go_on() -> None:
 
 
 def test_settings_by_which_the_database_cannot_be_used_are_not_used() -> None:
-    """A wrong password is reported, and the old part goes on."""
     paper = Paper()
     outcome(paper.process.start())
     old, other = paper.parts
@@ -337,10 +326,6 @@ def test_settings_by_which_the_database_cannot_be_used_are_not_used() -> None:
 
 
 def test_a_project_with_other_settings_knows_what_it_knew_of_its_servers() -> None:
-    """So that nothing is written to an old primary while the new one cannot be reached.
-
-    Whoever lists other servers, perhaps without one that was promoted by mistake, begins anew.
-    """
     assembly: Any = ProcessAssembly(Clock(), None, None, None, lambda _: None, None, None)  # type: ignore[arg-type]
     before, newer = Lineage(1, 1), Lineage(1, 2)
     assembly.project(project("a", db_max_rows=1)).succession.see(newer)
@@ -352,7 +337,6 @@ def test_a_project_with_other_settings_knows_what_it_knew_of_its_servers() -> No
 
 
 def test_projects_come_and_go() -> None:
-    """One that is no longer configured ends, a new one is served."""
     paper = Paper()
     outcome(paper.process.start())
     paper.parts[1].reloading.callback(1)
@@ -369,7 +353,6 @@ def test_projects_come_and_go() -> None:
 
 
 def test_settings_that_come_during_the_start_are_used_after_it() -> None:
-    """The site, which they change, is made at the end of the start."""
     paper = Paper()
     old, other = paper.parts
     started: Deferred[None] = Deferred()

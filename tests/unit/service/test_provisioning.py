@@ -50,7 +50,6 @@ def test_names_are_quoted() -> None:
 
 
 def test_only_what_was_chosen_is_created() -> None:
-    """Neither an event trigger nor a schema comes uninvited."""
     bare = setup_sql(Provision(("public",), NOTHING, event_trigger=False))
     assert "event trigger" not in bare
     assert "create schema" not in bare
@@ -58,7 +57,6 @@ def test_only_what_was_chosen_is_created() -> None:
 
 
 def test_secrets_are_in_files_beside_the_configuration(tmp_path: Path) -> None:
-    """The configuration names them."""
     secrets = Secrets({"db-uri": "postgresql://x"}, {"encryption-key": "k"})
     provision = Provision(("app", "public"), NOTHING, webhooks=True)
     files = configuration_files(provision, secrets, tmp_path / "my.ini")

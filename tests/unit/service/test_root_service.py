@@ -182,7 +182,6 @@ def _signals() -> Iterator[None]:
 
 
 def test_parts_start_in_order_and_readiness_is_reported_last() -> None:
-    """The database of our own comes first, then what serves; the manager hears of it at the end."""
     daemon = Daemon()
     daemon.start()
     assert daemon.events == ["prepare"]
@@ -193,7 +192,6 @@ def test_parts_start_in_order_and_readiness_is_reported_last() -> None:
 
 
 def test_parts_stop_in_reverse_and_are_waited_for() -> None:
-    """What serves stops before the database it needs, which waits for it."""
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -207,7 +205,6 @@ def test_parts_stop_in_reverse_and_are_waited_for() -> None:
 
 
 def test_answers_go_on_for_the_delay_before_the_parts_stop() -> None:
-    """Proxies get that time to notice."""
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=(), shutdown_delay=5))
@@ -221,7 +218,6 @@ def test_answers_go_on_for_the_delay_before_the_parts_stop() -> None:
 
 
 def test_nothing_is_waited_for_before_the_daemon_serves() -> None:
-    """A stop while it starts has no delay."""
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=(), shutdown_delay=5))
@@ -234,7 +230,6 @@ def test_nothing_is_waited_for_before_the_daemon_serves() -> None:
     [(StartFailed("no certificate"), os.EX_UNAVAILABLE), (KeyError("inside"), os.EX_SOFTWARE)],
 )
 def test_a_failed_start_ends_the_process(statuses: list[int], error: Exception, status: int) -> None:
-    """Whatever part cannot start, the reactor is stopped and the exit status says so."""
     daemon = Daemon()
     daemon.start()
     daemon.prepared.errback(error)
@@ -282,7 +277,6 @@ def test_signals_mean_what_operators_expect(number: signal.Signals) -> None:
 
 
 def test_a_signal_during_the_start_reloads_once_it_is_over() -> None:
-    """What the start has read may be older than the change that the signal tells of."""
     daemon = Daemon()
     daemon.root.privilegedStartService()
     signal.raise_signal(signal.SIGUSR1)
@@ -295,7 +289,6 @@ def test_a_signal_during_the_start_reloads_once_it_is_over() -> None:
 
 
 def test_signals_during_a_reload_make_one_more() -> None:
-    """Each signal is followed by a reload that began after it, and a burst of them by one."""
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -311,7 +304,6 @@ def test_signals_during_a_reload_make_one_more() -> None:
 
 
 def test_a_stop_does_not_wait_for_a_reload() -> None:
-    """A reload under way is given up, without an error, and what serves is stopped."""
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -327,7 +319,6 @@ def test_a_stop_does_not_wait_for_a_reload() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_who_asks_twice_does_not_wait(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
-    """A second signal ends the process at once, with a status that says that it was no orderly end."""
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -354,7 +345,6 @@ def test_twistd_is_given_our_log_observer() -> None:
 
 
 def test_messages_to_systemd_that_fail_end_nothing() -> None:
-    """The daemon starts, and its watchdog and status go on once they can be sent."""
     events: list[str] = []
     reachable = False
 
@@ -402,7 +392,6 @@ def test_the_watchdog_is_patted_by_the_running_reactor() -> None:
 
 
 def test_the_status_follows_the_database_within_two_seconds() -> None:
-    """It is sent when it changes, also after a reload that failed."""
     daemon = Daemon()
     daemon.root = RootService(
         daemon.machine, daemon.source, daemon.build,
@@ -437,7 +426,6 @@ def serving(daemon: Daemon, settings: Settings) -> Daemon:
 
 
 def test_a_signal_reads_the_configuration_again() -> None:
-    """What serves gets the new settings, but for what a restart alone changes."""
     daemon = serving(Daemon(), Settings(projects=(), listen=("tcp:1",), workers=2))
     daemon.source.reread_as = Settings(projects=(), listen=("tcp:9",), workers=3, log_level="debug")
     signal.raise_signal(signal.SIGHUP)
@@ -446,7 +434,6 @@ def test_a_signal_reads_the_configuration_again() -> None:
 
 
 def test_a_mistake_in_the_configuration_keeps_the_settings() -> None:
-    """Catalogs are read again all the same, and the outcome has the mistake."""
     daemon = serving(Daemon(), Settings(projects=()))
     daemon.source.reread_as = ConfigurationError([Mistake("x.ini", "expected more", "project", "db-pool")])
     signal.raise_signal(signal.SIGHUP)
@@ -455,7 +442,6 @@ def test_a_mistake_in_the_configuration_keeps_the_settings() -> None:
 
 
 def test_a_project_that_lacks_its_settings_reloads_no_other() -> None:
-    """Only its database is read again, and what serves goes on with the outcome; nothing is reloaded."""
     daemon = serving(Daemon(), Settings(projects=()))
     daemon.source.reread_as = Settings(projects=(), log_level="debug")
     daemon.reconfigure("p")
@@ -477,7 +463,6 @@ def test_a_database_is_read_again_when_the_reload_is_over() -> None:
 
 
 def test_the_outcome_of_a_reload_names_projects_whose_settings_are_not_used() -> None:
-    """They stay as they were."""
     daemon = serving(Daemon(), Settings(projects=()))
     daemon.source.failures = {"p": "the settings in the database cannot be used"}
     reloaded = outcome(daemon.root._reload())

@@ -39,13 +39,11 @@ def project(ref: str, uri: str) -> Project:
 
 
 def test_a_configuration_is_taken_as_it_is() -> None:
-    """Settings that need nothing of ours are complete from the beginning."""
     settings = Settings(projects=())
     assert outcome(Configured(settings, lambda: settings).prepare()) is settings
 
 
 def test_the_embedded_server_takes_the_place_of_the_address() -> None:
-    """The project without an address of its own gets the embedded server's; others keep theirs."""
     server = Server()
     settings = Settings(projects=(project("a", EMBEDDED_URI), project("b", "postgresql://else")))
     source = Embedded(settings, lambda: settings, cast(EmbeddedServer, server))
@@ -56,7 +54,6 @@ def test_the_embedded_server_takes_the_place_of_the_address() -> None:
 
 
 def test_a_server_that_does_not_start_fails_the_start() -> None:
-    """The operator reads why there is no embedded server."""
     settings = Settings(projects=())
     source = Embedded(settings, lambda: settings, cast(EmbeddedServer, Server("no initdb")))
     error = outcome(source.prepare())
@@ -65,7 +62,6 @@ def test_a_server_that_does_not_start_fails_the_start() -> None:
 
 
 def test_the_demo_prints_how_to_try_it_once_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The demo serves its project as the command line says; its text is printed when it is asked for."""
     server = Server()
 
     async def prepare(_directory: object, service: Settings) -> demo.PreparedDemo:

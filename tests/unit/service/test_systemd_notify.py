@@ -53,7 +53,6 @@ def test_without_a_manager_nothing_is_sent() -> None:
 
 
 def test_a_message_that_cannot_be_sent_is_logged_once(tmp_path: Path) -> None:
-    """And again after messages have been sent in between."""
     path = tmp_path / "notify"
     notifier = Notifier.from_environment({"NOTIFY_SOCKET": str(path)})
 
@@ -85,7 +84,6 @@ def test_a_socket_that_leads_nowhere_has_no_effect(address: str) -> None:
 def test_a_manager_that_reads_nothing_holds_up_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its queue is full after some messages."""
     monkeypatch.setattr(root_service, "_NOTIFY_SECONDS", 0.01)
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, logged() as lines:

@@ -41,14 +41,12 @@ def test_the_folder_of_the_embedded_server_may_be_left_out(
 
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_the_help_ends_with_examples_that_parse(line: str) -> None:
-    """As somebody types them, with twistd's own options first."""
     _, words = line.split(" dataapi ")
     parsed(*words.split())
     assert Options().getUsage().endswith("Examples:\n  " + "\n  ".join(EXAMPLES) + "\n")
 
 
 def test_options_win_over_the_configuration() -> None:
-    """Endpoints, workers and the embedded database replace what the configuration says."""
     options = parsed("--listen", "tcp:1", "-l", "unix:/x", "--workers", "auto", "--embedded")
     assert options.overrides == [
         ("dataapi", "listen", "tcp:1\nunix:/x"),
@@ -68,7 +66,6 @@ def test_options_win_over_the_configuration() -> None:
 def test_unknown_options_are_refused(
     words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A mistyped option is a mistake, not ignored: one line on standard error says which."""
     with pytest.raises(SystemExit) as ended:
         parsed(*words)
     assert ended.value.code == os.EX_USAGE
@@ -79,7 +76,6 @@ def test_unknown_options_are_refused(
 def test_mistakes_of_the_configuration_end_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All mistakes are printed, and the status is one that a service manager need not try again."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.ini").write_text("[dataapi]\nworkers = x\n[project]\nreff = y\n")
     with pytest.raises(SystemExit) as ended:
@@ -90,7 +86,6 @@ def test_mistakes_of_the_configuration_end_the_command(
 
 
 def test_a_service_is_built_and_nothing_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A right configuration gives one service that does not run yet."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.ini").write_text(
         "[project]\ndb-uri = postgresql://u@nowhere.invalid/d\nrequire-api-key = no\n"

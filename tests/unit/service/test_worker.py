@@ -122,7 +122,6 @@ class Process:
 
 
 def test_it_says_when_it_accepts_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker serves the sockets that it inherited, and says so when it does, not before."""
     process = Process(monkeypatch)
     assert process.sockets == [
         Descriptor("tcp:1", FIRST_SOCKET),
@@ -145,7 +144,6 @@ def test_a_failed_start_is_reported_with_its_reason(
 
 
 def test_asks_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DaemonState and figures are told under the question's number; a failure is told as such."""
     process = Process(monkeypatch)
     process.server.started.callback(None)
     state = process.ask("state")
@@ -157,7 +155,6 @@ def test_asks_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the pipe ends the worker stops, once, after what it serves."""
     process = Process(monkeypatch)
     process.server.started.callback(None)
     process.worker.connectionLost(Failure(ConnectionError()))
@@ -179,7 +176,6 @@ def test_stopping_while_starting_is_no_failure(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_it_knows_of_the_others_what_the_last_heartbeat_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The console shows it."""
     process = Process(monkeypatch)
     process.server.started.callback(None)
     for told in (WorkersState(1, 3, (1, 2, 3)), WorkersState(1, 3, (1, 3), (2,))):

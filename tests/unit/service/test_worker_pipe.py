@@ -17,7 +17,6 @@ from twisted.internet.task import Clock
 
 @given(st.lists(st.binary(max_size=8).map(lambda data: data.replace(b"\n", b""))), st.data())
 def test_lines_come_out_whole_however_the_bytes_arrive(lines: list[bytes], data: st.DataObject) -> None:
-    """Whatever pieces a stream arrives in, the same lines come out of it, in order."""
     stream = b"".join(line + b"\n" for line in lines)
     received: list[bytes] = []
     cutter = Lines(received.append)
@@ -30,7 +29,6 @@ def test_lines_come_out_whole_however_the_bytes_arrive(lines: list[bytes], data:
 
 
 def test_a_line_without_an_end_comes_out_at_the_end() -> None:
-    """What a dying worker wrote last is not lost for want of an end of line."""
     received: list[bytes] = []
     cutter = Lines(received.append)
     cutter.feed(b"one\ntw")
@@ -41,7 +39,6 @@ def test_a_line_without_an_end_comes_out_at_the_end() -> None:
 
 
 def test_an_assignment_arrives_as_it_was_sent() -> None:
-    """The whole configuration reaches the worker, secrets and enumerations included."""
     project = Project(
         "a" * 20, "acme", "postgresql://u:p@h/d", db_tx_end=TransactionEnd.ROLLBACK, jwt_secret="j\n"
     )
@@ -65,7 +62,6 @@ class Conversation:
 
 
 def test_answers_reach_who_asked_in_whatever_order() -> None:
-    """Each answer goes to its own question."""
     talk = Conversation()
     state, figures = talk.ask("state"), talk.ask("snapshot")
     assert [document["ask"] for document in talk.sent] == ["state", "snapshot"]
@@ -76,7 +72,6 @@ def test_answers_reach_who_asked_in_whatever_order() -> None:
 
 
 def test_a_worker_that_does_not_answer_is_not_waited_for() -> None:
-    """After the time is up the question fails; an answer that comes too late disturbs nothing."""
     talk = Conversation()
     asked = talk.ask("state")
     talk.clock.advance(5)
@@ -86,7 +81,6 @@ def test_a_worker_that_does_not_answer_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("how", ["error", "end"])
 def test_failures_of_the_worker_fail_the_question(how: str) -> None:
-    """An error in the worker, and its end, fail what is waiting, with the reason."""
     talk = Conversation()
     asked = talk.ask("reload")
     if how == "error":

@@ -121,7 +121,6 @@ def reported(parent: Parent) -> DaemonState:
 
 
 def test_each_worker_gets_its_assignment_and_the_sockets() -> None:
-    """Workers learn number, settings and endpoints, inherit the sockets, and hear nothing of systemd."""
     parent = serving()
     first, second = (Assignment.decode(child.received[0]) for child in parent.children)
     assert (first.number, second.number) == (1, 2)
@@ -131,7 +130,6 @@ def test_each_worker_gets_its_assignment_and_the_sockets() -> None:
 
 
 def test_the_start_is_over_when_all_workers_serve() -> None:
-    """The start waits for the last worker."""
     parent = Parent()
     parent.children[0].serve()
     assert not parent.started.called
@@ -153,7 +151,6 @@ def test_a_worker_that_says_twice_why_it_cannot_start_fails_the_start() -> None:
 
 
 def test_a_worker_that_dies_while_starting_is_started_again() -> None:
-    """The machine was short of memory, say: the start goes on, with a wait before each further try."""
     parent = Parent()
     parent.children[0].serve()
     parent.children[1].end()
@@ -189,7 +186,6 @@ def test_waits_before_a_restart_grow_and_stay_bounded(deaths: int) -> None:
 
 
 def test_a_worker_that_keeps_dying_is_started_ever_more_slowly() -> None:
-    """Each death in a row doubles the wait; a worker that lived long starts the count anew."""
     parent = serving()
     parent.children[0].end()
     parent.machine.advance(0.09)
@@ -209,7 +205,6 @@ def test_a_worker_that_keeps_dying_is_started_ever_more_slowly() -> None:
 
 
 def test_readiness_is_that_of_the_workers_that_serve() -> None:
-    """One worker is enough to be ready; with none the daemon is not."""
     parent = serving()
     assert reported(parent).workers == 2
     parent.children[0].end()
@@ -219,7 +214,6 @@ def test_readiness_is_that_of_the_workers_that_serve() -> None:
 
 
 def test_workers_that_are_to_stop_go_on_without_being_replaced() -> None:
-    """Each is told, and the daemon is not ready any more."""
     parent = serving()
     draining = Deferred.fromCoroutine(parent.workers.drain())
     assert (reported(parent).ready, reported(parent).draining) == (False, True)
@@ -232,7 +226,6 @@ def test_workers_that_are_to_stop_go_on_without_being_replaced() -> None:
 
 
 def test_what_is_known_of_workers_is_asked_anew_with_each_beat() -> None:
-    """Whoever wants to know whether the daemon is ready waits for no worker."""
     parent = serving()
     project = ProjectState("p", database_available=False, generation=1, reason="away")
     parent.machine.advance(BEAT)
@@ -253,7 +246,6 @@ def test_what_a_heartbeat_learned_of_a_start_ends_with_the_start() -> None:
 
 
 def test_to_ask_whether_the_daemon_is_ready_has_the_databases_asked() -> None:
-    """Not every beat does; a worker whose database says nothing is not stuck."""
     parent = serving()
     beat(parent, 1, *parent.children)
     assert not any(b'"state"' in line for child in parent.children for line in child.received)
@@ -276,7 +268,6 @@ def beat(parent: Parent, times: int, *answering: Child) -> None:
 
 
 def test_a_worker_that_does_not_answer_is_named_and_not_counted() -> None:
-    """The others are ready; its figures stay in the sum as they were told last, and it is not waited for."""
     parent = serving()
     figures = [["dataapi_requests_total", ["rest", "2xx"], 5]]
     asked = Deferred.fromCoroutine(parent.workers.snapshot())
@@ -298,7 +289,6 @@ def test_a_worker_that_does_not_answer_is_named_and_not_counted() -> None:
 
 
 def test_a_worker_that_answers_late_serves_again() -> None:
-    """It was busy, and nothing has to be done about that."""
     parent = serving()
     beat(parent, 10, parent.children[0])
     assert reported(parent).stuck == (2,)
@@ -323,7 +313,6 @@ def test_a_worker_that_does_not_answer_for_long_is_killed_and_replaced() -> None
 
 
 def test_nobody_is_stuck_because_the_machine_slept() -> None:
-    """Beats are counted, not seconds: after hours in which nothing ran, one of them is missed."""
     parent = serving()
     parent.machine.advance(BEAT)
     parent.machine.advance(36_000)
@@ -332,7 +321,6 @@ def test_nobody_is_stuck_because_the_machine_slept() -> None:
 
 
 def test_a_worker_that_hangs_while_starting_is_killed_too() -> None:
-    """It has more time, as Python has a lot to read then."""
     parent = Parent()
     parent.children[0].serve()
     beat(parent, STARTING_BEATS, parent.children[0])
@@ -364,7 +352,6 @@ def test_counts_of_a_dead_worker_stay_in_the_sum() -> None:
 
 
 def test_a_reload_speaks_for_the_slowest_worker() -> None:
-    """A reload answers when all have answered: the oldest generation, and every failure."""
     parent = serving()
     asked = Deferred.fromCoroutine(parent.workers.reload())
     parent.children[0].answer("reload", {"generations": {"p": 4}, "failures": {}})
@@ -375,7 +362,6 @@ def test_a_reload_speaks_for_the_slowest_worker() -> None:
 
 
 def test_a_worker_that_dies_during_a_reload_is_a_failure() -> None:
-    """A reload that a worker did not finish is not reported as done."""
     parent = serving()
     asked = Deferred.fromCoroutine(parent.workers.reload())
     parent.children[0].answer("reload", {"generations": {"p": 4}, "failures": {}})
@@ -384,7 +370,6 @@ def test_a_worker_that_dies_during_a_reload_is_a_failure() -> None:
 
 
 def test_stopping_waits_for_the_workers() -> None:
-    """Workers are told to end, waited for, and not replaced."""
     parent = serving()
     stopping = Deferred.fromCoroutine(parent.workers.stop())
     assert [child.signals for child in parent.children] == [["TERM"], ["TERM"]]
@@ -397,7 +382,6 @@ def test_stopping_waits_for_the_workers() -> None:
 
 
 def test_a_worker_that_does_not_end_is_killed() -> None:
-    """A worker that is still there some seconds after the grace period is killed."""
     parent = serving()
     stopping = Deferred.fromCoroutine(parent.workers.stop())
     parent.children[0].end()
@@ -410,7 +394,6 @@ def test_a_worker_that_does_not_end_is_killed() -> None:
 
 
 def test_a_worker_that_waits_for_its_restart_does_not_hold_up_the_end() -> None:
-    """Stopping while a worker waits to be started again starts none and waits for none."""
     parent = serving()
     parent.children[0].end()
     stopping = Deferred.fromCoroutine(parent.workers.stop())
@@ -420,7 +403,6 @@ def test_a_worker_that_waits_for_its_restart_does_not_hold_up_the_end() -> None:
 
 
 def test_lines_of_a_worker_pass_and_its_complaints_become_lines() -> None:
-    """Log lines pass as they are, however they arrive; what Python itself says on stderr is not lost."""
     parent = serving()
     child = parent.children[0]
     child.protocol.childDataReceived(1, b'{"message":"one"}\n{"mess')
@@ -429,7 +411,6 @@ def test_lines_of_a_worker_pass_and_its_complaints_become_lines() -> None:
 
 
 def test_a_heartbeat_tells_each_worker_of_all() -> None:
-    """Which accept requests, and which do not answer."""
     parent = serving()
     beat(parent, SILENT + 2, parent.children[0])
     told = [json.loads(child.received[-1])["workers"] for child in parent.children]

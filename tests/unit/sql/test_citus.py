@@ -163,7 +163,6 @@ LOCAL = replace(KEYED, distributed_by=None, colocated=None)
 
 
 def test_values_of_one_distributed_row_are_written_without_their_types() -> None:
-    """Of several rows, or on one server, by what is fastest for the type."""
     one = Rows(KEYED, where=OURS, order=ORDER)
     written = 'pg_catalog.to_json("t~2"."id")', 'pg_catalog.int8out("t~2"."id")'
     assert [text in sql(one, ID) for text in written] == [True, False]
@@ -191,7 +190,6 @@ ONE = Rows(KEYED, where=OURS, limit=1000)
 
 
 def test_one_row_of_a_tenant_is_answered_by_its_table_alone() -> None:
-    """Where nothing but its columns is asked for."""
     alone = ' from "public"."task" as "t~1" where "t~1"."company" operator(pg_catalog.=) $1'
     assert answer(ONE).endswith(alone)
     assert answer(ONE).count("select ") == 1
@@ -207,7 +205,6 @@ def test_one_row_of_a_tenant_is_answered_by_its_table_alone() -> None:
 
 
 def test_the_size_of_one_row_s_answer_is_that_of_its_parts() -> None:
-    """Without a query around it: of a short value the most that it can have."""
     text = answer(ONE, max_bytes=100, guard=Guard("one"))
     assert text.count("select ") == 1
     size = len('[{"id":,}]') + 20

@@ -49,7 +49,6 @@ def query(mutation: Mutation) -> str:
 
 
 def test_what_is_not_returned_is_not_read() -> None:
-    """So that no privilege to read is needed."""
     assert query(Insert(THING, rows(ID, NAME))) == (
         'insert into "public"."thing" as t3 ("id", "na""me") select t4."id", t4."na""me" '
         'from json_to_recordset($1) as t4("id" int8, "na""me" text) returning 1'
@@ -68,7 +67,6 @@ def test_what_is_not_returned_is_not_read() -> None:
 
 
 def test_rows_without_columns_are_rows_of_defaults() -> None:
-    """As many as there are objects."""
     assert query(Insert(THING, rows())) == (
         'insert into "public"."thing" as t3 select from json_array_elements($1) as o4(value) returning 1'
     )
@@ -78,7 +76,6 @@ def test_rows_without_columns_are_rows_of_defaults() -> None:
 
 
 def test_what_an_object_lacks_takes_the_default_or_stays() -> None:
-    """A default is computed only where it is needed; without one there is nothing to decide."""
     assert query(Insert(THING, rows(ID, NAME, missing=MissingMember.DEFAULT))) == (
         'insert into "public"."thing" as t3 ("id", "na""me") '
         "select case when (o4.value operator(->) 'id'::text) is not null then t4.\"id\" "

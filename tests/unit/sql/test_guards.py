@@ -38,5 +38,4 @@ def test_what_is_raised_says_why_where_and_with_which_number() -> None:
     ids=["other code", "many digits", "two parts", "no process", "constant marker"],
 )
 def test_other_errors_are_no_violations(code: str, message: str) -> None:
-    """Such as those of a client's own values, however alike they look."""
     assert violation_in(code, message) is None

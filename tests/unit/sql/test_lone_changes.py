@@ -138,7 +138,6 @@ def with_type(oid: int, *, nullable: bool) -> Table:
     ],
 )
 def test_other_changes_are_queries_within_one(mutation: Mutation) -> None:
-    """Of one server, of several rows, or where a value of the table's type may not lack a column."""
     assert change(mutation, "id").before == ()
 
 
@@ -169,7 +168,6 @@ def test_what_a_put_row_must_satisfy_is_asked_before() -> None:
 
 
 def test_rows_of_an_upsert_say_whether_they_were_inserted() -> None:
-    """Workers do not count in a setting of the coordinator's."""
     upsert = Insert(TASK, replace(ONE, many=True), OnConflict(("company", "id"), ("title",), counter="c"))
     assert query(upsert) == (
         "c as (insert into public.task as t~1 (company, title) select t~2.company, t~2.title "
@@ -181,7 +179,6 @@ def test_rows_of_an_upsert_say_whether_they_were_inserted() -> None:
 
 
 def test_rows_are_set_to_members_of_an_object() -> None:
-    """It takes no table beside theirs."""
     update = Update(TASK, replace(ONE, columns=(TITLE,)), OURS)
     assert query(update).startswith(
         "c as (update public.task as t~1 set title = ($1 operator(->>) 'title'::text)::text where "
@@ -189,7 +186,6 @@ def test_rows_are_set_to_members_of_an_object() -> None:
 
 
 def test_an_object_whose_members_are_read_as_a_row_is_read_as_a_set() -> None:
-    """Citus sends no function of a single record to workers."""
     body = Parameter(Text("{}"), 'pg_catalog."json"')
     tags = JsonRows(body, False, (JsonColumn("title", 'pg_catalog."_text"'),))
     update, writer = Update(TASK, tags, OURS), CITUS.writer()

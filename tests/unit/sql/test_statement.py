@@ -43,7 +43,6 @@ def test_a_page_size_stands_in_the_statement() -> None:
 
 
 def test_few_page_sizes_have_a_statement_of_their_own() -> None:
-    """Clients may send any; so may they nothing, or what is no number."""
     compiled = page()
     bound = [compiled.bind({"what": "a", "first": str(first)}).statement for first in range(100)]
     assert len(set(bound)) == MAX_PAGE_SIZES + 1
@@ -53,6 +52,5 @@ def test_few_page_sizes_have_a_statement_of_their_own() -> None:
 
 
 def test_what_is_not_prepared_stays_as_it_is() -> None:
-    """It is planned with its values anyway."""
     compiled = page().unprepared()
     assert compiled.bind({"what": "a", "first": "10"}).statement is compiled.statement

@@ -16,13 +16,11 @@ from dataapi.telemetry.logs import LineObserver, Redactor, as_text, to_journal
     ("level", "priority"), [("critical", 2), ("error", 3), ("warn", 4), ("info", 6), ("debug", 7)]
 )
 def test_every_line_of_a_record_has_its_priority(level: str, priority: int) -> None:
-    """The journal takes the lines of a traceback for messages of their own."""
     text = with_priority(as_text)(LogRecord(0.5, level, "dataapi.x", "bad", traceback="Traceback\nboom"))
     assert [line[:3] for line in text.splitlines()] == [f"<{priority}>"] * 3
 
 
 def test_only_the_stream_that_the_environment_names_is_the_journal() -> None:
-    """A daemon whose output goes elsewhere may have inherited the variable."""
     with tempfile.TemporaryFile() as one, Path("/dev/null").open("rb") as other:
         found = Path(f"/proc/self/fd/{one.fileno()}").stat()
         environ = {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
@@ -69,7 +67,6 @@ def test_a_traceback_belongs_to_its_message() -> None:
 
 
 def test_what_the_journal_does_not_take_becomes_a_line(tmp_path: Path) -> None:
-    """Records that are too large for a datagram, and all while its socket is not there."""
     address = str(tmp_path / "socket")
     lines: list[str] = []
     observer = LineObserver(lines.append, with_priority(as_text), Redactor(), send=to_journal(address))

@@ -45,7 +45,6 @@ class Log:
 
 
 def test_a_line_is_one_json_object_with_time_level_logger_message_and_fields() -> None:
-    """A line is one JSON object with time, level, logger, message and the caller's fields."""
     log = Log()
     log.logger.warn("{table} is odd", table="blog", rows=3, names=("a", "b"), oid=None)
     [document] = log.documents
@@ -59,7 +58,6 @@ def test_a_line_is_one_json_object_with_time_level_logger_message_and_fields() -
 
 
 def test_a_line_carries_the_id_of_the_request_that_runs() -> None:
-    """A line carries the id of the request that the logging code works for, and none outside of one."""
     log = Log()
     token = request_id.set("r-17")
     log.logger.info("inside")
@@ -94,7 +92,6 @@ def test_text_lines_are_for_eyes() -> None:
     st.text(st.characters() | st.sampled_from("\x1b\x07\r\n\x7f\x9b\u2028\u202e\ud800")),
 )
 def test_nothing_that_a_line_says_acts_on_a_terminal(form: str, text: str) -> None:
-    """What a client sends is shown: no colours, no lines of its own, no text that runs backwards."""
     record = LogRecord(0.5, "warn", "dataapi.x", text, text, {"n": text, "l": [text]}, f"Traceback\n{text}")
     shown = FORMATS[form](record)
     assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", shown) is None
@@ -122,13 +119,11 @@ def test_nothing_that_a_line_says_acts_on_a_terminal(form: str, text: str) -> No
     ],
 )
 def test_secrets_are_known_by_their_shape(given_text: str, shown: str) -> None:
-    """Passwords in addresses, keys, tokens and authorization values are blanked wherever they stand."""
     assert Redactor()(given_text) == shown
 
 
 @given(st.text(min_size=6).filter(lambda text: "*" not in text), st.text(), st.text())
 def test_configured_secrets_never_appear(secret: str, before: str, after: str) -> None:
-    """A configured secret is blanked in messages, fields and tracebacks, whatever stands around it."""
     log = Log(redact=Redactor.knowing([secret]))
     text = before + secret + after
     log.logger.info("{text}", text=text, nested={"deep": [text]}, thing=text)
@@ -138,7 +133,6 @@ def test_configured_secrets_never_appear(secret: str, before: str, after: str) -
 
 
 def test_secrets_of_the_settings_are_known() -> None:
-    """The secrets of a configuration are blanked even where their shape says nothing."""
     project = Project(
         "a" * 20, "acme", "postgresql://u:pass%20word@h/d", jwt_secret="j" * 32, secret_keys=("sesame-open",)
     )
@@ -151,14 +145,12 @@ def test_secrets_of_the_settings_are_known() -> None:
 
 
 def test_tracebacks_hold_no_secrets() -> None:
-    """An exception's text is blanked like any other."""
     log = Log()
     log.logger.failure("no", Failure(ValueError("postgresql://u:hunter22@h/d")))
     assert "hunter22" not in log.lines[0]
 
 
 def test_chatter_of_twisted_is_left_out_but_its_warnings_are_not() -> None:
-    """What Twisted says of itself is left out below a warning, and all of it shows with debug."""
     log = Log()
     log.twisted.info("Starting factory")
     log.logger.debug("detail")
@@ -204,7 +196,6 @@ def test_fields_of_the_process_and_unknown_values() -> None:
 
 
 def test_lone_surrogates_do_not_break_a_line() -> None:
-    """Text that is no valid Unicode is written escaped rather than lost."""
     reader, writer = os.pipe()
     to_descriptor(writer)(as_json(LogRecord(0, "info", "x", "a\udc80b")))
     os.close(writer)

@@ -67,7 +67,6 @@ def test_codes_that_sql_makes_up_do_not_make_series_without_end() -> None:
 
 
 def test_methods_that_clients_make_up_are_counted_together() -> None:
-    """Anybody may send any."""
     figures = RequestMetrics()
     usual = answered(405)
     for number in range(3):
@@ -78,7 +77,6 @@ def test_methods_that_clients_make_up_are_counted_together() -> None:
 
 @given(st.lists(st.floats(0, 60)))
 def test_durations_are_a_cumulative_histogram(durations: list[float]) -> None:
-    """Each bucket counts the requests that took at most its bound, and the last one all of them."""
     figures = RequestMetrics()
     for duration in durations:
         figures.observe(answered(200, duration))
@@ -91,7 +89,6 @@ def test_durations_are_a_cumulative_histogram(durations: list[float]) -> None:
 
 
 def test_a_scrape_has_the_times_of_all_requests_since_the_start() -> None:
-    """However many they were, and however often others were scraped before."""
     figures = RequestMetrics()
     for number in range(1, 1001):
         figures.observe(answered(200, 0.25))
@@ -103,7 +100,6 @@ def test_a_scrape_has_the_times_of_all_requests_since_the_start() -> None:
 
 
 def test_the_time_of_a_request_is_split_into_queue_database_and_daemon() -> None:
-    """The three add up; a request without a statement spent all of its time in the daemon."""
     figures = RequestMetrics()
     figures.observe(answered(200, 3.5), queued=1.0, database=2.0)
     figures.observe(answered(200, 0.25))
@@ -114,7 +110,6 @@ def test_the_time_of_a_request_is_split_into_queue_database_and_daemon() -> None
 
 
 def test_workers_are_merged_by_each_familys_rule() -> None:
-    """Counts are added; the oldest catalog and the worst database count; problems are not doubled."""
     one: Snapshot = {
         "dataapi_pool_waiting": {("p",): 2.0},
         "dataapi_catalog_generation": {("p",): 7.0},
@@ -136,7 +131,6 @@ def test_workers_are_merged_by_each_familys_rule() -> None:
 
 
 def test_histograms_of_workers_are_added() -> None:
-    """The buckets and sums of two workers add up."""
     one, other = RequestMetrics(), RequestMetrics()
     one.observe(answered(200, 0.3))
     other.observe(answered(200, 20.0))
@@ -155,7 +149,6 @@ def test_a_snapshot_survives_the_pipe() -> None:
 
 
 def test_only_what_grows_outlives_its_worker() -> None:
-    """Counters and histograms of a dead worker stay in the sums; its gauges do not."""
     figures = RequestMetrics()
     figures.observe(answered(200, 0.3))
     snapshot = merge([figures.snapshot(), {"dataapi_pool_size": {("p",): 10.0}}])
@@ -170,7 +163,6 @@ def test_only_what_grows_outlives_its_worker() -> None:
 
 
 def test_every_family_can_be_shown() -> None:
-    """Every family that is declared comes out under its name, with its help."""
     counts = Histogram((1,) * (len(DURATIONS) + 1), 1.0)
     snapshot: Snapshot = {
         name: {tuple("x" for _ in family.labels): counts if family.histogram else 1.0}

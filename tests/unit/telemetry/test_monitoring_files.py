@@ -35,7 +35,6 @@ def test_every_metric_that_is_asked_for_exists(file: Path) -> None:
 
 
 def test_every_label_that_is_asked_for_is_one_of_its_metric() -> None:
-    """A selector by another label finds nothing; instance, job and le are Prometheus's own."""
     text = DASHBOARD.read_text("utf-8") + ALERTS.read_text("utf-8")
     for name, selector in re.findall(r"(dataapi_[a-z_]+)\{([^}]*)\}", text):
         labels = set(re.findall(r"(\w+) *(?:=~|=|!=)", selector.replace('\\"', '"')))
@@ -44,7 +43,6 @@ def test_every_label_that_is_asked_for_is_one_of_its_metric() -> None:
 
 
 def test_panels_do_not_overlap_and_have_what_to_show() -> None:
-    """Each has its place, a unit and a query."""
     panels: list[dict[str, Any]] = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
     assert len(places) == len(panels) == len({panel["title"] for panel in panels})
@@ -60,7 +58,6 @@ def checked(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_prometheus_understands_the_alerts() -> None:
-    """Rules and expressions."""
     told = checked("rules", str(ALERTS))
     assert told.returncode == 0, told.stderr
 
@@ -71,7 +68,6 @@ def _shown() -> list[str]:
 
 
 def test_the_collector_takes_what_the_daemon_sends() -> None:
-    """Its pipelines name what it declares, and it listens where the daemon is told to send to."""
     yaml = pytest.importorskip("yaml")
     prometheus, collector = map(yaml.safe_load, _shown())
     for pipeline in collector["service"]["pipelines"].values():
@@ -83,7 +79,6 @@ def test_the_collector_takes_what_the_daemon_sends() -> None:
 
 
 def test_prometheus_understands_what_the_guide_shows(tmp_path: Path) -> None:
-    """With the alerts beside it."""
     shown, _ = _shown()
     file = tmp_path / "prometheus.yml"
     file.write_text(shown)

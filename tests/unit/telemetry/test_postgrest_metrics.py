@@ -64,7 +64,6 @@ def test_the_figures_of_all_projects_are_one() -> None:
 
 
 def test_tokens_that_make_room_for_others_are_counted() -> None:
-    """Also beyond a change of keys, which empties the cache."""
     tokens = Authenticator(Project("a" * 20, "acme", "", jwt_cache_max_entries=1), lambda: 0.0).tokens
     for number in range(3):
         tokens._tokens.put(str(number), None)  # type: ignore[arg-type]

@@ -8,7 +8,6 @@ from twisted.internet.task import Clock
 
 
 def test_a_blocked_event_loop_shows() -> None:
-    """A timer that fires late by two seconds counts as such, and one in time does not."""
     clock = Clock()
     process = ProcessMetrics(clock)
     process.start()
@@ -22,7 +21,6 @@ def test_a_blocked_event_loop_shows() -> None:
 
 
 def test_processor_time_grows_and_memory_is_that_of_a_process() -> None:
-    """The figures are the process's own."""
     process = ProcessMetrics(Clock())
     before = process.snapshot()["dataapi_process_cpu_seconds_total"][()]
     sum(number * number for number in range(100_000))

@@ -41,7 +41,6 @@ AWAY = ProjectState("q", database_available=False, generation=None)
     ],
 )
 def test_ready_means_that_a_project_can_answer(state: DaemonState, ready: bool) -> None:
-    """Ready is a daemon that accepts requests, with a database and a catalog for a project, or for all."""
     assert state.ready is ready
     assert state.as_json()["ready"] is ready
 
@@ -57,14 +56,12 @@ def test_ready_means_that_a_project_can_answer(state: DaemonState, ready: bool) 
     ],
 )
 def test_reads_that_replicas_answer_need_no_primary(project: ProjectState, ready: bool, writes: bool) -> None:
-    """Whether changes are answered, too, is told apart."""
     document = DaemonState((project,)).as_json()
     assert (document["ready"], document["writes"]) == (ready, writes)
     assert (document["projects"][0]["ready"], document["projects"][0]["writes"]) == (ready, writes)
 
 
 def test_a_state_survives_the_pipe() -> None:
-    """A worker's state is the same at its parent."""
     away = ProjectState("q", database_available=False, generation=None, reason="away", fault="no")
     for webhooks in (None, WORKING, LACKING):
         state = DaemonState((READY, replace(away, replicas=(CURRENT, LAGGING))), webhooks=webhooks)
@@ -81,7 +78,6 @@ def test_webhooks_that_do_not_work_are_reported_and_delay_no_traffic() -> None:
 
 
 def test_workers_together_are_as_ready_as_the_least_ready_one() -> None:
-    """Of each project the worst worker's state is shown: unready before old before new."""
     newer = ProjectState("p", database_available=True, generation=4)
     away = ProjectState("p", database_available=False, generation=5, reason="away")
     reading = ProjectState("p", database_available=False, generation=6, replicas=(CURRENT,))

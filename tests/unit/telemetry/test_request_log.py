@@ -47,7 +47,6 @@ def test_the_level_decides_which_requests_are_logged(level: str, logged: list[in
 
 
 def test_every_request_is_counted_whether_logged_or_not() -> None:
-    """The metrics count what is not logged too."""
     metrics = RequestMetrics()
     request_observer(metrics, "crit", lambda _record: None)(answered(200))
     series = ("rest", "GET", "/rest/v1/{resource}", "200", "")
@@ -55,7 +54,6 @@ def test_every_request_is_counted_whether_logged_or_not() -> None:
 
 
 def test_a_log_line_says_what_was_requested_and_how_it_ended() -> None:
-    """A request's line has its id, method, path, status, duration and size, at the status's level."""
     lines: list[LogRecord] = []
     request_observer(RequestMetrics(), "info", lines.append, lambda: 5.0)(answered(404))
     assert lines == [
@@ -98,7 +96,6 @@ def test_a_statement_that_was_run_again_with_success_leaves_no_error() -> None:
 
 
 def test_a_span_that_cannot_be_made_costs_no_line_and_is_reported_once() -> None:
-    """The log and the metrics do not depend on traces."""
     sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="the extra otel is not installed")
 
     class Broken(sdk.SpanProcessor):  # type: ignore[misc, name-defined]
@@ -117,6 +114,5 @@ def test_a_span_that_cannot_be_made_costs_no_line_and_is_reported_once() -> None
 
 
 def test_a_repeated_statement_that_succeeds_leaves_no_sqlstate() -> None:
-    """What a replica refused and the primary answered is no error of the request; times add up."""
     summary = summary_of((RoundTrip(1.0, 2.0, "select", "40001"), RoundTrip(3.0, 5.0, "select")))
     assert (summary.sqlstate, summary.database) == ("", 3.0)

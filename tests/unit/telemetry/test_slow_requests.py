@@ -11,7 +11,6 @@ def request(number: int) -> SlowRequest:
 
 
 def test_the_latest_ones_are_kept_for_a_while_and_no_more_than_a_number() -> None:
-    """However many there are, the memory is bounded."""
     slow = SlowRequests()
     for number in range(3 * MAXIMUM):
         slow.add("one", request(number))

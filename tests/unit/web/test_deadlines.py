@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20)), max_size=20))
 def test_work_is_cancelled_exactly_when_its_time_is_up(pieces: list[tuple[int, int]]) -> None:
-    """Whoever begins when and takes how long: late is what takes ten seconds, and no timer is left."""
     clock = Clock()
     deadlines = Deadlines(clock, 10.0)
     late: dict[int, float] = {}
@@ -45,7 +44,6 @@ def test_work_is_cancelled_exactly_when_its_time_is_up(pieces: list[tuple[int, i
 
 
 def test_each_item_has_the_time_for_itself() -> None:
-    """Many items may take longer than one may."""
     clock = Clock()
     deadlines = Deadlines(clock, 10.0)
     waits: list[Deferred[None]] = []
@@ -79,7 +77,6 @@ def test_each_item_has_the_time_for_itself() -> None:
 
 
 def test_who_is_cancelled_by_another_is_not_late() -> None:
-    """The difference is told, and each work is told of once."""
     clock = Clock()
     deadlines = Deadlines(clock, 10.0)
     work: Deferred[None] = Deferred()

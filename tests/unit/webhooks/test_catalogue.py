@@ -145,7 +145,6 @@ def installed(tmp_path: Path, **plugins: str) -> tuple[dict[str, Any], str]:
 
 
 def test_an_operator_adds_types_in_a_folder_of_their_own(tmp_path: Path) -> None:
-    """Both versions of a type are known, the older is rendered, and what identifies the event stays."""
     loaded, _ = installed(tmp_path, shop=OPERATORS_PLUGIN)
     assert loaded["types"] == sorted([*MEMBERS, "v1.shop.sold", "v2.shop.sold"])
     assert loaded["versions"] == {"v2.shop.sold": ["v1.shop.sold"]}
@@ -164,7 +163,6 @@ def test_an_operator_adds_sources_of_events(tmp_path: Path) -> None:
 
 
 def test_broken_plugins_are_reported_and_do_not_stop_the_others(tmp_path: Path) -> None:
-    """One cannot be imported, one raises when asked, one has an example that is not valid."""
     loaded, log = installed(
         tmp_path,
         unreadable="raise RuntimeError('cannot be imported')",
@@ -193,7 +191,6 @@ def platform() -> Catalogue:
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_shipped_types_have_a_valid_example_with_every_member(platform: Catalogue, name: str) -> None:
-    """Every member is required, test events are accepted, and so are members added later."""
     example = platform.types[name].example
     assert set(example) == {"organization_slug", "project_ref", "actor", *MEMBERS[name]}
     assert (example["project_ref"] is None) is name.startswith(("v1.organization", "v1.webhook"))
@@ -291,7 +288,6 @@ def test_of_two_catalogues_with_the_same_type_one_is_left_out() -> None:
 
 
 def test_rendering_neither_adds_nor_changes_what_the_service_writes() -> None:
-    """An older payload tells the scope of the newer one, and is a test's only when that one is."""
     forged = {"organization_slug": "other", "is_test": True, "total": 7}
     newer = one("v2.shop.sold", renders=Rendering("v1.shop.sold", lambda _: forged))
     rendered = Catalogue([one(), newer]).render(
@@ -307,7 +303,6 @@ def test_a_catalogue_may_render_types_of_one_that_comes_later() -> None:
 
 
 def test_versions_go_back_step_by_step() -> None:
-    """The oldest is made of the one before it, and every step is a version of its own."""
     loose = {"type": "object"}
 
     def step(name: str) -> Rendering:

@@ -86,7 +86,6 @@ STEPS = st.lists(
 def test_limits_hold_whatever_happens(
     maximum: int, per_host: int, steps: list[tuple[str, str, UUID, float | None, bool, bool]]
 ) -> None:
-    """Neither a host nor all hosts exceed their limits, and nothing waits while nothing is in flight."""
     machine = Machine(maximum, per_host)
     limits = machine.limits
     running: list[DueWork] = []
@@ -114,14 +113,12 @@ def test_limits_hold_whatever_happens(
 
 
 def test_organizations_take_turns_and_so_do_their_endpoints() -> None:
-    """One with much work does not begin all of it before the first attempts of others."""
     machine = Machine(4, 4)
     begun = machine.begin(*(work(host, organization="x") for host in "aabc"), work("e", organization="y"))
     assert [host_of(one.url) for one in begun] == ["a", "e", "b", "c"]
 
 
 def test_a_new_endpoint_begins_with_one_attempt_and_each_response_adds_one() -> None:
-    """Up to the limit of its host, of which an eighth is not for an endpoint that has attempts in flight."""
     machine = Machine(100, 16)
     found = []
     for _ in range(6):
@@ -136,7 +133,6 @@ def test_a_new_endpoint_begins_with_one_attempt_and_each_response_adds_one() -> 
 def test_each_attempt_that_times_out_halves_an_endpoints_cap(
     seconds: float, answered: bool, cap: int
 ) -> None:
-    """Slow responses and quick failures do not."""
     machine = Machine(100, 16)
     machine.know(work(), times=16)
     begun = machine.begin(*(work() for _ in range(16)))
@@ -147,7 +143,6 @@ def test_each_attempt_that_times_out_halves_an_endpoints_cap(
 
 
 def test_attempts_that_were_not_made_say_nothing_about_an_endpoint() -> None:
-    """An end without an outcome changes no cap."""
     machine = Machine(100, 16)
     machine.know(work(), times=3)
     for _ in range(2):
@@ -172,11 +167,6 @@ def test_attempts_that_were_not_made_say_nothing_about_an_endpoint() -> None:
 def test_shares_of_a_limit(
     per_host: bool, limit: int, slow: tuple[int, int], new: tuple[int, int], every: tuple[int, int]
 ) -> None:
-    """Parts for slow endpoints and for slow and new ones, and a last part for other organizations.
-
-    Each pair is what one organization may have, and what many may.
-    """
-
     def many(kind: str, organizations: int) -> list[DueWork]:
         return [
             work(
@@ -209,7 +199,6 @@ def test_an_endpoint_alone_at_its_host_may_have_all_but_an_eighth_although_it_is
 
 
 def test_an_endpoint_that_becomes_prompt_leaves_the_share_of_slow_ones() -> None:
-    """Each of its responses adds an attempt, while the share of slow endpoints is used up."""
     machine = Machine(16, 4)
     recovers = work("z")
     machine.know(*(work(host) for host in "abcdefghz"), seconds=9.0, answered=False)
@@ -221,7 +210,6 @@ def test_an_endpoint_that_becomes_prompt_leaves_the_share_of_slow_ones() -> None
 
 
 def test_an_endpoint_whose_attempts_hang_is_slow_before_they_end() -> None:
-    """Attempts that began while it was prompt leave slow endpoints their share."""
     machine = Machine(256, 16)
     hangs, slow = work("a", organization="x"), work("a", organization="y")
     machine.know(hangs, times=16)
@@ -234,7 +222,6 @@ def test_an_endpoint_whose_attempts_hang_is_slow_before_they_end() -> None:
 
 
 def test_an_organization_with_much_waiting_is_left_out_of_claims() -> None:
-    """Until it has less waiting than others may have."""
     machine = Machine(16, 2)
     limits = machine.limits
     assert limits.room() == (16 + MAX_AHEAD + 1) // 2, "a claim takes half of the vacancy"
@@ -277,7 +264,6 @@ def test_a_prompt_endpoint_has_work_ahead_and_a_hanging_one_has_not() -> None:
 
 
 def test_endpoints_that_had_work_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others are new again."""
     monkeypatch.setattr(concurrency_limits, "MAX_REMEMBERED", 1)
     machine = Machine(100, 16)
     for host in "ab":
@@ -289,7 +275,6 @@ def test_endpoints_that_had_work_last_are_remembered(monkeypatch: pytest.MonkeyP
 
 
 def test_more_is_claimed_when_a_claim_was_cut_short() -> None:
-    """After a claim that returned everything, the end of an attempt is no reason for another."""
     machine = Machine(10, 1)
     limits, first, second = machine.limits, work("a"), work("b")
     machine.add(first)
@@ -305,7 +290,6 @@ def test_more_is_claimed_when_a_claim_was_cut_short() -> None:
 
 
 def test_waiting_attempts_are_dropped_by_choice() -> None:
-    """The rest keeps its place."""
     machine = Machine(1, 1)
     old, new = work("a"), work("b")
     machine.limits.add(ClaimedAttempt(old, 1.0))

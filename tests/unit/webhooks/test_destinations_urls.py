@@ -189,7 +189,6 @@ def test_names_of_inner_zones_are_refused(host: str) -> None:
     "host", ["127.0.0.1", "93.184.215.14", "[::1]", "[2606:4700::1]", "[::ffff:127.0.0.1]"]
 )
 def test_addresses_in_place_of_names_are_refused(host: str) -> None:
-    """Public ones too."""
     assert rule(f"https://{host}/") is UrlRule.ADDRESS
 
 
@@ -212,7 +211,6 @@ def test_addresses_in_place_of_names_are_refused(host: str) -> None:
     ],
 )
 def test_other_spellings_of_addresses_are_refused(host: str) -> None:
-    """Resolvers take them for addresses; even allowed networks do not admit them."""
     assert rule(f"https://{host}/") in (UrlRule.HOST, UrlRule.ADDRESS)
     with pytest.raises(UrlRefused):
         parse(f"https://{host}/", allowed=HOME)
@@ -233,7 +231,6 @@ def test_other_spellings_of_addresses_are_refused(host: str) -> None:
     ],
 )
 def test_characters_that_others_would_translate_are_refused(host: str) -> None:
-    """Full-width digits, ideographic full stops, circled numbers, the signs of units, and so on."""
     assert rule(f"https://{host}/") in (UrlRule.HOST, UrlRule.CHARACTERS)
 
 

@@ -53,7 +53,6 @@ class Machine:
 
 
 def test_attempts_are_made_after_10_30_90_and_270_seconds_and_no_more() -> None:
-    """Five attempts, the first one at once, then these waits from each one's end."""
     machine = Machine(answer=lambda _: REFUSED)
     machine.queue.add()
     machine.dispatcher.start()
@@ -78,7 +77,6 @@ def test_a_success_ends_the_attempts() -> None:
 
 @pytest.mark.parametrize("begins", [False, True])
 def test_a_span_that_fails_costs_no_delivery(*, begins: bool) -> None:
-    """Neither its beginning nor its end; the receiver gets the trace that the event has."""
     sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="the extra otel is not installed")
 
     class Broken(sdk.SpanProcessor):  # type: ignore[misc, name-defined]
@@ -105,7 +103,6 @@ def test_a_span_that_fails_costs_no_delivery(*, begins: bool) -> None:
 
 @pytest.mark.parametrize("trigger", [Trigger.MANUAL, Trigger.TEST])
 def test_manual_retries_and_tests_have_one_attempt(trigger: Trigger) -> None:
-    """If it fails, no automatic retries follow."""
     machine = Machine(answer=lambda _: REFUSED)
     machine.queue.add(trigger=trigger)
     machine.dispatcher.start()
@@ -115,7 +112,6 @@ def test_manual_retries_and_tests_have_one_attempt(trigger: Trigger) -> None:
 
 
 def test_what_is_enqueued_when_its_endpoint_is_disabled_is_not_sent() -> None:
-    """Nothing is sent; what was behind it in the queue goes on."""
     machine = Machine(answer=lambda _: OK)
     off = uuid4()
     machine.queue.disabled.add(off)
@@ -131,7 +127,6 @@ def test_what_is_enqueued_when_its_endpoint_is_disabled_is_not_sent() -> None:
 
 @pytest.mark.parametrize("listening", [True, False])
 def test_what_nobody_announces_is_looked_for(*, listening: bool) -> None:
-    """Four times a second, less often the longer nothing comes, and every second at the least."""
     machine = Machine(answer=lambda _: OK)
     machine.dispatcher = machine.another(listening=lambda: listening)
 
@@ -151,7 +146,6 @@ def test_what_nobody_announces_is_looked_for(*, listening: bool) -> None:
 
 
 def test_due_times_that_others_planned_are_met_exactly() -> None:
-    """A look learns the earliest due time, and the alarm rings then, not at the next look."""
     machine = Machine(answer=lambda _: OK)
     machine.queue.add()
     [row] = machine.queue.rows.values()
@@ -162,7 +156,6 @@ def test_due_times_that_others_planned_are_met_exactly() -> None:
 
 
 def test_a_notification_begins_the_attempt_at_once() -> None:
-    """Nothing waits for a look."""
     machine = Machine(answer=lambda _: OK)
     machine.dispatcher.start()
     machine.pass_time(2)
@@ -172,7 +165,6 @@ def test_a_notification_begins_the_attempt_at_once() -> None:
 
 
 def test_many_notifications_are_few_claims() -> None:
-    """While attempts are under way the database is asked a hundred times a second at most."""
     machine = Machine()
     machine.queue.add()
     machine.dispatcher.start()
@@ -184,7 +176,6 @@ def test_many_notifications_are_few_claims() -> None:
 
 
 def test_more_than_one_claim_takes_is_claimed_at_once() -> None:
-    """A claim that ends for its own limit, and not for want of work, is followed by another."""
     machine = Machine(Webhooks(concurrency=2), lambda _: OK)
     for number in range(3 * MAX_AHEAD):
         machine.queue.add(f"https://{number}.example/")
@@ -212,7 +203,6 @@ def test_a_host_has_its_share_and_no_more() -> None:
 
 
 def test_hosts_that_hang_leave_the_others_half_of_the_attempts() -> None:
-    """As many dead receivers as it takes to fill every place."""
     machine = Machine(Webhooks(concurrency=16, concurrency_per_host=4))
 
     def answer(attempt: Attempt) -> AttemptOutcome | None:
@@ -246,7 +236,6 @@ def test_hosts_that_hang_leave_the_others_half_of_the_attempts() -> None:
 
 
 def test_a_change_counts_for_what_is_claimed_but_not_begun() -> None:
-    """A claim that is older than a change is given back and made again."""
     machine = Machine(Webhooks(concurrency_per_host=1))
     for number in range(3):
         machine.queue.add(body=b"old", url=f"https://{number}.example/")
@@ -273,7 +262,6 @@ def test_a_change_counts_for_what_is_claimed_but_not_begun() -> None:
 
 
 def test_a_change_counts_for_what_waits_its_turn() -> None:
-    """What was claimed and waits for another attempt to end is claimed anew at once, not after its lease."""
     machine = Machine(Webhooks(concurrency=1))
     machine.queue.add("https://first.example/")
     machine.queue.add("https://second.example/")
@@ -291,7 +279,6 @@ def test_a_change_counts_for_what_waits_its_turn() -> None:
 
 
 def test_changes_at_once_leave_nothing_claimed_as_it_was() -> None:
-    """The second one must not make what the first one outdated wait for the end of its lease."""
     machine = Machine(Webhooks(concurrency=1))
     machine.queue.add("https://first.example/")
     machine.queue.add("https://second.example/")
@@ -320,7 +307,6 @@ def test_an_attempt_begins_with_nearly_all_of_its_lease() -> None:
 
 @pytest.mark.parametrize("held_up", [True, False])
 def test_what_waited_for_too_long_is_given_back_once_the_database_is_there(held_up: bool) -> None:
-    """Not when its lease ends, whoever finds that it waited: the next look, or the end of an attempt."""
     machine = Machine(Webhooks(concurrency=1))
     machine.queue.add("https://first.example/")
     machine.queue.add("https://second.example/")
@@ -340,7 +326,6 @@ def test_what_waited_for_too_long_is_given_back_once_the_database_is_there(held_
 
 
 def test_an_attempt_that_takes_all_its_time_is_not_made_by_another_daemon() -> None:
-    """The lease outlasts the time limit and the recording of the outcome."""
     machine = Machine()
     machine.queue.add()
     machine.dispatcher.start()
@@ -353,7 +338,6 @@ def test_an_attempt_that_takes_all_its_time_is_not_made_by_another_daemon() -> N
 
 
 def test_work_that_waits_for_a_hanging_host_is_not_asked_for_again_and_again() -> None:
-    """The queue is looked at as often as if that were not there."""
     machine = Machine(Webhooks(concurrency_per_host=2))
     endpoint = uuid4()
     for _ in range(5):
@@ -382,7 +366,6 @@ def test_no_more_attempts_run_than_configured() -> None:
 
 
 def test_what_comes_while_there_is_no_room_begins_as_soon_as_there_is() -> None:
-    """It was not claimed when it was notified of, and nothing is notified again."""
     machine = Machine(Webhooks(concurrency=2))
     machine.queue.add()
     machine.queue.add("https://b.example/")
@@ -412,7 +395,6 @@ def test_a_hanging_host_gives_back_what_waits_for_it() -> None:
 
 
 def test_an_outcome_after_the_lease_is_dropped() -> None:
-    """A slow daemon does not end what another one has taken over."""
     machine = Machine(Webhooks(timeout=20))
     machine.queue.add()
     machine.dispatcher.start()
@@ -430,7 +412,6 @@ def test_an_outcome_after_the_lease_is_dropped() -> None:
 
 
 def test_dispatchers_share_a_queue_without_doubling() -> None:
-    """Any number of daemons: each event is attempted once."""
     machine = Machine(answer=lambda _: OK)
     events = {str(machine.queue.add(f"https://{number % 7}.example/")) for number in range(200)}
     others = [machine.another() for _ in range(3)]
@@ -456,7 +437,6 @@ def test_outcomes_wait_for_the_database_and_are_recorded_before_anything_is_clai
 
 
 def test_nothing_is_attempted_again_while_its_outcome_waits() -> None:
-    """The lease ends meanwhile, but the attempt was made: recorded first, it is not made once more."""
     machine = Machine()
     machine.queue.add()
     machine.dispatcher.start()
@@ -475,7 +455,6 @@ def test_nothing_is_attempted_again_while_its_outcome_waits() -> None:
 
 
 def test_a_retry_whose_planning_was_not_confirmed_is_made_in_time() -> None:
-    """The answer to a statement that was carried out may get lost with its connection."""
     machine = Machine(Webhooks(retry_waits=(3, 30)), lambda _: REFUSED)
     machine.queue.add()
     finish, breaks = machine.queue.finish, [True]
@@ -493,7 +472,6 @@ def test_a_retry_whose_planning_was_not_confirmed_is_made_in_time() -> None:
 
 
 def test_the_earliest_of_several_retries_is_made_in_time() -> None:
-    """Outcomes of one statement may have different waits."""
     machine = Machine(Webhooks(retry_waits=(3, 30)), lambda _: REFUSED)
     machine.queue.add(attempt_number=2)
     machine.queue.add()
@@ -503,7 +481,6 @@ def test_the_earliest_of_several_retries_is_made_in_time() -> None:
 
 
 def test_an_outcome_that_is_refused_is_given_up_with_its_lease() -> None:
-    """However late in its lease the attempt ended."""
     machine = Machine()
 
     async def refuses(*_: object) -> frozenset[UUID]:
@@ -521,7 +498,6 @@ def test_an_outcome_that_is_refused_is_given_up_with_its_lease() -> None:
 
 
 def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
-    """Deliveries continue from their rows, and the log says once that they do not."""
     machine = Machine(answer=lambda _: OK)
     machine.queue.away = True
     machine.queue.add()
@@ -535,7 +511,6 @@ def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
 
 
 def test_a_claim_that_fails_on_our_side_is_made_again() -> None:
-    """Whatever went wrong is logged; deliveries go on."""
     machine = Machine(answer=lambda _: OK)
     machine.queue.add()
     claim, breaks = machine.queue.claim, [True]
@@ -574,7 +549,6 @@ def test_a_notification_while_outcomes_wait_claims_nothing_and_returns() -> None
 
 
 def test_an_older_version_is_rendered_stored_and_sent() -> None:
-    """Both versions go out; a retry sends the bytes that were kept."""
     rendered = []
 
     def render(newer: str, older: str, payload: Any) -> Any:
@@ -590,8 +564,6 @@ def test_an_older_version_is_rendered_stored_and_sent() -> None:
 
 
 def test_a_failure_on_our_side_counts_as_an_attempt() -> None:
-    """No state is stuck: a renderer that always fails ends after five attempts, and sends nothing."""
-
     def render(*_: object) -> Any:
         raise KeyError("no such version")
 
@@ -612,7 +584,6 @@ def test_a_failure_on_our_side_counts_as_an_attempt() -> None:
     ],
 )
 def test_what_is_rendered_and_cannot_be_kept_counts_as_an_attempt(error: DatabaseError, ends: bool) -> None:
-    """No state is stuck: what no repetition makes right ends after five attempts, the rest is put off."""
     machine = Machine(Webhooks(retry_waits=(1, 1, 1, 1)))
 
     async def rendered(event: UUID, payload: Any) -> bytes:  # noqa: ARG001 - as the queue has it
@@ -639,7 +610,6 @@ def test_many_attempts_that_end_at_once_do_not_pile_up() -> None:
 
 
 def test_stopping_lets_attempts_end_and_gives_the_rest_back() -> None:
-    """What is under way gets its time, what waits can be claimed by others at once."""
     machine = Machine(Webhooks(concurrency_per_host=1))
     endpoint = uuid4()
     for _ in range(3):
@@ -662,7 +632,6 @@ def test_stopping_lets_attempts_end_and_gives_the_rest_back() -> None:
 
 
 def test_stopping_gives_back_what_a_change_outdated() -> None:
-    """Although it could not be given back before, while outcomes waited for the database."""
     machine = Machine(Webhooks(concurrency=1))
     for name in ("first", "second", "third"):
         machine.queue.add(f"https://{name}.example/")
@@ -679,7 +648,6 @@ def test_stopping_gives_back_what_a_change_outdated() -> None:
 
 
 def test_the_time_to_the_first_attempt_is_measured_by_the_databases_clock() -> None:
-    """A retry does not count, nor does what the daemon's own clock says."""
     machine = Machine(answer=lambda _: REFUSED)
     machine.queue.add(waited=0.3)
     machine.dispatcher.start()
@@ -691,7 +659,6 @@ def test_the_time_to_the_first_attempt_is_measured_by_the_databases_clock() -> N
 
 
 def test_each_attempt_counts_among_the_times_of_its_outcome() -> None:
-    """A retry, too; which receiver it was is no label."""
     answers = iter([REFUSED, OK])
     machine = Machine(answer=lambda _: next(answers))
     machine.queue.add()
@@ -705,7 +672,6 @@ def test_each_attempt_counts_among_the_times_of_its_outcome() -> None:
 
 
 def test_the_time_to_the_first_attempt_counts_the_wait_for_a_place() -> None:
-    """Claimed is not begun."""
     machine = Machine(Webhooks(concurrency=1))
     machine.queue.add()
     machine.queue.add("https://b.example/")

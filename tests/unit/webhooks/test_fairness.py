@@ -99,7 +99,6 @@ def hang(receiver: str) -> float:
 
 @pytest.mark.parametrize(("organizations", "receivers"), [(1, 20), (1, 300), (4, 40)])
 def test_receivers_that_hang_do_not_delay_another_organization(organizations: int, receivers: int) -> None:
-    """From the first event on, with more than enough of them to fill every place."""
     simulation = Simulation(hang)
     for organization in range(organizations):
         for number in range(receivers):
@@ -123,7 +122,6 @@ def test_receivers_that_begin_to_hang_all_at_once_do_not_delay_another_organizat
 
 
 def test_hosts_of_an_organization_that_hang_do_not_delay_its_others() -> None:
-    """As far as they are known to be quick."""
     simulation = Simulation(hang)
     simulation.plan("mixed", "quick.example", 3)
     simulation.dispatcher.start()
@@ -142,7 +140,6 @@ def test_hosts_of_an_organization_that_hang_do_not_delay_its_others() -> None:
 
 @pytest.mark.parametrize("every", [0.25, 1.0, 5.0])
 def test_an_endpoint_among_many_new_ones_that_hang_waits_a_second_at_most(every: float) -> None:
-    """All of them get every event, and nothing is known of any."""
     simulation = Simulation(hang)
     simulation.dispatcher.start()
     planned = []
@@ -162,7 +159,6 @@ def test_an_endpoint_among_many_new_ones_that_hang_waits_a_second_at_most(every:
 
 @pytest.mark.parametrize("events", [5, 40])
 def test_new_endpoints_do_not_wait_for_others_of_their_organization_that_hang(events: int) -> None:
-    """From the moment at which two hundred of them have work, and after they are known to hang."""
     simulation = Simulation(hang)
     for number in range(200):
         simulation.plan("mixed", f"{number}.dead", events)
@@ -190,7 +186,6 @@ def test_an_organization_alone_has_nearly_all() -> None:
 
 
 def test_a_host_alone_has_all_that_it_may_have_soon() -> None:
-    """After a few answers, one for each of the attempts that it has more."""
     simulation = Simulation(lambda _: 0.05)
     simulation.plan("alone", "one.alone", 400)
     simulation.dispatcher.start()
@@ -203,7 +198,6 @@ def test_a_host_alone_has_all_that_it_may_have_soon() -> None:
 
 
 def test_a_host_with_many_endpoints_serves_all_its_organizations() -> None:
-    """Where one of them has a long queue at a receiver that others use, too."""
     simulation = Simulation(lambda _: 0.5, replace(RULES, concurrency_per_host=4))
     simulation.plan("busy", "shared.example", 500)
     simulation.dispatcher.start()
@@ -222,7 +216,6 @@ HEALTHY = f"{SHARED}/alive"
 
 
 def test_an_endpoint_that_hangs_does_not_delay_another_organizations_at_its_host() -> None:
-    """Nothing is known of either, and the one that hangs has many events."""
     simulation = Simulation(hang)
     simulation.plan("dead", f"{SHARED}/dead", 40)
     simulation.dispatcher.start()
@@ -236,7 +229,6 @@ def test_an_endpoint_that_hangs_does_not_delay_another_organizations_at_its_host
 def test_endpoints_that_hang_do_not_delay_a_neighbour_that_answers(
     organizations: int, endpoints: int, organization: str
 ) -> None:
-    """However many they are: of other organizations, and of its own."""
     simulation = Simulation(hang)
     simulation.plan(organization, HEALTHY)
     simulation.dispatcher.start()
@@ -252,7 +244,6 @@ def test_endpoints_that_hang_do_not_delay_a_neighbour_that_answers(
 def test_a_new_endpoint_does_not_wait_for_neighbours_that_are_known_to_hang(
     organizations: int, endpoints: int
 ) -> None:
-    """Some of the host's limit is kept for those of which nothing is known."""
     simulation = Simulation(hang)
     for dead in range(organizations):
         for number in range(endpoints):
@@ -267,7 +258,6 @@ def test_a_new_endpoint_does_not_wait_for_neighbours_that_are_known_to_hang(
 
 @pytest.mark.parametrize(("busy", "events"), [(1, 400), (6, 1)])
 def test_endpoints_that_begin_to_hang_do_not_delay_their_neighbours(busy: int, events: int) -> None:
-    """One that had many under way at once, and several to which an event a second goes."""
     died = [False]
     simulation = Simulation(lambda receiver: HANGS if died[0] and "dead" in receiver else 0.2)
     simulation.dispatcher.start()
@@ -282,7 +272,6 @@ def test_endpoints_that_begin_to_hang_do_not_delay_their_neighbours(busy: int, e
 
 
 def test_an_endpoint_alone_at_its_host_leaves_room_for_one_that_comes() -> None:
-    """It may be about to hang."""
     died = [False]
     simulation = Simulation(lambda receiver: HANGS if died[0] and "dead" in receiver else 0.2)
     simulation.plan("dead", f"{SHARED}/dead", 400)
@@ -293,7 +282,6 @@ def test_an_endpoint_alone_at_its_host_leaves_room_for_one_that_comes() -> None:
 
 
 def test_endpoints_that_answer_after_seconds_do_not_delay_their_neighbours() -> None:
-    """They have work all the time, and together half of their host's limit."""
     simulation = Simulation(lambda receiver: 4.9 if "slow" in receiver else 0.05)
     simulation.dispatcher.start()
     simulation.waits("alive", HEALTHY, 1)
@@ -306,7 +294,6 @@ def test_endpoints_that_answer_after_seconds_do_not_delay_their_neighbours() -> 
 
 
 def test_retries_beside_an_endpoint_that_hangs_are_made_in_time() -> None:
-    """Automatic ones of a neighbour, which begin when they are due."""
     simulation = Simulation(hang)
     simulation.answer = lambda _: REFUSED
     for number in range(5):
@@ -322,7 +309,6 @@ def test_retries_beside_an_endpoint_that_hangs_are_made_in_time() -> None:
 
 
 def test_organizations_and_endpoints_that_answer_share_their_host_evenly() -> None:
-    """Each organization has as much as another that has more endpoints, and so has each of the endpoints."""
     simulation = Simulation(lambda _: 0.2)
     simulation.plan("one", f"{SHARED}/one", 2000)
     for number in range(4):
@@ -339,7 +325,6 @@ def test_organizations_and_endpoints_that_answer_share_their_host_evenly() -> No
 
 
 def test_a_receiver_that_recovers_has_its_full_rate_back_soon() -> None:
-    """After the attempt that finds it alive, while others of its organization go on hanging."""
     alive = [True]
     simulation = Simulation(lambda receiver: 0.05 if receiver == "0.dead" and alive[0] else hang(receiver))
     simulation.plan("mixed", "0.dead", 1000)

@@ -76,7 +76,6 @@ def test_the_signature_is_over_id_time_and_raw_body(secret: str, event: str, now
 
 @given(st.binary(min_size=6, max_size=43), st.booleans(), st.text())
 def test_receivers_libraries_accept_it(key: bytes, padded: bool, text: str) -> None:
-    """The library of the standard verifies with the same secret, padded or not."""
     encoded = base64.b64encode(key).decode()
     secret = "whsec_" + (encoded if padded else encoded.rstrip("="))
     now, body = int(time.time()), text.encode("utf-8", "surrogatepass" if text.isascii() else "replace")

@@ -34,7 +34,6 @@ def _validator(document: Any, event_type: str) -> Draft202012Validator:
 
 
 def test_every_type_has_its_delivery() -> None:
-    """Its example is one; a delivery of another type is none, nor one without its payload's members."""
     catalogue = installed_catalogue(["v1.shop.order"])
     document = description(OPERATIONS, catalogue, "1.0")
     assert list(document["webhooks"]) == list(catalogue.types)
@@ -50,7 +49,6 @@ def test_every_type_has_its_delivery() -> None:
 
 
 def test_references_within_a_schema_lead_to_where_it_stands() -> None:
-    """Those of schemas, not members and values that look like one."""
     node = {"type": "object", "properties": {"of": {"$ref": "#/$defs/node"}, "$ref": {"type": "string"}}}
     schema = {
         **project_schema({"tree": {"$ref": "#/$defs/node"}, "kind": {"const": {"$ref": "#/$defs/node"}}}),

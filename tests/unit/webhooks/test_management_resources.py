@@ -39,7 +39,6 @@ def request(content: bytes) -> Request:
 
 @given(found=DOCUMENTS)
 def test_every_document_is_accepted_or_refused_without_revealing_values(found: Any) -> None:
-    """Nothing that was sent as a value is in an issue: it may be a secret (endpoint attributes)."""
     with pytest.raises(ManagementError) as refused:
         body.check(NEW_ENDPOINT, body.document(request(json.dumps(found).encode())))
     assert refused.value.code == "bad_request.validation"
@@ -66,7 +65,6 @@ ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(mi
 
 @given(at=st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=ZONES))
 def test_times_are_read_as_they_are_written(at: datetime) -> None:
-    """Any offset and any number of decimals names the same time."""
     assert parse_timestamp(at.isoformat()) == at
     shown = format_timestamp(at)
     assert shown is not None

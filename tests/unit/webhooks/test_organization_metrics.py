@@ -24,7 +24,6 @@ def test_without_labels_nothing_is_counted() -> None:
 
 
 def test_the_busiest_organization_takes_the_place_of_a_quieter_one() -> None:
-    """What it did before stays with the others."""
     attempts = OrganizationAttempts(1)
     assert counted(attempts, acme=2, globex=5) == {("acme", "success"): 2.0, (OTHERS, "success"): 5.0}
     assert counted(attempts, acme=1, globex=9) == {(OTHERS, "success"): 6.0, ("globex", "success"): 9.0}
@@ -35,7 +34,6 @@ def test_the_busiest_organization_takes_the_place_of_a_quieter_one() -> None:
     st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["success", "timeout"]), st.booleans())),
 )
 def test_labels_are_bounded_and_counts_only_grow(maximum: int, steps: list[tuple[str, str, bool]]) -> None:
-    """Whoever comes when; a label may end, but no count goes down while it is there."""
     attempts = OrganizationAttempts(maximum)
     before: Mapping[tuple[str, ...], float] = {}
     total: Counter[str] = Counter()

@@ -61,7 +61,6 @@ class Database:
 
 
 def test_outcomes_of_a_moment_are_one_statement() -> None:
-    """Outcome rows are batched, and none waits for long."""
     database = Database()
     identifiers = database.add(3)
     assert database.batches == []
@@ -72,14 +71,12 @@ def test_outcomes_of_a_moment_are_one_statement() -> None:
 
 
 def test_many_outcomes_do_not_wait() -> None:
-    """A full batch is recorded at once."""
     database = Database()
     database.add(MAX_BATCH)
     assert [len(batch) for batch in database.batches] == [MAX_BATCH]
 
 
 def test_statements_follow_one_another() -> None:
-    """What ends while a statement runs is recorded by the next one."""
     database = Database()
     running: Deferred[None] = Deferred()
     database.slow = running
@@ -95,7 +92,6 @@ def test_statements_follow_one_another() -> None:
 
 
 def test_nothing_is_lost_while_the_database_is_away() -> None:
-    """Issue, faults: outcomes are kept in their order, and recorded when it is back."""
     database = Database()
     database.error = AWAY
     first = database.add(2)
@@ -112,7 +108,6 @@ def test_nothing_is_lost_while_the_database_is_away() -> None:
 
 
 def test_what_the_database_went_away_from_keeps_its_place() -> None:
-    """What ended while the statement was under way is recorded after it."""
     database = Database()
     running: Deferred[None] = Deferred()
     database.slow, database.error = running, AWAY
@@ -127,7 +122,6 @@ def test_what_the_database_went_away_from_keeps_its_place() -> None:
 
 @pytest.mark.parametrize(("away", "left"), [(4.0, 6.0), (40.0, 0.0)])
 def test_waits_are_counted_from_the_end_of_the_attempt(away: float, left: float) -> None:
-    """Ten seconds after the attempt, however late it was recorded."""
     database = Database()
     database.error = AWAY
     database.add(retry_in=10.0)
@@ -158,7 +152,6 @@ def test_one_bad_outcome_does_not_take_others_with_it() -> None:
 
 
 def test_settling_waits_until_everything_is_recorded() -> None:
-    """A daemon that stops records what it knows."""
     database = Database()
     identifiers = database.add(2)
     settled = Deferred.fromCoroutine(database.outcomes.settled())
@@ -175,7 +168,6 @@ def test_settling_waits_until_everything_is_recorded() -> None:
 
 
 def test_an_outcome_that_is_not_taken_is_counted() -> None:
-    """The lease was lost, or the endpoint deleted."""
     database = Database()
     taken, gone = database.add(2)
     database.gone = {gone}

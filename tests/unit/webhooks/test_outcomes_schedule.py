@@ -39,7 +39,6 @@ def test_manual_and_test_deliveries_have_one_attempt(
 def test_whatever_the_waits_a_delivery_ends_after_five_attempts_at_most(
     waits: list[float], success_at: int
 ) -> None:
-    """Each wait is kept exactly, in its order, and the last record is final."""
     made, waited = [1], []
     while True:
         decision = decide(made[-1], Trigger.AUTOMATIC, success=made[-1] == success_at, waits=waits)

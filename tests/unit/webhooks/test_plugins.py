@@ -63,7 +63,6 @@ class Publisher:
 
 
 def test_a_source_that_fails_keeps_no_other_from_working() -> None:
-    """It is logged; those that started are stopped, the last one first."""
     log: list[str] = []
     found = [Source(log, "a"), Source(log, "b", "start"), Source(log, "c", "stop"), Source(log, "d")]
     sources = EventSources(Clock(), found, SourcePublisher(Publisher(), Catalogue))
@@ -74,7 +73,6 @@ def test_a_source_that_fails_keeps_no_other_from_working() -> None:
 
 
 def test_a_source_that_does_not_end_is_left_behind() -> None:
-    """The daemon stops after some seconds all the same."""
     clock, waiting = Clock(), Deferred[None]()
     sources = EventSources(
         clock, [Source([], "a", stopping=waiting)], SourcePublisher(Publisher(), Catalogue)
@@ -87,7 +85,6 @@ def test_a_source_that_does_not_end_is_left_behind() -> None:
 
 
 def test_a_source_publishes_events_of_the_catalogue() -> None:
-    """What the publisher gets is what the source said."""
     kept = Publisher()
     publisher = SourcePublisher(kept, lambda: CATALOGUE)
     assert verifyObject(IEventPublisher, publisher)
@@ -102,7 +99,6 @@ def test_a_source_publishes_events_of_the_catalogue() -> None:
     [("v1.no.such", PAYLOAD, "is in no catalogue"), (PAUSED, {"reason": 7}, "/reason")],
 )
 def test_what_the_catalogue_does_not_have_is_not_published(event_type: str, payload: Any, told: str) -> None:
-    """Receivers get payloads that their schemas accept, whoever raised them."""
     kept = Publisher()
     publisher = SourcePublisher(kept, lambda: CATALOGUE)
     failures: list[Any] = []

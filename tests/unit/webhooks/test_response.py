@@ -55,7 +55,6 @@ def test_a_response_is_the_same_however_it_is_cut_into_pieces(
 
 
 def test_what_receivers_write_carelessly_is_read() -> None:
-    """Folded headers, spaces around values and control characters in them; the trailer is not recorded."""
     head = b"HTTP/1.1 200 OK\r\nX-A:  1\t \r\nX-B: a\r\n b\r\nX-C: \0\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert read(head, b"0\r\nX-D: 1\r\n\r\n").headers == {b"x-a": [b"1"], b"x-b": [b"a b"], b"x-c": [b"\0"]}
 
@@ -123,7 +122,6 @@ def test_what_is_ambiguous_or_endless_is_not_http(sent: bytes) -> None:
 
 @pytest.mark.parametrize("character", ["é", "€", "🚂"])
 def test_a_character_that_the_limit_cuts_in_two_is_left_out(character: str) -> None:
-    """Wherever it is cut; one that ends at the limit is kept."""
     size = len(character.encode())
     for inside in range(1, size):
         filler = "x" * (MAX_BODY - inside)
@@ -139,7 +137,6 @@ def test_invalid_text_is_replaced() -> None:
 
 
 def test_headers_are_kept_in_small_letters_up_to_their_number() -> None:
-    """Values that came one by one are joined."""
     assert header_texts([(b"X-One", [b"a", b"b"])]) == (("x-one", "a, b"),)
     many = [(f"x-{number}".encode(), [b"v"]) for number in range(MAX_RECORDED_HEADERS + 1)]
     assert len(header_texts(many)) == MAX_RECORDED_HEADERS

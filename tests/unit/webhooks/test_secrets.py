@@ -21,7 +21,6 @@ RANDOM = st.integers(0, 2**62 - 1)
 
 @given(st.binary(max_size=300), st.text(max_size=40))
 def test_sealed_secret_opens_in_its_place(secret: bytes, place: str) -> None:
-    """What is sealed is not the secret, and comes back the same."""
     cipher = Cipher(KEYS[:1])
     sealed = cipher.seal(secret, place)
     assert cipher.open(sealed, place) == secret
@@ -30,7 +29,6 @@ def test_sealed_secret_opens_in_its_place(secret: bytes, place: str) -> None:
 
 @given(st.binary(min_size=1, max_size=40), st.data())
 def test_sealed_secret_that_was_changed_does_not_open(secret: bytes, data: st.DataObject) -> None:
-    """Any other bit anywhere, or any cut, is noticed."""
     sealed = Cipher(KEYS[:1]).seal(secret, "here")
     at = data.draw(st.integers(0, len(sealed) - 1))
     bit = 1 << data.draw(st.integers(0, 7))
@@ -41,14 +39,12 @@ def test_sealed_secret_that_was_changed_does_not_open(secret: bytes, data: st.Da
 
 
 def test_sealed_secret_does_not_open_elsewhere() -> None:
-    """The place is bound to it: an endpoint's identifier and a field."""
     cipher = Cipher(KEYS[:1])
     with pytest.raises(CannotOpen):
         cipher.open(cipher.seal(b"secret", "here"), "there")
 
 
 def test_keys_are_rotated_by_putting_a_new_one_first() -> None:
-    """The first key seals, every key opens, and one that was taken away does not."""
     old = Cipher([KEYS[0]]).seal(b"secret", "here")
     rotated = Cipher([KEYS[1], KEYS[0]])
     assert rotated.open(old, "here") == b"secret"
@@ -57,13 +53,11 @@ def test_keys_are_rotated_by_putting_a_new_one_first() -> None:
 
 
 def test_same_secret_is_sealed_differently_each_time() -> None:
-    """Nobody can see that two endpoints share a secret."""
     cipher = Cipher(KEYS[:1])
     assert cipher.seal(b"secret", "here") != cipher.seal(b"secret", "here")
 
 
 def test_nothing_is_sealed_without_a_key() -> None:
-    """The error names the configuration's key and how to get one."""
     with pytest.raises(NoEncryptionKey, match=r"\[webhooks\] encryption-key .* dataapi keys"):
         Cipher([]).seal(b"secret", "here")
     with pytest.raises(CannotOpen):
@@ -91,7 +85,6 @@ def test_tokens_are_random_and_kept_as_hashes() -> None:
 
 
 def test_token_is_usable_until_it_expires_or_is_revoked() -> None:
-    """Not at the moment of expiry any more."""
     now = datetime(2026, 1, 1, tzinfo=UTC)
     later = now + timedelta(seconds=1)
 
@@ -114,14 +107,12 @@ def test_identifier_is_a_uuid_of_version_7(microseconds: int, random: int) -> No
 
 @given(MICROSECONDS, MICROSECONDS, RANDOM, RANDOM)
 def test_identifiers_sort_by_when_they_were_made(first: int, second: int, one: int, two: int) -> None:
-    """To the microsecond, whatever their random bits."""
     if first < second:
         assert identifiers.uuid_v7(first, one) < identifiers.uuid_v7(second, two)
 
 
 @given(st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1), timezones=st.just(UTC)), RANDOM)
 def test_floor_parts_the_identifiers_of_a_moment_from_earlier_ones(moment: datetime, random: int) -> None:
-    """What was made in that millisecond is at least the floor, what was made before it is less."""
     microseconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     made = identifiers.uuid_v7(microseconds, random)
     assert identifiers.uuid_floor(moment) <= made
@@ -135,13 +126,11 @@ def test_floor_parts_the_identifiers_of_a_moment_from_earlier_ones(moment: datet
     "text", ["", "1", "{01a1fe7d-2779-768f-9fe6-11d12301e463}", "01a1fe7d2779768f9fe611d12301e463"]
 )
 def test_other_spellings_are_no_identifiers(text: str) -> None:
-    """One resource has one address; upper case is the same one."""
     assert identifiers.parse(text) is None
     good = "01A1FE7D-2779-768F-9FE6-11D12301E463"
     assert identifiers.parse(good) == UUID(good)
 
 
 def test_the_identifier_after_the_last_is_the_last() -> None:
-    """Bounds of pages stay bounds."""
     assert identifiers.following(identifiers.LATEST) == identifiers.LATEST
     assert identifiers.following(identifiers.EARLIEST) == UUID(int=1)
