@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataapi.database.sql_text import LEFTOVERS, without_aliases
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
-from dataapi.http.headers import may_be_chosen
+from dataapi.http.headers import is_settable
 from dataapi.http.strict_json import INVALID_JSON
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _raised(diagnostics: Diagnostics) -> ApiError:
         body["message"],
         details=_text(body.get("details")),
         hint=_text(body.get("hint")),
-        headers=tuple((name, value) for name, value in headers.items() if may_be_chosen(name)),
+        headers=tuple((name, value) for name, value in headers.items() if is_settable(name)),
         reason=reason,
     )
 

@@ -82,7 +82,7 @@ class Ageing:
         return [session for session in self._idle if now - self._unused[session][1] >= limit]
 
 
-EVERY = 10.0
+CHECK_INTERVAL = 10.0
 """Seconds after which a connection that has not answered anything is asked whether it still does."""
 
 WITHIN = 10.0
@@ -125,7 +125,7 @@ class Liveness:
     async def watch(self) -> None:
         """Look after the connections until it is cancelled."""
         while True:
-            await task.deferLater(self._reactor, EVERY)
+            await task.deferLater(self._reactor, CHECK_INTERVAL)
             await self.look()
 
     async def look(self) -> None:

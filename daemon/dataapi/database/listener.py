@@ -136,7 +136,7 @@ class Listener:
     async def _watch(self, connection: Connection) -> None:
         """Ask now and then whether the server still answers, which may have nothing to notify."""
         while not connection.lost:
-            await task.deferLater(self._reactor, health.EVERY)
+            await task.deferLater(self._reactor, health.CHECK_INTERVAL)
             if not connection.lost and not await connection.answered(health.WITHIN) and not connection.lost:
                 connection.close()
                 self._lost("the server does not answer")

@@ -35,7 +35,7 @@ from dataapi.service.inspection import role_faults
 from dataapi.service.settings_sources import Reconfigure
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
-from dataapi.telemetry.readiness import Changes, LiveState, NotReloaded, ProjectState, ReplicaState
+from dataapi.telemetry.readiness import Changes, LiveState, ProjectState, ReloadError, ReplicaState
 from dataapi.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class ProjectPart:
 
         :return: the catalog's generation.
         :raises ApiError: the catalog could not be read; the former one stays.
-        :raises NotReloaded: the keys could not be read; the former ones stay.
+        :raises ReloadError: the keys could not be read; the former ones stay.
         """
         if self.apis is not None:
             await self.apis.documents.load()
@@ -291,7 +291,7 @@ class ProjectPart:
         await self._renew_sessions()
         generation = (await self._watcher.reload()).generation
         if problem is not None:
-            raise NotReloaded(f"the keys at the URL of jwt-secret were not read: {problem}")
+            raise ReloadError(f"the keys at the URL of jwt-secret were not read: {problem}")
         return generation
 
     async def check(self) -> None:

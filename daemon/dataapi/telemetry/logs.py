@@ -64,7 +64,7 @@ class Redactor:
     values: tuple[str, ...] = ()
 
     @classmethod
-    def knowing(cls, secrets: Iterable[str | None]) -> Redactor:
+    def for_secrets(cls, secrets: Iterable[str | None]) -> Redactor:
         """Build one that also knows the configuration's secret values, the longest first."""
         known = {secret for secret in secrets if secret and len(secret) >= _SHORTEST_SECRET}
         return cls(tuple(sorted(known, key=len, reverse=True)))
@@ -195,7 +195,7 @@ class LineObserver:
 
     def learn(self, settings: Settings) -> None:
         """Redact these settings' secrets from now on, and log by their level."""
-        self._redact = Redactor.knowing(_secrets(settings))
+        self._redact = Redactor.for_secrets(_secrets(settings))
         self._debug = settings.log_level == "debug"
 
     def put(self, record: LogRecord) -> None:
@@ -218,7 +218,7 @@ def line_observer(
     return LineObserver(
         write,
         with_priority(form) if journal else form,
-        Redactor.knowing(_secrets(settings)),
+        Redactor.for_secrets(_secrets(settings)),
         debug=settings.log_level == "debug",
         fields=fields,
         send=to_journal() if journal else None,

@@ -12,7 +12,7 @@ from dataapi.telemetry.metrics import RunningHistogram, Snapshot
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-EVERY = 1.0
+SAMPLE_INTERVAL = 1.0
 """Seconds between two looks at how late a timer fires."""
 
 _PAGES = Path("/proc/self/statm")
@@ -28,8 +28,8 @@ class ProcessMetrics:
         self._timer: IDelayedCall | None = None
 
     def start(self) -> None:
-        self._due = self._clock.seconds() + EVERY
-        self._timer = self._clock.callLater(EVERY, self._measure)
+        self._due = self._clock.seconds() + SAMPLE_INTERVAL
+        self._timer = self._clock.callLater(SAMPLE_INTERVAL, self._measure)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -245,11 +245,11 @@ class Reloaded:
         return {"generations": dict(self.generations), "failures": dict(self.failures)}
 
 
-class NotReloaded(Exception):
+class ReloadError(Exception):
     """Something besides the catalog was not read again; the text says what, and why."""
 
 
-class Operated(Protocol):
+class DaemonControl(Protocol):
     """What the admin listener and signals act on: this process, or its workers."""
 
     async def state(self) -> DaemonState:

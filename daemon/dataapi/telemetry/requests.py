@@ -13,7 +13,7 @@ from dataapi.telemetry.metrics import RunningHistogram, Snapshot
 from dataapi.telemetry.slow_requests import SLOW, SlowRequest, SlowRequests
 
 
-class AnsweredRequest(NamedTuple):
+class CompletedRequest(NamedTuple):
     """An answered request, as logs and metrics see it.
 
     :ivar area: ``graphql``, ``rest``, ``webhooks`` or ``other``; a label of metrics.
@@ -123,7 +123,7 @@ class RequestMetrics:
         self._counts: dict[_Series, int] = {}
         self._times: dict[str, _Times] = {}
 
-    def observe(self, answered: AnsweredRequest, queued: float = 0.0, database: float = 0.0) -> None:
+    def observe(self, answered: CompletedRequest, queued: float = 0.0, database: float = 0.0) -> None:
         """Count one answered request.  Runs for every request, so it is written for speed.
 
         :param queued: seconds that it waited for a connection; ``database``, that its statements took.
@@ -184,8 +184,8 @@ def request_observer(
     *,
     subjects: bool = False,
     slow: SlowRequests | None = None,
-    trace: Callable[[AnsweredRequest, Summary], None] | None = None,
-) -> Callable[[AnsweredRequest], None]:
+    trace: Callable[[CompletedRequest, Summary], None] | None = None,
+) -> Callable[[CompletedRequest], None]:
     """Return the function that counts every answered request and logs those of the level.
 
     :param subjects: whether lines say who the caller is.
@@ -195,7 +195,7 @@ def request_observer(
     lowest = LOWEST_STATUS[level]
     lowest_error = 0 if lowest <= LOWEST_STATUS["warn"] else lowest
 
-    def observe(answered: AnsweredRequest) -> None:
+    def observe(answered: CompletedRequest) -> None:
         summary = summary_of(answered.facts)
         metrics.observe(answered, summary.queued, summary.database)
         if answered.seconds >= SLOW and slow is not None:
@@ -208,7 +208,7 @@ def request_observer(
     return observe
 
 
-def _slow_request(answered: AnsweredRequest, summary: Summary, at: float) -> SlowRequest:
+def _slow_request(answered: CompletedRequest, summary: Summary, at: float) -> SlowRequest:
     request = answered.request
     return SlowRequest(
         request.id, at, request.method, request.path, summary.operation, summary.role, answered.status,
@@ -217,7 +217,7 @@ def _slow_request(answered: AnsweredRequest, summary: Summary, at: float) -> Slo
 
 
 def _request_record(
-    answered: AnsweredRequest, summary: Summary, time_of: float, *, subjects: bool
+    answered: CompletedRequest, summary: Summary, time_of: float, *, subjects: bool
 ) -> LogRecord:
     request = answered.request
     level = "error" if answered.status >= 500 else "info"

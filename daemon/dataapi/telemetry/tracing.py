@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-    from dataapi.telemetry.requests import AnsweredRequest, Summary
+    from dataapi.telemetry.requests import CompletedRequest, Summary
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """Variables that name a collector, as OpenTelemetry's specification has them."""
@@ -50,14 +50,14 @@ class Tracing:
         self._trace = trace
         self._failed = False
 
-    def request(self, answered: AnsweredRequest, summary: Summary) -> None:
+    def request(self, answered: CompletedRequest, summary: Summary) -> None:
         """Make the spans of a request that was just answered: its own, and one for each part of its time."""
         try:
             self._request(answered, summary)
         except Exception:
             self._report()
 
-    def _request(self, answered: AnsweredRequest, summary: Summary) -> None:
+    def _request(self, answered: CompletedRequest, summary: Summary) -> None:
         request, (route, traceparent, _) = answered.request, answered.request.context
         now = time_ns()
         offset = now - round(perf_counter() * 1e9)
@@ -147,7 +147,7 @@ class Tracing:
         return self._propagator.extract({"traceparent": traceparent})
 
 
-def _parts(answered: AnsweredRequest) -> Iterator[tuple[str, float, float, str]]:
+def _parts(answered: CompletedRequest) -> Iterator[tuple[str, float, float, str]]:
     """Give the parts of a request's time, by ``time.perf_counter``: name, begin, end and SQL."""
     reached = answered.began
     for fact in answered.facts:

@@ -36,7 +36,7 @@ EAGER = Backoff(longest=0.3, random=lambda: 0.0)
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often, and give a server that lives all the time that a busy machine may take."""
-    monkeypatch.setattr(health, "EVERY", 0.3)
+    monkeypatch.setattr(health, "CHECK_INTERVAL", 0.3)
     monkeypatch.setattr(health, "WITHIN", 30.0)
     monkeypatch.setattr(health, "READY_WITHIN", 30.0)
 

@@ -14,7 +14,7 @@ from dataapi.settings import Project, Settings
 from dataapi.settings import Webhooks as WebhooksSettings
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import ProjectState, Reloaded, WebhooksState
-from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics
+from dataapi.telemetry.requests import CompletedRequest, RequestMetrics
 from dataapi.webhooks.management.errors import ManagementError
 from support.deferreds import outcome
 from twisted.internet.defer import Deferred, succeed
@@ -254,7 +254,7 @@ def test_figures_of_requests_and_projects_come_together() -> None:
     """One snapshot has the requests, those in flight, and every project's pool."""
     paper = Paper()
     outcome(paper.process.start())
-    paper.figures.observe(AnsweredRequest("rest", Request("1", "GET", "/", "", {}, b""), 200, 0.1, 0))
+    paper.figures.observe(CompletedRequest("rest", Request("1", "GET", "/", "", {}, b""), 200, 0.1, 0))
     snapshot = outcome(paper.process.snapshot())
     assert snapshot["dataapi_requests_total"] == {("rest", "GET", "", "200", ""): 1}
     assert snapshot["dataapi_requests_in_flight"] == {(): 3}

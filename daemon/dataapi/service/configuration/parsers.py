@@ -15,7 +15,7 @@ from dataapi.auth.role_path import parse_role_path
 from dataapi.catalog.directives import FEATURES
 from dataapi.database.address import is_connection_string, names_replicas
 from dataapi.database.sql_text import may_travel
-from dataapi.http.headers import may_be_chosen
+from dataapi.http.headers import is_settable
 from dataapi.settings import TransactionEnd
 from dataapi.webhooks.delivery.proxy import parse_proxy
 from dataapi.webhooks.event_types import TYPE
@@ -246,7 +246,7 @@ setting_name = checked(may_travel, "expected a name of letters, digits and _, su
 setting_value = checked(lambda value: "\0" not in value, "expected a text without NUL")
 """Reads the value of such a setting."""
 
-header_name = checked(may_be_chosen, "expected the name of a header, such as X-Request-Id")
+header_name = checked(is_settable, "expected the name of a header, such as X-Request-Id")
 """Reads the name of a header that has no part in framing an answer."""
 
 origins = each(_ORIGIN.fullmatch, "expected origins without path, such as https://app.example.org")
