@@ -149,7 +149,7 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
     logging.getLogger().addHandler(StandardHandler(observer))
 
     def build(settings: Settings, sockets: Sequence[Descriptor], reconfigure: Reconfigure) -> RequestServer:
-        observer.learn(settings)
+        observer.configure(settings)
         if settings.workers == 1:
             return assemble(reactor, settings, sockets, observer, reconfigure)
         return Workers(reactor, settings, sockets, observer.write, os.environ, reconfigure, journal=journal)

@@ -191,7 +191,7 @@ class ProcessAssembly:
         self, settings: Settings, site: ApiSite, projects: Sequence[ProjectPart], requests: RequestMetrics
     ) -> None:
         """Have the site serve these projects by these settings."""
-        self._observer.learn(settings)
+        self._observer.configure(settings)
         site.configure(
             [project.apis.backend for project in projects if project.apis is not None],
             request_observer(

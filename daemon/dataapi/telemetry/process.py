@@ -1,4 +1,4 @@
-"""What the process itself takes: processor time, memory, and how late its event loop runs."""
+"""Metrics of the process: processor time, memory and event loop delay."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 SAMPLE_INTERVAL = 1.0
-"""Seconds between two looks at how late a timer fires."""
+"""Seconds between samples of the event loop delay."""
 
 _PAGES = Path("/proc/self/statm")
 
 
 class ProcessMetrics:
-    """The figures of the process; those of several workers add up."""
+    """Metrics of one process. Those of several workers are summed."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock

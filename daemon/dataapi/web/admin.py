@@ -77,7 +77,7 @@ def make_admin_app(
         refs = [ref.decode("ascii", "replace") for ref in request.args.get(b"project", ())]
         try:
             requires_all = settings().ready_requires == "all"
-            state = state.of(refs) if refs else replace(state, requires_all=requires_all)
+            state = state.for_projects(refs) if refs else replace(state, requires_all=requires_all)
         except KeyError as unknown:
             known = [project.ref for project in state.projects]
             return _json(404, {"message": f"there is no project {unknown}", "projects": known})

@@ -59,7 +59,7 @@ async def test_no_other_role_sees_it(service: Service, role: str) -> None:
         (WebhooksState(True, True), {"ready": True, "reason": None}),
         (
             WebhooksState(True, False, "permission denied for database internal"),
-            {"ready": False, "reason": "the log and /ready of the admin listener say why"},
+            {"ready": False, "reason": "see the log, or /ready on the admin listener"},
         ),
         (
             WebhooksState(False, True, "cannot be reached: host db.internal"),
