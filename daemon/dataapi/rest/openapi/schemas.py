@@ -50,13 +50,13 @@ def json_type(sql_name: str) -> str | None:
 def column_type_name(catalog: Catalog, column: Column) -> str:
     """Return the name that stands for a column's type: a domain's base where that is PostgreSQL's own."""
     type_ = catalog.types[column.type]
-    base = catalog.underlying(type_)
+    base = catalog.base_type(type_)
     return base.sql_name if base.schema == "pg_catalog" else column.sql_name or type_.sql_name
 
 
 def max_length(catalog: Catalog, column: Column) -> int | None:
     """Return how many characters or bits a column's value has at most, None without a limit."""
-    name = catalog.underlying(catalog.types[column.type]).name
+    name = catalog.base_type(catalog.types[column.type]).name
     if column.typmod < 0:
         return None
     if name in _CHARACTERS:
@@ -182,7 +182,7 @@ class Components:
             ),
             Note.TYPE: column_type_name(self.catalog, column),
             Note.DEFAULT: default(self.catalog, column, expressions=True),
-            Note.LABELS: list(self.catalog.underlying(self.catalog.types[column.type]).labels),
+            Note.LABELS: list(self.catalog.base_type(self.catalog.types[column.type]).labels),
         }
 
     def noted(self, schema: dict[str, Any], oid: int) -> dict[Any, Any]:

@@ -129,7 +129,7 @@ class RoleTables:
 
     def may_read_whole(self, table: Table) -> bool:
         """Whether the role may read all columns, those included that the catalog does not know yet."""
-        return self._privileges.can_whole(table, "SELECT")
+        return self._privileges.has_table_privilege(table, "SELECT")
 
     def similar_name(self, schema: str, name: str, *, related: bool = False) -> str | None:
         """Return the most similar name of a table that the role may use, None without one.
@@ -289,7 +289,7 @@ def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = Fa
     if from_json is not None:
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', qualified(from_json), default)
     # A domain checks values when they are assigned; as the type of a member it would refuse one that lacks.
-    type_ = catalog.underlying(catalog.types[column.type])
+    type_ = catalog.base_type(catalog.types[column.type])
     if pairs := made_of_pairs(type_):
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', default=default, pairs=pairs)
     # Not by the words that SQL has for types, which mean a length of one for some.
