@@ -172,7 +172,7 @@ def _configured(options: Options) -> SettingsSource:
         name for project in settings.projects if project.db_uri == EMBEDDED_URI for name in project.db_schemas
     ]
     directory = options.directory or default_directory(os.environ)
-    return Embedded(settings, read, EmbeddedServer(directory, furnish=partial(open_schemas, schemas)))
+    return Embedded(settings, read, EmbeddedServer(directory, provision=partial(open_schemas, schemas)))
 
 
 def _demo(options: Options) -> SettingsSource:

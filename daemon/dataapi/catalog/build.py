@@ -35,7 +35,7 @@ from dataapi.catalog.model import (
 )
 from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.relationships import ViewKeys
-from dataapi.database.sql_text import OWN_SCHEMA, may_travel
+from dataapi.database.sql_text import OWN_SCHEMA, is_allowed_setting
 
 Document = Mapping[str, Sequence[Any]]
 
@@ -337,7 +337,7 @@ def _role(row: Any) -> Role:
         name=name,
         superuser=superuser,
         grantees=_grantees(int(oid), memberships),
-        settings=tuple({name: value for name, value in _pairs(settings) if may_travel(name)}.items()),
+        settings=tuple({name: value for name, value in _pairs(settings) if is_allowed_setting(name)}.items()),
         login=login,
     )
 

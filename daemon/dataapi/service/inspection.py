@@ -18,7 +18,7 @@ from dataapi.catalog.names import missing_key
 from dataapi.catalog.reflect import reflect
 from dataapi.catalog.watcher import EVENT_TRIGGER_EXISTS, missing_trigger_note
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
-from dataapi.database.script import ScriptError, ServerTooOld, complete, connected, statements_are_kept
+from dataapi.database.script import ScriptError, ServerTooOld, complete, connected, pooler_supports_prepared
 from dataapi.service.configuration.endpoints import is_public
 from dataapi.service.replica_inspection import replica_findings
 from dataapi.settings import Project, Settings
@@ -187,7 +187,7 @@ def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
         if not complete(share_processes(partial(process, fetch), partial(process, other))):
             return
         prepared = project.db_prepared_statements
-        prepared = prepared and not statements_are_kept(project.db_uri)
+        prepared = prepared and not pooler_supports_prepared(project.db_uri)
         if advice := pooler_advice(prepared=prepared, listening=project.db_channel_enabled):
             yield Finding(project.ref, advice)
         if _passes_settings_on(fetch, other):

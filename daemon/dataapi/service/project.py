@@ -129,9 +129,9 @@ class ProjectPart:
 
     def _give_up(self, place: dict[str, str]) -> None:
         """Leave a silent server, in whose place another one is the primary now."""
-        self._pool.give_up(place)
+        self._pool.leave_server(place)
         if self._listener is not None:
-            self._listener.give_up(place)
+            self._listener.leave_server(place)
 
     async def _fetch(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run SQL for the watcher; no catalog, and so no answer, comes of settings that are not complete."""

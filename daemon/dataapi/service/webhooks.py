@@ -198,7 +198,7 @@ class WebhooksPart:
         )
         self._succession = succession = Succession()
         if before is not None and before._uri == self._uri:
-            self._succession = succession = before._succession.continued()
+            self._succession = succession = before._succession.copy()
         self._pool.follow(PrimaryServers(succession))
         self._listener.follow(PrimaryServers(succession))
         self._failover = FailoverWatch(reactor, self._uri, succession, self._give_up)
@@ -332,8 +332,8 @@ class WebhooksPart:
 
     def _give_up(self, place: dict[str, str]) -> None:
         """Leave a silent server, in whose place another one is the primary now."""
-        self._pool.give_up(place)
-        self._listener.give_up(place)
+        self._pool.leave_server(place)
+        self._listener.leave_server(place)
 
     async def _listen(self) -> None:
         """Listen for notifications where that works; elsewhere the queue is only polled."""

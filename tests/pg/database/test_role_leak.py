@@ -84,7 +84,7 @@ async def test_a_cancel_request_of_unknown_fate_costs_the_connection(
     """When nobody knows whether a request to cancel still comes, no later caller gets to meet it."""
 
     async def lost(_canceller: ControlConnection, connection: Connection) -> None:
-        await connection.ended()
+        await connection.when_idle()
         raise ConnectionDied("no answer")
 
     monkeypatch.setattr(ControlConnection, "cancel", lost)

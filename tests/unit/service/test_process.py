@@ -343,12 +343,12 @@ def test_a_project_with_other_settings_knows_what_it_knew_of_its_servers() -> No
     """
     assembly: Any = ProcessAssembly(Clock(), None, None, None, lambda _: None, None, None)  # type: ignore[arg-type]
     before, newer = Lineage(1, 1), Lineage(1, 2)
-    assembly.project(project("a", db_max_rows=1)).succession.see(newer)
-    assert assembly.project(project("a", db_max_rows=2)).succession.overtaken(before)
-    assert not assembly.project(project("b")).succession.overtaken(before)
+    assembly.project(project("a", db_max_rows=1)).succession.add_primary(newer)
+    assert assembly.project(project("a", db_max_rows=2)).succession.is_outdated(before)
+    assert not assembly.project(project("b")).succession.is_outdated(before)
     elsewhere = "postgresql:///elsewhere"
     for other in (replace(project("a"), db_uri=elsewhere), replace(project("a"), db_read_uri=elsewhere)):
-        assert not assembly.project(other).succession.overtaken(before)
+        assert not assembly.project(other).succession.is_outdated(before)
 
 
 def test_projects_come_and_go() -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, islice
 
-from dataapi.database.sql_text import LONGEST_IDENTIFIER
+from dataapi.database.sql_text import MAX_IDENTIFIER_BYTES
 
 ALIKE = 0.75
 """How alike the name of a table or function must be: suggesting others would let callers find names out."""
@@ -111,7 +111,7 @@ def _most_alike(text: str, names: Iterable[str], minimum: float) -> str | None:
 
 def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
     """Return the hint that names the most similar column, or the two; None if there is none, or are more."""
-    if len(name) > LONGEST_IDENTIFIER:
+    if len(name) > MAX_IDENTIFIER_BYTES:
         return None
     maximum, alike = min(FARTHEST, len(name) // 2), list[str]()
     for column in columns:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dataapi.catalog.model import Catalog, Column, Function, Privileges, Table, TableKind, Type
 from dataapi.catalog.relationships import Relationships
 from dataapi.database.errors import Diagnostics, to_error
-from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier, quote_literal, with_own_schema
+from dataapi.database.sql_text import OWN_SCHEMA, qualify_builtins, quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.body import form_hint
 from dataapi.rest.plan.similar_names import NameIndex, similar
@@ -313,4 +313,4 @@ def _default(catalog: Catalog, table: Table, column: Column) -> str | None:
         sequence = f"pg_catalog.pg_get_serial_sequence({quote_literal(qualified(table))}, "
         return f"pg_catalog.nextval({sequence}{quote_literal(column.name)})::regclass)"
     default = column.default or catalog.types[column.type].default
-    return None if default is None else with_own_schema(default)
+    return None if default is None else qualify_builtins(default)

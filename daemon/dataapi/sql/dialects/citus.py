@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from dataapi.catalog.model import Catalog, Table, Volatility
-from dataapi.database.citus import made_on_workers
+from dataapi.database.citus import propagate_settings
 from dataapi.database.sql_text import PLUS, quote_identifier
 from dataapi.http.errors import DatabaseError
 from dataapi.sql.algebra import ColumnOf, FunctionCall, Rows
@@ -61,7 +61,7 @@ class Citus(Dialect):
     sends_apart = True
     reads_after = False
     # What the function chose for the answer is copied to where the statement that answers may read it.
-    after_pre_request = (made_on_workers("response.headers", "response.status"),)
+    after_pre_request = (propagate_settings("response.headers", "response.status"),)
     # Makes Citus show the plan of every shard, not of one only.
     of_planner = (("citus.explain_all_tasks", "on"),)
 

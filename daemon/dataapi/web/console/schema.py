@@ -148,7 +148,7 @@ class SchemaDescription:
 
     @cached_property
     def _others(self) -> list[Privileges]:
-        roles = sorted(role.name for role in self._catalog.roles.values() if role.excess is None)
+        roles = sorted(role.name for role in self._catalog.roles.values() if role.forbidden_kind is None)
         return [Privileges(self._catalog, name) for name in roles]
 
     @cached_property
