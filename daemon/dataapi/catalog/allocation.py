@@ -100,7 +100,6 @@ _ENUM_TYPES = (EnumType.FILTER, EnumType.LIST_FILTER)
 
 
 def allocate_names(catalog: Catalog) -> tuple[NameRegistry, tuple[Problem, ...]]:
-    """Return the names of a catalog's types and root fields, and the name clashes."""
     allocation = _TypeAllocation(catalog)
     allocation.run()
     queries, mutations = _fields_of_tables(catalog, allocation.base_names)
@@ -117,8 +116,6 @@ def allocate_names(catalog: Catalog) -> tuple[NameRegistry, tuple[Problem, ...]]
 
 
 class _TypeAllocation:
-    """Allocates the names of all types, in the order that the module's docstring describes."""
-
     def __init__(self, catalog: Catalog) -> None:
         self.base_names: dict[int, str] = {}
         self.types: dict[str, TypeOwner] = {}
@@ -152,7 +149,6 @@ class _TypeAllocation:
                 self._share(usual)
 
     def _named_tables(self) -> list[tuple[str | None, Table]]:
-        """Return tables that have a key with the names from their directives, named ones first."""
         catalog, order = self._catalog, self._order()
         tables = [
             (catalog.directives.table(table.oid).name, table)
@@ -162,7 +158,6 @@ class _TypeAllocation:
         return sorted(tables, key=lambda each: (each[0] is None, order[each[1].schema], each[1].name))
 
     def _named_enums(self) -> list[tuple[str | None, Type]]:
-        """Return exposed enums with the names from their directives, named ones first."""
         catalog, order = self._catalog, self._order()
         enums = [
             (catalog.directives.enum(type_.oid).name, type_)
@@ -193,7 +188,6 @@ class _TypeAllocation:
         self._fields[lower_first(chosen)] = description
 
     def _owner(self, base: str) -> str | None:
-        """Return what already uses a base name or its root fields, or None."""
         return self._fields.get(lower_first(base)) or self._type_owner(base)
 
     def _type_owner(self, name: str) -> str | None:
@@ -207,7 +201,6 @@ class _TypeAllocation:
         return f"the {kind} type of {description}" if kind else description
 
     def _generate(self, owners: Iterable[int], kinds: tuple[TableType | EnumType, ...]) -> None:
-        """Name generated types of tables or enums, appending a number on a clash."""
         types = self.types
         for oid in owners:
             base = self.base_names[oid]
@@ -234,7 +227,6 @@ class _TypeAllocation:
         )
 
     def _share(self, usual: str) -> None:
-        """Name a type that a feature adds once per schema."""
         chosen = self._numbered(usual) if usual in self.types else usual
         if chosen != usual:
             message = (
@@ -257,7 +249,6 @@ _MUTATIONS = (TableFieldKind.INSERT, TableFieldKind.UPDATE, TableFieldKind.DELET
 
 
 def _fields_of_tables(catalog: Catalog, base_names: dict[int, str]) -> tuple[_Fields, _Fields]:
-    """Return the fields of ``Query`` and of ``Mutation`` that tables have."""
     queries: _Fields = {}
     mutations: _Fields = {}
     for oid, base in base_names.items():
@@ -299,7 +290,6 @@ def name_functions(catalog: Catalog, registry: NameRegistry) -> tuple[dict[int, 
 
 
 def _callable_functions(catalog: Catalog, registry: NameRegistry) -> Iterator[tuple[Function, str]]:
-    """Yield the functions that some role can call as a root field, with the names that they request."""
     executable = executable_by_any_role(catalog)
     for function in sorted(catalog.functions, key=lambda each: (each.schema, each.name)):
         override = catalog.directives.function(function.oid).name
@@ -309,7 +299,6 @@ def _callable_functions(catalog: Catalog, registry: NameRegistry) -> Iterator[tu
 
 
 def _owners_of_fields(catalog: Catalog, registry: NameRegistry, *, volatile: bool) -> dict[str, str]:
-    """Return the owners of root fields that take precedence over functions."""
     fields = registry.mutations if volatile else registry.queries
     owners = {name: describe_object(catalog.tables[oid]) for name, (_, oid) in fields.items()}
     return owners if volatile else {**owners, **dict.fromkeys(BUILT_IN_QUERIES, "a built-in field")}

@@ -123,7 +123,6 @@ class _Builder:
         }
 
     def catalog(self, generation: int, search_path: Sequence[str]) -> Catalog:
-        """Return the catalog without directives."""
         read_all, write_all, _, postgis = self._document["server"][0]
         tables = {table.oid: table for table in self._each("tables", self._table)}
         views = ViewKeys(self._document.get("surfaces", ()), tables)
@@ -280,7 +279,6 @@ class _Builder:
         )
 
     def _handlers(self, tables: Iterable[Table]) -> Iterator[MediaHandler]:
-        """Yield the aggregates over rows of any table or of an exposed one."""
         by_type = {ANYELEMENT: 0, **{table.type: table.oid for table in tables}}
         for name, schema, aggregate, type_, argument, acl in self._document.get("media_handlers", ()):
             table = by_type.get(int(argument))

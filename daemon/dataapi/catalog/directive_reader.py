@@ -52,10 +52,6 @@ def without_directives(comment: str | None) -> str | None:
 
 
 def _decode(comment: str, start: int) -> tuple[Any, str]:
-    """Decode the JSON value at ``start`` and return it with the rest of the comment.
-
-    :raises Exception: one of ``INVALID_JSON``.
-    """
     value, end = DECODER.raw_decode(comment, start)
     return value, comment[end:].lstrip()
 
@@ -78,7 +74,6 @@ class Members:
         self._prefix = prefix
 
     def problem(self, message: str) -> None:
-        """Report a problem with the directive."""
         self._problems.append(Problem(self._location, f"{self._directive}: {message}"))
 
     def pop(self, key: str, accept: Callable[[Any], bool], expected: str) -> Any:
@@ -92,7 +87,6 @@ class Members:
         return None
 
     def flag(self, key: str) -> bool:
-        """Return a Boolean member (default: False)."""
         return self.pop(key, lambda value: isinstance(value, bool), "true or false") is True
 
     def text(self, key: str) -> str | None:
@@ -100,7 +94,6 @@ class Members:
         return result
 
     def name(self, key: str) -> str | None:
-        """Return a GraphQL name."""
         result: str | None = self.pop(
             key,
             lambda value: isinstance(value, str) and is_graphql_name(value),
@@ -109,7 +102,6 @@ class Members:
         return result
 
     def rows(self, key: str) -> int | None:
-        """Return a page size."""
         result: int | None = self.pop(
             key,
             lambda value: type(value) is int and 0 < value <= _MAX_PAGE_SIZE,  # type() excludes bool
@@ -118,7 +110,6 @@ class Members:
         return result
 
     def enabled(self, key: str) -> bool:
-        """Return the value of ``{"enabled": …}`` (default: False)."""
         value = self.pop(
             key,
             lambda value: isinstance(value, dict) and isinstance(value.get("enabled"), bool),
@@ -131,7 +122,6 @@ class Members:
         return value["enabled"] is True
 
     def strings(self, key: str) -> tuple[str, ...]:
-        """Return a non-empty list of strings (default: empty)."""
         value = self.pop(
             key,
             lambda value: isinstance(value, list) and bool(value) and all(map(_is_text, value)),
@@ -140,7 +130,6 @@ class Members:
         return tuple(value or ())
 
     def finish(self) -> None:
-        """Report all members that were not read."""
         for key in self._remaining:
             self.problem(f"unknown key {self._prefix + key!r}; it is ignored")
 
@@ -323,7 +312,6 @@ def _mappings(members: Members, labels: Collection[str]) -> Mapping[str, str]:
 
 
 def read_directives(catalog: Catalog) -> tuple[Directives, tuple[ForeignKey, ...], tuple[Problem, ...]]:
-    """Parse all comments. Return the directives, the declared foreign keys, and the problems."""
     problems: list[Problem] = []
     tables: dict[int, TableDirectives] = {}
     columns: dict[tuple[int, str], FieldDirectives] = {}

@@ -30,7 +30,6 @@ def is_graphql_name(text: str) -> bool:
 
 
 def is_enum_value(text: str) -> bool:
-    """Whether this is a valid GraphQL enum value."""
     return is_graphql_name(text) and text not in ("true", "false", "null")
 
 

@@ -18,5 +18,4 @@ def media_type_of(type_: Type) -> str | None:
 
 
 def media_type_named(name: str) -> str | None:
-    """Return a domain name as a lower-case media type, or None if it is not one."""
     return name.lower() if name == ANY_MEDIA_TYPE or _MEDIA_TYPE.fullmatch(name) else None

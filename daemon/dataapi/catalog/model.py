@@ -103,7 +103,6 @@ class Type:
     operators: frozenset[str] = frozenset()
 
     def schema_of(self, name: str) -> str:
-        """Return the schema of one of the type's operators or aggregates."""
         return self.schema if name in self.operators else OWN_SCHEMA
 
 
@@ -165,8 +164,8 @@ class Table:
     :ivar large: whether statistics suggest that an index lookup is cheaper than a sequential scan.
     :ivar estimated_rows: the planner's row estimate, or an upper bound from its size if the table was never
         analyzed; None for views and foreign tables.
-    :ivar distributed_by: Citus's distribution column, "" for Citus tables without one, such as reference
-        tables; None for local tables.
+    :ivar distributed_by: Citus's distribution column; "" for Citus tables that have none (reference tables),
+        None for local tables.
     :ivar colocated: Citus's colocation group, 0 for reference tables, None for others.
     """
 
@@ -271,7 +270,6 @@ class Function:
 
     @property
     def returns_one_row(self) -> bool:
-        """Whether a call returns at most one row."""
         return not self.returns_set or self.rows == 1
 
 
@@ -306,7 +304,7 @@ class Problem:
 
     :ivar place: the object, from ``describe_object``.
     :ivar message: the problem and its consequence.
-    :ivar clash: whether a GraphQL name clashes, which may be intentional.
+    :ivar clash: whether a GraphQL name clashes. That may be intentional.
     """
 
     place: str
@@ -352,7 +350,7 @@ class Catalog:
     :ivar search_path: names of the exposed schemas in order (``db-schemas``).
     :ivar types: by OID, including all types used by columns, arguments and results.
     :ivar tables: by OID.
-    :ivar features: ``graphql-features``, which apply to all tables.
+    :ivar features: features of all tables, from ``graphql-features``.
     :ivar registry: GraphQL names of types and root fields.
     :ivar view_keys: foreign keys that views derive from their underlying tables (see
         ``relationships.ViewKeys``); ``unique`` is that of the constraint.
@@ -397,7 +395,6 @@ class Catalog:
         return self.registry.base_names
 
     def name_of_type(self, oid: int, kind: TableType | EnumType) -> str | None:
-        """Return the GraphQL name of a table's or an enum's type, or None if there is no such type."""
         usual = self.registry.base_names[oid] + kind
         is_owner = self.registry.types.get(usual) == (oid, kind)
         return usual if is_owner else self.registry.renamed.get((oid, kind))
@@ -411,7 +408,6 @@ class Catalog:
         return table.primary_key or self.directives.table(table.oid).primary_key_columns
 
     def base_type(self, type_: Type) -> Type:
-        """Return a domain's base type, or the type itself."""
         return self.types[type_.base] if type_.base else type_
 
     def stored_key(self, table: Table) -> tuple[str, ...]:
@@ -430,8 +426,6 @@ _COLUMN_PRIVILEGES = frozenset({"SELECT", "INSERT", "UPDATE", "REFERENCES"})
 
 @dataclass(frozen=True, slots=True)
 class _Grants:
-    """A role's privileges on a table and on its columns."""
-
     whole: frozenset[str]
     columns: tuple[tuple[str, frozenset[str]], ...]
 
@@ -460,7 +454,6 @@ class Privileges:
         return self._role.name
 
     def can_use_schema(self, name: str) -> bool:
-        """Whether the role has USAGE on an exposed schema."""
         schema = self._catalog.schemas.get(name)
         return schema is not None and (
             self._reads_all or self._writes_all or self._has_privilege(schema.acl, "USAGE")
@@ -472,7 +465,6 @@ class Privileges:
         return privilege in grants.whole or any(privilege in words for _, words in grants.columns)
 
     def has_table_privilege(self, table: Table, privilege: str) -> bool:
-        """Whether the role has the privilege on the whole table, as ``DELETE`` requires."""
         return privilege in self._grants(table).whole
 
     def columns(self, table: Table, privilege: str) -> frozenset[str]:
@@ -529,7 +521,6 @@ class Privileges:
 
 
 def executable_by_any_role(catalog: Catalog) -> Callable[[Function], bool]:
-    """Return a function that tests whether any role that requests can run as may call a function."""
     roles = [role for role in catalog.roles.values() if not role.login]
     if any(role.superuser for role in roles):
         return lambda _function: True

@@ -4,7 +4,7 @@ The rules are pg_graphql's (docs/reference/graphql.md, Names). Names do not depe
 functions that no role may call get none. ``allocation`` names types and root fields.
 
 If several fields of a type request the same name, the last one gets it. The order is: columns in table order;
-the table's own foreign keys, then those that reference it, by schema and name; functions by schema and name.
+the table's own foreign keys, then foreign keys to it, by schema and name; functions by schema and name.
 This order survives a dump and restore. A function never replaces a column: otherwise, anyone who can create a
 function in an exposed schema could replace the column's values. Input types and aggregates only contain
 columns, so only other columns can conflict there.
@@ -51,7 +51,6 @@ def pascal_case(name: str) -> str:
 
 
 def lower_first(name: str) -> str:
-    """Convert the first letter to lower case."""
     return name[:1].lower() + name[1:]
 
 
@@ -61,17 +60,14 @@ def field_name(catalog: Catalog, schema: str, name: str) -> str:
 
 
 def type_name(catalog: Catalog, schema: str, name: str) -> str:
-    """Return the type name for an SQL name. It may be an invalid GraphQL name."""
     return pascal_case(name) if inflects(catalog, schema) else name
 
 
 def inflects(catalog: Catalog, schema: str) -> bool:
-    """Whether the schema's directive enables inflection."""
     return catalog.directives.schema(schema).inflect_names
 
 
 def numbered(name: str) -> Iterator[str]:
-    """Yield the name with the suffixes ``_2``, ``_3`` and so on."""
     return (f"{name}_{number}" for number in count(2))
 
 
@@ -84,7 +80,6 @@ def first_free(candidates: Iterable[str], requested: str, used: Container[str]) 
 
 
 def is_list(type_: Type) -> bool:
-    """Whether GraphQL represents values of the type as lists."""
     return type_.kind is TypeKind.ARRAY and type_.name not in _VECTORS
 
 
@@ -105,7 +100,6 @@ def has_value(catalog: Catalog, oid: int) -> bool:
 
 
 def missing_key(table: Table) -> str:
-    """Return the reason why a table without a key is not exposed."""
     reason = f"{describe_object(table)} has no primary key, which GraphQL needs"
     if table.kind in (TableKind.ORDINARY, TableKind.PARTITIONED):
         return reason
@@ -113,7 +107,6 @@ def missing_key(table: Table) -> str:
 
 
 def root_field(kind: TableFieldKind, base: str) -> str:
-    """Return the name of a table's root field."""
     prefix, suffix = kind.value
     return f"{prefix}{base if prefix else lower_first(base)}{suffix}"
 
@@ -123,7 +116,6 @@ KEY_TYPES = frozenset({"int2", "int4", "int8", "text", "varchar", "bpchar", "cit
 
 
 def argument_name(catalog: Catalog, function: Function, argument: Argument) -> str:
-    """Return the GraphQL name of an argument. It may be an invalid GraphQL name."""
     return field_name(catalog, function.schema, argument.name)
 
 
@@ -138,7 +130,6 @@ NODE_ID = "nodeId"
 
 
 def enum_values(catalog: Catalog, enum: Type) -> Mapping[str, str] | None:
-    """Return GraphQL values by label, or None if a label has no valid value."""
     mappings = catalog.directives.enum(enum.oid).mappings
     values = {label: mappings.get(label, label) for label in enum.labels}
     if not values or not all(map(is_enum_value, values.values())) or len(set(values.values())) < len(values):
@@ -181,7 +172,6 @@ def _base_name(catalog: Catalog, table: Table) -> str:
 
 
 def _qualified_relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
-    """Return a name that includes the columns: ``accountByEditorId``, ``blogCollectionByEditorId``."""
     key, collection = relationship.foreign_key, "" if relationship.to_one else "Collection"
     columns = [type_name(catalog, catalog.tables[key.table].schema, name) for name in key.columns]
     return lower_first(_base_name(catalog, relationship.target)) + collection + "By" + "And".join(columns)
@@ -196,7 +186,7 @@ class FieldNames:
 
     :ivar columns: object type fields by column name, in column order.
     :ivar inputs: names in input types and aggregates by column name, in column order.
-    :ivar relationships: the table's own foreign keys first, then those that reference it.
+    :ivar relationships: the table's own foreign keys first, then foreign keys to it.
     :ivar computed: functions whose only argument is the table's row type.
     :ivar other_inputs: names of relationships and functions in input types by field, if they differ.
     """
@@ -210,15 +200,12 @@ class FieldNames:
 
 @dataclass(frozen=True, slots=True)
 class _RequestedNames:
-    """Candidates for fields of a table's object type, with the names that they request."""
-
     columns: list[tuple[Column, str]]
     relationships: list[tuple[KeyRelationship, str]]
     functions: list[tuple[Function, str]]
 
     @property
     def everything(self) -> list[tuple[Column | KeyRelationship | Function, str]]:
-        """All candidates, in ascending order of precedence."""
         return [*self.columns, *self.relationships, *self.functions]
 
 
@@ -244,7 +231,6 @@ class CatalogNames:
 
     @cached_property
     def keyless_by_field(self) -> Mapping[str, Table]:
-        """Tables without a key, by the names that their root fields would have."""
         catalog = self._catalog
         return {
             root_field(kind, catalog.directives.table(table.oid).name or _base_name(catalog, table)): table
@@ -255,7 +241,6 @@ class CatalogNames:
 
     @cached_property
     def tables_by_name(self) -> Mapping[tuple[str, str], int]:
-        """OIDs of tables, by schema and name."""
         return {(table.schema, table.name): oid for oid, table in self._catalog.tables.items()}
 
     def fields(self, table: int) -> FieldNames:
@@ -361,7 +346,6 @@ class CatalogNames:
         return renamed
 
     def _alternatives(self, item: Column | KeyRelationship | Function) -> tuple[str, ...]:
-        """Return the names to try if the requested one is used."""
         match item:
             case Column(name=name):
                 return (name,)
@@ -378,7 +362,6 @@ class CatalogNames:
                 return describe_object(item, self._catalog.tables[oid])
 
     def _rank(self, relationship: KeyRelationship) -> tuple[bool, bool, str, str, int, str]:
-        """Return the sort key that determines the precedence of relationships."""
         key = relationship.foreign_key
         table = self._catalog.tables[key.table]
         incoming = not relationship.outgoing
@@ -387,7 +370,6 @@ class CatalogNames:
         return incoming, False, table.schema, key.name, 0, table.name
 
     def _computed(self, table: Table) -> Iterator[Function]:
-        """Yield the functions that some role can use as a field of a row."""
         functions = self._relationships.functions_of(table)
         for function in sorted(functions, key=lambda each: (each.schema, each.name)):
             if self._executable(function) and self._can_be_field(function):

@@ -35,7 +35,6 @@ missing unique key; or a column that is now generated.
 
 
 async def no_refresh(catalog: Catalog) -> Catalog:
-    """Return the catalog unchanged."""
     return catalog
 
 
@@ -44,7 +43,6 @@ Regrant = Callable[[Catalog, str, Table | Function], Awaitable[Catalog]]
 
 
 async def no_regrant(catalog: Catalog, role: str, item: Table | Function) -> Catalog:  # noqa: ARG001
-    """Return the catalog unchanged."""
     return catalog
 
 
@@ -109,7 +107,6 @@ def _has_citus(rows: Iterable[tuple[Any, ...]]) -> bool:
 
 
 def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:
-    """Return a digest of the rows, ignoring time zones."""
     digest = hashlib.blake2b(digest_size=16)
     for part, body in rows:
         if body is not None and part != "timezones":
@@ -118,7 +115,6 @@ def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:
 
 
 def _build(rows: Iterable[tuple[Any, ...]], build: Callable[[Document], Catalog]) -> Catalog:
-    """Build the catalog from the rows of the reflection query."""
     document: dict[str, list[Any]] = {}
     for part, body in rows:
         if body is not None:

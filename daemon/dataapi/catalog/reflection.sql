@@ -382,7 +382,7 @@ assumable as (
         case when current_setting('server_version_num')::int >= 160000 then 'SET' else 'MEMBER' end)
 ),
 -- Exclude settings that the role may not set itself, because they would make each of its requests fail: superusers'
--- settings, and those that pg_settings hides. Custom settings have a period in their names and need not be known.
+-- settings, and settings that pg_settings hides. Custom settings have a period in their names and may be unknown.
 setting as (
     select s.setrole, s.setdatabase, pair.value, pair.position
     from pg_db_role_setting s

@@ -49,12 +49,10 @@ class TableType(StrEnum):
 
     @classmethod
     def aggregate_result(cls, aggregate: str) -> TableType:
-        """Return the result type of an aggregate such as ``sum`` or ``countDistinct``."""
         return cls(f"{aggregate[0].upper()}{aggregate[1:]}AggregateResult")
 
     @classmethod
     def having(cls, aggregate: str) -> TableType:
-        """Return the type of conditions on an aggregate such as ``sum`` or ``countDistinct``."""
         return cls(f"{aggregate[0].upper()}{aggregate[1:]}Having")
 
 

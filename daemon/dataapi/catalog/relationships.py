@@ -52,7 +52,6 @@ class KeyRelationship:
 
     @property
     def schemas(self) -> tuple[str, ...]:
-        """Schemas of the equality operators for each pair."""
         return tuple(
             _equality(self.table.column(own), self.target.column(theirs)) for own, theirs in self.pairs
         )
@@ -64,7 +63,6 @@ class KeyRelationship:
 
 
 def _equality(own: Column | None, theirs: Column | None) -> str:
-    """Return the schema of the equality operator for two columns."""
     same_schema = own is not None and theirs is not None and own.comparison_schema == theirs.comparison_schema
     return own.comparison_schema if same_schema and own is not None else OWN_SCHEMA
 
@@ -119,7 +117,7 @@ class Relationships:
     """Relationships of a catalog's tables, computed on first use.
 
     :param views: whether to use the foreign keys that views derive from their underlying tables, instead of
-        those that directives declare.
+        declared ones.
     """
 
     def __init__(self, catalog: Catalog, *, views: bool = False) -> None:
@@ -140,7 +138,6 @@ class Relationships:
                 self._functions[function.arguments[0].type].append(function)
 
     def of(self, table: Table) -> tuple[Relationship, ...]:
-        """Return all relationships of a table: by foreign key, through junction tables, and by functions."""
         relationships = self._all.get(table.oid)
         if relationships is None:
             relationships = (*self.by_key(table), *self._through_junctions(table), *self._computed(table))
@@ -148,7 +145,7 @@ class Relationships:
         return relationships
 
     def by_key(self, table: Table) -> tuple[KeyRelationship, ...]:
-        """Return a table's relationships by foreign key: its own keys first, then those that reference it.
+        """Return a table's relationships by foreign key: its own keys first, then keys to it.
 
         The order follows that of tables and columns, so that new keys come last.
         """
@@ -257,7 +254,6 @@ class ViewKeys:
         return tuple(dict.fromkeys(name for columns in parts for name in columns))
 
     def _sides(self, oid: int, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
-        """Yield the relations that contain all of the columns, with their names there."""
         table = self._tables.get(oid)
         if table is not None:
             names = _names(table)
@@ -312,7 +308,6 @@ def declared_keys(
 
 
 def _is_same(key: ForeignKey, table: int, foreign: int, declared: DeclaredForeignKey) -> bool:
-    """Whether a foreign key has the declared columns, in any order."""
     pairs = set(zip(declared.local_columns, declared.foreign_columns, strict=True))
     same_tables = (key.table, key.foreign_table) == (table, foreign)
     return same_tables and set(zip(key.columns, key.foreign_columns, strict=True)) == pairs
@@ -321,7 +316,6 @@ def _is_same(key: ForeignKey, table: int, foreign: int, declared: DeclaredForeig
 def _mistake(
     catalog: Catalog, table: Table, foreign: Table | None, declared: DeclaredForeignKey
 ) -> str | None:
-    """Return why a declared key is invalid, or None."""
     if foreign is None:
         return f"table {declared.foreign_schema}.{declared.foreign_table} is not exposed"
     mistake = column_mistake(declared.foreign_columns, {column.name for column in foreign.columns})
@@ -335,7 +329,6 @@ def _mistake(
 
 
 def column_mistake(names: Sequence[str], columns: Collection[str]) -> str | None:
-    """Return what is wrong with a list of column names, or None."""
     unknown = [name for name in names if name not in columns]
     if unknown:
         return f"lists the unknown column {unknown[0]!r}"

@@ -50,12 +50,11 @@ select exists (
 """
 """Query for whether an event trigger reports schema changes: ours, or PostgREST's usual one.
 
-The parameter is ``db-channel``, which contains no special characters of regular expressions.
+The parameter is ``db-channel``. It contains no special characters of regular expressions.
 """
 
 
 def missing_trigger_note(channel: str) -> str:
-    """Return the note for a database without an event trigger."""
     return (
         f"no event trigger reports schema changes: run NOTIFY {channel}, 'reload schema' after each change, "
         "or install the trigger with dataapi init"
@@ -74,10 +73,10 @@ class NotificationSource(Protocol):
 
     @property
     def listening(self) -> bool:
-        """Whether notifications can arrive now."""
+        pass
 
     def start(self) -> Awaitable[None]:
-        """Connect and listen, retrying while the database is down."""
+        pass
 
     def stop(self) -> Awaitable[None]:
         pass
@@ -148,7 +147,6 @@ class CatalogWatcher:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Problems of the current catalog."""
         return self.current.problems if self.current else ()
 
     async def start(self) -> None:
@@ -280,7 +278,6 @@ class CatalogWatcher:
             self._compared_at = self._reactor.seconds()
 
     async def _compare(self) -> None:
-        """Reload the catalog if the database has changed."""
         try:
             fingerprint = await self._read_fingerprint()
             if fingerprint is None or fingerprint != self._fingerprint:
@@ -361,7 +358,6 @@ class CatalogWatcher:
         self._retry.cancel()
 
     async def _check_trigger(self) -> None:
-        """Check for an event trigger, and warn once if there is none."""
         if not self._listens:
             return
         try:

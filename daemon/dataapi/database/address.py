@@ -100,7 +100,6 @@ def _service_files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _read_service(lines: list[str], name: str) -> dict[str, str] | None:
-    """Return the parameters in a service's section, or None if there is no such section."""
     parameters: dict[str, str] | None = None
     for line in map(str.strip, lines):
         if line.startswith("["):
@@ -152,7 +151,6 @@ def parameters(uri: str) -> dict[str, str]:
 def with_settings(
     params: dict[str, str], settings: Iterable[tuple[str, str]], environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Return the parameters of connections that start with the given settings."""
     options = [params.get("options") or environ.get("PGOPTIONS", "")]
     for name, value in settings:
         escaped = _NEEDS_ESCAPE.sub(r"\\\g<0>", value)
@@ -174,7 +172,6 @@ def primary_uri(uri: str) -> str:
 
 
 def balances(uri: str) -> bool:
-    """Whether ``load_balance_hosts`` requests a random order."""
     return connection_parameters(uri).get(LOAD_BALANCE) == "random"
 
 
@@ -209,13 +206,11 @@ def _connection_string(params: dict[str, str]) -> str:
 
 
 def connect_timeout(params: dict[str, str]) -> float:
-    """Return the timeout for connecting to one server, in seconds."""
     seconds = params.get("connect_timeout", "")
     return float(seconds) if seconds.isdigit() and int(seconds) > 0 else 10.0
 
 
 def has_host_names(params: dict[str, str]) -> bool:
-    """Whether there are host names to resolve."""
     hosts, addresses, _ = _lists(params)
     return any(
         _is_name(host) and not address for host, address in zip_longest(hosts, addresses, fillvalue="")
@@ -253,7 +248,6 @@ _HostEntry = tuple[str | None, str | None, str | None]
 
 
 def _listed_hosts(params: dict[str, str]) -> list[_HostEntry] | None:
-    """Return the listed hosts, or None if the lengths of the lists differ."""
     hosts, addresses, ports = _lists(params)
     count = max(len(hosts), len(addresses))
     ports = ports * count if len(ports) == 1 else ports
@@ -272,7 +266,6 @@ def _lists(params: dict[str, str]) -> tuple[list[str], list[str], list[str]]:
 def _with_host(
     params: dict[str, str], host: str | None, address: str | None, port: str | None
 ) -> dict[str, str]:
-    """Return the parameters for one of the listed hosts."""
     own = {"host": host, "hostaddr": address or None, "port": port}
     others = {name: value for name, value in params.items() if name not in own and name != LOAD_BALANCE}
     return {**others, **{name: value for name, value in own.items() if value is not None}}
@@ -294,7 +287,6 @@ def has_several_hosts(params: dict[str, str]) -> bool:
 
 
 def without_server(params: dict[str, str], server: dict[str, str]) -> dict[str, str]:
-    """Return the parameters without one of the listed hosts."""
     return _with_hosts(params, [one for one in _listed_hosts(params) or [] if not _matches(one, server)])
 
 
@@ -323,7 +315,6 @@ def _in_passes(targets: list[ConnectionTarget]) -> list[ConnectionTarget]:
 
 
 def server_key(server: Mapping[str, str]) -> tuple[str | None, ...]:
-    """Return a key that identifies a server by host, address and port."""
     return tuple(server.get(name) for name in ("host", "hostaddr", "port"))
 
 
@@ -336,7 +327,6 @@ def refused_by_server(reason: str) -> bool:
 
 
 def failure_prefix(host: str | None, port: int | str) -> str:
-    """Return the prefix of libpq's error messages for failed connections to a server."""
     if host and host.startswith(("/", "@")):
         return f'connection to server on socket "{host}/.s.PGSQL.{port}" failed: '
     return f'connection to server at "{host or ""}", port {port} failed: '
@@ -352,7 +342,6 @@ def resolve_host(name: str) -> list[str]:
 
 
 def _is_name(host: str) -> bool:
-    """Whether the host is a name to resolve: not a socket directory, and not an address."""
     return bool(host) and not host.startswith(("/", "@")) and not _literal(host)
 
 

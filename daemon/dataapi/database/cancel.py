@@ -40,7 +40,7 @@ class Canceller(Protocol):
         """
 
     async def terminate(self, connection: Connection) -> None:
-        """Terminate the connection's server process, because its statement does not end."""
+        pass
 
     def close(self) -> None:
         pass
@@ -105,15 +105,13 @@ class ControlConnection:
         for server in self._servers.values():
             server.close()
 
+    # One per server: process IDs are not unique across servers.
     def _server(self, connection: Connection) -> _Server:
-        """Return the control connection to the same server. Process IDs are not unique across servers."""
         parameters = connection.server
         return self._servers.setdefault(server_key(parameters), _Server(self._reactor, parameters))
 
 
 class _Server:
-    """Control connection to one server, for one request at a time."""
-
     def __init__(self, reactor: Any, parameters: dict[str, str]) -> None:
         self._reactor = reactor
         self._parameters = parameters
@@ -177,7 +175,7 @@ class _Server:
 
 
 class ProtocolCancel:
-    """Cancels statements with libpq's cancel request, which poolers forward.
+    """Cancels statements with libpq's cancel request. Poolers forward it.
 
     Poolers report fake process IDs, so ``pg_cancel_backend`` would cancel nothing or something else.
     """
@@ -186,7 +184,6 @@ class ProtocolCancel:
         self._reactor = reactor
 
     async def cancel(self, connection: Connection) -> None:
-        """Send the cancel request and wait until the server has received it."""
         if not connection.busy:
             return
         try:
@@ -202,4 +199,4 @@ class ProtocolCancel:
         """Do nothing: there is no stronger method through a pooler than closing the connection."""
 
     def close(self) -> None:
-        """Do nothing: each request has its own connection."""
+        pass

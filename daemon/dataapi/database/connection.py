@@ -3,12 +3,11 @@
 Differences from psycopg's asynchronous connection:
 
 - Cancelling a message's ``Deferred`` fails it immediately. The statement continues, and the connection is
-  ``busy`` until it ends.
-- The reactor permanently watches a duplicate of the socket. libpq closes a dead socket itself, which would
-  confuse the reactor. Adding and removing a reader for each statement would cost more than the rest of it.
-- A connection is dead if libpq or an error's severity says so. ``OperationalError`` and SQLSTATEs are not
-  reliable: a statement may pass on another server's error.
-- Only one message is in progress at a time. Cancelling one message would affect the others.
+``busy`` until it ends. - The reactor permanently watches a duplicate of the socket. libpq closes a dead
+socket itself, and that would confuse the reactor. Adding and removing a reader for each statement would cost
+more than the rest of it. - A connection is dead if libpq or an error's severity says so. ``OperationalError``
+and SQLSTATEs are not reliable: a statement may pass on another server's error. - Only one message is in
+progress at a time. Cancelling one message would affect the others.
 """
 
 from __future__ import annotations
@@ -76,13 +75,13 @@ class Servers(Protocol):
         """Return the sort key of a server. Servers with equal keys are tried in the configured order."""
 
     async def refusal(self, connection: Connection, timeout: float) -> str:
-        """Return why a new connection must not be used, "" if it may be."""
+        pass
 
     def status(self, connection: Connection) -> ServerStatus:
         pass
 
     def observe(self, observer: Callable[[], object]) -> None:
-        """Call the observer whenever previously accepted servers are refused."""
+        pass
 
 
 @implementer(IReadWriteDescriptor)
@@ -164,7 +163,6 @@ class Connection:
         return 0 if self._servers is None else self._servers.rank(server)
 
     async def _connect_to(self, parameters: dict[str, str], timeout: float) -> str:
-        """Connect to one server. Return the reason if that fails, else ""."""
         self.server = {name: value for name, value in parameters.items() if name != address.SESSION_ATTRS}
         try:
             pgconn = self._pgconn = PGconn.connect_start(make_conninfo(**parameters).encode())
@@ -200,14 +198,12 @@ class Connection:
         self._initial_values = tuple(map(pgconn.parameter_status, self._tracked_names))
 
     def mark_pooled(self) -> None:
-        """Record that the connection goes through a pooler."""
         self.pooled = True
         self._tracked_names = _TRACKED + _TRACKED_BY_POOLERS
         self._initial_values = tuple(map(self._pgconn.parameter_status, self._tracked_names))
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is still open or has failed."""
         return not self.busy and not self.lost and self._pgconn.transaction_status != _IDLE
 
     @property
@@ -229,7 +225,7 @@ class Connection:
 
         It fails with ``psycopg.Error`` or ``ConnectionDied``. If it is cancelled, the statement continues.
 
-        :param ending: final steps of the message, whose rows are discarded.
+        :param ending: final steps of the message. Their rows are discarded.
         """
         if self.busy:
             raise RuntimeError("a message is already in progress on this connection")
@@ -268,7 +264,6 @@ class Connection:
         return self.send(steps_of(text, values))
 
     def literal(self, value: str) -> str:
-        """Return a value as an SQL literal, for commands without parameters."""
         return Escaping(self._pgconn).escape_literal(value.encode()).decode()
 
     def cancel(self) -> defer.Deferred[bool]:
@@ -281,7 +276,6 @@ class Connection:
         return Polling(self.reactor, lambda: request.socket, request.poll).done()
 
     async def is_alive(self, seconds: float) -> bool:
-        """Send a query, and return whether the server responds in time."""
         try:
             await self.query("select 1").addTimeout(seconds, self.reactor)
         except psycopg.Error:
@@ -305,7 +299,6 @@ class Connection:
         self._lose(psycopg.InterfaceError("connection closed"))
 
     def backend_pid(self) -> int:
-        """Return the process ID that the server or pooler reported."""
         return self._pgconn.backend_pid
 
     def fileno(self) -> int:
@@ -316,7 +309,6 @@ class Connection:
         return "connection"
 
     def doRead(self) -> None:  # noqa: N802 - Twisted's name
-        """Read available data, and finish the message when its response is complete."""
         pgconn = self._pgconn
         try:
             pgconn.consume_input()
@@ -350,8 +342,7 @@ class Connection:
             self._lose(error)
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: N802 - Twisted's name
-        """Handle a dead socket. libpq may know the reason."""
-        self.doRead()
+        self.doRead()  # libpq may know the reason
         self._lose(psycopg.OperationalError(reason.getErrorMessage()))
 
     def _abandon(self, _result: defer.Deferred[Rows]) -> None:

@@ -66,18 +66,15 @@ class Connector:
         return first
 
     def stop(self) -> None:
-        """Stop scheduling attempts."""
         self._stopped = True
         self._retry.cancel()
 
     @property
     def waiting(self) -> bool:
-        """Whether it is waiting until the next attempt is due."""
         return self._retry.pending
 
     @property
     def remaining(self) -> float:
-        """Seconds until the next attempt is due, 0 if none is scheduled."""
         return self._retry.remaining
 
     @property

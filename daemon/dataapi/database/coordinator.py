@@ -61,7 +61,6 @@ class CoordinatorComposer(Composer):
         return self._block(statement.block_body(text))
 
     def _in_block(self, step: Step, bound: Bound) -> list[Step]:
-        """Return the step itself, or steps that prepare the statement and run it in a block."""
         statement = bound.statement
         if step.prepared is None or not isinstance(statement, BlockStatement):
             return [step]
@@ -88,5 +87,4 @@ class CoordinatorComposer(Composer):
 
 
 def _coordinator_settings(settings: Settings) -> Settings:
-    """Return the settings that are not made in a block."""
     return (_PROPAGATING, *[each for each in settings if not each[0].startswith(sql_text.REQUEST)])

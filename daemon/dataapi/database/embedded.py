@@ -83,7 +83,6 @@ def _number(folder: Path) -> int:
 
 
 def _inspect(folder: Path) -> Binaries | None:
-    """Return the installation in a directory, or None if there is no working one."""
     if not (folder / "initdb").is_file():
         return None
     try:
@@ -119,7 +118,6 @@ class EmbeddedServerError(Exception):
 
 
 def default_directory(environ: Mapping[str, str]) -> Path:
-    """Return the default data directory: in the user's state directory, or under ``/var/lib`` for root."""
     if os.geteuid() == 0:
         return Path("/var/lib/dataapi/embedded")
     state = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
@@ -160,7 +158,6 @@ class EmbeddedServer:
         return self.uri(LOGIN_ROLE)
 
     async def stop(self) -> None:
-        """Close all connections and stop the server, if it runs."""
         running, self._supervisor = self._supervisor, None
         if running is not None:
             await deferToThread(_end, running)
@@ -171,7 +168,6 @@ class EmbeddedServer:
         return f"postgresql://{path}?host={quote(self._sockets, safe='')}&port=5432"
 
     async def _provision(self) -> None:
-        """Create the roles, the database and the event trigger for schema changes."""
         administrator = self.uri(database="postgres")
         await run_script(administrator, BEGIN_OWN_SQL + _ROLES.read_text("utf-8"))
         name = self._database
@@ -217,7 +213,6 @@ class EmbeddedServer:
 
 
 def _version(data: Path) -> int | None:
-    """Return the major version of a data directory, or None if it does not exist."""
     try:
         return int((data / "PG_VERSION").read_text())
     except (OSError, ValueError):

@@ -42,7 +42,7 @@ class SupervisorError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run.
+    """Parameters of a server.
 
     :ivar directory: contains ``data``, ``run`` (socket and log) and ``programs``.
     :ivar temporary: whether to delete the directory at the end. Durability is then disabled.
@@ -57,15 +57,13 @@ class Plan:
 
     @classmethod
     def read(cls, text: str) -> Plan:
-        """Parse the plan from the JSON command-line argument."""
         plan = json.loads(text)
         package = tuple(Path(folder) for folder in plan["package"])
         return cls(Path(plan["directory"]), plan["temporary"], Path(plan["binaries"]), package)
 
 
 def main(plan: Plan) -> int:
-    """Run the server until standard input is closed. Return the exit code."""
-    # Ctrl-C and stop signals are meant for the daemon, which then closes our standard input.
+    # Ctrl-C and stop signals are meant for the daemon. It then closes our standard input.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     supervisor = Supervisor(plan)
@@ -121,13 +119,11 @@ class Supervisor:
         self._await_ready(self._server, log)
 
     def wait(self) -> int:
-        """Wait until the server stops."""
         assert self._server is not None
         threading.Thread(target=self._stop_at_end_of_input, args=(self._server,), daemon=True).start()
         return self._server.wait()
 
     def clean(self) -> None:
-        """Stop a server that still runs, and remove temporary directories."""
         if self._server is not None and self._server.poll() is None:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait()
@@ -165,7 +161,6 @@ class Supervisor:
                     )
 
     def _reachable_binaries(self) -> Path:
-        """Return a directory from which the server's user can run the programs, copying them if necessary."""
         source = self._plan.binaries
         if self._runs(source):
             return source
@@ -218,7 +213,6 @@ class Supervisor:
         )
 
     def _context(self) -> dict[str, Any]:
-        """Return arguments of ``subprocess``: the server's user, and an environment without ``PG…``."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
         context: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
@@ -231,7 +225,6 @@ class Supervisor:
 
     @contextmanager
     def _as_account(self) -> Iterator[None]:
-        """Access files with the permissions of the server's user."""
         if self._account is None:
             yield
             return
@@ -251,7 +244,6 @@ class Supervisor:
 
 
 def _account(data: Path) -> pwd.struct_passwd:
-    """Return the user for root's server: the owner of the data directory, or else an unprivileged user."""
     with suppress(FileNotFoundError, KeyError):
         owner = pwd.getpwuid(data.stat().st_uid)
         if owner.pw_uid != 0:

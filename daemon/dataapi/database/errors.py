@@ -87,7 +87,6 @@ def _custom_status(digits: str) -> int:
 
 
 def _from_raise(diagnostics: Diagnostics) -> ApiError:
-    """Parse an error raised by SQL: MESSAGE is the body, DETAIL has status and headers, both as JSON."""
     body = _json_object(diagnostics.message)
     if body is None or not isinstance(body.get("code"), str) or not isinstance(body.get("message"), str):
         return _malformed(
@@ -147,7 +146,6 @@ _QUOTING_CLASS = "42"
 
 
 def from_postgres(error: psycopg.Error, *, anonymous: bool) -> ApiError:
-    """Return the client's error for an error of psycopg. See ``to_error``."""
     diag = error.diag
     message, detail, hint = diag.message_primary or str(error), diag.message_detail, diag.message_hint
     if (diag.sqlstate or "").startswith(_QUOTING_CLASS):
@@ -170,7 +168,6 @@ _FATAL = ("FATAL", "PANIC")
 
 
 def ends_connection(error: psycopg.Error) -> bool:
-    """Whether libpq itself failed, or the server closes the connection."""
     severity = error.diag.severity_nonlocalized or error.diag.severity
     return error.sqlstate is None or severity in _FATAL
 
@@ -183,12 +180,10 @@ def is_plan_invalid(error: psycopg.Error) -> bool:
 
 
 def has_leftover_settings(error: psycopg.Error) -> bool:
-    """Whether a transaction was rejected for its initial settings. See ``sql_text.opening``."""
     return error.sqlstate == "22P02" and LEFTOVERS in str(error)
 
 
 def unstorable(character: str) -> ApiError:
-    """Return the error for a value that PostgreSQL cannot store."""
     return ApiError(400, "22021", f"A text value contains {character}, which PostgreSQL cannot store.")
 
 
@@ -208,7 +203,6 @@ def standby() -> ApiError:
 
 
 def timed_out() -> ApiError:
-    """Return the error for a message that got no connection in time."""
     return DatabaseUnavailable(504, "PGRST003", "Timed out acquiring connection from connection pool.")
 
 
@@ -221,7 +215,6 @@ def unreachable(seconds: float) -> ApiError:
 
 
 def encoding_changed() -> ApiError:
-    """Return the error for a result that is not encoded in UTF-8."""
     return DatabaseError(
         400,
         "0A000",
@@ -245,12 +238,10 @@ def connection_lost(cause: BaseException | None = None) -> ApiError:
 
 
 def timed_out_query(seconds: float) -> ApiError:
-    """Return the error for one of our own statements that exceeded its time limit."""
     return _retry_after("PGRST001", f"The database did not respond within {seconds:g} seconds. Retrying.", 1)
 
 
 def stopped() -> ApiError:
-    """Return the error for a pool that is stopping or not started."""
     return _retry_after("PGRST000", "The service is shutting down.", 1)
 
 

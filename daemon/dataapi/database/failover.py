@@ -67,7 +67,6 @@ class FailoverWatch:
             connection.close()
 
     async def watch(self) -> None:
-        """Monitor the primary until cancelled."""
         if not address.has_several_hosts(self._parameters):
             return
         try:
@@ -105,7 +104,6 @@ class FailoverWatch:
         self._on_failover(silent.server)
 
     async def _check_for_rival(self, primary: Connection) -> None:
-        """Check whether another server was promoted while this one still accepts writes."""
         rival = await self._connect_elsewhere(primary)
         if rival is None:
             return
@@ -127,7 +125,6 @@ class FailoverWatch:
             primary.close()
 
     async def _connect_elsewhere(self, primary: Connection) -> Connection | None:
-        """Connect to another server that accepts writes. Return None if there is none."""
         return await self._connect(address.without_server(self._parameters, primary.server), PROBE_TIMEOUT)
 
     async def _connect(self, parameters: dict[str, str], timeout: float) -> Connection | None:

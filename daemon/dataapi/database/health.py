@@ -51,7 +51,6 @@ class Ageing:
         self._unused: dict[Session, tuple[int, float]] = {}
 
     async def watch(self) -> None:
-        """Check the connections until cancelled."""
         limits = [limit for limit in (self._options.idle_time, self._options.lifetime) if limit is not None]
         if not limits:
             return
@@ -61,7 +60,6 @@ class Ageing:
             self.check()
 
     def check(self) -> None:
-        """Close the connections that are unused or too old."""
         now = self._clock.seconds()
         self._unused = {session: self._since(session, now) for session in self._sessions}
         for session in self._unneeded(now):
@@ -127,7 +125,6 @@ class Liveness:
         self.silent = False
 
     async def watch(self) -> None:
-        """Check the connections until cancelled."""
         while True:
             await task.deferLater(self._reactor, CHECK_INTERVAL)
             await self.probe_quiet()
@@ -168,7 +165,6 @@ class Liveness:
             await self._probe(session, PROBE_TIMEOUT)
 
     async def _probe(self, session: Session, seconds: float) -> bool:
-        """Probe an idle connection, and return whether it responded."""
         self._idle.remove(session)
         alive = await session.connection.is_alive(seconds)
         if session.connection.lost:
@@ -183,7 +179,6 @@ class Liveness:
         return self._record(alive)
 
     async def _probe_separately(self, stuck: list[Session]) -> None:
-        """Check the servers over separate connections. Replace stuck connections to unresponsive servers."""
         by_server: dict[tuple[str | None, ...], list[Session]] = {}
         for session in stuck:
             by_server.setdefault(server_key(session.connection.server), []).append(session)
@@ -210,7 +205,6 @@ class Liveness:
 
 
 async def responds(reactor: Any, server: dict[str, str], seconds: float) -> bool:
-    """Return whether a server responds, even if it rejects the connection."""
     connection = Connection(reactor)
     try:
         await connection.open(server, seconds)

@@ -1,4 +1,4 @@
-"""LISTEN on a dedicated connection, which is reopened when it is lost."""
+"""LISTEN on a dedicated connection that is reopened when it is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Listener:
     :param on_reconnect: called when listening resumes. Notifications may have been missed, so state that
         depends on them must be reloaded.
     :param backoff: delays between attempts to reconnect.
-    :ivar swallowed: whether the connection goes through a pooler in transaction mode, which does not forward
+    :ivar swallowed: whether the connection goes through a pooler in transaction mode that does not forward
         notifications. That is rechecked with each attempt.
     """
 
@@ -77,7 +77,6 @@ class Listener:
         await self._listen(again=False)
 
     async def stop(self) -> None:
-        """Stop listening and close the connection."""
         self._stopped = True
         self._listening = False
         self._retry.cancel()
@@ -86,12 +85,10 @@ class Listener:
             self._connection.close()
 
     def follow(self, servers: Servers) -> None:
-        """Use only accepted servers. Call it before ``start``."""
         self._servers = servers
         servers.observe(partial(self._leave_refused, servers))
 
     def leave_server(self, server: dict[str, str]) -> None:
-        """Disconnect from a server immediately, if it is the current one."""
         connection = self._connection
         if connection is not None and address.server_key(connection.server) == address.server_key(server):
             self._leave(connection)
@@ -133,7 +130,6 @@ class Listener:
         await connection.query(self._text)
 
     async def _watch(self, connection: Connection) -> None:
-        """Probe the connection regularly, because the server may have nothing to notify."""
         while not connection.lost:
             await task.deferLater(self._reactor, health.CHECK_INTERVAL)
             if (
@@ -162,7 +158,6 @@ class Listener:
         self._call(lambda: self._on_notification(channel, payload))
 
     def _call(self, callback: Callable[[], None]) -> None:
-        """Call back. An exception must not end listening."""
         try:
             callback()
         except Exception:

@@ -61,14 +61,14 @@ class Message(NamedTuple):
     :ivar settings: further transaction-local settings, set after the role.
     :ivar statements: run in order; the last one's rows are the result.
     :ivar read_only: whether the transaction is read-only.
-    :ivar rollback: whether to roll back after the result, which takes another round trip.
+    :ivar rollback: whether to roll back after the result. This takes another round trip.
     :ivar caller: key for the fair distribution of connections among transactions of several messages, or "".
     :ivar isolation: upper-case isolation level such as ``SERIALIZABLE``; None for the login role's
         ``default_transaction_isolation``.
     :ivar context: context of the request.
     :ivar by_replica: whether a replica may run it.
     :ivar required_position: WAL position that a replica must have replayed.
-    :ivar positioned: whether to report the WAL position after the commit, which takes another round trip.
+    :ivar positioned: whether to report the WAL position after the commit. This takes another round trip.
     """
 
     role: str
@@ -100,14 +100,14 @@ _DEFAULT_SOURCES = frozenset({"default", "configuration file", "session"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Defaults:
-    """Settings for each message of a connection. Compared by identity, which is faster.
+    """Settings for each message of a connection. Compared by identity for speed.
 
     :ivar undo: whether each message resets the session settings of the previous one. Not through a pooler,
         because that would reset the pooler's own settings.
     :ivar settings: settings made for each transaction before its own.
     :ivar distributed: whether Citus is loaded. Its workers only get settings from ``SET LOCAL``.
     :ivar statement_timeout: the session's own timeout in milliseconds.
-    :ivar begun: settings that the session started with, which are not repeated.
+    :ivar begun: settings that the session started with. They are not repeated.
     """
 
     undo: bool = False
@@ -118,7 +118,7 @@ class Defaults:
 
     @property
     def own(self) -> Settings:
-        """Settings of the daemon's own SQL, which has no timeout and qualifies its tables.
+        """Settings of the daemon's own SQL: no timeout, and only PostgreSQL's own schema.
 
         Unqualified names refer to PostgreSQL's own objects, regardless of what users create.
         """

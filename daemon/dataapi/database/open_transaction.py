@@ -81,12 +81,10 @@ class OpenTransaction:
         self._unreported = 0.0
 
     async def begin(self, message: Message) -> None:
-        """Begin the transaction with the message's role, and run its statements."""
         self._role = message.role
         await self._send(self._composer.compose_begin(message, self._comment), message.statements)
 
     async def continue_with(self, step: Continuation) -> Rows:
-        """Run a step's statements with the transaction's role. Return the last one's rows."""
         steps = self._closing() + (_SAVEPOINT if step.read_only else [])
         steps += self._composer.compose_continuation(
             self._role, step.settings, step.statements, step.restored, self._comment,
@@ -96,12 +94,10 @@ class OpenTransaction:
         return await self._send(steps, step.statements)
 
     async def open_cursor(self, message: Message) -> Rows:
-        """Begin the transaction with a cursor for the message's last statement. Return the first rows."""
         steps = self._composer.compose_begin(message, self._comment, cursor=True)
         return await self._send([*steps, self._next(FIRST_FETCH)], message.statements)
 
     async def fetch(self, rows: int) -> Rows:
-        """Return at most ``rows`` more rows of the cursor."""
         return await self._send([self._next(rows)])
 
     async def end(self, *, rollback: bool = False) -> None:
@@ -109,7 +105,6 @@ class OpenTransaction:
         await self._send([*self._closing(), *(UNDOING if rollback else COMMITTING)])
 
     async def position(self) -> str:
-        """Return the WAL position after the commit, "" if unknown."""
         return await written_position(self._connection)
 
     async def roll_back(self) -> None:
@@ -120,7 +115,6 @@ class OpenTransaction:
             await self._send(ROLLING_BACK)
 
     def report_rest(self) -> None:
-        """Report the total time of all steps without statements. A stream may have many of them."""
         if self._unreported:
             now = perf_counter()
             self._report(RoundTrip(now - self._unreported, now))

@@ -40,7 +40,6 @@ class Polling:
         return self._done
 
     def fail(self, error: Exception) -> None:
-        """Stop waiting. The Deferred of ``done`` fails."""
         self._unwatch()
         self._done.errback(error)
 

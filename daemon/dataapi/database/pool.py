@@ -204,7 +204,6 @@ class Pool:
         return renewed
 
     def _end_renewals(self) -> None:
-        """Stop using outdated connections."""
         renewals, self._renewals = self._renewals, []
         for session in [one for one in self._idle if one in self._outdated]:
             self._discard(session)
@@ -217,19 +216,16 @@ class Pool:
         servers.observe(partial(self._leave_refused, servers))
 
     def abandon(self) -> None:
-        """Close all connections and reject waiting messages, because the server does not respond."""
         for session in tuple(self._sessions):
             self._discard(session)
         self._queue.fail_all(self._unavailable)
         self._slot_queue.fail_all(self._unavailable)
 
     def leave_server(self, server: dict[str, str]) -> None:
-        """Close all connections to a server immediately."""
         key = address.server_key(server)
         self._leave(lambda session: address.server_key(session.connection.server) == key)
 
     def _leave_refused(self, servers: Servers) -> None:
-        """Close connections to refused servers, and replace those to servers with unknown status."""
         status = {session: servers.status(session.connection) for session in self._sessions}
         for session in [
             one for one, server_status in status.items() if server_status is ServerStatus.UNKNOWN
@@ -249,11 +245,9 @@ class Pool:
 
     @property
     def available(self) -> bool:
-        """Whether there is a connection to the database, as far as is known."""
         return bool(self._sessions) and not self._liveness.silent
 
     async def watch(self) -> None:
-        """Replace connections that are old or unresponsive, until cancelled."""
         self._background.spawn(self._ageing.watch())
         await self._liveness.watch()
 
@@ -263,12 +257,10 @@ class Pool:
 
     @property
     def trouble(self) -> str | None:
-        """Why the database is unavailable, or None."""
         return self._connector.trouble or ("it does not respond" if self._liveness.silent else None)
 
     @property
     def pooled(self) -> bool:
-        """Whether any connection goes through a pooler."""
         return any(session.connection.pooled for session in self._sessions)
 
     def figures(self) -> PoolFigures:
@@ -321,7 +313,6 @@ class Pool:
             self._release(session)
 
     def within(self, seconds: float) -> TimedPool:
-        """Return a pool with this timeout for the daemon's own SQL."""
         return TimedPool(self, seconds)
 
     async def stream(self, message: Message, batch: int = BATCH) -> AsyncGenerator[Rows, None]:
@@ -427,7 +418,6 @@ class Pool:
                 self._discard(session)
 
     def _grow(self) -> None:
-        """Open the connections that are needed, at least one."""
         if not self._stopped:
             in_use = len(self._sessions) - len(self._idle)
             number = min(self._size, max(1, in_use + len(self._queue.waiting)))
@@ -447,7 +437,6 @@ class Pool:
         self._release(session)
 
     def _none_opened(self) -> None:
-        """Reject waiting messages if there is no connection at all."""
         if self._renewals:
             self._end_renewals()
         if not self._sessions:
@@ -463,7 +452,6 @@ class Pool:
             self._outdated.add(session)
 
     def _discard(self, session: Session) -> None:
-        """Close a connection, so that another one can be opened."""
         session.connection.close()
         self._sessions.discard(session)
         self._outdated.discard(session)

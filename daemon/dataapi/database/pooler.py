@@ -24,10 +24,10 @@ PROCESS = "select pg_catalog.pg_backend_pid()"
 """Query for the ID of the server process."""
 
 _TURNS = (0, 1, 1, 0, 0, 1) * 2
-"""Which of two connections sends each query.
+"""Order in which two connections send their queries.
 
-One of them sends two queries in a row. This detects poolers that reuse the least recently used process as
-well as those that reuse the most recently used one.
+One of them sends two queries in a row. This detects poolers that reuse the most recently used process, and
+poolers that reuse the least recently used one.
 """
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _POSITION = re.compile("([0-9]{1,10}):([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 MAX_POSITIONS = 3600
-"""Number of the primary's positions to store, which limits the lag that can be measured.
+"""Number of the primary's positions to store. It limits the lag that can be measured.
 
 With ``db-read-max-lag``, a replica that lags further behind gets no reads.
 """
@@ -31,7 +31,6 @@ class Position:
 
     @property
     def lsn(self) -> str:
-        """The LSN as PostgreSQL writes it."""
         return f"{self.offset >> 32:X}/{self.offset & 0xFFFFFFFF:X}"
 
 
@@ -71,7 +70,6 @@ class PrimaryProgress:
         return bool(self._history)
 
     def record(self, position: int, now: float) -> None:
-        """Record the primary's current position."""
         if self._history and position < self._history[-1][1]:
             # Another server has become the primary, starting from an earlier position.
             self._history.clear()

@@ -50,7 +50,6 @@ class PrimaryServers:
         )
 
     def status(self, connection: Connection) -> ServerStatus:
-        """Return the status of a connection's server. That of a standby is unknown."""
         lineage = self._lineages.get(connection)
         if lineage is None:
             return ServerStatus.UNKNOWN

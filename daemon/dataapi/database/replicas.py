@@ -126,11 +126,9 @@ class Replica:
         return self._obstacle
 
     def has_reached(self, timeline: int) -> bool:
-        """Whether the server has reached a timeline."""
         return self.watch.state is not None and self.watch.state.lineage.timeline >= timeline
 
     def _log_change(self) -> None:
-        """Log whether it gets reads, unless only the lag has changed."""
         obstacle = self.obstacle
         previous, self._logged = self._logged, obstacle and obstacle.partition(":")[0]
         if self._logged == previous:
@@ -185,7 +183,6 @@ class Replicas:
         self.fallbacks = 0
 
     async def start(self) -> None:
-        """Start connecting, and poll the replicas once."""
         for replica in self._replicas:
             self._background.spawn(replica.pool.start())
             self._background.spawn(replica.pool.watch())
@@ -193,7 +190,6 @@ class Replicas:
         self._background.spawn(self._watch())
 
     async def stop(self) -> None:
-        """Let running messages end, then close all connections to replicas."""
         self._background.cancel()
         for watch in self._watches():
             watch.close()
@@ -203,12 +199,10 @@ class Replicas:
         return [self._primary_watch, *[replica.watch for replica in self._replicas]]
 
     def resize(self, size: int) -> None:
-        """Change the maximum number of connections to each replica."""
         for replica in self._replicas:
             replica.pool.resize(size)
 
     def renew(self) -> list[Deferred[None]]:
-        """Replace all connections to replicas. See ``Pool.renew``."""
         return [replica.pool.renew() for replica in self._replicas]
 
     def figures(self) -> list[ReplicaFigures]:
@@ -221,7 +215,6 @@ class Replicas:
             await self.poll()
 
     async def poll(self) -> None:
-        """Poll all servers and assess the replicas."""
         await concurrently(watch.poll() for watch in self._watches())
         primary = self._primary_watch.state
         if primary is not None:
@@ -246,7 +239,6 @@ class Replicas:
             self._progress.record(primary.position, self._reactor.seconds())
 
     def _available(self, message: Message) -> Iterator[Replica]:
-        """Yield the replicas that may run a message, in order of preference."""
         replicas = list(self._replicas)
         if self._shuffles:
             random.shuffle(replicas)
@@ -300,12 +292,10 @@ class Replicas:
                 yield rows
 
     def open_transaction(self, message: Message) -> AbstractAsyncContextManager[OpenTransaction]:
-        """Begin a transaction of several messages on the primary."""
         return self._primary.open_transaction(message)
 
 
 def _guarded(message: Message) -> Message:
-    """Return a message that fails if its required position has not been replayed."""
     if message.required_position == BEGINNING:
         return message
     guard = Bound(_REPLAYED, (message.required_position.lsn,))
@@ -313,7 +303,6 @@ def _guarded(message: Message) -> Message:
 
 
 def _check_repeatable(replica: Replica, message: Message, error: ApiError) -> None:
-    """Raise the error unless another server may succeed."""
     behind = message.required_position != BEGINNING and error.code == _NOT_REPLAYED
     if not (behind or isinstance(error, DatabaseUnavailable) or error.code.startswith(_SERVER_ERRORS)):
         raise error

@@ -74,7 +74,6 @@ class ServerTooOld(ScriptError):
 
 
 def _fetch_rows(connection: _Connection, text: str, values: Sequence[object]) -> Rows:
-    """Run SQL with ``$1`` … parameters as one transaction. Return the last statement's rows."""
     # The statements between two Sync messages are one transaction.
     with connection.pipeline():
         for statement in split(text):
@@ -140,7 +139,6 @@ def _skip_old_primaries(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lineage(server: dict[str, Any]) -> Lineage | None:
-    """Return a server's lineage, None if it is a standby, has no timelines or does not respond."""
     parameters = {**server, SESSION_ATTRS: "any", "connect_timeout": _PROBE_TIMEOUT}
     try:
         with closing(_connect(parameters)) as connection:
@@ -151,8 +149,6 @@ def _lineage(server: dict[str, Any]) -> Lineage | None:
 
 
 class _Blocking:
-    """A blocking connection for ``supports_prepared``."""
-
     def __init__(self, connection: _Connection) -> None:
         self._pgconn = connection.pgconn
 

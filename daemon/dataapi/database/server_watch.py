@@ -131,7 +131,6 @@ class ServerWatch:
             self._connection = connection
 
     def close(self) -> None:
-        """Close the connection. The next poll opens a new one."""
         if self._opening is not None:
             self._opening.cancel()
         self._drop()

@@ -80,7 +80,6 @@ class StartUp:
     refused: bool = False
 
     def forget(self) -> None:
-        """Let the next session find out again, because the server or its settings may have changed."""
         self.defaults = None
         self.refused = False
 
@@ -90,7 +89,7 @@ class Session:
 
     :param token: makes the names of prepared statements unique.
     :param start_up: state shared by the pool's sessions.
-    :ivar cancelling: whether a cancel request is pending, which could affect the next statement.
+    :ivar cancelling: whether a pending cancel request could affect the next statement.
     :ivar opened: when the connection was established, by the reactor's clock.
     :ivar uses: number of uses.
     """
@@ -171,7 +170,6 @@ class Session:
         )
 
     async def _connect(self, connection: Connection, parameters: dict[str, str], timeout: float) -> Defaults:
-        """Open a connection and return the defaults of its messages."""
         await connection.open(parameters, timeout)
         try:
             facts = await connection.query(FACTS).addTimeout(timeout, connection.reactor)
@@ -187,7 +185,6 @@ class Session:
         )
 
     async def _reconnect_with(self, defaults: Defaults, parameters: dict[str, str], timeout: float) -> bool:
-        """Reconnect with settings. Return whether the server accepts them."""
         current, replacement = self.connection, Connection(self.connection.reactor, self._servers)
         try:
             await self._connect(replacement, address.with_settings(parameters, defaults.begun), timeout)
@@ -206,10 +203,6 @@ class Session:
         return True
 
     async def _supports_prepared(self, timeout: float) -> bool:
-        """Return whether the pooler supports prepared statements.
-
-        :raises ConnectionDied: if the connection is lost or times out.
-        """
         checking = defer.Deferred.fromCoroutine(supports_prepared(self.connection))
         try:
             return await checking.addTimeout(timeout, self.connection.reactor)
@@ -218,7 +211,6 @@ class Session:
 
     @property
     def clean(self) -> bool:
-        """Whether the connection may run another caller's message."""
         prepared = self._prepared
         return not self.cancelling and self.connection.clean and (prepared is None or not prepared.full)
 
@@ -256,7 +248,6 @@ class Session:
         return rows
 
     async def _prepare_retry(self, error: psycopg.Error) -> None:
-        """Prepare for sending a message again, or raise the error if that would not help."""
         if errors.is_plan_invalid(error) and self._prepared is not None:
             self._prepared.renew()
         elif not errors.has_leftover_settings(error):
@@ -265,7 +256,6 @@ class Session:
             await self.connection.send(ROLLING_BACK)
 
     def transaction(self, context: RequestContext, *, anonymous: bool) -> OpenTransaction:
-        """Return a transaction of several messages, which the caller has to begin."""
         self.uses += 1
         self._rolls_back = False
         comment = self._comment(context) if self._options.comments else ""
@@ -275,7 +265,6 @@ class Session:
         )  # fmt: skip
 
     def _comment(self, context: RequestContext) -> str:
-        """Return the comment that prefixes each statement of a message."""
         return sql_text.comment(
             application="dataapi",
             route=context.route,
@@ -284,7 +273,6 @@ class Session:
         )
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:
-        """Run SQL as the login role. See ``Pool.fetch``."""
         self.uses += 1
         statements = steps_of(text, values)
         try:
@@ -307,6 +295,5 @@ class Session:
         return False
 
     async def settle(self) -> None:
-        """Roll back the transaction that a failed message left open."""
         if self._rolls_back and self.connection.in_transaction:
             await self.connection.send(ROLLING_BACK)

@@ -34,7 +34,6 @@ _ALIASED = re.compile(f"{ALIAS}[0-9]+[.]", re.ASCII)
 
 
 def quote_identifier(name: str) -> str:
-    """Return a quoted identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -94,7 +93,6 @@ PLUS, MINUS, CONCATENATE = operator_sql("+"), operator_sql("-"), operator_sql("|
 
 
 def without_aliases(message: str) -> str:
-    """Return a message of PostgreSQL without the aliases before column names."""
     return _ALIASED.sub("", message)
 
 
@@ -139,13 +137,11 @@ class Template:
     order: tuple[int, ...]
 
     def arrange(self, values: list[_T]) -> list[_T]:
-        """Return the values in the order of the parameters."""
         in_order = self.order == tuple(range(len(values)))
         return values if in_order else [values[index] for index in self.order]
 
 
 def is_allowed_setting(name: str) -> bool:
-    """Whether a setting may be made for a caller's transaction."""
     return _SETTING.fullmatch(name) is not None and name.lower() not in _RESERVED_SETTINGS
 
 
@@ -173,7 +169,6 @@ def opening(
 
 
 def as_login_role(settings: tuple[tuple[str, str], ...], *, guarded: bool = False) -> str:
-    """Return the setup statement for the daemon's own SQL. See ``opening``."""
     calls = [
         _call("role", "'none'"),
         *[_call(checked_setting(name), quote_literal(value)) for name, value in settings],
@@ -201,7 +196,6 @@ LEFTOVERS = f"{ERROR_MARKER}the transaction began with settings that were left f
 
 
 def _guard(*, read_only: bool) -> str:
-    """Return the condition that the transaction began with the defaults (always read-only on standbys)."""
     conditions = [_is_default("isolation"), _is_default("deferrable")]
     if not read_only:
         conditions.append(f"({_is_default('read_only')} or pg_catalog.pg_is_in_recovery())")
@@ -244,20 +238,12 @@ def _call(name: str, value: str) -> str:
 
 
 def checked_setting(name: str) -> str:
-    """Return the name of a setting.
-
-    :raises ValueError: if the setting is not allowed.
-    """
     if not is_allowed_setting(name):
         raise ValueError(f"this setting is not allowed: {name!r}")
     return name
 
 
 def begin(level: str) -> str:
-    """Return the statement that begins a transaction with an isolation level.
-
-    :raises ValueError: if the level is invalid.
-    """
     if level not in ISOLATION_LEVELS:
         raise ValueError(f"invalid isolation level: {level!r}")
     return f"begin isolation level {level.lower()}"
@@ -296,16 +282,11 @@ def _cast(types: tuple[str, ...], index: int) -> str:
 
 
 def _replace_parameters(text: str, replace: Callable[[int], str]) -> str:
-    """Return a statement with each parameter replaced.
-
-    :param replace: returns the replacement for a parameter's index.
-    """
     return _TOKEN.sub(lambda match: replace(int(match["slot"]) - 1) if match["slot"] else match[0], text)
 
 
 @lru_cache(maxsize=256)
 def split(text: str) -> tuple[Template, ...]:
-    """Return the statements of a text, separated by ``;``."""
     ends = [match.start() for match in _TOKEN.finditer(text) if match[0] == ";"]
     parts = [text[begin + 1 : end] for begin, end in pairwise([-1, *ends, len(text)])]
     return tuple([_typed(part.strip(), ()) for part in parts if _TOKEN.sub(_without_comments, part).strip()])

@@ -40,7 +40,7 @@ class _BytesLoader(Loader):
 
 
 class _HexDumper(Dumper):
-    """Writes bytes without libpq, whose format depends on the last connection that was opened."""
+    """Writes bytes without libpq. Its format depends on the last connection that was opened."""
 
     oid = psycopg.adapters.types["bytea"].oid
 
@@ -159,7 +159,6 @@ class Prepared:
 
     @property
     def deallocation(self) -> Step:
-        """The step that deallocates it."""
         return Step(b"deallocate " + self.name)
 
 
@@ -212,7 +211,6 @@ class PreparedStatements:
     _count: int = 0
 
     def step(self, role: str, statement: Statement, values: Sequence[str | None]) -> Step:
-        """Return the step that runs a statement."""
         key = (role, statement)
         prepared = self._statements.get(key)
         if prepared is None or prepared.ready is False:
@@ -226,7 +224,6 @@ class PreparedStatements:
         return Step(prepared.text, sent, None, prepared)
 
     def deallocations(self, number: int) -> list[Step]:
-        """Return steps that deallocate the first ``number`` surplus statements."""
         surplus, self.surplus = self.surplus[:number], self.surplus[number:]
         return [one.deallocation for one in surplus if one.ready]
 
@@ -274,7 +271,7 @@ class Composer:
 
     :param defaults: settings for each message.
     :param prepared: prepared statements, None to prepare none.
-    :cvar blocked: whether each message is an explicit transaction block, which the sender ends.
+    :cvar blocked: whether each message is an explicit transaction block. The sender ends it.
     """
 
     blocked = False
@@ -286,7 +283,7 @@ class Composer:
     def compose(self, message: Message, comment: str = "", *, repeated: bool = False) -> list[Step]:
         """Return the steps of a message that is a complete transaction. With ``rollback``, it is left open.
 
-        :param comment: prefix of its statements, which are then not prepared.
+        :param comment: prefix of its statements. They are then not prepared.
         :param repeated: whether it is sent again after an error.
         """
         defaults, role, prepared = self._defaults, message.role, self.prepared
@@ -358,7 +355,7 @@ class Composer:
         return steps + [self._unprepared(bound, comment) for bound in statements]
 
     def compose_own(self, statements: Sequence[Step], *, repeated: bool = False) -> list[Step]:
-        """Return the steps of the daemon's own SQL, which runs as the login role.
+        """Return the steps of the daemon's own SQL. It runs as the login role.
 
         Only the setup statement is prepared, because it is always the same.
         """
@@ -375,12 +372,10 @@ class Composer:
         return prepared.deallocations(surplus) + steps if prepared is not None and surplus else steps
 
     def _begin_steps(self, isolation: str | None) -> list[Step]:
-        """Return the steps that begin a transaction that continues after the message."""
         begin = BEGIN if isolation is None else Step(sql_text.begin(isolation).encode())
         return [*(_UNDO if self._defaults.undo else []), begin]
 
     def _setup_steps(self, role: str, settings: Settings, *, read_only: bool) -> list[Step]:
-        """Return the steps that set role and settings, without preparing them."""
         if not role or role == "none":
             raise _unknown_role(role)
         setup = _setup(tuple([name for name, _ in settings]), self._defaults, read_only, False)
@@ -394,7 +389,6 @@ class Composer:
 
 
 def _plain(_role: str, statement: Statement, values: Sequence[str | None], prefix: str = "") -> Step:
-    """Return the step that runs a statement without preparing it."""
     template = sql_text.with_types(statement.text, statement.types)
     return Step((prefix + template.text).encode(), template.arrange(encode_values(values)))
 

@@ -20,7 +20,7 @@ class Lineage:
     """Identifies the WAL that a server writes or follows.
 
     :ivar system: system identifier of the cluster and its physical copies.
-    :ivar timeline: timeline, which increases with each promotion.
+    :ivar timeline: incremented by each promotion.
     """
 
     system: int
@@ -48,17 +48,14 @@ class Succession:
         self._observers: list[Callable[[], object]] = []
 
     def copy(self) -> Succession:
-        """Return a copy without the observers."""
         other = Succession()
         other._newest, other._last = dict(self._newest), list(self._last)
         return other
 
     def observe(self, observer: Callable[[], object]) -> None:
-        """Call the observer whenever a newer primary is found."""
         self._observers.append(observer)
 
     def add_primary(self, lineage: Lineage) -> None:
-        """Record a server that accepts writes."""
         previous = self._newest.get(lineage.system)
         if previous is not None and previous >= lineage.timeline:
             return
@@ -73,7 +70,6 @@ class Succession:
             self.add_primary(lineage)
 
     def newest(self, lineage: Lineage) -> int:
-        """Return the timeline of the cluster's newest primary, 0 if there is none."""
         return self._newest.get(lineage.system, 0)
 
     def is_outdated(self, lineage: Lineage | None) -> bool:
@@ -89,7 +85,6 @@ class Succession:
         )
 
     def deprioritize(self, server: Hashable) -> None:
-        """Try a server after all others from now on."""
         self._last = [*(one for one in self._last if one != server), server]
 
     def rank(self, server: Hashable) -> int:

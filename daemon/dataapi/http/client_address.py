@@ -11,7 +11,6 @@ _PORT = re.compile(r"^(?:\[([^\]]*)\](?::[0-9]+)?|([0-9.]+):[0-9]+)$")
 
 
 def address_of(peer: object) -> str:
-    """Return the IP address of a connection's peer, or "" for a Unix socket."""
     address = _parse(str(getattr(peer, "host", "")))
     return "" if address is None else str(address)
 
@@ -52,7 +51,6 @@ class TrustedProxies:
 
 
 def _parse(text: str) -> IPv4Address | IPv6Address | None:
-    """Return the address in a text that may include a port, or None. IPv4-mapped IPv6 becomes IPv4."""
     match = _PORT.match(text)
     try:
         address = ip_address(text if match is None else match[1] or match[2])

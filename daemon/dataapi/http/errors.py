@@ -45,7 +45,6 @@ class ApiError(Exception):
         self.index: int | None = None
 
     def replaced(self, **members: Any) -> Self:
-        """Return a copy of this error with some members replaced."""
         error = type(self).__new__(type(self), members.get("message", self.message))
         error.__dict__.update(self.__dict__, **members)
         error.__cause__ = self.__cause__
@@ -62,7 +61,6 @@ class DatabaseError(ApiError):
 
     @property
     def serializable_retry(self) -> bool:
-        """Whether the SQLSTATE is a serialization failure or a deadlock."""
         return self.code in ("40001", "40P01")
 
 

@@ -41,7 +41,6 @@ class Headers(dict[str, str]):
 
 
 def json_object(members: Mapping[str, str]) -> str:
-    """Return an ASCII JSON object with string values and no whitespace."""
     return "{" + ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in members.items()]) + "}"
 
 
@@ -63,7 +62,6 @@ class MediaType:
 
 
 def parse_media_type(text: str) -> MediaType:
-    """Parse a media type with its parameters (RFC 9110 section 8.3.1)."""
     rest = text.partition(";")[2]
     parameters, weight = [], 1.0
     for part in _PARAMETER.findall(rest):
@@ -77,7 +75,6 @@ def parse_media_type(text: str) -> MediaType:
 
 
 def parse_ranges(accept: str) -> list[MediaType]:
-    """Return the media ranges of an ``Accept`` header in order (RFC 9110 section 12.5.1)."""
     return [parse_media_type(part) for part in _RANGE.findall(accept) if part.strip()]
 
 
@@ -91,17 +88,16 @@ def parse_accept(accept: str) -> list[MediaType]:
 
 
 def media_type(content_type: str) -> str:
-    """Return the lower-case media type of a ``Content-Type`` header, without parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
+# Anything else could inject another header.
 def is_name(name: str) -> bool:
-    """Whether this is a valid header name. Anything else could inject another header."""
     return _NAME.fullmatch(name) is not None
 
 
+# Framing headers belong to the server.
 def is_settable(name: str) -> bool:
-    """Whether SQL and the configuration may set this header: it is valid and does not frame the message."""
     return is_name(name) and name.lower() not in _FRAMING
 
 

@@ -66,7 +66,7 @@ Fact = StageEnd | Identity | Operation | QueueWait | RoundTrip | Commit
 
 
 def ignore(_fact: Fact) -> None:
-    """Discard a fact. Used for statements that belong to no request."""
+    pass
 
 
 class RequestContext(NamedTuple):
@@ -83,7 +83,6 @@ class RequestContext(NamedTuple):
 
     @property
     def trace_id(self) -> str:
-        """ID of the caller's trace, or ""."""
         return self.traceparent[3:35]
 
 
@@ -161,20 +160,20 @@ class Outlet(Protocol):
         """When pending data was last sent, by the reactor's clock."""
 
     def write(self, piece: Chunk) -> None:
-        """Send a piece, buffering what the client does not read yet."""
+        pass
 
     def abort(self) -> None:
-        """Close the connection and discard pending data."""
+        pass
 
 
 class Feed(Protocol):
     """An open-ended body that is written whenever data is available."""
 
     async def write_to(self, outlet: Outlet) -> None:
-        """Write until the feed ends. Cancelled when the client disconnects."""
+        pass
 
     def resume(self) -> None:
-        """Continue after all written data was sent."""
+        pass
 
     def leave(self) -> None:
         """Stop writing. Called once: when the connection closes, or if the feed never started."""

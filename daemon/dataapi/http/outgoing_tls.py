@@ -47,18 +47,15 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _dns_patterns(names: x509.SubjectAlternativeName) -> Iterator[DNSPattern]:
-    """Yield the usable DNS names. IP addresses and wildcards like ``*.com`` match no host."""
     for name in names.get_values_for_type(x509.DNSName):
         try:
             yield DNSPattern.from_bytes(name.encode("utf-8"))
-        except CertificateError:
+        except CertificateError:  # an IP address, or a wildcard like *.com
             continue
 
 
 @implementer(IOpenSSLClientConnectionCreator)
 class _HostConnections:
-    """Creates TLS connections to one host."""
-
     def __init__(self, context: SSL.Context, host: str) -> None:
         self._context = context
         self._host = host

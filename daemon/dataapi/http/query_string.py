@@ -25,7 +25,6 @@ def pairs(query: str) -> list[tuple[str, str]]:
 
 
 def lenient_pairs(query: str) -> list[tuple[str, str]]:
-    """Return the parameters in order, replacing invalid UTF-8 with replacement characters."""
     return parse_qsl(query, keep_blank_values=True, errors="replace")
 
 
@@ -51,7 +50,6 @@ def path(text: str) -> str:
 
 
 def segment(text: str) -> str:
-    """Decode the escaped slashes and percent signs of a path segment."""
     return text.replace("%2F", "/").replace("%25", "%")
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 INVALID_JSON = (ValueError, RecursionError)
 """Exceptions raised by decoding: malformed text, and nesting beyond Python's recursion limit."""
 
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # JSON can contain them as escapes
 
 
 class InvalidConstant(ValueError):
@@ -23,7 +23,6 @@ class TooDeep(ValueError):
 
 
 def reject_constant(name: str) -> NoReturn:
-    """Raise ``InvalidConstant``. Used as a decoder's ``parse_constant``."""
     raise InvalidConstant(f"{name} is not a JSON value")
 
 
@@ -54,7 +53,6 @@ def _fraction(digits: str) -> float:
 
 
 def whole(digits: str) -> int | float:
-    """Return an integer, or an ``ExactNumber`` if it has more digits than ``int`` accepts."""
     try:
         return int(digits)
     except ValueError:
@@ -70,7 +68,6 @@ _IN_UNICODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def encode(value: Any, *, ensure_ascii: bool = True) -> str:
-    """Return a value as JSON, writing each ``ExactNumber`` with its original digits."""
     plain = _IN_ASCII if ensure_ascii else _IN_UNICODE
     return "".join(_parts(value, plain)) if _has_exact_number(value) else plain(value)
 
@@ -89,16 +86,14 @@ def _has_exact_number(value: Any) -> bool:
 
 
 class _EncodedPart(str):
-    """JSON text that is already encoded."""
-
     __slots__ = ()
 
 
 _COMMA, _OBJECT_END, _ARRAY_END = map(_EncodedPart, (",", "}", "]"))
 
 
+# Iterative, because values may be deeply nested.
 def _parts(value: Any, plain: Callable[[Any], str]) -> list[str]:
-    """Return the parts of a JSON text. Iterative, because values may be deeply nested."""
     parts: list[str] = []
     waiting = [value]  # the next item is the last one
     while waiting:
@@ -130,7 +125,6 @@ _MAX_GROWTH = 1000
 
 
 def is_storable_number(digits: str) -> bool:
-    """Whether ``jsonb`` can store a number without making it much longer."""
     if len(digits) < 300 and "e" not in digits and "E" not in digits:
         return True
     try:
@@ -180,14 +174,9 @@ def _shallow(text: str) -> str:
 
 
 def unstorable_at(text: str) -> int | None:
-    """Return the index of the first character that PostgreSQL's text cannot store, or None.
-
-    These are U+0000 and lone surrogates. JSON can contain both as escapes.
-    """
     match = _UNSTORABLE.search(text)
     return None if match is None else match.start()
 
 
 def is_storable(text: str) -> bool:
-    """Whether PostgreSQL's text can store all characters."""
     return _UNSTORABLE.search(text) is None

@@ -27,7 +27,6 @@ IDENTIFIER = "dataapi"
 
 
 def is_journal(descriptor: int, environ: Mapping[str, str]) -> bool:
-    """Whether a descriptor is the stream named in ``JOURNAL_STREAM`` (systemd.exec(5))."""
     device, _, inode = environ.get("JOURNAL_STREAM", "").partition(":")
     try:
         status = os.fstat(descriptor)
@@ -37,7 +36,6 @@ def is_journal(descriptor: int, environ: Mapping[str, str]) -> bool:
 
 
 def with_priority(form: Callable[[LogRecord], str]) -> Callable[[LogRecord], str]:
-    """Return a formatter that starts each line with the record's priority, such as ``<6>``."""
 
     def prefixed(record: LogRecord) -> str:
         prefix = f"<{PRIORITIES[record.level]}>"

@@ -48,7 +48,7 @@ _SHORTEST_SECRET = 6
 """Shorter configured values are not redacted: the password ``app`` would blank half the log."""
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Invisible characters, and those that control a terminal."""
+"""Invisible characters, and characters that control a terminal."""
 
 _LEGACY = frozenset(
     ("message", "time", "isError", "system", "format", "failure", "why", "logLevel", "printed", "debug")
@@ -64,7 +64,6 @@ class Redactor:
 
     @classmethod
     def for_secrets(cls, secrets: Iterable[str | None]) -> Redactor:
-        """Return a redactor for the given values, replacing the longest first."""
         known = {secret for secret in secrets if secret and len(secret) >= _SHORTEST_SECRET}
         return cls(tuple(sorted(known, key=len, reverse=True)))
 
@@ -77,7 +76,6 @@ class Redactor:
 
 
 def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str]) -> LogRecord:
-    """Return the record of a Twisted log event, with secrets redacted."""
     failure = event.get("log_failure")
     message = formatEvent(event)
     if failure is not None and not message:
@@ -101,7 +99,6 @@ def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str
 
 
 def _plain(value: object, redact: Callable[[str], str]) -> object:
-    """Convert a value for JSON. Unknown types become their ``repr``."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, _PLAIN):
@@ -114,12 +111,10 @@ def _plain(value: object, redact: Callable[[str], str]) -> object:
 
 
 def timestamp(seconds: float) -> str:
-    """Return a time in RFC 3339 format, in UTC with milliseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def as_json(record: LogRecord) -> str:
-    """Return a record as a line of JSON. Fields cannot replace the standard members."""
     line: dict[str, Any] = {
         "ts": timestamp(record.time),
         "level": record.level,
@@ -132,13 +127,12 @@ def as_json(record: LogRecord) -> str:
         line.setdefault(name, value)
     if record.traceback is not None:
         line["traceback"] = record.traceback
-    # These characters occur only inside strings, which may escape them.
+    # These characters occur only inside strings, and JSON allows to escape them there.
     text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=repr)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def as_text(record: LogRecord) -> str:
-    """Return a record as a readable line, followed by the indented traceback."""
     parts = [timestamp(record.time), record.level.upper(), record.logger, record.message]
     if record.request_id:
         parts.append(f"request_id={record.request_id}")
@@ -182,7 +176,6 @@ class LineObserver:
         self._fields = fields or {}
 
     def __call__(self, event: LogEvent) -> None:
-        """Write an event, unless it is a debug message or one of Twisted's own messages."""
         level = event.get("log_level", LogLevel.info)
         namespace = event.get("log_namespace") or ""
         is_noise = level < LogLevel.info or namespace.startswith(("twisted", "log_legacy", "stdout"))
@@ -192,7 +185,6 @@ class LineObserver:
             self.put(record_of(event, request_id.get(), self._redact))
 
     def configure(self, settings: Settings) -> None:
-        """Apply the log level of new settings, and redact their secrets."""
         self._redact = Redactor.for_secrets(_secrets(settings))
         self._debug = settings.log_level == "debug"
 
@@ -224,7 +216,6 @@ def line_observer(
 
 
 def _secrets(settings: Settings) -> Iterable[str | None]:
-    """Yield the configured values that must never be logged."""
     for project in settings.projects:
         yield project.jwt_secret
         yield from project.secret_keys
@@ -256,7 +247,6 @@ def to_descriptor(descriptor: int) -> Callable[[str], None]:
 
 
 def to_journal(address: str = SOCKET) -> Callable[[LogRecord], bool]:
-    """Return a function that sends a record to the journal and returns whether that succeeded."""
 
     def send(record: LogRecord) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:

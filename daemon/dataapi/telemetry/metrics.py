@@ -226,7 +226,6 @@ class RunningHistogram:
 
 
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """Merge snapshots of several components or workers."""
     merged: dict[str, dict[tuple[str, ...], Value]] = {}
     for snapshot in snapshots:
         for name, series in snapshot.items():
@@ -238,7 +237,7 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
 
 
 def counted(snapshot: Snapshot) -> Snapshot:
-    """Return counters and histograms, which must remain in the totals after their worker exits."""
+    """Return the counters and histograms. They must remain in the totals after their worker exits."""
     return {
         name: series
         for name, series in snapshot.items()
@@ -247,7 +246,6 @@ def counted(snapshot: Snapshot) -> Snapshot:
 
 
 def to_json(snapshot: Snapshot) -> list[Any]:
-    """Convert a snapshot for the pipe between a worker and its parent."""
     return [
         [name, list(labels), [list(value.buckets), value.total] if isinstance(value, Histogram) else value]
         for name, series in snapshot.items()
@@ -264,7 +262,6 @@ def from_json(document: Iterable[Any]) -> Snapshot:
 
 
 def _family(name: str, series: Mapping[tuple[str, ...], Any]) -> metrics_core.Metric:
-    """Return a family as a metric of prometheus-client."""
     from prometheus_client.core import (  # noqa: PLC0415 - see ``exposition``
         CounterMetricFamily,
         GaugeMetricFamily,
@@ -287,7 +284,6 @@ def _family(name: str, series: Mapping[tuple[str, ...], Any]) -> metrics_core.Me
 
 
 def exposition(snapshot: Snapshot) -> bytes:
-    """Return a snapshot and this process's metrics in Prometheus's text format."""
     # Imported here, because many daemons are never scraped.
     from prometheus_client import generate_latest  # noqa: PLC0415
     from prometheus_client.process_collector import ProcessCollector  # noqa: PLC0415

@@ -78,7 +78,6 @@ class ProjectState:
 
     @property
     def writes(self) -> bool:
-        """Whether writes work as well as reads."""
         return self.ready and self.database_available and not self.standby
 
 
@@ -128,7 +127,6 @@ class DaemonState:
 
     @property
     def writes(self) -> bool:
-        """Whether all ready projects accept writes."""
         return self.ready and all(project.writes for project in self.projects if project.ready)
 
     @property
@@ -176,7 +174,6 @@ class DaemonState:
 
 
 def state_from_json(document: Mapping[str, Any]) -> DaemonState:
-    """Return the state from ``DaemonState.as_json``."""
     projects = tuple(
         _read(ProjectState, {**project, **_members(project)}) for project in document["projects"]
     )
@@ -185,7 +182,6 @@ def state_from_json(document: Mapping[str, Any]) -> DaemonState:
 
 
 def _members(project: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the converted list and object members of a project."""
     replicas = tuple(ReplicaState(**replica) for replica in project["replicas"])
     live = project["live"] and LiveState(**project["live"])
     return {"problems": tuple(project["problems"]), "replicas": replicas, "live": live}
@@ -249,13 +245,13 @@ class DaemonControl(Protocol):
     """Operations of the admin listener and signal handlers, on this process or on all workers."""
 
     async def state(self) -> DaemonState:
-        """Return the current readiness."""
+        pass
 
     async def snapshot(self) -> Snapshot:
-        """Return the values of ``/metrics``."""
+        pass
 
     async def catalogs(self) -> Mapping[str, Any]:
-        """Return each project's catalog as JSON values."""
+        pass
 
     async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Apply new settings, if any, and reload every project's catalog."""

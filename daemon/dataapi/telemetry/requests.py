@@ -88,13 +88,11 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"
 
 
 _MAX_PENDING = 256
-"""Number of durations to collect before adding them to the histograms, which is cheaper in bulk."""
+"""Number of durations to collect before adding them to the histograms. Bulk updates are cheaper."""
 _PARTS = ("duration", "queue", "database", "daemon")
 
 
 class _Times:
-    """Times of the requests of one area: pending durations, and histograms."""
-
     __slots__ = ("_histograms", "daemon", "database", "duration", "queue")
 
     def __init__(self) -> None:
@@ -106,7 +104,6 @@ class _Times:
         self._histograms = {name: RunningHistogram() for name in _PARTS}
 
     def histograms(self) -> Mapping[str, RunningHistogram]:
-        """Return the histograms, including the pending durations."""
         for name, histogram in self._histograms.items():
             pending: list[float] = getattr(self, name)
             histogram.add_all(pending)

@@ -42,10 +42,8 @@ class SlowRequests:
         self._by_project: dict[str, deque[SlowRequest]] = {}
 
     def add(self, project: str, request: SlowRequest) -> None:
-        """Store a request, replacing the oldest one if the limit is reached."""
         self._by_project.setdefault(project, deque(maxlen=MAX_REQUESTS)).append(request)
 
     def recent(self, project: str, now: float) -> list[SlowRequest]:
-        """Return a project's recent slow requests, latest first."""
         requests = self._by_project.get(project, ())
         return [request for request in reversed(requests) if request.at >= now - RETENTION]

@@ -35,7 +35,7 @@ _log = Logger(namespace="dataapi.tracing")
 class Tracing:
     """Creates spans.
 
-    :param provider: the SDK's provider, which exports finished spans.
+    :param provider: the SDK's provider. It exports finished spans.
     """
 
     def __init__(self, provider: TracerProvider) -> None:
@@ -51,7 +51,6 @@ class Tracing:
         self._failed = False
 
     def request(self, completed: CompletedRequest, summary: Summary) -> None:
-        """Create the spans of a completed request: one for the request, and one for each of its parts."""
         try:
             self._request(completed, summary)
         except Exception:
@@ -95,7 +94,6 @@ class Tracing:
         span.end(now)
 
     def attempt(self, traceparent: str, event_type: str) -> tuple[Span | None, str]:
-        """Start the span of an attempt. Return it and the ``traceparent`` to send."""
         try:
             span = self._tracer.start_span(
                 f"deliver {event_type}", self._parent(traceparent), self._trace.SpanKind.PRODUCER
@@ -108,7 +106,6 @@ class Tracing:
         return span, headers.get("traceparent", traceparent)
 
     def end(self, span: Span | None, attributes: Mapping[str, str | int | None]) -> None:
-        """End the span of an attempt. Attributes that are None are omitted."""
         if span is None:
             return
         try:
@@ -148,7 +145,6 @@ class Tracing:
 
 
 def _parts(completed: CompletedRequest) -> Iterator[tuple[str, float, float, str]]:
-    """Yield the parts of a request's time: name, start and end by ``time.perf_counter``, and SQL."""
     stage_began = completed.began
     for fact in completed.facts:
         match fact:
@@ -163,7 +159,6 @@ def _parts(completed: CompletedRequest) -> Iterator[tuple[str, float, float, str
 
 
 def tracing_of(environ: Mapping[str, str]) -> Tracing | None:
-    """Return the tracing if the environment configures a collector and the SDK is installed, else None."""
     if not any(environ.get(name) for name in ENDPOINTS):
         return None
     try:

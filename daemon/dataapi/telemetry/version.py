@@ -6,7 +6,6 @@ from importlib.metadata import version
 
 
 def installed_version() -> str:
-    """Return the version of the currently installed distribution."""
     return version("dataapi-daemon")
 
 

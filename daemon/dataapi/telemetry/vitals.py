@@ -38,7 +38,6 @@ class WorkersState:
 
 
 def workers_from_json(document: Mapping[str, Any]) -> WorkersState:
-    """Return the state from ``WorkersState.as_json``."""
     serving, stuck = tuple(document["serving"]), tuple(document["stuck"])
     return WorkersState(document["own"], document["configured"], serving, stuck)
 
@@ -60,13 +59,12 @@ class Vitals:
     workers: WorkersState | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values, without the slow requests."""
         workers = self.workers and self.workers.as_json()
         return {"workers": workers, "webhooks": _webhooks_json(self.webhooks())}
 
 
+# The reason is generic, because the database may be another project's.
 def _webhooks_json(state: WebhooksState | None) -> Mapping[str, Any] | None:
-    """Return what every project may see. The reason is generic: the database may be another project's."""
     if state is None:
         return None
     reason = _SEE_LOG if state.database_available else _UNREACHABLE
