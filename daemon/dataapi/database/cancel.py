@@ -8,7 +8,7 @@ import psycopg
 from twisted.internet import defer
 
 from dataapi.database.address import server_key
-from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
+from dataapi.database.connection import Connection, ConnectionFailed, ServerUnresponsive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,7 @@ class Canceller(Protocol):
     async def cancel(self, connection: Connection) -> None:
         """Request cancellation. Return when the request can no longer affect a later statement.
 
-        :raises ConnectionDied: if the outcome of the request is unknown.
+        :raises ConnectionFailed: if the outcome of the request is unknown.
         """
 
     async def terminate(self, connection: Connection) -> None:
@@ -50,7 +50,7 @@ async def end_statement(canceller: Canceller, connection: Connection, clock: IRe
     """Repeat cancel requests until the running statement ends.
 
     :return: False if it did not end, and its process was terminated instead.
-    :raises ConnectionDied: if the outcome of a request is unknown.
+    :raises ConnectionFailed: if the outcome of a request is unknown.
     """
     for wait in CANCEL_WAITS:
         await canceller.cancel(connection)
@@ -122,14 +122,14 @@ class _Server:
     async def request(self, text: str, connection: Connection) -> None:
         """Send a request about the statement that runs on a connection.
 
-        :raises ConnectionDied: if there is no response. Queued requests then fail, too, instead of each
+        :raises ConnectionFailed: if there is no response. Queued requests then fail, too, instead of each
             timing out.
         """
         failures = self._failures
         await self._lock.acquire()
         try:
             if self._failures != failures:
-                raise ConnectionDied(_NO_RESPONSE)
+                raise ConnectionFailed(_NO_RESPONSE)
             # The statement may have ended in the meantime.
             if connection.busy:
                 await self._send(text, connection.backend_pid())
@@ -146,13 +146,13 @@ class _Server:
         try:
             try:
                 await self._send_once(text, pid)
-            except ServerSilent:
+            except ServerUnresponsive:
                 raise
-            except ConnectionDied:
+            except ConnectionFailed:
                 if not is_reused:
                     raise
                 await self._send_once(text, pid)
-        except ConnectionDied:
+        except ConnectionFailed:
             self._failures += 1
             raise
 
@@ -165,10 +165,10 @@ class _Server:
             await self._control.query(text, (pid,)).addTimeout(RESPONSE_TIMEOUT, self._reactor)
         except defer.TimeoutError:
             self.close()
-            raise ServerSilent(_NO_RESPONSE) from None
+            raise ServerUnresponsive(_NO_RESPONSE) from None
         except psycopg.Error as error:
             self.close()
-            raise ConnectionDied(str(error).strip()) from error
+            raise ConnectionFailed(str(error).strip()) from error
         except defer.CancelledError:
             self.close()
             raise
@@ -189,11 +189,11 @@ class ProtocolCancel:
         try:
             accepted = await connection.cancel().addTimeout(RESPONSE_TIMEOUT, self._reactor)
         except defer.TimeoutError:
-            raise ServerSilent(_NO_RESPONSE) from None
+            raise ServerUnresponsive(_NO_RESPONSE) from None
         except psycopg.Error as error:
-            raise ConnectionDied(str(error).strip()) from error
+            raise ConnectionFailed(str(error).strip()) from error
         if not accepted:
-            raise ConnectionDied(_NO_RESPONSE)
+            raise ConnectionFailed(_NO_RESPONSE)
 
     async def terminate(self, connection: Connection) -> None:
         """Do nothing: there is no stronger method through a pooler than closing the connection."""

@@ -52,11 +52,11 @@ _FAILED_STATUS, _SYNCHRONIZED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPE
 _IDLE = int(TransactionStatus.IDLE)
 
 
-class ConnectionDied(Exception):
+class ConnectionFailed(Exception):
     """Raised when a connection is lost or cannot be established."""
 
 
-class ServerSilent(ConnectionDied):
+class ServerUnresponsive(ConnectionFailed):
     """Raised when no server responds within the timeout."""
 
 
@@ -125,7 +125,7 @@ class Connection:
         """Connect to the first available server.
 
         :param timeout: timeout in seconds for resolving names, and for each server.
-        :raises ConnectionDied: with the reason for each server, or if the server is too old.
+        :raises ConnectionFailed: with the reason for each server, or if the server is too old.
         """
         problems = []
         for target in await self._targets(params, timeout):
@@ -140,13 +140,13 @@ class Connection:
                 self.busy = False
                 self._disconnect()
             if self.lost:
-                raise ConnectionDied(problem)
+                raise ConnectionFailed(problem)
             problems.append(problem)
             if address.refused_by_server(problem):
                 break
         self.close()
         timed_out = all(problem.endswith(TIMEOUT_EXPIRED) for problem in problems)
-        raise (ServerSilent if timed_out else ConnectionDied)("; ".join(dict.fromkeys(problems)))
+        raise (ServerUnresponsive if timed_out else ConnectionFailed)("; ".join(dict.fromkeys(problems)))
 
     async def _targets(self, params: dict[str, str], timeout: float) -> list[address.ConnectionTarget]:
         find = partial(address.targets, params, address.resolve_host, rank=self._rank)
@@ -157,7 +157,9 @@ class Connection:
             return await resolving.addTimeout(timeout, self.reactor)
         except defer.TimeoutError:
             self.close()
-            raise ConnectionDied(f"could not resolve the host {params['host']}: {TIMEOUT_EXPIRED}") from None
+            raise ConnectionFailed(
+                f"could not resolve the host {params['host']}: {TIMEOUT_EXPIRED}"
+            ) from None
 
     def _rank(self, server: dict[str, str]) -> int:
         return 0 if self._servers is None else self._servers.rank(server)
@@ -185,12 +187,12 @@ class Connection:
     def _opened(self) -> None:
         """Start watching the connection.
 
-        :raises ConnectionDied: if the server is too old.
+        :raises ConnectionFailed: if the server is too old.
         """
         pgconn = self._pgconn
         if refusal := errors.version_refusal(pgconn.server_version):
             self.close()
-            raise ConnectionDied(refusal)
+            raise ConnectionFailed(refusal)
         pgconn.nonblocking = 1
         pgconn.enter_pipeline_mode()
         self._descriptor = os.dup(pgconn.socket)
@@ -223,7 +225,7 @@ class Connection:
     def send(self, steps: Sequence[Step], ending: Sequence[Step] = ()) -> defer.Deferred[Rows]:
         """Send a message and return a Deferred with the rows of the last of ``steps``.
 
-        It fails with ``psycopg.Error`` or ``ConnectionDied``. If it is cancelled, the statement continues.
+        It fails with ``psycopg.Error`` or ``ConnectionFailed``. If it is cancelled, the statement continues.
 
         :param ending: final steps of the message. Their rows are discarded.
         """
@@ -251,7 +253,7 @@ class Connection:
             self._lose(error)
             if not isinstance(error, psycopg.Error):
                 raise
-            raise ConnectionDied(str(error).strip()) from error
+            raise ConnectionFailed(str(error).strip()) from error
         if unsent:
             self.reactor.addWriter(self)
         self.busy = True
@@ -280,7 +282,7 @@ class Connection:
             await self.query("select 1").addTimeout(seconds, self.reactor)
         except psycopg.Error:
             return True
-        except (ConnectionDied, defer.TimeoutError):
+        except (ConnectionFailed, defer.TimeoutError):
             return False
         return True
 
@@ -401,7 +403,7 @@ class Connection:
         if self._polling is not None:
             self._polling.fail(error)
         on_lost, self.on_lost = self.on_lost, None
-        died = ConnectionDied(str(error).strip())
+        died = ConnectionFailed(str(error).strip())
         died.__cause__ = error
         self._finish(died)
         if on_lost is not None:

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from dataapi.concurrency.timers import RECONNECTING, Backoff, Retry
 from dataapi.database import address
-from dataapi.database.connection import ConnectionDied
+from dataapi.database.connection import ConnectionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,7 @@ class Connector:
         self._opening.add(session)
         try:
             await session.open(self._parameters, self._timeout)
-        except (ConnectionDied, psycopg.Error) as error:
+        except (ConnectionFailed, psycopg.Error) as error:
             session.connection.close()
             if session in self._opening:
                 self._schedule_retry(error)

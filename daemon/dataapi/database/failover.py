@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import concurrently
 from dataapi.database import address
-from dataapi.database.connection import Connection, ConnectionDied, ServerStatus
+from dataapi.database.connection import Connection, ConnectionFailed, ServerStatus
 from dataapi.database.primary_servers import PrimaryServers
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class FailoverWatch:
         connection = Connection(self._reactor, self._servers)
         try:
             await connection.open(parameters, timeout)
-        except (ConnectionDied, psycopg.Error):
+        except (ConnectionFailed, psycopg.Error):
             return None
         except defer.CancelledError:
             connection.close()

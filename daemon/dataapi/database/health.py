@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import concurrently
 from dataapi.database.address import server_key
-from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
+from dataapi.database.connection import Connection, ConnectionFailed, ServerUnresponsive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -62,7 +62,7 @@ class Ageing:
     def check(self) -> None:
         now = self._clock.seconds()
         self._unused = {session: self._since(session, now) for session in self._sessions}
-        for session in self._unneeded(now):
+        for session in self._expired_idle(now):
             if len(self._sessions) > 1:
                 self._discard(session)
         oldest = min(self._sessions, key=lambda session: session.opened, default=None)
@@ -75,7 +75,7 @@ class Ageing:
         previous = self._unused.get(session)
         return previous if previous is not None and previous[0] == session.uses else (session.uses, now)
 
-    def _unneeded(self, now: float) -> list[Session]:
+    def _expired_idle(self, now: float) -> list[Session]:
         limit = self._options.idle_time
         if limit is None:
             return []
@@ -208,9 +208,9 @@ async def responds(reactor: Any, server: dict[str, str], seconds: float) -> bool
     connection = Connection(reactor)
     try:
         await connection.open(server, seconds)
-    except ServerSilent:
+    except ServerUnresponsive:
         return False
-    except ConnectionDied:
+    except ConnectionFailed:
         return True
     else:
         return await connection.is_alive(seconds)

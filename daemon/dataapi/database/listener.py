@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from dataapi.concurrency.tasks import Background
 from dataapi.concurrency.timers import RECONNECTING, Backoff, Retry
 from dataapi.database import address, health
-from dataapi.database.connection import Connection, ConnectionDied, ServerStatus
+from dataapi.database.connection import Connection, ConnectionFailed, ServerStatus
 from dataapi.database.pooler import is_transaction_pooled
 from dataapi.database.sql_text import quote_identifier
 
@@ -32,8 +32,8 @@ class Listener:
     :param on_reconnect: called when listening resumes. Notifications may have been missed, so state that
         depends on them must be reloaded.
     :param backoff: delays between attempts to reconnect.
-    :ivar swallowed: whether the connection goes through a pooler in transaction mode that does not forward
-        notifications. That is rechecked with each attempt.
+    :ivar notifications_blocked: whether the connection goes through a pooler in transaction mode that does
+        not forward notifications. That is rechecked with each attempt.
     """
 
     _log = Logger()
@@ -65,7 +65,7 @@ class Listener:
         self._listening = False
         self._stopped = True
         self._logged_reason = ""
-        self.swallowed = False
+        self.notifications_blocked = False
 
     @property
     def listening(self) -> bool:
@@ -111,7 +111,7 @@ class Listener:
             await connection.open(self._parameters, timeout)
             setup = defer.Deferred.fromCoroutine(self._begin(connection))
             await setup.addTimeout(timeout, self._reactor)
-        except (ConnectionDied, psycopg.Error, defer.TimeoutError) as error:
+        except (ConnectionFailed, psycopg.Error, defer.TimeoutError) as error:
             connection.close()
             self._lost(str(error))
             return
@@ -124,9 +124,9 @@ class Listener:
             self._call(self._on_reconnect)
 
     async def _begin(self, connection: Connection) -> None:
-        self.swallowed = await is_transaction_pooled(connection)
-        if self.swallowed:
-            raise ConnectionDied("a pooler in transaction mode does not forward notifications")
+        self.notifications_blocked = await is_transaction_pooled(connection)
+        if self.notifications_blocked:
+            raise ConnectionFailed("a pooler in transaction mode does not forward notifications")
         await connection.query(self._text)
 
     async def _watch(self, connection: Connection) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from dataapi.database import sql_text
-from dataapi.database.connection import ConnectionDied
+from dataapi.database.connection import ConnectionFailed
 from dataapi.database.message import text_of
 from dataapi.database.query_log import report_failure
 from dataapi.database.sql_text import CONCATENATE
@@ -175,6 +175,6 @@ async def written_position(connection: Connection) -> str:
     """
     try:
         [(position,)] = await connection.query(POSITION)
-    except (psycopg.Error, ConnectionDied):
+    except (psycopg.Error, ConnectionFailed):
         return ""
     return position or ""

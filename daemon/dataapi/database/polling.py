@@ -51,16 +51,16 @@ class Polling:
         return "libpq"
 
     def doRead(self) -> None:  # noqa: N802 - Twisted's name
-        self._go_on()
+        self._continue()
 
     def doWrite(self) -> None:  # noqa: N802 - Twisted's name
-        self._go_on()
+        self._continue()
 
     def connectionLost(self, _reason: Failure) -> None:  # noqa: N802 - Twisted's name
         if self._descriptor != -1:
-            self._go_on()
+            self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._unwatch()
         status = self._poll()
         if status in (PollingStatus.READING, PollingStatus.WRITING):

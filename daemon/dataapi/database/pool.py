@@ -23,7 +23,7 @@ from dataapi.concurrency.timers import RECONNECTING, Backoff
 from dataapi.concurrency.wait_queue import Slots, WaitQueue
 from dataapi.database import address, errors
 from dataapi.database.cancel import RESPONSE_TIMEOUT, Canceller, ControlConnection, cancel_all, end_statement
-from dataapi.database.connection import ConnectionDied, ServerStatus
+from dataapi.database.connection import ConnectionFailed, ServerStatus
 from dataapi.database.connector import Connector
 from dataapi.database.health import Ageing, Liveness
 from dataapi.database.open_transaction import FIRST_FETCH, next_fetch
@@ -86,7 +86,7 @@ class TimedPool:
     seconds: float
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
-        return await self.pool.fetch(text, values, within=self.seconds)
+        return await self.pool.fetch(text, values, timeout=self.seconds)
 
 
 class Pool:
@@ -136,7 +136,7 @@ class Pool:
         self._connector = Connector(
             reactor, uri, self._background,
             lambda: Session(reactor, options, token(), self._start_up, self._servers),
-            opened=self._opened, failed=self._none_opened, grow=self._grow, backoff=backoff,
+            opened=self._opened, failed=self._connecting_failed, grow=self._grow, backoff=backoff,
         )  # fmt: skip
         self._liveness = Liveness(
             reactor, self._background, self._sessions, self._idle, self._release, self._discard
@@ -289,30 +289,32 @@ class Pool:
         finally:
             self._release(session)
 
-    async def fetch(self, text: str, values: Sequence[object] = (), *, within: float = FETCH_TIMEOUT) -> Rows:
+    async def fetch(
+        self, text: str, values: Sequence[object] = (), *, timeout: float = FETCH_TIMEOUT
+    ) -> Rows:
         """Run the daemon's own SQL as the login role. Return the rows of the last statement.
 
         Statements separated by ``;`` are one transaction. ``$1`` … are values of any type that psycopg
         supports; use ``$1::type`` if PostgreSQL cannot infer the type. Raises the same errors as ``run``.
 
-        :param within: seconds after which the statement and its connection are abandoned. A proxy may keep a
+        :param timeout: seconds after which the statement and its connection are abandoned. A proxy may keep a
             connection to a dead server open.
         """
         session = self._idle.pop() if self._idle else await self._wait()
         try:
             fetching = defer.Deferred.fromCoroutine(session.fetch(text, values))
-            return await fetching.addTimeout(within, self._reactor)
+            return await fetching.addTimeout(timeout, self._reactor)
         except defer.TimeoutError:
             self._background.spawn(self._liveness.check())
-            raise errors.timed_out_query(within) from None
+            raise errors.timed_out_query(timeout) from None
         except psycopg.Error as error:
             raise errors.from_postgres(error, anonymous=False) from error
-        except ConnectionDied as error:
+        except ConnectionFailed as error:
             raise errors.connection_lost(error.__cause__) from error
         finally:
             self._release(session)
 
-    def within(self, seconds: float) -> TimedPool:
+    def with_timeout(self, seconds: float) -> TimedPool:
         return TimedPool(self, seconds)
 
     async def stream(self, message: Message, batch: int = BATCH) -> AsyncGenerator[Rows, None]:
@@ -409,7 +411,7 @@ class Pool:
                 session.cancelling = not ended
             settling = defer.Deferred.fromCoroutine(session.settle())
             await settling.addTimeout(RESPONSE_TIMEOUT, self._reactor)
-        except (ConnectionDied, psycopg.Error, defer.TimeoutError) as error:
+        except (ConnectionFailed, psycopg.Error, defer.TimeoutError) as error:
             self._log.info("closing a database connection in unknown state: {error}", error=error)
         finally:
             if session.clean:
@@ -436,7 +438,7 @@ class Pool:
             self.on_pooler()
         self._release(session)
 
-    def _none_opened(self) -> None:
+    def _connecting_failed(self) -> None:
         if self._renewals:
             self._end_renewals()
         if not self._sessions:
@@ -461,7 +463,7 @@ class Pool:
             drained, self._drained = self._drained, None
             drained.callback(None)
         if self._connector.waiting:
-            self._none_opened()
+            self._connecting_failed()
         self._grow()
 
     def _unavailable(self) -> ApiError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 
 from dataapi.database import address
-from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.connection import Connection, ConnectionFailed
 from dataapi.database.sql_text import EQUAL
 from dataapi.database.steps import COMMITTING, ROLLING_BACK, Prepared, Step
 
@@ -54,7 +54,7 @@ async def loses_statements(reactor: Any, uri: str) -> bool:
     try:
         await connection.open(parameters, address.connect_timeout(parameters))
         return await is_transaction_pooled(connection) and not await supports_prepared(connection)
-    except (ConnectionDied, psycopg.Error):
+    except (ConnectionFailed, psycopg.Error):
         return False
     finally:
         connection.close()
@@ -64,7 +64,7 @@ async def is_transaction_pooled(connection: Connection) -> bool:
     """Whether a pooler assigns a server process per transaction.
 
     :raises psycopg.Error: if a query fails.
-    :raises ConnectionDied: if the connection is lost, or a second one cannot be opened.
+    :raises ConnectionFailed: if the connection is lost, or a second one cannot be opened.
     """
     # Poolers report fake process IDs.
     if await _process(connection) == connection.backend_pid():
@@ -105,7 +105,7 @@ async def supports_prepared(connection: StepRunner) -> bool:
     False if unknown.
 
     :raises psycopg.Error: if the connection fails.
-    :raises ConnectionDied: if the connection is lost.
+    :raises ConnectionFailed: if the connection is lost.
     """
     name = f"p{token_hex(8)}".encode()
     query = (

@@ -9,7 +9,7 @@ import psycopg
 from twisted.internet import defer
 
 from dataapi.database import address
-from dataapi.database.connection import TIMEOUT_EXPIRED, Connection, ConnectionDied, ServerStatus
+from dataapi.database.connection import TIMEOUT_EXPIRED, Connection, ConnectionFailed, ServerStatus
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage, Succession
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PrimaryServers:
             rows = []  # some PostgreSQL-compatible servers have no timelines
         except defer.TimeoutError:
             return prefix + TIMEOUT_EXPIRED
-        except ConnectionDied as error:
+        except ConnectionFailed as error:
             return str(error)
         if not rows:
             return ""

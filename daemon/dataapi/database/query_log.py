@@ -10,7 +10,7 @@ import psycopg
 from twisted.logger import Logger
 
 from dataapi.database import errors
-from dataapi.database.connection import ConnectionDied
+from dataapi.database.connection import ConnectionFailed
 from dataapi.database.message import text_of
 from dataapi.http.messages import RoundTrip
 
@@ -72,7 +72,7 @@ def report_failure(
     if isinstance(error, psycopg.Error):
         sqlstate = code = error.sqlstate or ""
         client_error = errors.from_postgres(error, anonymous=anonymous)
-    elif isinstance(error, ConnectionDied):
+    elif isinstance(error, ConnectionFailed):
         client_error = errors.connection_lost(error.__cause__)
         code = client_error.code
     trip = RoundTrip(began, perf_counter(), "; ".join(map(text_of, statements)), sqlstate)

@@ -10,7 +10,7 @@ from twisted.internet import defer
 
 from dataapi.concurrency.tasks import wait_at_most
 from dataapi.database import address
-from dataapi.database.connection import Connection, ConnectionDied, ServerStatus
+from dataapi.database.connection import Connection, ConnectionFailed, ServerStatus
 from dataapi.database.primary_servers import PrimaryServers
 from dataapi.database.sql_text import CONCATENATE, MINUS, operator_sql
 from dataapi.database.succession import Lineage
@@ -90,7 +90,7 @@ class ServerWatch:
             return
         try:
             [row] = await connection.query(SERVER_STATE_SEEN).addTimeout(RESPONSE_TIMEOUT, self._reactor)
-        except (ConnectionDied, psycopg.Error) as error:
+        except (ConnectionFailed, psycopg.Error) as error:
             self._lose(str(error).strip())
         except defer.TimeoutError:
             self._lose(_UNRESPONSIVE)
@@ -122,7 +122,7 @@ class ServerWatch:
         connection = Connection(self._reactor, self._servers)
         try:
             await connection.open(self._parameters, RESPONSE_TIMEOUT)
-        except ConnectionDied as error:
+        except ConnectionFailed as error:
             self.trouble = str(error)
         except defer.CancelledError:
             connection.close()

@@ -11,7 +11,7 @@ import psycopg
 from twisted.internet import defer
 
 from dataapi.database import address, errors, sql_text
-from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
+from dataapi.database.connection import Connection, ConnectionFailed, ServerUnresponsive
 from dataapi.database.coordinator import CoordinatorComposer
 from dataapi.database.message import FACTS, defaults_of, text_of
 from dataapi.database.open_transaction import OpenTransaction, written_position
@@ -131,7 +131,7 @@ class Session:
     async def open(self, parameters: dict[str, str], timeout: float) -> None:
         """Connect and determine what messages need.
 
-        :raises ConnectionDied: if that fails.
+        :raises ConnectionFailed: if that fails.
         """
         options, defaults_known = self._options, self._start_up.defaults
         if defaults_known is None:
@@ -152,8 +152,8 @@ class Session:
                     timeout,
                 )
                 if self.connection.pooled:
-                    raise ConnectionDied("the connection now goes through a pooler; reconnecting")
-            except ConnectionDied:
+                    raise ConnectionFailed("the connection now goes through a pooler; reconnecting")
+            except ConnectionFailed:
                 self._start_up.forget()
                 raise
         self.opened = self.connection.reactor.seconds()
@@ -174,7 +174,7 @@ class Session:
         try:
             facts = await connection.query(FACTS).addTimeout(timeout, connection.reactor)
         except defer.TimeoutError:
-            raise ServerSilent("the server does not respond") from None
+            raise ServerUnresponsive("the server does not respond") from None
         # Poolers report fake process IDs.
         pooled = facts[0][0] != connection.backend_pid()
         if pooled:
@@ -188,7 +188,7 @@ class Session:
         current, replacement = self.connection, Connection(self.connection.reactor, self._servers)
         try:
             await self._connect(replacement, address.with_settings(parameters, defaults.begun), timeout)
-        except (ConnectionDied, psycopg.Error):
+        except (ConnectionFailed, psycopg.Error):
             replacement.close()
             self._start_up.refused = True
             return False
@@ -197,7 +197,7 @@ class Session:
             raise
         if current.lost:
             replacement.close()
-            raise ConnectionDied("connection closed")
+            raise ConnectionFailed("connection closed")
         current.close()
         self.connection, self._start_up.defaults = replacement, defaults
         return True
@@ -207,7 +207,7 @@ class Session:
         try:
             return await checking.addTimeout(timeout, self.connection.reactor)
         except defer.TimeoutError:
-            raise ServerSilent("the server does not respond") from None
+            raise ServerUnresponsive("the server does not respond") from None
 
     @property
     def clean(self) -> bool:
@@ -290,7 +290,7 @@ class Session:
     async def _on_standby(self) -> bool:
         if not self.connection.clean:
             return False
-        with suppress(psycopg.Error, ConnectionDied):
+        with suppress(psycopg.Error, ConnectionFailed):
             return bool((await self.fetch("select pg_catalog.pg_is_in_recovery()", ()))[0][0])
         return False
 

@@ -52,14 +52,16 @@ def _fraction(digits: str) -> float:
     return number if repr(number) == digits else ExactNumber(digits)
 
 
-def whole(digits: str) -> int | float:
+def parse_integer(digits: str) -> int | float:
     try:
         return int(digits)
     except ValueError:
         return ExactNumber(digits)
 
 
-DIGITS_DECODER = json.JSONDecoder(parse_int=whole, parse_float=_fraction, parse_constant=reject_constant)
+DIGITS_DECODER = json.JSONDecoder(
+    parse_int=parse_integer, parse_float=_fraction, parse_constant=reject_constant
+)
 """Decodes JSON into Python values. ``encode`` restores the original digits of its numbers."""
 
 

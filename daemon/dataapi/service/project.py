@@ -137,7 +137,7 @@ class ProjectPart:
         """Run SQL for the watcher; no catalog, and so no answer, comes of settings that are not complete."""
         if self.settings.settings_error is not None:
             raise DatabaseUnavailable(503, "PGRST002", self.settings.settings_error)
-        return await self._pool.fetch(text, values, within=REFLECTED_WITHIN)
+        return await self._pool.fetch(text, values, timeout=REFLECTED_WITHIN)
 
     async def _ask_for_settings(self) -> None:
         """Have the settings read again until a part that has them takes our place."""
@@ -192,7 +192,7 @@ class ProjectPart:
         from dataapi.live.changes import Changes  # noqa: PLC0415 - imported with the APIs
         from dataapi.live.queries import LiveQueries  # noqa: PLC0415
 
-        fetch = self._pool.within(LOOKED_WITHIN).fetch
+        fetch = self._pool.with_timeout(LOOKED_WITHIN).fetch
         changes = Changes(fetch, lambda: self._watcher.current, replicated=self._replicas is not None)
         return LiveQueries(
             self._reactor, self.settings, self._authenticator, changes, self._resize, time.time, rest, graphql
@@ -256,7 +256,7 @@ class ProjectPart:
         project, listener = self.settings, self._listener
         return pooler_advice(
             prepared=project.db_prepared_statements and self._pool.pooled and self._loses,
-            listening=project.db_channel_enabled and listener is not None and listener.swallowed,
+            listening=project.db_channel_enabled and listener is not None and listener.notifications_blocked,
         )
 
     async def drain(self) -> None:

@@ -163,8 +163,8 @@ class WebhooksPart:
             section.retention_days,
             on_enqueued=self._enqueued,
             disable_after=section.disable_after,
-            for_queue=self._pool.within(QUEUE_WITHIN),
-            for_upkeep=self._pool.within(UPKEEP_WITHIN),
+            for_queue=self._pool.with_timeout(QUEUE_WITHIN),
+            for_upkeep=self._pool.with_timeout(UPKEEP_WITHIN),
         )
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
         self.catalogue = self._installed = installed_catalogue(section.row_change_types)
@@ -339,7 +339,7 @@ class WebhooksPart:
         """Listen for notifications where that works; elsewhere the queue is only polled."""
         if self._listens:
             await self._listener.start()
-        if self._listener.swallowed:
+        if self._listener.notifications_blocked:
             _log.warn(
                 "webhooks are delivered up to a second late: their database is behind a pooler in transaction"
                 " mode; set db-uri of [webhooks] to one that connects to PostgreSQL itself"

@@ -191,7 +191,7 @@ class Histogram:
     total: float
 
     def __add__(self, other: Histogram) -> Histogram:
-        buckets = tuple(mine + theirs for mine, theirs in zip(self.buckets, other.buckets, strict=True))
+        buckets = tuple(left + right for left, right in zip(self.buckets, other.buckets, strict=True))
         return Histogram(buckets, self.total + other.total)
 
 

@@ -212,9 +212,7 @@ def _slow_request(completed: CompletedRequest, summary: Summary, at: float) -> S
     )  # fmt: skip
 
 
-def _request_record(
-    completed: CompletedRequest, summary: Summary, time_of: float, *, subjects: bool
-) -> LogRecord:
+def _request_record(completed: CompletedRequest, summary: Summary, at: float, *, subjects: bool) -> LogRecord:
     request = completed.request
     level = "error" if completed.status >= 500 else "info"
     if completed.status < 500 and (completed.code or completed.status >= 400):
@@ -240,7 +238,7 @@ def _request_record(
         **{name: value for name, value in known.items() if value},
     }
     message = f"{request.method} {request.path} {completed.status}"
-    return LogRecord(time_of, level, "dataapi.requests", message, request.id, fields)
+    return LogRecord(at, level, "dataapi.requests", message, request.id, fields)
 
 
 def _milliseconds(seconds: float) -> float:

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 import pytest_twisted
 from dataapi.database import address, errors
-from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.connection import Connection, ConnectionFailed
 from dataapi.database.steps import Prepared, Step
 from dataapi.http.errors import DatabaseError
 from support.messages import until
@@ -143,7 +143,7 @@ async def test_a_connection_that_dies_is_noticed(
     slow = connection.send(SLOW)
     await until(reactor, lambda: database.execute(ACTIVE, (connection.backend_pid(),)) == [(1,)])
     database.execute("select pg_terminate_backend(%s)", (connection.backend_pid(),))
-    with pytest.raises(ConnectionDied, match="terminating connection"):
+    with pytest.raises(ConnectionFailed, match="terminating connection"):
         await slow
     assert connection.lost
 

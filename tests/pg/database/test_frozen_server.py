@@ -261,8 +261,8 @@ async def test_own_statement_on_a_frozen_connection_is_given_up(
         patching.setattr(health, "PROBE_TIMEOUT", 0.3)
         patching.setattr(health, "READY_TIMEOUT", 0.3)
         with pytest.raises(DatabaseUnavailable, match=r"did not respond within 0\.2 seconds") as caught:
-            await pool.fetch("select 1", within=0.2)
+            await pool.fetch("select 1", timeout=0.2)
         assert (caught.value.status, caught.value.code) == (503, "PGRST001")
         await until(reactor, lambda: pool.figures().connects > 3)
-    assert await pool.within(60.0).fetch("select 2") == [(2,)]
+    assert await pool.with_timeout(60.0).fetch("select 2") == [(2,)]
     await until(reactor, lambda: all(not pipe.frozen for pipe in proxy.pipes))
