@@ -3,11 +3,12 @@
 Differences from psycopg's asynchronous connection:
 
 - Cancelling a message's ``Deferred`` fails it immediately. The statement continues, and the connection is
-``busy`` until it ends. - The reactor permanently watches a duplicate of the socket. libpq closes a dead
-socket itself, and that would confuse the reactor. Adding and removing a reader for each statement would cost
-more than the rest of it. - A connection is dead if libpq or an error's severity says so. ``OperationalError``
-and SQLSTATEs are not reliable: a statement may pass on another server's error. - Only one message is in
-progress at a time. Cancelling one message would affect the others.
+  ``busy`` until it ends.
+- The reactor permanently watches a duplicate of the socket. libpq closes a dead socket itself, and that
+  would confuse the reactor. Adding and removing a reader for each statement would be too slow.
+- A connection is dead if libpq or an error's severity says so. ``OperationalError`` and SQLSTATEs are not
+  reliable: a statement may pass on another server's error.
+- Only one message is in progress at a time. Cancelling one message would affect the others.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Servers(Protocol):
         """Return the sort key of a server. Servers with equal keys are tried in the configured order."""
 
     async def refusal(self, connection: Connection, timeout: float) -> str:
-        pass
+        """Return why a new connection must not be used, "" if it may be."""
 
     def status(self, connection: Connection) -> ServerStatus:
         pass

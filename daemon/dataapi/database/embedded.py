@@ -60,9 +60,7 @@ def find_binaries(major: int | None = None) -> Binaries:
             return binaries
     if installed:
         versions = ", ".join(sorted({str(binaries.major) for binaries in installed}))
-        raise PostgreSQLNotFound(
-            f"the data directory needs PostgreSQL {major}, but only {versions} is installed"
-        )
+        raise PostgreSQLNotFound(f"the data directory needs PostgreSQL {major} (installed: {versions})")
     raise PostgreSQLNotFound("PostgreSQL is not installed: install dataapi[embedded], or PostgreSQL itself")
 
 

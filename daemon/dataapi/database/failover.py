@@ -38,7 +38,7 @@ class FailoverWatch:
 
     :param uri: libpq connection string that selects the primary.
     :param succession: records newer primaries.
-    :param give_up: called with an unresponsive server when another one has become the primary.
+    :param on_failover: called with an unresponsive server when another one has become the primary.
     """
 
     _log = Logger()
@@ -89,19 +89,19 @@ class FailoverWatch:
             self._rivals_checked_at = self._reactor.seconds()
             await self._check_for_rival(primary)
 
-    async def _replace(self, silent: Connection) -> None:
-        successor = await self._connect_elsewhere(silent)
+    async def _replace(self, unresponsive: Connection) -> None:
+        successor = await self._connect_elsewhere(unresponsive)
         if successor is None:
             return
-        if not silent.lost:
+        if not unresponsive.lost:
             self._log.warn(
                 "another server is the primary now; {server} does not respond and is no longer used",
-                server=_name(silent),
+                server=_name(unresponsive),
             )
-            silent.close()
+            unresponsive.close()
         self._connection = successor
-        self._succession.deprioritize(address.server_key(silent.server))
-        self._on_failover(silent.server)
+        self._succession.deprioritize(address.server_key(unresponsive.server))
+        self._on_failover(unresponsive.server)
 
     async def _check_for_rival(self, primary: Connection) -> None:
         rival = await self._connect_elsewhere(primary)

@@ -205,7 +205,7 @@ class Pool:
 
     def _end_renewals(self) -> None:
         renewals, self._renewals = self._renewals, []
-        for session in [one for one in self._idle if one in self._outdated]:
+        for session in [session for session in self._idle if session in self._outdated]:
             self._discard(session)
         for renewed in renewals:
             renewed.callback(None)
@@ -228,7 +228,7 @@ class Pool:
     def _leave_refused(self, servers: Servers) -> None:
         status = {session: servers.status(session.connection) for session in self._sessions}
         for session in [
-            one for one, server_status in status.items() if server_status is ServerStatus.UNKNOWN
+            session for session, server_status in status.items() if server_status is ServerStatus.UNKNOWN
         ]:
             if session in self._idle:
                 self._discard(session)

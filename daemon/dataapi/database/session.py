@@ -133,8 +133,8 @@ class Session:
 
         :raises ConnectionFailed: if that fails.
         """
-        options, defaults_known = self._options, self._start_up.defaults
-        if defaults_known is None:
+        options, known_defaults = self._options, self._start_up.defaults
+        if known_defaults is None:
             defaults = await self._connect(self.connection, parameters, timeout)
             startup_defaults = defaults.begin_session()
             if startup_defaults.begun and not self._start_up.refused and not self.connection.pooled:
@@ -144,11 +144,11 @@ class Session:
                     else defaults
                 )
         else:
-            defaults = defaults_known
+            defaults = known_defaults
             try:
                 await self._connect(
                     self.connection,
-                    address.with_settings(parameters, defaults_known.begun),
+                    address.with_settings(parameters, known_defaults.begun),
                     timeout,
                 )
                 if self.connection.pooled:
