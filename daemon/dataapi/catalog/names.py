@@ -210,7 +210,7 @@ class _RequestedNames:
 
 
 def _owners(requested: Sequence[tuple[Column | KeyRelationship | Function, str]]) -> dict[str, int]:
-    """Return by name the index of the candidate that gets it: the last one, but no function over a column."""
+    """Return the index of the candidate that gets each name: the last one, but no function over a column."""
     columns = {name for item, name in requested if isinstance(item, Column)}
     return {
         name: number

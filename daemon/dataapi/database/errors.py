@@ -68,7 +68,7 @@ def status_of(diagnostics: Diagnostics, *, anonymous: bool) -> int:
 
 
 def to_error(diagnostics: Diagnostics, *, anonymous: bool) -> ApiError:
-    """Return the client's error for PostgreSQL's. ``RAISE SQLSTATE 'PGRST'`` determines it completely."""
+    """Convert PostgreSQL's error to the client's. ``RAISE SQLSTATE 'PGRST'`` determines all of it."""
     if diagnostics.sqlstate == "PGRST":
         return _from_raise(diagnostics)
     status = status_of(diagnostics, anonymous=anonymous)

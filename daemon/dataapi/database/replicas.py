@@ -115,8 +115,7 @@ class Replica:
     def obstacle(self) -> str | None:
         """Why it gets no reads, or None.
 
-        If a newer primary is known, a server that may not follow it may lack transactions that were committed
-        since.
+        If a newer primary is known, a server that is not known to follow it may lack recent transactions.
         """
         state = self.watch.state
         if self._obstacle is None and state is not None and not self._succession.is_current(state.lineage):

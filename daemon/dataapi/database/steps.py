@@ -40,7 +40,7 @@ class _BytesLoader(Loader):
 
 
 class _HexDumper(Dumper):
-    """Writes bytes without libpq. Its format depends on the last connection that was opened."""
+    """Writes bytes as hex without libpq, which would use the format of the last opened connection."""
 
     oid = psycopg.adapters.types["bytea"].oid
 
