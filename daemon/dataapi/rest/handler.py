@@ -220,7 +220,7 @@ class _InMessage(NamedTuple):
         """Return how many rows the planner expects of a statement."""
         dialect = dialect_of(self.catalog)
         [found] = await self.transactions.explain(
-            self.catalog, self.http, self.caller, (statement,), dialect.of_planner
+            self.catalog, self.http, self.caller, (statement,), dialect.planner_settings
         )
         return dialect.planned_rows(found["plan"])
 

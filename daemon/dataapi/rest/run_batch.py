@@ -103,6 +103,6 @@ class _InBatch(NamedTuple):
         """Return how many rows the planner expects of a statement."""
         dialect = dialect_of(self.catalog)
         [[found]] = await self.transaction.run(
-            self.http, (explained(statement),), read_only=True, settings=dialect.of_planner, again=True
+            self.http, (explained(statement),), read_only=True, settings=dialect.planner_settings, again=True
         )
         return dialect.planned_rows(json.loads(found))

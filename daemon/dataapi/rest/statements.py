@@ -16,16 +16,16 @@ from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import EQUAL, GREATER, PLUS, quote_identifier, quote_literal
 from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql
 from dataapi.sql.algebra import Condition, OrderTerm, Parameter, Rows
-from dataapi.sql.dialect import POSTGRESQL, Answer, Change, ChangeOf, Check, Dialect
+from dataapi.sql.dialect import POSTGRESQL, Check, Dialect, MutationPart, MutationSql, ResultQuery
 from dataapi.sql.dml import UNCOUNTED
 from dataapi.sql.expressions import condition_sql, source_sql
-from dataapi.sql.kept_rows import call_first, keeping_sql, kept_rows_sql, may_lack, partial_row_sql
 from dataapi.sql.mutations import Delete, Mutation
 from dataapi.sql.outputs import Output, json_sql
 from dataapi.sql.page_source import RowSource, row_source
 from dataapi.sql.parts import reads_only_columns
 from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, raise_sql
+from dataapi.sql.stored_rows import call_first, may_lack, partial_row_sql, store_rows_sql, stored_rows_sql
 
 TOO_LARGE = "PGRST100"
 """The reason that a statement raises for an answer of too many bytes."""
@@ -100,7 +100,7 @@ def compile_answer(
     :param guard: raise where the number of rows is out of bounds.
     """
     writer = dialect.writer()
-    rows, output = dialect.answered(rows, output)
+    rows, output = dialect.rewrite_result(rows, output)
     source = _Source(writer, rows)
     counted = _total_sql(writer, source, output, total, bound)
     made, item = body_parts(writer, output, source.page(), body)
@@ -108,7 +108,7 @@ def compile_answer(
     checks: list[Check] = [] if max_bytes is None else [partial(_within, max_bytes)]
     if guard is not None:
         checks.append(partial(_guarded, writer, guard))
-    answer = Answer(_NAMES, columns, item, source.with_call())
+    answer = ResultQuery(_NAMES, columns, item, source.with_call())
     return compiled(dialect.checked(writer, answer, checks), writer)
 
 
@@ -143,7 +143,7 @@ def compile_call(
     calling: tuple[Compiled, ...] = ()
     call, plain = rows.call, reads_only_columns((output, rows.where, rows.order))
     volatile = call is not None and call.function.volatility is Volatility.VOLATILE
-    if volatile and rows.table is not None and dialect.reads_after and not plain:
+    if volatile and rows.table is not None and dialect.reads_written_rows and not plain:
         first, rows = call_first(dialect.writer(), rows, _KEPT_ROWS)
         calling = (first,)
     return (
@@ -165,7 +165,7 @@ def compile_lines(
     :param max_bytes: raise ``TOO_LARGE`` and the size of a line of more.
     """
     writer = dialect.writer()
-    rows, output = dialect.answered(rows, output)
+    rows, output = dialect.rewrite_result(rows, output)
     source = row_source(writer, rows, None)
     if form is Form.CSV:
         result = output_rows(writer, output, source)
@@ -225,7 +225,7 @@ class _Source:
         assert call is not None, "only a call is called apart"
         inner, needed = Row(self._writer.alias()), Row("", derived=True)
         for row in self._used:
-            needed.also(row)
+            needed.reference_columns_of(row)
         if call.value_column:
             # A value that nothing names would not be computed.
             needed.column(call.value_column)
@@ -251,7 +251,7 @@ class _Source:
 def compile_matching(rows: Rows, dialect: Dialect = POSTGRESQL) -> Compiled:
     """Return the statement of all rows that match, whatever the page, for a look at its plan."""
     writer = dialect.writer()
-    source = source_sql(writer, dialect.rewritten(rows), Row(writer.alias()), None)
+    source = source_sql(writer, dialect.rewrite(rows), Row(writer.alias()), None)
     return compiled(f"select 1 from {source}", writer)
 
 
@@ -298,17 +298,17 @@ def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tup
     PostgreSQL runs all parts of one statement on the same snapshot.  If the answer has more than columns of
     the changed rows, such as related rows, a second statement makes it, which sees what was written.
     """
-    query, writer = dialect.rewritten(query), dialect.writer()
+    query, writer = dialect.rewrite(query), dialect.writer()
     changed = writer.alias()
     row = Row(writer.alias(), derived=True)
     body, page = _body_and_page(writer, query.representation, changed, row)
     location = _location_sql(writer, query.located, changed, row)
     count = _count_sql(writer, query.guards, changed)
-    asked = ChangeOf(query.mutation, changed, row, shown=query.representation, guards=query.guards)
+    asked = MutationPart(query.mutation, changed, row, output=query.representation, guards=query.guards)
     if _reads_after(dialect, query, row):
         change = _change_first(dialect, writer, asked, whole=query.reads_whole)
     else:
-        change = dialect.change(writer, asked)
+        change = dialect.mutation_sql(writer, asked)
     columns = (body, count, "null::bigint", *SETTINGS, location, change.inserted)
     answer = f"select {', '.join(columns)} from {page}"
     if query.representation is None or query.max_bytes is None:
@@ -325,19 +325,19 @@ _KEPT_ROWS, _KEPT_INSERTED = "dataapi.kept_rows", "dataapi.kept_inserted"
 
 
 def _reads_after(dialect: Dialect, query: MutationQuery, row: Row) -> bool:
-    """Whether the answer is made by a statement after the change; deleted rows are shown as they were.
+    """Whether the answer is made by a statement after the change; deleted rows are output as they were.
 
     :param row: what the answer needs of a row was named of this one.
     """
-    shown, mutation = query.representation, query.mutation
-    if shown is None or isinstance(mutation, Delete) or not dialect.reads_after:
+    output, mutation = query.representation, query.mutation
+    if output is None or isinstance(mutation, Delete) or not dialect.reads_written_rows:
         return False
-    if reads_only_columns((shown.record, shown.order, shown.required)):
+    if reads_only_columns((output.record, output.order, output.required)):
         return False
     return query.reads_whole or row.needs_whole or may_lack(mutation.table, row.columns)
 
 
-def _change_first(dialect: Dialect, writer: Writer, asked: ChangeOf, *, whole: bool) -> Change:
+def _change_first(dialect: Dialect, writer: Writer, asked: MutationPart, *, whole: bool) -> MutationSql:
     """Return a change that a statement of its own makes, and the query of the rows that it keeps."""
     table = asked.mutation.table
     first = dialect.writer()
@@ -345,18 +345,18 @@ def _change_first(dialect: Dialect, writer: Writer, asked: ChangeOf, *, whole: b
     if whole:
         row.needs_whole = True
     else:
-        row.also(asked.row)
+        row.reference_columns_of(asked.row)
     changed = first.alias()
-    change = dialect.change(first, replace(asked, name=changed, row=row))
+    change = dialect.mutation_sql(first, replace(asked, name=changed, row=row))
     value = row.whole() if row.needs_whole else partial_row_sql(table, row.alias, row.columns)
-    kept, inserted = [keeping_sql(_KEPT_ROWS, value)], UNCOUNTED
+    kept, inserted = [store_rows_sql(_KEPT_ROWS, value)], UNCOUNTED
     if change.inserted != UNCOUNTED:
         setting = quote_literal(_KEPT_INSERTED)
         kept.append(f"pg_catalog.set_config({setting}, ({change.inserted})::text, true)")
         inserted = f"pg_catalog.current_setting({setting})::bigint"
     text = f"with {change.queries} select {', '.join(kept)} from {changed} as {row.alias}"
-    queries = f"{asked.name} as ({kept_rows_sql(writer, table, _KEPT_ROWS, asked.row)})"
-    return Change(queries, inserted, (*change.before, compiled(text, first)))
+    queries = f"{asked.name} as ({stored_rows_sql(writer, table, _KEPT_ROWS, asked.row)})"
+    return MutationSql(queries, inserted, (*change.before, compiled(text, first)))
 
 
 def _count_sql(writer: Writer, guards: tuple[Guard, ...], changed: str) -> str:

@@ -220,7 +220,7 @@ def _function_call(call: _Call) -> FunctionCall:
             values.append(CallArgument(each.name, None, variadic=each.variadic, pairs=pairs, cast=cast))
         from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, tuple(members))
     column = SCALAR if call.result.is_scalar else ""
-    return FunctionCall(function, tuple(values), value_column=column, from_json=from_json, keeps_null=True)
+    return FunctionCall(function, tuple(values), value_column=column, from_json=from_json, null_as_row=True)
 
 
 def _slot(argument: Argument, type_: Type) -> Parameter:
