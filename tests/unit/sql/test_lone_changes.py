@@ -9,7 +9,7 @@ import pytest
 from dataapi.catalog.model import UniqueKey
 from dataapi.database.citus import BlockStatement
 from dataapi.sql.algebra import And, ColumnOf, Compare, Join, Operator, Parameter, Rows
-from dataapi.sql.dialect import MutationSql, MutationPart
+from dataapi.sql.dialect import MutationPart, MutationSql
 from dataapi.sql.dialects.citus import CITUS
 from dataapi.sql.mutations import (
     Delete,
