@@ -18,7 +18,7 @@ from dataapi.rest.parse.body import check_keys
 from dataapi.rest.parse.filters import MAX_CONDITIONS
 from dataapi.rest.parse.select import MAX_ITEMS, MAX_NAMES, MAX_RESOURCES, MAX_STEPS, MAX_TERMS
 from dataapi.rest.plan import model, role
-from dataapi.rest.plan.embed_tree import MAX_MEMBERS_IN_ALL
+from dataapi.rest.plan.embed_tree import MAX_TOTAL_MEMBERS
 from dataapi.settings import Project
 from support.catalog import load_catalog
 from support.clocks import FOR_EVER
@@ -128,7 +128,7 @@ async def test_what_exceeds_a_limit_is_reported_with_its_place(api: Service, cas
     [
         repeated("id=eq.1", MAX_CONDITIONS + 1, "&"),
         "&".join([f"or=({repeated('id.eq.1', 600)})"] * 2),
-        f"select={repeated('*', MAX_MEMBERS_IN_ALL // 6)}",
+        f"select={repeated('*', MAX_TOTAL_MEMBERS // 6)}",
         "select=" + ",".join(f"b{n}:boss({repeated('*', 20)})" for n in range(60)),
         f"select={casts(501)}",
         # Each filter on whether there is a boss repeats all that is asked of the boss.

@@ -11,7 +11,7 @@ import psycopg2
 import pytest
 from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Body, Content, Form, GeoJson, HandlerBody, Raw, body_parts, csv_header
-from dataapi.rest.statements import SCALAR, ResultRow, Total, compile_answer, compile_lines
+from dataapi.rest.statements import SCALAR, ResultRow, Total, compile_lines, compile_result
 from dataapi.sql.algebra import (
     CallArgument,
     ColumnOf,
@@ -63,7 +63,7 @@ def aliased(**members: Expression) -> Record:
 
 
 def answered(films: Films, rows: Rows, output: Output, body: Body = Form.ARRAY, *more: Any) -> ResultRow:
-    [row] = films.run(compile_answer(rows, output, body, *more))
+    [row] = films.run(compile_result(rows, output, body, *more))
     return ResultRow(*row)
 
 
@@ -194,7 +194,7 @@ def test_aggregates_of_the_database_make_bodies(films: Films) -> None:
     assert body_of(films, film(films, limit=1), PLAIN, anything) == '{"id":1,"title":"Alpha"};'
     assert body_of(films, call(films, "several", "2", scalar=True), VALUE, anything) == "1;2;"
     with pytest.raises(ApiError, match="not implemented"):
-        compile_answer(film(films), aliased(id=ID), anything)
+        compile_result(film(films), aliased(id=ID), anything)
 
 
 def test_without_a_body_rows_are_counted(films: Films) -> None:
@@ -213,7 +213,7 @@ def test_totals_are_counted_whatever_the_page(films: Films) -> None:
     assert answered(films, rows, PLAIN, Form.ARRAY, Total.EXACT).total == 4
     assert answered(films, rows, PLAIN, Form.ARRAY, Total.BOUNDED, parameter("2", "bigint")).total == 3
     assert answered(films, rows, PLAIN, Form.ARRAY, Total.BOUNDED, parameter("9", "bigint")).total == 4
-    unlimited = compile_answer(film(films), PLAIN, Form.ARRAY, Total.EXACT)
+    unlimited = compile_result(film(films), PLAIN, Form.ARRAY, Total.EXACT)
     assert films.run(unlimited)[0][1:3] == (4, 4)
     assert unlimited.statement.text.count('"film"') == 1
 
@@ -270,11 +270,11 @@ def test_a_function_that_changes_something_is_called_once(films: Films) -> None:
     where = Compare(TITLE, Operator.NEQ, parameter("Beta", "text"))
     rows = Rows(base.table, call=base.call, where=where, order=(OrderTerm(ID, True),), limit=1)
     for body in (Form.ARRAY, Form.NONE, Form.CSV):
-        [row], calls = films.run_counting(compile_answer(rows, output, body, Total.EXACT))
+        [row], calls = films.run_counting(compile_result(rows, output, body, Total.EXACT))
         assert (row[1:3], calls) == ((1, 2), ["changing"])
     shown = json.loads(body_of(films, rows, output, Form.ARRAY))
     assert shown == [{"id": 3, "label": "Gamma!", "parts": [{"played": "extra"}]}]
-    scalar = compile_answer(call(films, "scalar", "1", scalar=True), VALUE, Form.NONE, Total.EXACT)
+    scalar = compile_result(call(films, "scalar", "1", scalar=True), VALUE, Form.NONE, Total.EXACT)
     [row], calls = films.run_counting(scalar)
     assert (row[1:3], calls) == ((1, 1), ["scalar"])
 

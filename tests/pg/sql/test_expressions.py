@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from dataapi.rest.media_output import Form
-from dataapi.rest.statements import compile_answer
+from dataapi.rest.statements import compile_result
 from dataapi.sql.algebra import (
     CastOf,
     ColumnOf,
@@ -111,7 +111,7 @@ def test_conditions_find_the_rows(
 ) -> None:
     """Prepared or not, a condition finds what its operator says; NULL matches nothing."""
     rows = Rows(films.table("film"), where=condition, order=(OrderTerm(ColumnOf("id")),))
-    statement = compile_answer(rows, Value(ColumnOf("id")), Form.VALUES)
+    statement = compile_result(rows, Value(ColumnOf("id")), Form.VALUES)
     [row] = films.run(statement, prepared=prepared)
     assert json.loads(row[0]) == found
 
@@ -132,7 +132,7 @@ def test_expressions_give_values(films: Films, expression: Expression, shown: ob
     """Of the first film."""
     where = Compare(ColumnOf("id"), Operator.EQ, slot("1"))
     output = Record(((Text("value"), Value(expression)),))
-    [row] = films.run(compile_answer(Rows(films.table("film"), where=where), output, Form.ARRAY))
+    [row] = films.run(compile_result(Rows(films.table("film"), where=where), output, Form.ARRAY))
     assert json.loads(row[0]) == [{"value": shown}]
 
 
@@ -141,5 +141,5 @@ def test_no_operator_of_the_search_path_stands_in_for_a_builtin_one(films: Films
     for operator, quantifier in ((Operator.EQ, None), (Operator.IN, None), (Operator.LIKE, Quantifier.ALL)):
         condition = Compare(TITLE, operator, slot("x", "text"), quantifier=quantifier)
         rows = Rows(films.table("film"), where=condition)
-        text = compile_answer(rows, Value(TITLE), Form.VALUES).statement.text
+        text = compile_result(rows, Value(TITLE), Form.VALUES).statement.text
         assert "operator(pg_catalog." in text

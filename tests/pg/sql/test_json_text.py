@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 from dataapi.rest.media_output import Form
-from dataapi.rest.statements import compile_answer
+from dataapi.rest.statements import compile_result
 from dataapi.sql.algebra import ColumnOf, Rows
 from dataapi.sql.dialect import compile_query
 from dataapi.sql.outputs import Object, Output, Text, Value, WireForm
@@ -165,7 +165,7 @@ def test_every_value_is_written_as_to_json_writes_it(
             cursor.execute(f"insert into every values ({places})", [row[type_] for type_ in VALUES])
             for name, value in made.items():
                 cursor.execute("select set_config(%s, %s, true)", (name, value))
-        [ours] = exactly(found(connection, compile_answer(Rows(table), record, Form.ARRAY).statement.text))
+        [ours] = exactly(found(connection, compile_result(Rows(table), record, Form.ARRAY).statement.text))
         assert ours == exactly(found(connection, "select to_json(every)::text from every"))
         [ours] = exactly(found(connection, compile_query(Many(Rows(table), texts)).statement.text))
         cast = ", ".join(f"{name}::text" for name in COLUMNS)
@@ -204,7 +204,7 @@ def test_objects_of_any_size(every: tuple[Any, Table]) -> None:
 def test_a_column_of_another_type_than_known_is_no_broken_json(every: tuple[Any, Table]) -> None:
     """PostgreSQL refuses the statement with the error that lets the daemon look at the database anew."""
     connection, table = every
-    statement = compile_answer(
+    statement = compile_result(
         Rows(table), Record(((Text("c1"), Value(ColumnOf("c1"))),)), Form.ARRAY
     ).statement.text
     with connection.cursor() as cursor:

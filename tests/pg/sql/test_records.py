@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 from dataapi.rest.media_output import Form
-from dataapi.rest.statements import Total, compile_answer
+from dataapi.rest.statements import Total, compile_result
 from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
@@ -77,7 +77,7 @@ def actors(films: Films, **named: Any) -> Rows:
 
 def shown(films: Films, table: str, output: Record, **named: Any) -> Any:
     rows = Rows(films.table(table), **{"order": BY_ID, **named})
-    [row] = films.run(compile_answer(rows, output, Form.ARRAY))
+    [row] = films.run(compile_result(rows, output, Form.ARRAY))
     found = json.loads(row[0])
     assert row[1] == len(found)
     return found
@@ -171,7 +171,7 @@ def test_one_related_row_is_joined(films: Films) -> None:
         output = record(("id", ID), ("director", One(director(films), one)))
         rows = shown(films, "film", output, order=(OrderTerm(YEAR, True, True), OrderTerm(ID)), limit=2)
         assert rows == [{"id": 4, "director": None}, {"id": 3, "director": expected}]
-        text = compile_answer(Rows(films.table("film")), output, Form.ARRAY).statement.text
+        text = compile_result(Rows(films.table("film")), output, Form.ARRAY).statement.text
         assert 'left join "public"."director"' in text
 
 
@@ -320,5 +320,5 @@ def test_groups_within_embeds(films: Films) -> None:
 def test_the_total_of_groups_is_that_of_their_rows(films: Films) -> None:
     """As PostgREST counts: the rows that match, whatever is made of them."""
     output = record(("year", YEAR), ("count", COUNT), grouped=True)
-    [row] = films.run(compile_answer(Rows(films.table("film")), output, Form.ARRAY, Total.EXACT))
+    [row] = films.run(compile_result(Rows(films.table("film")), output, Form.ARRAY, Total.EXACT))
     assert row[1:3] == (3, 4)

@@ -161,7 +161,7 @@ def test_an_invalid_request_is_reported_with_its_place(requests: list[Any], inde
         b"", b"[]", b"5", b"{}", b'{"requests": {}}', b'{"requests": []}', b'{"requests": [], "more": 1}',
         b"\xff",
         b'{"requests": [', b'{"requests": [{]}', b"{" * 100_000, b'{"requests":' + b"[" * 100_000,
-        json.dumps({"requests": [GOOD] * (batch.MAXIMUM + 1)}).encode(),
+        json.dumps({"requests": [GOOD] * (batch.MAX_REQUESTS + 1)}).encode(),
     ],
 )  # fmt: skip
 def test_what_is_no_batch_is_refused(body: bytes) -> None:
@@ -171,11 +171,11 @@ def test_what_is_no_batch_is_refused(body: bytes) -> None:
 
 
 def test_the_largest_batch_is_read() -> None:
-    assert len(read(*[GOOD] * batch.MAXIMUM)) == batch.MAXIMUM
+    assert len(read(*[GOOD] * batch.MAX_REQUESTS)) == batch.MAX_REQUESTS
 
 
 def test_answers_stand_in_their_order_with_json_as_it_is() -> None:
-    found = batch.answer(
+    found = batch.combined_reply(
         [
             Reply(200, (("Content-Type", "application/json; charset=utf-8"),), b'[{"n":1.10}]'),
             Reply(204, (("Set-Cookie", "a"), ("Set-Cookie", "b")), b""),

@@ -7,7 +7,7 @@ from typing import Any
 
 from dataapi.catalog.model import UniqueKey
 from dataapi.rest.media_output import Form
-from dataapi.rest.statements import compile_answer
+from dataapi.rest.statements import compile_result
 from dataapi.sql.algebra import (
     And,
     ColumnOf,
@@ -183,7 +183,7 @@ def test_a_whole_row_of_a_shard_is_given_the_type_of_its_table() -> None:
 def answer(rows: Rows, *members: Many, max_bytes: int | None = None, guard: Guard | None = None) -> str:
     """Return the answer of a read with the rows' ids."""
     record = Record((*ONLY_ID.members, *((Text("all"), each) for each in members)))
-    found = compile_answer(rows, record, Form.ARRAY, max_bytes=max_bytes, guard=guard, dialect=CITUS)
+    found = compile_result(rows, record, Form.ARRAY, max_bytes=max_bytes, guard=guard, dialect=CITUS)
     return found.statement.text
 
 
