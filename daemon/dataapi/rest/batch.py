@@ -25,7 +25,7 @@ MEDIA_TYPE = "application/vnd.dataapi.batch+json"
 MAX_REQUESTS = 100
 """Maximum number of requests in a batch."""
 
-_UNREADABLE = "The body of a batch is no valid JSON"
+_UNREADABLE = "The body of a batch must be valid JSON"
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
 _NOT_INHERITED = frozenset({"accept", "accept-profile", "content-profile", "prefer", "range", "range-unit"})
 """Headers that a request does not inherit from its batch, in addition to ``Content-*``."""
@@ -50,9 +50,9 @@ def read(request: Request) -> tuple[Request, ...]:
     except INVALID_JSON:
         raise _invalid(_UNREADABLE) from None
     if listed is None:
-        raise _invalid('The body of a batch is not an object with only the member "requests", a list')
+        raise _invalid('The body of a batch must be an object whose only member is "requests", an array')
     if not 0 < len(listed) <= MAX_REQUESTS:
-        raise _invalid(f"A batch has 1 to {MAX_REQUESTS} requests, and not {len(listed)}")
+        raise _invalid(f"A batch must have 1 to {MAX_REQUESTS} requests, but this one has {len(listed)}")
     inherited = {
         name: value
         for name, value in request.headers.items()
@@ -67,28 +67,30 @@ def _indexed_request(batch: Request, inherited: dict[str, str], index: int, text
     except ApiError as error:
         raise error.replaced(index=index) from error
     except INVALID_JSON:
-        # What was read as a part of the whole may be nested too deeply to be read from here.
+        # Decoding uses more of the stack here than in the first pass, so deep nesting may only fail now.
         raise _invalid(_UNREADABLE).replaced(index=index) from None
 
 
 def _request(batch: Request, inherited: dict[str, str], text: str) -> Request:
     request = members(text)
     if request is None or not {"method", "path"} <= request.keys() <= {"method", "path", "headers", "body"}:
-        raise _invalid('A request has the members "method" and "path", and may have "headers" and "body"')
+        raise _invalid(
+            'A request must have the members "method" and "path", and may have "headers" and "body"'
+        )
     method, target = json.loads(request["method"]), json.loads(request["path"])
     if method not in _METHODS:
-        raise _invalid(f"A request's method is one of {', '.join(_METHODS)}")
+        raise _invalid(f"The method of a request must be one of {', '.join(_METHODS)}")
     if not isinstance(target, str) or not target.startswith("/") or not is_storable(target):
-        raise _invalid('A request\'s path begins with "/", such as "/blog?id=eq.1"')
+        raise _invalid('The path of a request must start with "/", as in "/blog?id=eq.1"')
     if len(target) > LONGEST_TARGET:
-        raise _invalid(f"A request's path has at most {LONGEST_TARGET} characters")
+        raise _invalid(f"The path of a request must not exceed {LONGEST_TARGET} characters")
     path, _, query = target.removeprefix(REST_PREFIX).partition("?")
     path = querystring.path(path)
     if not path.strip("/"):
-        raise _invalid("A request of a batch is about a table or a function")
+        raise _invalid("The path of a request must name a table or a function")
     headers = {**inherited, **_headers(request.get("headers", "{}"))}
     if any(part.strip().startswith("tx=") for part in headers.get("prefer", "").split(",")):
-        raise _invalid("Prefer: tx is for the batch as a whole")
+        raise _invalid("Prefer: tx is only allowed on the batch itself")
     body = _body(request.get("body"), headers)
     return batch._replace(method=method, path=REST_PREFIX + path, query=query, headers=headers, body=body)
 
@@ -98,11 +100,11 @@ def _headers(text: str) -> dict[str, str]:
     if not isinstance(headers, dict) or not all(
         isinstance(value, str) and is_storable(name + value) for name, value in headers.items()
     ):
-        raise _invalid("A request's headers are an object of texts")
+        raise _invalid("The headers of a request must be an object of strings")
     named = {name.lower(): value for name, value in headers.items()}
     forbidden = sorted(_CALLER_HEADERS & named.keys())
     if forbidden:
-        raise _invalid(f"The header {forbidden[0]} is the batch's for all of its requests")
+        raise _invalid(f"The header {forbidden[0]} is only allowed on the batch itself")
     return named
 
 
@@ -114,7 +116,7 @@ def _body(text: str | None, headers: dict[str, str]) -> bytes:
         return text.encode("utf-8", "surrogatepass")
     value = json.loads(text)
     if not isinstance(value, str) or not is_storable(value):
-        raise _invalid(f"A body of the content type {body_type} is written as a string")
+        raise _invalid(f"A body of the content type {body_type} must be a string")
     return value.encode()
 
 
@@ -187,7 +189,7 @@ def _parts(text: str, opening: str, closing: str) -> list[tuple[str, str]] | Non
         parts.append((name, text[at:end]))
         at = _skip_blanks(text, end)
     if _skip(text, at, closing) != len(text):
-        raise ValueError(f"expected the end behind {closing}")
+        raise ValueError(f"expected the end after {closing}")
     return parts
 
 

@@ -40,7 +40,7 @@ async def execute(request: ApiRequest, plan: StatementPlan, execution: Execution
     except DatabaseError as error:
         raise respond.client_error(error) from None
     if explain is not None:
-        # Text arrives as a row per line, JSON as a single row.
+        # PostgreSQL returns text as a row per line, JSON as a single row.
         headers = (("Content-Type", plan.media.content_type), *request.profile, VARY)
         plan_text = b"\n".join([as_bytes(line) for (line,) in rows])
         return Reply(200, headers, plan_text.replace(ERROR_MARKER.encode(), b"~"))
@@ -48,7 +48,7 @@ async def execute(request: ApiRequest, plan: StatementPlan, execution: Execution
     if plan.estimated is not None:
         threshold = plan.estimated_beyond
         if row.total is None or (threshold is not None and row.total > threshold):
-            # The planner may be wrong, but rows that were counted are there.
+            # The estimate may be less than the number of rows counted so far.
             total = max(row.total or 0, await execution.estimate(plan.estimated.bind(values)))
             row = row._replace(total=total)
     return respond.reply(plan, request, row)

@@ -165,7 +165,7 @@ class RestHandler:
     async def _catalog_with_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Refresh the catalog to get the caller's role.  PostgreSQL reports why a role cannot be assumed."""
         await self._transactions.assume(caller.role)
-        assert catalog is not None, "without a catalog no role is looked for"
+        assert catalog is not None, "a role is only looked up in a catalog"
         return catalog_for(await self._refresh(catalog), caller)
 
     async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
@@ -246,7 +246,7 @@ def _part(role: RestRole, parsed: tuple[Request, ApiRequest]) -> Part:
 
 
 def make_plan(role: RestRole, plan_input: PlanInput) -> Plan:
-    """Make and cache a plan, with its own settings and those that the client prefers.
+    """Make and cache a plan.
 
     :raises ApiError: The request is invalid.  PGRST122 (400) if its only error is an unknown preference.
     """

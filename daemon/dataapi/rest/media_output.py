@@ -157,7 +157,8 @@ def _handler_input_sql(rows: OutputRows, function: str, table: Table | None) -> 
             400,
             "PGRST127",
             "Feature not implemented",
-            details=f"The aggregate {function} takes rows of any kind, whose members cannot be renamed.",
+            details=f"The aggregate {function} accepts any row type, so member names must be distinct and "
+            "valid column names.",
         )
     return rows.alias
 
@@ -192,7 +193,7 @@ def csv_line_sql(rows: OutputRows) -> str:
     if not rows.columns:
         return "''::text"
     if len(rows.columns) == 1:
-        # An empty line would be no row.
+        # Parsers skip empty lines.
         nothing = f"when line {EQUAL} '' then {quote_literal(NULL)}"
         word = f"when line {EQUAL} {quote_literal(NULL)} then {_QUOTED_NULL}"
         return _line_sql(_fields_sql(rows.alias), f"{nothing} {word}")
@@ -206,6 +207,7 @@ def csv_line_sql(rows: OutputRows) -> str:
 
 
 def _line_sql(line: str, cases: str) -> str:
+    # The offset makes PostgreSQL compute the line only once.
     return f"(select case {cases} else line end from (select {line} as line offset 0) as made)"
 
 

@@ -149,7 +149,7 @@ def unavailable(names: Iterable[str]) -> ApiError:
 
 _cached = lru_cache(maxsize=512)(_negotiate)
 
-# ---------------------------------------------------------------- the choice
+# ---------------------------------------------------------------- selection
 
 _OBJECTS = (OBJECT, "application/vnd.pgrst.object")
 _ARRAYS = ("application/vnd.pgrst.array+json", "application/vnd.pgrst.array")

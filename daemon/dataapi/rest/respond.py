@@ -77,7 +77,7 @@ def _write_reply(response: WriteResponse, media: Media, request: ApiRequest, row
                 headers = (("Location", _location_of_row(response.table, row.location)),)
         case _:
             status = 200 if response.represents else 204
-            # As in PostgREST, deleted rows have no range.
+            # As in PostgREST, the range is empty for deleted rows.
             listed = 0 if response.action is Action.DELETE else row.rows
     if response.action is not Action.PUT:
         total = row.rows if request.preferences.counts else None
@@ -218,7 +218,7 @@ def unsupported(method: str, *headers: tuple[str, str]) -> ApiError:
 def client_error(error: ApiError) -> ApiError:
     """Return a database error in the form that clients see.  A guard's error is translated."""
     if error.code == _UNDEFINED_FUNCTION:
-        # The schema is how this service names functions and operators, not how the client does.
+        # The client does not write this schema.  Our SQL qualifies functions and operators with it.
         error = error.replaced(message=error.message.replace("pg_catalog.", ""))
     violation = violation_in(error.code, error.message)
     if violation is None or violation.reason not in (*_VIOLATIONS, TOO_LARGE):
@@ -257,6 +257,6 @@ def _warning(names: Pairs) -> tuple[str, str]:
     escaped = changes.encode("ascii", "backslashreplace").decode().replace("\\", "\\\\").replace('"', '\\"')
     return (
         "Warning",
-        "299 dataapi \"An embedded resource that has an alias was called by its relation's name, which is "
+        "299 dataapi \"An embedded resource with an alias was referenced by its relation's name, which is "
         f'deprecated. Change {escaped} in filters, orders and limits."',
     )

@@ -43,7 +43,7 @@ class Total(Enum):
     NONE = "none"
     EXACT = "exact"
     BOUNDED = "bounded"
-    """At most one more than the bound of ``compile_result``.  Beyond it, an estimate is used."""
+    """Up to the bound of ``compile_result`` plus one.  An estimate is used for larger totals."""
 
 
 class ResultRow(NamedTuple):
@@ -179,7 +179,7 @@ def compile_lines(
     within_limit = (
         f"case when {size} {GREATER} {max_bytes} then {raise_sql(TOO_LARGE, size)} {EQUAL} 0 else true end"
     )
-    # Without the offset PostgreSQL would make each line twice.
+    # Without the offset, PostgreSQL would compute each line twice.
     lines = f'(select {line} from {item} offset 0) as "lines"("line")'
     text = f'select "line" from {lines} where {within_limit}'
     return compiled(text, writer)
@@ -189,7 +189,7 @@ def _total_sql(writer: Writer, source: _Source, output: Output, total: Total, bo
     if total is Total.NONE:
         return "null::bigint"
     if total is Total.BOUNDED:
-        assert bound is not None, "counting up to a bound needs one"
+        assert bound is not None, "a bounded count needs a bound"
         counted = (
             f"(select 1 from {source.all_rows()} limit {writer.slot(bound)} {PLUS} 1) as {writer.alias()}"
         )
@@ -219,12 +219,12 @@ class _Source:
         if not self._call_name:
             return ""
         call = self.rows.call
-        assert call is not None, "only a call is called apart"
+        assert call is not None, "only calls need a with clause"
         inner, needed = Row(self._writer.alias()), Row("", derived=True)
         for row in self._used:
             needed.reference_columns_of(row)
         if call.value_column:
-            # A value that nothing names would not be computed.
+            # PostgreSQL would not call the function if nothing referenced its value.
             needed.column(call.value_column)
         source = source_sql(self._writer, Rows(self.rows.table, call=call), inner, None)
         return (
@@ -276,7 +276,7 @@ class Representation:
 class MutationQuery:
     """A mutation and its response.
 
-    :ivar representation: None for no rows, which needs no privilege to read.
+    :ivar representation: None for no rows, so that no privilege to read is needed.
     :ivar located: key columns whose values the response contains if exactly one row changed.
     :ivar max_bytes: maximum size of the body in bytes, None if only the plan is requested.
     :ivar reads_whole: whether the role may read all columns of the rows.
@@ -294,7 +294,8 @@ def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tup
     """Return the statements of a mutation.  The last one returns the result.
 
     All parts of a statement see the same snapshot.  If the response contains more than columns of the changed
-    rows, such as related rows, a second statement builds it, which sees the written rows.
+    rows, such as related rows, a second statement builds it, because only a later statement sees the written
+    rows.
     """
     query, writer = dialect.rewrite(query), dialect.writer()
     changed = writer.alias()

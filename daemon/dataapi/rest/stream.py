@@ -118,7 +118,7 @@ async def stream_json_lines(batches: Batches) -> Stream:
 
 
 def _line(value: bytes | str | None) -> bytes:
-    # A function's value that is NULL is a line too.
+    # A function's NULL is a line, too.
     line = as_bytes(value) or b"null"
     if b"\n" in line or b"\r" in line:
         line = line.replace(b"\r", b" ").replace(b"\n", b" ")

@@ -146,6 +146,5 @@ def dialect_of(catalog: Catalog) -> Dialect:
 
 
 def compile_query(output: Output, dialect: Dialect = POSTGRESQL) -> Compiled:
-    """Compile a statement that returns one row with the output's JSON text."""
     writer = dialect.writer()
     return compiled(json_query(dialect.rewrite(output).json(writer, None)), writer)

@@ -251,7 +251,7 @@ class _NestedWriter:
     """Writes an insert for each row, in the order of their dependencies.
 
     A row with a foreign key is inserted after its parent and uses the key that the parent's insert returned.
-    Several keys may share a column, such as a tenant's, which must then have one value.
+    Several keys may share a column, such as a tenant's.  The column must then have one value.
 
     :ivar queries: the finished ``with`` queries.
     """

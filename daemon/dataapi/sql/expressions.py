@@ -247,8 +247,8 @@ def _search_sql(writer: Writer, search: TextSearch, row: Row) -> str:
 def _after_sql(writer: Writer, after: After, row: Row) -> str:
     """Return the keyset condition of a position.
 
-    If all terms have the same direction and none can be NULL, this is one row comparison, which an index can
-    serve.  Otherwise the condition is written term by term.
+    If all terms have the same direction and none can be NULL, this is one row comparison, so that an index
+    can be used.  Otherwise the condition is written term by term.
     """
     order, values = after.order, after.values
     expressions = [expression_sql(writer, term.expression, row) for term in order]

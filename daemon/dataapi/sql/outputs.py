@@ -172,7 +172,7 @@ def value_json(value: str, type_: int | None = None, *, column: bool = False) ->
 
     :param value: SQL of the value.
     :param type_: OID of its type, None if unknown.
-    :param column: whether the value is a column, which is cheap to read several times.
+    :param column: whether the value is a column.  Columns are cheap to read several times.
     """
     if type_ == BOOL:
         if not column:
@@ -189,12 +189,11 @@ def value_json(value: str, type_: int | None = None, *, column: bool = False) ->
 
 
 def nullable_sql(pieces: Json) -> str:
-    """Return JSON as an expression of type ``json`` that is NULL for null."""
     return f"{null_if_sql(json_sql(pieces), 'null')}::json"
 
 
 def null_if_sql(sql: str, text: str) -> str:
-    """Return an equivalent of ``nullif``, which would look up its operator in the search path."""
+    """Return an equivalent of ``nullif`` that does not look up its operator in the search path."""
     return f"(pg_catalog.array_remove(array[{sql}], {quote_literal(text)}))[1]"
 
 

@@ -34,7 +34,7 @@ _JSON = frozenset({114, 199})
 _WITHOUT_EQUALITY = frozenset(
     {142, 143, 600, 601, 602, 603, 604, 628, 718, 1017, 1018, 1019, 1020, 1027, 629, 719, 4072, 4073}
 )
-"""OIDs of ``xml``, the geometric types, ``jsonpath`` and their arrays, which cannot be grouped by."""
+"""OIDs of types that cannot be grouped by: ``xml``, the geometric types, ``jsonpath`` and their arrays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 An inner query selects the rows: conditions, order and page.  An outer query computes the members of those
 rows, so that nothing is computed for rows outside the page.  If rows are grouped, the outer query has the
-order and the page, which are those of the groups.
+order and page of the groups.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class MemberWriter:
     :ivar joining: whether related rows may be joined.  For a single row, separate queries are faster.
     :ivar columns: whether to write members as columns rather than JSON.
     :ivar grouped: whether the members are grouping keys.
-    :ivar spread: whether the rows are spread into other rows, which are grouped.
+    :ivar spread: whether the rows are spread into rows that are grouped.
     :ivar joins: joins to append after the page's rows, each with a leading space.  A joined row shares the
         joins of the row that it is joined to.
     """
@@ -294,7 +294,7 @@ class MemberWriter:
             return MemberColumn(key, self.json(output))
         aggregate = aggregate_in(output.expression) if isinstance(output, Value) else None
         if aggregate is not None and self.spread and isinstance(output, Value):
-            operand = aggregate.expression  # None for count(*), which counts a constant instead.
+            operand = aggregate.expression  # None for count(*).  A constant is counted instead.
             sql = "true" if operand is None else expression_sql(self.writer, operand, self.row)
             return MemberColumn(key, (sql,), hoisted=with_operand(output.expression, OPERAND))
         sql = self.column(output)
@@ -308,7 +308,7 @@ class MemberWriter:
         return output.sql(self.writer, self.row)
 
     def _may_join(self, one: One) -> bool:
-        """Whether to join a related row, which is faster than a query per row if its table is small.
+        """Whether to join a related row.  If its table is small, this is faster than a query per row.
 
         PostgreSQL would scan a small table for each row instead of using its index.  It may scan a large
         table as a whole for a join although a page needs few of its rows, while a query per row uses the

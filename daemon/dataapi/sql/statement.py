@@ -2,7 +2,7 @@
 
 A guard raises an error in PostgreSQL if a number of rows is out of bounds, so that the transaction is rolled
 back.  It casts a text to an integer, because that needs no function in the database.  PostgreSQL's error
-message quotes the text, which contains the reason and the number.
+message quotes the text with the reason and the number.
 """
 
 from __future__ import annotations

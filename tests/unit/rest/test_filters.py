@@ -205,4 +205,4 @@ def test_trees_too_deep_are_refused() -> None:
     assert read_logic("or", deep)
     with pytest.raises(ApiError) as caught:
         read_logic("or", "(and" * 5000)
-    assert f"at most {MAX_LOGIC_DEPTH} logic operators within each other" in str(caught.value.details)
+    assert f"at most {MAX_LOGIC_DEPTH} levels of logic operators" in str(caught.value.details)

@@ -249,4 +249,4 @@ def test_embedding_too_deep_is_refused() -> None:
     with pytest.raises(ApiError, match="failed to parse select") as caught:
         parse_select("a(" * 15_000)
     assert caught.value.details is not None
-    assert f"at most {MAX_EMBED_DEPTH} resources within each other" in caught.value.details
+    assert f"at most {MAX_EMBED_DEPTH} levels of resources" in caught.value.details

@@ -91,14 +91,12 @@ def _with_server(project: Project, description: bytes) -> bytes:
 def negotiate_description(accept: str | None, requested: str | None) -> tuple[str, Version]:
     """Return the content type and the version of the description that a request prefers.
 
-    :param requested: version in the query string, which takes precedence over the header.
+    :param requested: version in the query string.  It takes precedence over the header.
     :raises ApiError: PGRST107 (406) if no accepted media type is available, PGRST100 (400) for an unknown
         version.
     """
     if requested is not None and requested not in {version.value for version in Version}:
-        raise ApiError(
-            400, "PGRST100", f"There is no description in OpenAPI {requested}", hint="Ask for 2.0 or 3.1."
-        )
+        raise ApiError(400, "PGRST100", f"Unsupported OpenAPI version: {requested}", hint="Use 2.0 or 3.1.")
     media_ranges = parse_accept(accept or "*/*")
     for media_range in media_ranges:
         version = _version(media_range)
@@ -118,7 +116,7 @@ def _version(media_range: MediaType) -> Version | None:
     requested = media_range.parameter("version")
     if requested is None:
         return Version.SWAGGER
-    # A patch version of OpenAPI only clarifies the text.
+    # Patch versions of OpenAPI do not change the format.
     return next(
         (each for each in Version if requested == each.value or requested.startswith(f"{each.value}.")), None
     )

@@ -1,4 +1,4 @@
-"""Responds to requests for the root with descriptions of schemas, which are built in threads and cached."""
+"""Responds to requests for the root with descriptions of schemas.  They are built in threads and cached."""
 
 from __future__ import annotations
 

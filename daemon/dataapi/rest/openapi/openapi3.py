@@ -67,7 +67,7 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
     if table.insert:
         row = reference("schemas", f"{name}.insert")
         body = _written_content(row, {"oneOf": [row, {"type": "array", "items": row}]})
-        responses = {"201": _response("Created", rows), "200": _response("Rows were there already", rows)}
+        responses = {"201": _response("Created", rows), "200": _response("All rows existed", rows)}
         controls = _references("select", "columns", "on_conflict", "preferInsert")
         add("post", "insert", controls, responses, body)
     if table.key:
@@ -201,16 +201,16 @@ def _in_query(components: Components, parts: Sequence[Argument]) -> dict[Any, An
     return components.noted(schema if simple and len(parts) == 1 else {"type": "string"}, parts[0].type)
 
 
-_OFFSET = "How many rows to leave out first; one below 0 begins that far before the first row"
+_OFFSET = "Number of rows to skip; a negative number starts before the first row"
 _PARAMETERS = (
     ("select", "select", "Columns and related tables, such as id,name,orders(total)"),
     ("order", "order", "Columns to order by, such as name.asc,id.desc.nullslast"),
-    ("limit", "limit", "How many rows at most"),
+    ("limit", "limit", "Maximum number of rows"),
     ("offset", "offset", _OFFSET),
-    ("on_conflict", "on_conflict", "Columns of the unique key that rows may collide on"),
-    ("columns", "columns", "Columns to take from the body"),
-    ("range", "Range", "First and last row, such as 0-24"),
-    ("rangeUnit", "Range-Unit", "The unit of Range: items"),
+    ("on_conflict", "on_conflict", "Columns of the unique key that determines conflicts"),
+    ("columns", "columns", "Columns to read from the body"),
+    ("range", "Range", "Positions of the first and last row, such as 0-24"),
+    ("rangeUnit", "Range-Unit", "Unit of the Range header: items"),
     ("preferRead", "Prefer", "count=exact, count=planned or count=estimated; handling=strict"),
     (
         "preferWrite",
@@ -222,7 +222,7 @@ _PARAMETERS = (
     (
         "preferInsert",
         "Prefer",
-        "As preferWrite; missing=default; resolution=merge-duplicates or resolution=ignore-duplicates",
+        "Like preferWrite; missing=default; resolution=merge-duplicates or resolution=ignore-duplicates",
     ),
 )
 """Component name, parameter name and description of the common parameters.  Header names are capitalized."""
@@ -231,7 +231,7 @@ _SCHEMAS = {"limit": {"type": "integer", "minimum": 0}, "offset": {"type": "inte
 
 
 def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMembers:
-    """Return the OpenAPI 3.1 document without ``servers``, which depends on the request.
+    """Return the OpenAPI 3.1 document without ``servers``, because its value depends on the request.
 
     :param version: version of the product.
     :param api_key: whether requests need an API key.
@@ -244,10 +244,10 @@ def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMe
         components=members(
             schemas=ObjectMembers(components.schemas),
             parameters=ObjectMembers(partial(_parameters, components)),
-            headers={"Content-Range": _text("Which rows these are, and of how many when they were counted")},
-            responses={
-                "Error": _response("What went wrong", {JSON: {"schema": reference("schemas", ERROR)}})
+            headers={
+                "Content-Range": _text("Range of the returned rows, and the total number of rows if counted")
             },
+            responses={"Error": _response("An error", {JSON: {"schema": reference("schemas", ERROR)}})},
             securitySchemes={
                 **({"apikey": {"type": "apiKey", "in": "header", "name": "apikey"}} if api_key else {}),
                 "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},

@@ -41,7 +41,7 @@ _LITERAL = re.compile(r"'((?:[^']|'')*)'(?:::[^']+)?")
 
 
 def json_type(sql_name: str) -> str | None:
-    """Return the JSON type of a SQL type's values, None for ``json`` and ``jsonb``, which may be any."""
+    """Return the JSON type of a SQL type's values, None if they may have any type, as ``json`` does."""
     if sql_name.endswith("[]"):
         return ARRAY
     return _KINDS.get(sql_name, STRING)
@@ -80,7 +80,7 @@ def default(catalog: Catalog, column: Column, *, expressions: bool = False) -> A
     if kind == STRING:
         literal, form = _LITERAL.fullmatch(text), _FORMAT_PATTERNS.get(name)
         string = literal[1].replace("''", "'") if literal else text if expressions else None
-        # Where JSON Schema has a format for the type, others are not valid.
+        # A default that does not match the type's format would be invalid in JSON Schema.
         return None if string is not None and form is not None and not form.fullmatch(string) else string
     try:
         value = DECODER.decode(text)
@@ -95,7 +95,7 @@ _ERROR = {
     "type": "object",
     "required": ["message"],
     "properties": {
-        "code": {"type": "string", "description": "An SQLSTATE or a code that begins with PGRST"},
+        "code": {"type": "string", "description": "An SQLSTATE, or a code that starts with PGRST"},
         "message": {"type": "string"},
         "details": {"anyOf": [_NULLABLE_TEXT, {"type": "array"}]},
         "hint": _NULLABLE_TEXT,
@@ -165,7 +165,7 @@ class Components:
         schema = self.value(column.type)
         if column.nullable:
             schema = nullable(schema)
-        # PostgreSQL writes times otherwise than date-time does.
+        # PostgreSQL's text form of times differs from the format date-time.
         timed = schema.get("format") == "date-time"
         return {
             **schema,

@@ -65,7 +65,7 @@ _SECURITY = {
 
 
 def to_swagger(document: ObjectMembers) -> ObjectMembers:
-    """Return the description without ``host``, ``basePath`` and ``schemes``, which depend on the request.
+    """Return the description without ``host``, ``basePath`` and ``schemes``.  These depend on the request.
 
     :param document: the OpenAPI 3.1 document with its notes.
     """
@@ -128,7 +128,7 @@ def _operations(path: str, operations: dict[Any, Any]) -> dict[str, Any]:
     if path == "/":
         return {"get": {**_common(operations["get"]), "produces": [OPENAPI, JSON], "responses": _OK}}
     if path.startswith(_CALL):
-        # Overloads share a path: the last one is described.
+        # Overloads share a path.  As in PostgREST, only the last one is described.
         last = operations.get(Note.LAST_OVERLOAD, operations)
         return {method: _call(method, operation) for method, operation in last.items()}
     return {
@@ -205,7 +205,7 @@ def _argument(parameter: dict[str, Any]) -> dict[str, Any]:
     result = _only(parameter, "name", "in", "required")
     name = parameter["schema"][Note.TYPE]
     if parameter["schema"].get("type") == ARRAY:
-        # Only a variadic argument can be repeated; another array is written with braces.
+        # Only a variadic argument can be repeated.  Other arrays are array literals.
         inner = name.removesuffix("[]")
         items = {"type": json_type(inner) or STRING, "format": _FORMATS.get(inner, inner)}
         return {**result, "type": ARRAY, "items": items, "collectionFormat": "multi"}

@@ -44,7 +44,7 @@ SHORT = 1_000_000
 EMPTY = "Empty or invalid json"
 UNEQUAL_KEYS = "All object keys must match"
 UNEQUAL_LINES = "All lines must have same number of fields"
-LONG_NAMES = "The columns' names, repeated for every line, are much longer than the lines"
+LONG_NAMES = "The column names are too long: repeated for every line, they are much longer than the lines"
 
 
 class RowShape(NamedTuple):
@@ -99,7 +99,7 @@ def read_rows(body: bytes, content_type: str | None, columns: tuple[str, ...] | 
     if isinstance(value, dict):
         return Payload(RowShape(_sorted(value), False, as_text), text)
     if not isinstance(value, list) or not value:
-        return NO_ROWS  # a lone number or text is no row
+        return NO_ROWS  # Scalars are not rows.
     keys = value[0].keys() if isinstance(value[0], dict) else ()
     if not all(isinstance(row, dict) and row.keys() == keys for row in value):
         raise invalid(UNEQUAL_KEYS)
@@ -170,7 +170,7 @@ def _text(body: bytes) -> str:
 
 
 def _lines(text: str) -> list[dict[str, str | None]]:
-    csv.field_size_limit(sys.maxsize)  # a setting of the whole module ``csv``; ``max-body`` limits the text
+    csv.field_size_limit(sys.maxsize)  # This limit is global to ``csv``.  ``max-body`` limits the text.
     # Spreadsheets write a byte order mark.
     text = text.removeprefix("\ufeff")
     marked = _QUOTED.sub(_marked, text) if '""' in text or f'"{NULL}"' in text else text

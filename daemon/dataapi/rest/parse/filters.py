@@ -32,7 +32,7 @@ class FilterOperation(NamedTuple):
     :ivar operator: name of the operator, such as ``eq`` or ``plfts``.
     :ivar modifier: ``any`` or ``all`` for comparisons.  ``language`` for a text search with a language, which
         is a value before the words.
-    :ivar word: right-hand side of ``is``, which has no value to bind.
+    :ivar word: right-hand side of ``is``.  It is not bound.
     """
 
     operator: str
@@ -189,7 +189,7 @@ def _operator(reader: Reader) -> tuple[str, str | None]:
             reader.require(")")
         reader.require(".", DELIMITER)
     except Mismatch:
-        # Whatever is wrong within an operator, an operator was expected; a longer word is wrong as a whole.
+        # Replace failures inside an operator by a failure of the whole operator, as PostgREST does.
         farthest = reader.failure[0]
         longer = _LETTERS.match(reader.text, match.end())
         reader.failure = failure
@@ -273,7 +273,7 @@ def _tree(reader: Reader, values: list[str], depth: int) -> LogicTree:
             _merge_failures(reader, missed)
         raise Mismatch
     if depth == MAX_LOGIC_DEPTH:
-        raise reader.fail(f"at most {MAX_LOGIC_DEPTH} logic operators within each other")
+        raise reader.fail(f"at most {MAX_LOGIC_DEPTH} levels of logic operators")
     if not reader.lexeme("("):
         raise Mismatch
     parts = [_tree(reader, values, depth + 1)]

@@ -39,7 +39,7 @@ class Resolution(Enum):
     IGNORE = "ignore-duplicates"
     """Insert: leave them unchanged."""
     MATCH = "match"
-    """Update: use one object per row, which identifies the row by its key."""
+    """Update: find each row by the key in its own object."""
 
 
 class Missing(Enum):
@@ -69,7 +69,7 @@ class Preferences(NamedTuple):
     :ivar unknown: unknown preferences, which ``handling=strict`` rejects.  Empty without it.
     """
 
-    count: Count | None = None  # type: ignore[assignment]  # hides tuple.count, which nothing needs
+    count: Count | None = None  # type: ignore[assignment]  # hides the unused tuple.count
     returned: Return | None = None
     resolution: Resolution | None = None
     missing: Missing | None = None

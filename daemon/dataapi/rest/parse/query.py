@@ -56,7 +56,7 @@ _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII)
 
 
 def too_much(details: str) -> ApiError:
-    return ApiError(400, "PGRST100", "The request asks for too much at once", details=details)
+    return ApiError(400, "PGRST100", "The request exceeds a limit", details=details)
 
 
 # ---------------------------------------------------------------- selections
@@ -321,13 +321,15 @@ class _QueryParser:
     def _count(self, conditions: int) -> None:
         self._conditions += conditions
         if self._conditions > MAX_CONDITIONS:
-            raise too_much(f"At most {MAX_CONDITIONS} parameters are allowed, with filters in logic trees")
+            raise too_much(
+                f"At most {MAX_CONDITIONS} parameters are allowed, including filters in logic trees"
+            )
 
     def result(self, header: str | None, *, cached: bool) -> tuple[Selection, Values]:
         limits, offsets, top = self._limits, self._offsets, Window()
         if header or limits or offsets:
             top = Window(limits.get(""), offsets.pop("", 0))
-            if top.limit == 0:  # as in PostgREST, no valid range is needed then
+            if top.limit == 0:  # As in PostgREST, an invalid range is then ignored.
                 top = Window(0)
             else:
                 top = top.within(parse_range(header))

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Mismatch(Exception):
-    """Raised when the text does not match.  The reader has recorded what it expected."""
+    """Raised when the text does not match.  The reader has recorded the expected text."""
 
 
 def read_with(read: Callable[[Reader], T], text: str, subject: str) -> T:

@@ -158,7 +158,7 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
     if not target:
         openapi = dict(querystring.lenient_pairs(request.query)).get("openapi") or None
     elif method in (_CALL_METHODS if is_call else _TABLE_METHODS):
-        # As HTTP demands, ranges are only for GET.
+        # RFC 9110 section 14.2: Range applies only to GET.
         header_range = headers.get("range") if method == "GET" else None
         query = parse_query(request.query, header_range, is_call=is_call, reads=reads)
         values = query.values
@@ -191,6 +191,7 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
 
 def _unconditional(headers: Mapping[str, str]) -> ApiError:
     [name, *_] = sorted(CONDITIONAL_HEADERS.intersection(headers))
+    # Not 501: clients and proxies treat it as a failure of the server.
     return ApiError(
         412,
         "PGRST127",

@@ -97,7 +97,7 @@ class Embed:
 
     @property
     def silent(self) -> bool:
-        """Whether the response contains nothing of the resource, which then only serves as a filter."""
+        """Whether the response contains nothing of the resource.  It then only serves as a filter."""
         return all(isinstance(item, Embed) and item.silent for item in self.items)
 
     @property
@@ -135,7 +135,7 @@ class FieldName:
 
 
 def parse_select(text: str) -> tuple[Item, ...]:
-    """Return the items of a ``select`` value, which may be empty.
+    """Return the items of a ``select`` value.
 
     As in PostgREST, text after an outermost resource without a comma, or after an unmatched closing
     parenthesis, is ignored.
@@ -186,7 +186,7 @@ def parse_embeds(text: str, subject: str = "tree path") -> tuple[str, ...]:
 def _embed_path(reader: Reader) -> tuple[str, ...]:
     names = [reader.name()]
     while reader.token(".", DELIMITER):
-        reader.count("names within each other", LONGEST_EMBED_PATH)
+        reader.count("nested names", LONGEST_EMBED_PATH)
         names.append(reader.name())
     return tuple(names)
 
@@ -209,7 +209,7 @@ def _items(reader: Reader, depth: int) -> tuple[Item, ...]:
 def _item(reader: Reader, depth: int) -> Item:
     reader.count("items", MAX_ITEMS)
     plain = _PLAIN_ITEM.match(reader.text, reader.at)
-    if plain is not None:  # the usual case
+    if plain is not None:
         reader.at = plain.end()
         return Field(plain[1])
     reader.blanks()
@@ -255,7 +255,7 @@ def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: 
             reader.at, reader.failure = start, failure
         return None
     if depth >= MAX_EMBED_DEPTH:
-        raise reader.fail(f"at most {MAX_EMBED_DEPTH} resources within each other")
+        raise reader.fail(f"at most {MAX_EMBED_DEPTH} levels of resources")
     reader.count("resources", MAX_RESOURCES)
     items = _items(reader, depth + 1)
     reader.require(")")
@@ -337,7 +337,7 @@ def _term(reader: Reader) -> Term:
         relation, name = name, reader.name()
     path = json_path(reader)
     if relation is not None and not reader.token(")"):
-        # Not an order by a relation: then the parenthesis is unexpected.
+        # Not an order by a relation, so the opening parenthesis is the unexpected character.
         reader.at, reader.failure = start, failure
         relation, path = None, json_path(reader)
     reader.blanks()

@@ -135,7 +135,7 @@ def _call(
 ) -> _Call:
     function, result = chosen.function, role.functions.result(chosen.function)
     ranges = parse_accept(plan_input.accept or "*/*") if plan_input.is_root else []
-    # The function of db-root-spec describes the API as JSON.
+    # The function of db-root-spec returns OpenAPI as plain JSON.
     described = bool(ranges) and ranges[0].name == OPENAPI
     if described:
         plan_input = plan_input._replace(accept=JSON)
@@ -166,7 +166,7 @@ def _compile(call: _Call) -> tuple[Compiled, ...]:
         output = _VALUE if scalar else record
         return (compile_lines(rows, output, Form.ARRAY, role.project.longest_line, role.dialect),)
     body = _body(call)
-    # The planner's estimate for a function would be meaningless.
+    # The planner's estimate for a function is meaningless, so an estimated count is exact.
     total = Total.EXACT if call.input.preferences.counts and not result.is_single else Total.NONE
     named = not scalar or body is Form.CSV or isinstance(body, GeoJson)
     output = with_column_names(record, body) if named else _VALUE
@@ -237,7 +237,7 @@ def _member_type(type_: Type) -> str:
     return _UNBOUNDED.get(type_.sql_name, type_.sql_name)
 
 
-# ---------------------------------------------------------------- the answer
+# ---------------------------------------------------------------- the response
 
 
 def _response(call: _Call) -> CallResponse:

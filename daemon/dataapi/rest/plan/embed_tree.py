@@ -101,7 +101,7 @@ def build_embed_tree(
     maximum, total = _members(root)
     if maximum > MAX_MEMBERS or total > MAX_TOTAL_MEMBERS:
         raise too_much(
-            f"At most {MAX_MEMBERS} members are allowed in one object, and {MAX_TOTAL_MEMBERS} in all"
+            f"At most {MAX_MEMBERS} members are allowed in one object, and {MAX_TOTAL_MEMBERS} in total"
         )
     if not project.db_aggregates_enabled and _has_aggregates(root):
         raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
@@ -113,7 +113,9 @@ def _check_size(items: tuple[Item, ...]) -> None:
     listed = list(_all_items(items))
     computed = sum(1 for item in listed if isinstance(item, Field) and item != Field(item.name))
     if computed > MAX_COMPUTED_ITEMS:
-        raise too_much(f"At most {MAX_COMPUTED_ITEMS} items of select may be more than the name of a column")
+        raise too_much(
+            f"At most {MAX_COMPUTED_ITEMS} items of select may have an alias, cast, JSON path or aggregate"
+        )
 
 
 def _all_items(items: tuple[Item, ...]) -> Iterator[Item]:
@@ -128,7 +130,7 @@ def _embed_all(tables: RoleTables, resource: Resource, depth: int = 1) -> None:
     for item in resource.items:
         if isinstance(item, Embed):
             if item.member is not None and item.member in members:
-                # The answer could hold only one of them.
+                # A JSON object can only have one of them.
                 raise ApiError(
                     400,
                     "42712",
@@ -139,7 +141,7 @@ def _embed_all(tables: RoleTables, resource: Resource, depth: int = 1) -> None:
             members.add(item.member)
             relationship = find_relationship(tables, resource.relation, item)
             is_direct = not isinstance(relationship, JunctionRelationship)
-            # Errors of its columns call it so, as in PostgREST.
+            # The name in errors about its columns, as in PostgREST.
             alias = f"{relationship.target.name}_{depth}" if is_direct else None
             child = Resource(Relation.of(relationship.target, alias), item.items, item, relationship)
             resource.children.append(child)
@@ -223,7 +225,7 @@ _CARDINALITIES = tuple(Cardinality)
 """Cardinalities in the order in which PGRST201 lists them."""
 
 
-# ---------------------------------------------------------------- which relationship is meant
+# ---------------------------------------------------------------- relationships
 
 
 def find_relationship(tables: RoleTables, relation: Relation, embed: Embed) -> Relationship:
@@ -290,7 +292,7 @@ def matching(
         if isinstance(each, JunctionRelationship):
             if not each.in_unique_key:
                 continue
-            # A unique key in place of a primary key relates tables that PostgREST does not.
+            # PostgREST requires a primary key, so junction tables with one take precedence.
             rank = (each.junction.schema != schema, not each.in_primary_key)
         ranked.setdefault(rank, []).append(each)
     return ranked[min(ranked)] if ranked else []
@@ -303,7 +305,7 @@ def _matches(relationship: StoredRelationship, name: str, hint: str | None) -> b
     own, theirs = _only_columns(relationship)
     key = relationship.foreign_key.name
     if relationship.table is target:
-        # The table's name means the rows that reference this one, other names the row that it references.
+        # The table's name selects the referencing rows, other names select the referenced row.
         if relationship.outgoing:
             return hint is None and name in (key, own)
         return name == target.name and (hint is None or hint in (key, theirs))
@@ -318,7 +320,7 @@ def _only_columns(relationship: KeyRelationship) -> tuple[str | None, str | None
 
 def _junction_fits(relationship: JunctionRelationship, hint: str | None) -> bool:
     if relationship.table is relationship.target:
-        # Both keys reference the same table: only a column as the hint says which is the near one.
+        # Both keys reference the same table, so only a column can identify the near one.
         return hint is not None and hint == _only_columns(relationship.near)[1]
     return hint is None or hint == relationship.junction.name
 
@@ -338,7 +340,7 @@ def _long_hints(relationship: StoredRelationship) -> tuple[str, ...]:
     return *single_keys, f"{junction.schema}.{junction.name}", ",".join(keys), columns
 
 
-# ---------------------------------------------------------------- what errors say
+# ---------------------------------------------------------------- errors
 
 
 def _hint(

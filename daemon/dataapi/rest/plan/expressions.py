@@ -190,6 +190,7 @@ def _column_or_computed(tables: RoleTables, relation: Relation, name: str) -> Ty
 
 
 def _check(path: Path) -> None:
+    # PostgreSQL's error for a path that continues after ``->>``: text has no members.
     for before, step in pairwise(path):
         if before.as_text:
             arrow, operand = "->>" if step.as_text else "->", "integer" if step.is_index else "unknown"
@@ -291,7 +292,7 @@ def _positive(types: Types, left: TypedExpression, operation: FilterOperation, p
     operator = _OPERATORS[operation.operator]
     schema = types.schema_of(operator.symbol, left.type)
     if operation.modifier is not None or operation.operator in PATTERNS:
-        # Patterns are texts, whatever is read as the column's values.
+        # A pattern is always text, even if a domain converts its values from text.
         quantifier = None if operation.modifier is None else Quantifier(operation.modifier)
         return Compare(left.expression, operator, Parameter(Literal(position)), schema, quantifier)
     many = operator is Operator.IN

@@ -90,7 +90,7 @@ def _raw(catalog: Catalog, declared: Type) -> tuple[str, ...]:
     if content is Content.XML:
         return ("text/xml", "text/plain")
     type_ = catalog.underlying(declared)
-    is_text = type_.category == "S"  # PostgreSQL's category of strings
+    is_text = type_.category == "S"  # PostgreSQL's category for string types
     return ("text/plain", BINARY) if is_text else ("text/plain",)
 
 
@@ -115,7 +115,7 @@ class ChosenFunction:
 def choose(catalog: Catalog, candidates: Sequence[Function], arguments: CallShape) -> ChosenFunction | None:
     """Return the function that accepts the arguments, None if none does.
 
-    Functions that accept the names take precedence over those that accept the whole body.
+    Functions that accept the argument names take precedence over functions that accept the whole body.
 
     :raises ApiError: PGRST203 (300) if several functions do.
     """

@@ -50,7 +50,7 @@ class CallResponse:
 
 
 ResponseKind = ReadResponse | WriteResponse | CallResponse
-"""Kinds of responses, which determine how to build the reply from the result row."""
+"""Kinds of responses.  Each has its own rules for building the reply from the result row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class StatementPlan(NamedTuple):
     :ivar media: the negotiated media type.  If it has ``explain``, the statement's plan is returned.
     :ivar settings: further settings of the transaction, as (name, value).
     :ivar adapted: adapter for the values of a request, None if there is nothing to adapt.
-    :ivar estimated: statement without its page, whose estimated number of rows replaces the total if the
-        total is None or larger than ``estimated_beyond``.
+    :ivar estimated: statement without its page.  Its estimated number of rows replaces a total that is None
+        or larger than ``estimated_beyond``.
     :ivar by_replica: whether a replica may run the statements.
     """
 
@@ -131,7 +131,7 @@ class StatementPlan(NamedTuple):
 class StreamPlan(NamedTuple):
     """A read whose rows are streamed.
 
-    :ivar statements: one statement, which returns the bytes to send for each row.
+    :ivar statements: a single statement.  It returns the bytes to send for each row.
     :ivar prefix: bytes before the first row, such as a header line.
     :ivar settings: see ``StatementPlan``.
     :ivar adapted: see ``StatementPlan``.

@@ -86,7 +86,7 @@ def _streamed(role: RestRole, plan_input: PlanInput, table: Table, media: Media)
 
 
 def _name(key: Parameter) -> str:
-    assert isinstance(key.source, FixedText), "members are named by texts of the shape"
+    assert isinstance(key.source, FixedText), "aliases are constants"
     return key.source.text
 
 

@@ -109,7 +109,7 @@ class RestRole:
         :param lines: whether the rows can be streamed.
         :raises ApiError: PGRST107 (406) if none of the accepted media types is available.
         """
-        # An aggregate of the database for a table takes whole rows only.
+        # A media type handler for a table accepts only whole rows.
         whole = plan_input.selection.shape.select in (None, "*")
         oid = table.oid if table is not None and whole else 0
         return negotiate(

@@ -121,13 +121,13 @@ class RowPlanner:
         )
 
     def _count(self, resource: Resource) -> None:
-        """Count the occurrences of a resource in the statement.  Filters by an embedded resource repeat it."""
+        """Count an occurrence of a resource in the statement.  Filters by a resource repeat it."""
         self._occurrences += 1 + len(resource.order)
         self._occurrences += sum(1 for tree, _ in resource.filters for _ in leaves(tree))
         if self._occurrences > MAX_RESOURCES_AND_CONDITIONS:
             raise too_much(
-                "Filters and orders by embedded resources repeat these with all of their own filters: "
-                f"at most {MAX_RESOURCES_AND_CONDITIONS} resources, filters and terms are allowed"
+                f"At most {MAX_RESOURCES_AND_CONDITIONS} resources, filters and order terms are allowed. "
+                "A filter or order by an embedded resource counts the resource and its filters again."
             )
 
     def _required(self, resource: Resource) -> list[Condition]:
@@ -142,7 +142,7 @@ class RowPlanner:
     def _order_term(self, resource: Resource, term: Term) -> OrderTerm:
         typed = self._order_value(resource, term)
         descending = bool(term.descending)
-        # PostgreSQL sorts nulls as the largest values by default.
+        # By default, PostgreSQL sorts NULL as the largest value.
         nulls_first = descending if term.nulls_first is None else term.nulls_first
         return OrderTerm(typed.expression, descending, nulls_first, typed.nullable)
 
@@ -262,8 +262,8 @@ def _embedded(
     tables: RoleTables, child: Resource, rows_of: Callable[[Resource], Rows]
 ) -> Member | Spread | None:
     embed, relationship = child.embed, child.relationship
-    assert embed is not None, "only the outermost resource is not embedded"
-    assert relationship is not None, "an embedded resource is related"
+    assert embed is not None, "only the root is not embedded"
+    assert relationship is not None, "an embedded resource has a relationship"
     record, rows = record_of(tables, child, rows_of), rows_of(child)
     if embed.silent:
         return None

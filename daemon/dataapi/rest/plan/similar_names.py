@@ -24,11 +24,11 @@ LONGEST_TEXT = 200
 """Maximum length of a text for which similar names are searched."""
 
 _MAX_SCANNED = 4_000_000
-"""Maximum number of characters that a search scans, which takes a few milliseconds."""
+"""Maximum number of characters that a search scans.  Scanning them takes a few milliseconds."""
 _MAX_MATCHES = 2000
 """Maximum number of occurrences that a search counts, starting with the rarest pieces."""
 _MAX_COMPARED = 100
-"""Maximum number of names to compare with the text, starting with those that share the most pieces."""
+"""Maximum number of names to compare with the text, starting with the names that share the most pieces."""
 _END = "\0"
 """Separator around names.  No name in PostgreSQL contains it."""
 
@@ -76,7 +76,7 @@ def similar(
 ) -> str | None:
     """Return the most similar name, None if none is similar enough.
 
-    Names that share three consecutive characters with the text take precedence over those that share two.
+    Names that share three consecutive characters with the text are tried first, then names that share two.
 
     :param minimum: minimum similarity from 0 to 1: one minus the proportion of characters to edit.
     :param allowed: whether a name may be suggested.
@@ -129,7 +129,7 @@ def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
 def distance(one: str, other: str, maximum: int) -> int:
     """Return the Levenshtein distance, or ``maximum + 1`` if it is larger than the maximum."""
     beyond = maximum + 1
-    # What both have of each character bounds the distance, and takes less time to find.
+    # The number of common characters is a lower bound of the distance that is fast to compute.
     if max(len(one), len(other)) - (Counter(one) & Counter(other)).total() > maximum:
         return beyond
     row = [min(index, beyond) for index in range(len(other) + 1)]

@@ -128,7 +128,7 @@ class RoleTables:
         )
 
     def may_read_whole(self, table: Table) -> bool:
-        """Whether the role may read all columns, including those that the catalog does not know yet."""
+        """Whether the role may read all columns, including columns added since the catalog was read."""
         return self._privileges.can_whole(table, "SELECT")
 
     def similar_name(self, schema: str, name: str, *, related: bool = False) -> str | None:
@@ -183,9 +183,9 @@ _SQL_NAMES = """
     time without time zone, timestamp with time zone, timestamp without time zone
 """
 _SQL = frozenset([" ".join(name.split()) for name in _SQL_NAMES.split(",")])
-"""SQL's names of built-in types, which do not depend on the search path.
+"""SQL's names of built-in types.  They do not depend on the search path.
 
-Fixed-length character and bit types have a length, which is one by default.
+Fixed-length character and bit types have a default length of one.
 """
 
 _OWN_NAMES = """
@@ -217,7 +217,7 @@ class Types:
         lowered = " ".join(name.lower().split())
         if lowered in _SQL:
             return lowered
-        if lowered.removeprefix("_") in _OWN:  # so begin the names of types that are arrays of another
+        if lowered.removeprefix("_") in _OWN:  # The names of array types start with an underscore.
             return f"{OWN_SCHEMA}.{lowered}"
         type_ = self._in_path(lowered)
         if type_ is not None:
@@ -272,11 +272,11 @@ def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = Fa
     from_json = catalog.representations.get((JSON, column.type))
     if from_json is not None:
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', qualified(from_json), default)
-    # A domain checks values when they are assigned; as the type of a member it would refuse one that lacks.
+    # Domains check values on assignment.  As a member's type, a domain would also check missing members.
     type_ = catalog.underlying(catalog.types[column.type])
     if pairs := pairs_type(type_):
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', default=default, pairs=pairs)
-    # Not by the words that SQL has for types, which mean a length of one for some.
+    # Avoid SQL's own type names, because some of them imply a length of one.
     own = type_.schema == OWN_SCHEMA
     read_as = f"{OWN_SCHEMA}.{quote_identifier(type_.name)}" if own else qualified(type_)
     if as_text and type_.oid in (JSON, JSONB):

@@ -99,7 +99,7 @@ def plan(role: RestRole, plan_input: PlanInput) -> StatementPlan:
     )
 
 
-# ---------------------------------------------------------------- the four methods
+# ---------------------------------------------------------------- methods
 
 
 def _insert(target: _Target) -> _RowChange:

@@ -1,4 +1,4 @@
-"""SQL for Citus, which distributes rows over servers.
+"""SQL for Citus, an extension that distributes rows over servers.
 
 A statement about one tenant is sent unchanged to the server with the tenant's rows: see ``tenants``.  Other
 statements are split into a query per shard.  Citus rejects subqueries over rows that it has gathered from
