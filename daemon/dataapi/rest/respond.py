@@ -153,9 +153,9 @@ def make_reply(
     headers += (VARY,)
     preferences = request.preferences
     if preferences is not NO_PREFERENCES:
-        followed = applied(preferences, action)
-        if followed:
-            headers += (("Preference-Applied", followed),)
+        applied_preferences = applied(preferences, action)
+        if applied_preferences:
+            headers += (("Preference-Applied", applied_preferences),)
     if row.response_headers:
         chosen = _headers(row.response_headers)
         names = {name.lower() for name, _ in chosen}

@@ -128,8 +128,8 @@ def _conflict_sql(conflict: OnConflict) -> str:
     if conflict.counter is None:
         return text
     setting = quote_literal(conflict.counter)
-    more = f"(pg_catalog.current_setting({setting})::bigint {PLUS} 1)::text"
-    return f"{text} where pg_catalog.set_config({setting}, {more}, true) {UNEQUAL} ''"
+    incremented = f"(pg_catalog.current_setting({setting})::bigint {PLUS} 1)::text"
+    return f"{text} where pg_catalog.set_config({setting}, {incremented}, true) {UNEQUAL} ''"
 
 
 # ---------------------------------------------------------------- update and delete

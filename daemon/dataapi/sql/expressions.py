@@ -255,8 +255,8 @@ def _after_sql(writer: Writer, after: After, row: Row) -> str:
     slots = [None if value is None else writer.slot(value) for value in values]
     directions = {term.descending for term in order}
     schemas = {term.schema for term in order}
-    alike = len(directions) == len(schemas) == 1 and None not in slots
-    if alike and not any(term.nullable for term in order):
+    uniform = len(directions) == len(schemas) == 1 and None not in slots
+    if uniform and not any(term.nullable for term in order):
         operator = operator_sql("<" if directions.pop() else ">", schemas.pop())
         if len(order) == 1:
             return f"{expressions[0]} {operator} {slots[0]}"
@@ -297,9 +297,9 @@ def _argument_sql(writer: Writer, argument: CallArgument, json: Row | None) -> s
     else:
         value = "null" if argument.value is None else writer.slot(argument.value)
     if argument.composite is not None and argument.value is not None:
-        made = f"pg_catalog.json_populate_record(null::{qualified(argument.composite)}, "
-        writer.input_checks.append((f"select {made}$1) is null", argument.value))
-        value = f"{made}{value})"
+        constructor = f"pg_catalog.json_populate_record(null::{qualified(argument.composite)}, "
+        writer.input_checks.append((f"select {constructor}$1) is null", argument.value))
+        value = f"{constructor}{value})"
     name = f"{quote_identifier(argument.name)} => " if argument.name else ""
     return f"{'variadic ' if argument.variadic else ''}{name}{value}"
 
@@ -312,8 +312,8 @@ def pairs_sql(value: str, type_: str) -> str:
     names, values = (
         f"coalesce(pg_catalog.array_agg(pair.{part}), '{{}}'::text[])" for part in ("key", "value")
     )
-    made = f"select {type_}({names}, {values}) from pg_catalog.json_each_text({value}) as pair"
-    return f"case when pg_catalog.json_typeof({value}) {EQUAL} 'object' then ({made}) else {text} end"
+    constructed = f"select {type_}({names}, {values}) from pg_catalog.json_each_text({value}) as pair"
+    return f"case when pg_catalog.json_typeof({value}) {EQUAL} 'object' then ({constructed}) else {text} end"
 
 
 def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> str:
@@ -337,14 +337,14 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
 
 
 def _called_sql(writer: Writer, call: FunctionCall, row: Row, parent: Row | None) -> str:
-    lead, json = "", None
+    prefix, json = "", None
     if call.from_json is not None:
         json = Row(writer.alias())
-        lead = f"{_json_arguments_sql(writer, call.from_json, json)} cross join lateral "
+        prefix = f"{_json_arguments_sql(writer, call.from_json, json)} cross join lateral "
     called = call_sql(writer, call, parent, json)
     if call.value_column:
-        return f"{lead}(select {called} as {quote_identifier(call.value_column)}) as {row.alias}"
-    return f"{lead}{writer.dialect.call_source(call, called)} as {row.alias}"
+        return f"{prefix}(select {called} as {quote_identifier(call.value_column)}) as {row.alias}"
+    return f"{prefix}{writer.dialect.call_source(call, called)} as {row.alias}"
 
 
 def _json_arguments_sql(writer: Writer, arguments: JsonArguments, row: Row) -> str:

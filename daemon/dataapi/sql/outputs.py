@@ -359,8 +359,8 @@ def _label_sql(value: str, labels: Labels, *, column: bool) -> str:
     if not labels:
         return f"({value})::text"
     if not column:  # Evaluate it only once: it may be expensive or have side effects.
-        once = f"pg_catalog.unnest(array[({value})::text]) as u(label)"
-        return f"(select {_label_sql('label', labels, column=True)} from {once})"
+        source = f"pg_catalog.unnest(array[({value})::text]) as u(label)"
+        return f"(select {_label_sql('label', labels, column=True)} from {source})"
     cases = [
         f"when ({value})::text {EQUAL} {quote_literal(label)} then {quote_literal(name)}"
         for label, name in labels

@@ -276,7 +276,7 @@ class MemberWriter:
         columns: list[MemberColumn] = []
         for member in record.members:
             if not isinstance(member, Spread):
-                columns.append(self._own(*member))
+                columns.append(self._member_column(*member))
             elif member.many:
                 columns += self.spread_many(member)
             else:
@@ -289,7 +289,7 @@ class MemberWriter:
         """
         return page_parts(self.writer, source, self.row, self.joins, groups)
 
-    def _own(self, key: Key, output: Output) -> MemberColumn:
+    def _member_column(self, key: Key, output: Output) -> MemberColumn:
         if not self.columns:
             return MemberColumn(key, self.json(output))
         aggregate = aggregate_in(output.expression) if isinstance(output, Value) else None
@@ -329,8 +329,8 @@ class MemberWriter:
         assert rows.join is not None, "a joined row needs a join"
         key = related.column(rows.join.pairs[0][0])
         # ``is not null`` of a composite value is true only if no member is NULL.
-        made = json_sql(inner.json(one.output))
-        return (f"case when {key} is distinct from null then {made} else 'null' end",)
+        object_sql = json_sql(inner.json(one.output))
+        return (f"case when {key} is distinct from null then {object_sql} else 'null' end",)
 
     def spread_one(self, spread: Spread) -> Iterator[MemberColumn]:
         writer, alias = self.writer, self.writer.alias()

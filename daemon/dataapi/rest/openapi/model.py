@@ -62,12 +62,14 @@ class VisibleSchema:
         self.pause = pause
         self.schema = schema
         self._privileges = privileges
-        self._open = schema in catalog.schemas and (privileges is None or privileges.can_use_schema(schema))
+        self._accessible = schema in catalog.schemas and (
+            privileges is None or privileges.can_use_schema(schema)
+        )
 
     @cached_property
     def tables(self) -> tuple[VisibleTable, ...]:
         tables = []
-        for table in self.catalog.tables.values() if self._open else ():
+        for table in self.catalog.tables.values() if self._accessible else ():
             if table.schema == self.schema and not table.partition_of:
                 visible = self._table(table)
                 if visible.columns or visible.delete:
@@ -115,7 +117,7 @@ class VisibleSchema:
         return tuple(
             function
             for function in self.catalog.functions
-            if self._open
+            if self._accessible
             and function.schema == self.schema
             and (self._privileges is None or self._privileges.can_execute(function))
             and is_callable(self.catalog, function)
@@ -147,17 +149,17 @@ def column_description(visible: VisibleSchema, table: VisibleTable, column: Colu
     if key is not None:
         foreign, other = visible.catalog.tables[key.foreign_table].name, key.foreign_columns[0]
         notes.append(f"This is a Foreign Key to `{foreign}.{other}`.<fk table='{foreign}' column='{other}'/>")
-    words = without_directives(column.comment)
+    text = without_directives(column.comment)
     if not notes:
-        return words
-    return "\n".join([*([f"{words}\n"] if words else []), "Note:", *notes])
+        return text
+    return "\n".join([*([f"{text}\n"] if text else []), "Note:", *notes])
 
 
 def summary(comment: str | None) -> tuple[str | None, str | None]:
-    words = without_directives(comment)
-    if words is None:
+    text = without_directives(comment)
+    if text is None:
         return None, None
-    first, _, rest = words.partition("\n")
+    first, _, rest = text.partition("\n")
     return first, rest.lstrip("\n") or None
 
 
@@ -216,10 +218,10 @@ def _pieces(value: Any, pause: Callable[[], None]) -> Iterator[str]:
     if not isinstance(value, ObjectMembers):
         yield _TEXT(value)
         return
-    mark = "{"
+    separator = "{"
     for name, member in value.pairs():
-        yield f"{mark}{_TEXT(name)}:"
+        yield f"{separator}{_TEXT(name)}:"
         yield from _pieces(member, pause)
         pause()
-        mark = ","
-    yield "{}" if mark == "{" else "}"
+        separator = ","
+    yield "{}" if separator == "{" else "}"

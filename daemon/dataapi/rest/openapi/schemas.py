@@ -140,11 +140,11 @@ class Components:
             yield from self._table_schemas(table)
 
     def _table_schemas(self, table: VisibleTable) -> Iterator[tuple[str, dict[Any, Any]]]:
-        name, words = self.names[table.table.oid], without_directives(table.table.comment)
+        name, description = self.names[table.table.oid], without_directives(table.table.comment)
         properties = {column.name: self._property(table, column) for column in table.columns}
 
         def rows(columns: Iterable[Column], required: list[str]) -> dict[Any, Any]:
-            schema = without_empty(type="object", description=words, required=required)
+            schema = without_empty(type="object", description=description, required=required)
             return {**schema, "properties": {column.name: properties[column.name] for column in columns}}
 
         required = [column.name for column in table.columns if not column.nullable]

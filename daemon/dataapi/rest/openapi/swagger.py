@@ -95,9 +95,9 @@ def _reference(location: str, name: str) -> dict[str, str]:
 
 
 def _parameters(paths: ObjectMembers) -> Iterator[tuple[str, Any]]:
-    for key, name, description, more in _PARAMETERS:
+    for key, name, description, extra in _PARAMETERS:
         location = "header" if name[0].isupper() else "query"
-        yield key, {**_parameter({"name": name, "description": description, "in": location}), **more}
+        yield key, {**_parameter({"name": name, "description": description, "in": location}), **extra}
     for path, operations in paths.pairs():
         if path == "/" or path.startswith(_CALL):
             continue

@@ -126,8 +126,10 @@ def applied(preferences: Preferences, action: Action) -> str:
         "max-affected": preferences.maximum,
         "consistency": preferences.consistency,
     }
-    followed = [(kind, value) for kind, value in values.items() if value is not None and kind in action.value]
-    return ", ".join([f"{kind}={getattr(value, 'value', value)}" for kind, value in followed])
+    applicable = [
+        (kind, value) for kind, value in values.items() if value is not None and kind in action.value
+    ]
+    return ", ".join([f"{kind}={getattr(value, 'value', value)}" for kind, value in applicable])
 
 
 def read_preferences(

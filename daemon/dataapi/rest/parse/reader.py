@@ -80,15 +80,15 @@ class Reader:
         column = farthest - self.text.rfind("\n", 0, max(farthest, 0))
         listed = ", ".join(expectations[:-1])
         expected = f"{listed} or {expectations[-1]}" if listed else "".join(expectations)
-        shown = END
+        unexpected_text = END
         if unexpected is not None:
             escaped = unexpected.replace("\\", "\\\\")
-            shown = f"'{escaped}'" if bare else _quoted(unexpected)
+            unexpected_text = f"'{escaped}'" if bare else _quoted(unexpected)
         return ApiError(
             400,
             "PGRST100",
             f'"failed to parse {subject}" (line {line}, column {column})',
-            details=f"unexpected {shown} expecting {expected}",
+            details=f"unexpected {unexpected_text} expecting {expected}",
         )
 
     def count(self, noun: str, maximum: int) -> None:

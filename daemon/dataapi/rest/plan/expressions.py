@@ -248,8 +248,8 @@ def conditions_of(tables: RoleTables, resource: Resource, rows_of: RowsOf) -> li
             return leaf, position + tree.operation.value_count
         parts = list[Condition]()
         for part in tree.parts:
-            made, position = condition(part, position)
-            parts.append(made)
+            operand, position = condition(part, position)
+            parts.append(operand)
         joined: Condition = And(tuple(parts)) if tree.every else Or(tuple(parts))
         return Not(joined) if tree.negated else joined, position
 

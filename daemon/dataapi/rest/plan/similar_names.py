@@ -128,17 +128,17 @@ def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
 
 def distance(one: str, other: str, maximum: int) -> int:
     """Return the Levenshtein distance, or ``maximum + 1`` if it is larger than the maximum."""
-    beyond = maximum + 1
+    too_far = maximum + 1
     # The number of common characters is a lower bound of the distance that is fast to compute.
     if max(len(one), len(other)) - (Counter(one) & Counter(other)).total() > maximum:
-        return beyond
-    row = [min(index, beyond) for index in range(len(other) + 1)]
+        return too_far
+    row = [min(index, too_far) for index in range(len(other) + 1)]
     for number, character in enumerate(one, 1):
         first, last = max(1, number - maximum), min(len(other), number + maximum)
-        above, row = row, [beyond] * (len(other) + 1)
+        above, row = row, [too_far] * (len(other) + 1)
         if number <= maximum:
             row[0] = number
         for index in range(first, last + 1):
             replaced = above[index - 1] + (character != other[index - 1])
-            row[index] = min(replaced, above[index] + 1, row[index - 1] + 1, beyond)
+            row[index] = min(replaced, above[index] + 1, row[index - 1] + 1, too_far)
     return row[-1]

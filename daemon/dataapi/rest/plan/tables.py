@@ -132,11 +132,11 @@ class RoleTables:
         return self._privileges.can_whole(table, "SELECT")
 
     def similar_name(self, schema: str, name: str, *, related: bool = False) -> str | None:
-        def is_meant(other: str) -> bool:
+        def is_candidate(other: str) -> bool:
             table = self.all.by_name[schema, other]
             return self.may_see(table) and (not related or bool(self.all.relationships.of(table)))
 
-        return similar(name, self.all.names(schema), allowed=is_meant)
+        return similar(name, self.all.names(schema), allowed=is_candidate)
 
     def denied(self, table: Table) -> ApiError:
         return denied(self._privileges, _KINDS[table.kind], table, anonymous=self._anonymous)

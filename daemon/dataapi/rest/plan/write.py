@@ -84,11 +84,11 @@ def plan(role: RestRole, plan_input: PlanInput) -> StatementPlan:
 
     :raises ApiError: PGRST117 (405) for an unknown method, and other errors for an invalid request.
     """
-    change_of = _CHANGES.get(plan_input.method)
-    if change_of is None:
+    change_for = _CHANGES.get(plan_input.method)
+    if change_for is None:
         raise respond.unsupported(plan_input.method)
     table = role.tables.find(plan_input.schema, plan_input.target)
-    change = change_of(_Target(role, plan_input, table, role.media(plan_input, table)))
+    change = change_for(_Target(role, plan_input, table, role.media(plan_input, table)))
     return StatementPlan(
         _compile(change),
         change.target.media,

@@ -164,8 +164,10 @@ class _SingleRow(Rows):
 
 
 def _is_single(rows: Rows) -> bool:
-    wanted = rows.offset is None and (rows.limit is None or (isinstance(rows.limit, int) and rows.limit > 0))
-    return wanted and tenant_in(rows) is not None and at_most_one(rows)
+    page_has_row = rows.offset is None and (
+        rows.limit is None or (isinstance(rows.limit, int) and rows.limit > 0)
+    )
+    return page_has_row and tenant_in(rows) is not None and at_most_one(rows)
 
 
 def _values(output: Output) -> list[tuple[Key, Value]] | None:
@@ -318,5 +320,5 @@ class _ShardMembers(MemberWriter):
 def _are_colocated(table: Table, pairs: Sequence[tuple[str, str]], other: Table) -> bool:
     if table.colocated == 0:
         return True
-    together = table.colocated is not None and table.colocated == other.colocated
-    return together and (table.distributed_by, other.distributed_by) in pairs
+    colocated_tables = table.colocated is not None and table.colocated == other.colocated
+    return colocated_tables and (table.distributed_by, other.distributed_by) in pairs

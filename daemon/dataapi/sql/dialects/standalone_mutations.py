@@ -69,7 +69,7 @@ def mutation_sql(dialect: Dialect, writer: Writer, part: MutationPart) -> Mutati
         mutation, row = _uncounted(mutation), _WithInserted(row)
         inserted = f"(select pg_catalog.count(*) from {part.name} where {_INSERTED})"
     elif isinstance(mutation, Update):
-        mutation = _written(mutation)
+        mutation = _pushed_down(mutation)
     return MutationSql(mutation_queries(writer, mutation, part.name, row, part.index), inserted)
 
 
@@ -147,7 +147,7 @@ def _standalone(mutation: Mutation, row: Row) -> Mutation | None:
                 known = {}
             mutation = replace(mutation, rows=_members(rows, mutation.table))
         case Update(table, _, where) as update if _is_single(table, where):
-            mutation = _written(update)
+            mutation = _pushed_down(update)
             if not isinstance(mutation.values, ValueRows):
                 return None
         case Delete(table, where) if _is_single(table, where):
@@ -182,7 +182,7 @@ def compile_matching_check(dialect: Dialect, part: MutationPart) -> tuple[Compil
 # ---------------------------------------------------------------- members of one JSON object
 
 
-def _written(update: Update) -> Update:
+def _pushed_down(update: Update) -> Update:
     """Return an update with one JSON object in a form that Citus runs on the worker with the rows.
 
     If possible, it sets members of the object directly, without joining another table.  Otherwise the object

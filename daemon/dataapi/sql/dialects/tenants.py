@@ -44,7 +44,7 @@ def pinned(value: T, tenant: Compare | None = None) -> T:
         if pinned_part is not part:
             changed[name] = pinned_part
     if isinstance(value, Rows):
-        changed |= _repeated(value, changed.get("where", value.where), tenant, scope)
+        changed |= _tenant_conditions(value, changed.get("where", value.where), tenant, scope)
     return cast(T, replace(cast(Any, value), **changed)) if changed else value
 
 
@@ -52,7 +52,7 @@ def _same(one: object, other: object) -> bool:
     return one is other
 
 
-def _repeated(
+def _tenant_conditions(
     rows: Rows, where: Condition | None, tenant: Compare | None, own: Compare | None
 ) -> dict[str, Any]:
     changed: dict[str, Any] = {}
