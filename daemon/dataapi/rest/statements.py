@@ -94,7 +94,7 @@ def compile_result(
 
     A volatile function is called exactly once.
 
-    :param output: a ``Record`` of each row, or a function's value (``ColumnOf(SCALAR)``).
+    :param output: a ``Record`` of each row, or a function's value (``ColumnRef(SCALAR)``).
     :param bound: a ``bigint`` parameter, for ``Total.BOUNDED``.
     :param max_bytes: maximum size of the body in bytes.  A larger body raises ``TOO_LARGE`` with its size.
     :param guard: bound for the number of rows.

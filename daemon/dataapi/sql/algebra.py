@@ -43,14 +43,14 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnOf:
+class ColumnRef:
     """A column of the current row."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class CastOf:
+class Cast:
     """An expression cast to another type.
 
     :ivar type: quoted and qualified SQL name of the type.
@@ -61,7 +61,7 @@ class CastOf:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionOf:
+class FunctionExpression:
     """A function of one argument applied to an expression, such as a domain's representation.
 
     :ivar function: quoted and qualified SQL name of the function.
@@ -72,14 +72,14 @@ class FunctionOf:
 
 
 @dataclass(frozen=True, slots=True)
-class ComputedOf:
+class ComputedValue:
     """A computed field: a function of the current row."""
 
     function: Function
 
 
 @dataclass(frozen=True, slots=True)
-class RelatedOf:
+class RelatedValue:
     """An expression over the row of a to-one relationship."""
 
     rows: Rows
@@ -87,7 +87,7 @@ class RelatedOf:
 
 
 @dataclass(frozen=True, slots=True)
-class RelatedAggregateOf:
+class RelatedAggregate:
     """An aggregate over the rows of a to-many relationship.
 
     :ivar expression: operand of the aggregate, None for ``count(*)``.
@@ -101,7 +101,7 @@ class RelatedAggregateOf:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonPathOf:
+class JsonPath:
     """A member of a JSON value, read with ``->`` and ``->>``.  NULL if there is no such member.
 
     :ivar expression: the JSON value.  Other types are converted to ``jsonb`` first.
@@ -125,7 +125,7 @@ class JsonKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class JsonMemberOf:
+class JsonMember:
     """A member of a JSON value.  NULL if it is missing or of another kind.
 
     :ivar path: a ``text[]`` parameter.
@@ -149,7 +149,7 @@ class AggregateFunction(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateOf:
+class Aggregate:
     """An aggregate over the rows of the current group.
 
     :ivar expression: operand of the aggregate, None for ``count(*)``.
@@ -163,15 +163,15 @@ class AggregateOf:
 
 
 Expression = (
-    ColumnOf
-    | CastOf
-    | FunctionOf
-    | ComputedOf
-    | RelatedOf
-    | RelatedAggregateOf
-    | JsonPathOf
-    | JsonMemberOf
-    | AggregateOf
+    ColumnRef
+    | Cast
+    | FunctionExpression
+    | ComputedValue
+    | RelatedValue
+    | RelatedAggregate
+    | JsonPath
+    | JsonMember
+    | Aggregate
 )
 
 # ---------------------------------------------------------------- rows

@@ -18,27 +18,27 @@ from dataapi.database.sql_text import (
 )
 from dataapi.sql.algebra import (
     After,
-    AggregateOf,
+    Aggregate,
     And,
     CallArgument,
-    CastOf,
-    ColumnOf,
+    Cast,
+    ColumnRef,
     Compare,
-    ComputedOf,
+    ComputedValue,
     Condition,
     Converted,
     Distinct,
     Exists,
     Expression,
     FunctionCall,
-    FunctionOf,
+    FunctionExpression,
     Is,
     IsNull,
     Join,
     JsonArguments,
     JsonKind,
-    JsonMemberOf,
-    JsonPathOf,
+    JsonMember,
+    JsonPath,
     Not,
     NotTrue,
     Operator,
@@ -46,8 +46,8 @@ from dataapi.sql.algebra import (
     OrderTerm,
     Parameter,
     Quantifier,
-    RelatedAggregateOf,
-    RelatedOf,
+    RelatedAggregate,
+    RelatedValue,
     Rows,
     TextSearch,
 )
@@ -56,22 +56,22 @@ from dataapi.sql.statement import Row, Writer, qualified
 
 def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
     match expression:
-        case ColumnOf(name):
+        case ColumnRef(name):
             return row.column(name)
-        case CastOf(inner, type_):
+        case Cast(inner, type_):
             return f"({expression_sql(writer, inner, row)})::{type_}"
-        case ComputedOf(function):
+        case ComputedValue(function):
             return f"{writer.function(function)}({row.whole()})"
-        case FunctionOf(function, inner):
+        case FunctionExpression(function, inner):
             return f"{function}({expression_sql(writer, inner, row)})"
-        case JsonPathOf(inner, json, steps, as_text):
+        case JsonPath(inner, json, steps, as_text):
             value = expression_sql(writer, inner, row)
             document = value if json else f"pg_catalog.to_jsonb({value})"
             arrows = [*["->"] * (len(steps) - 1), "->>" if as_text else "->"]
             for arrow, step in zip(arrows, steps, strict=True):
                 document += f" {operator_sql(arrow)} {writer.slot(step)}"
             return f"({document})"
-        case JsonMemberOf(inner, path, kind):
+        case JsonMember(inner, path, kind):
             value, path_slot = expression_sql(writer, inner, row), writer.slot(path)
             member = f"({value} {operator_sql('#>>')} {path_slot})"
             if kind is JsonKind.TEXT:
@@ -79,18 +79,18 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
             word = "number" if kind is JsonKind.NUMBER else "boolean"
             type_ = f"pg_catalog.jsonb_typeof({value} {operator_sql('#>')} {path_slot})"
             return f"(case when {type_} {EQUAL} '{word}' then {member}::{kind.value} end)"
-        case AggregateOf(function, operand, distinct, schema):
+        case Aggregate(function, operand, distinct, schema):
             argument = "*" if operand is None else expression_sql(writer, operand, row)
             prefix = schema if schema == OWN_SCHEMA else quote_identifier(schema)
             return f"{prefix}.{function.value}({'distinct ' if distinct else ''}{argument})"
-        case RelatedOf(rows, inner):
+        case RelatedValue(rows, inner):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
             return f"(select {expression_sql(writer, inner, related)} from {source}{one_sql(writer, rows)})"
-        case RelatedAggregateOf(rows, function, operand, schema):
+        case RelatedAggregate(rows, function, operand, schema):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
-            aggregate = AggregateOf(function, operand, schema=schema)
+            aggregate = Aggregate(function, operand, schema=schema)
             return f"(select {expression_sql(writer, aggregate, related)} from {source})"
 
 

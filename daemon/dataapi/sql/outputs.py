@@ -15,14 +15,14 @@ from enum import Enum
 
 from dataapi.database.sql_text import CONCATENATE, EQUAL, MINUS, quote_literal
 from dataapi.sql.algebra import (
+    Aggregate,
     AggregateFunction,
-    AggregateOf,
-    ColumnOf,
-    ComputedOf,
+    ColumnRef,
+    ComputedValue,
     Expression,
     Parameter,
-    RelatedAggregateOf,
-    RelatedOf,
+    RelatedAggregate,
+    RelatedValue,
     Rows,
 )
 from dataapi.sql.expressions import expression_sql
@@ -304,7 +304,7 @@ class Value(Output):
     def json(self, writer: Writer, row: Row | None) -> Json:
         row = in_scope(row)
         value, type_ = expression_sql(writer, self.expression, row), type_of(self.expression, row)
-        column = isinstance(self.expression, ColumnOf)
+        column = isinstance(self.expression, ColumnRef)
         return form_json(value, self.form, self.labels, type_, column=column)
 
     def sql(self, writer: Writer, row: Row | None) -> str:
@@ -312,19 +312,19 @@ class Value(Output):
         return form_sql(value, self.form, self.labels, column=column)
 
     def reads_only_columns(self) -> bool:
-        return isinstance(self.expression, ColumnOf)
+        return isinstance(self.expression, ColumnRef)
 
     def related(self) -> Rows | None:
-        return self.expression.rows if isinstance(self.expression, RelatedOf | RelatedAggregateOf) else None
+        return self.expression.rows if isinstance(self.expression, RelatedValue | RelatedAggregate) else None
 
 
 def type_of(expression: Expression, row: Row) -> int | None:
     match expression:
-        case ColumnOf(name):
+        case ColumnRef(name):
             return row.type(name)
-        case ComputedOf(function):
+        case ComputedValue(function):
             return function.returns
-        case AggregateOf(AggregateFunction.COUNT):
+        case Aggregate(AggregateFunction.COUNT):
             return INT8
         case _:
             return None

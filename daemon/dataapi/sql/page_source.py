@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 from dataapi.database.sql_text import quote_identifier
 from dataapi.sql.algebra import (
-    AggregateOf,
+    Aggregate,
     And,
-    CastOf,
-    ColumnOf,
+    Cast,
+    ColumnRef,
     Compare,
-    ComputedOf,
+    ComputedValue,
     Condition,
     Expression,
-    FunctionOf,
-    JsonPathOf,
+    FunctionExpression,
+    JsonPath,
     Operator,
     OrderTerm,
-    RelatedOf,
+    RelatedValue,
     Rows,
 )
 from dataapi.sql.expressions import expression_sql, limit_sql, one_sql, order_sql, source_sql, term_sql
@@ -73,7 +73,7 @@ def _equated(condition: Condition | None) -> Iterable[str]:
         case And(conditions):
             for each in conditions:
                 yield from _equated(each)
-        case Compare(ColumnOf(name), Operator.EQ, quantifier=None):
+        case Compare(ColumnRef(name), Operator.EQ, quantifier=None):
             yield name
 
 
@@ -129,7 +129,7 @@ def _group_order(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: R
     """
     items, terms = "", []
     for index, term in enumerate(order):
-        if isinstance(term.expression, RelatedOf):
+        if isinstance(term.expression, RelatedValue):
             name = quote_identifier(f"~order{index}")
             items += f", {expression_sql(writer, term.expression, row)} as {name}"
             key = f"(pg_catalog.array_agg({page.alias}.{name}))[1]"
@@ -142,11 +142,11 @@ def _group_order(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: R
 # ---------------------------------------------------------------- grouped rows
 
 
-def aggregate_in(expression: Expression) -> AggregateOf | None:
+def aggregate_in(expression: Expression) -> Aggregate | None:
     match expression:
-        case AggregateOf():
+        case Aggregate():
             return expression
-        case CastOf(inner) | FunctionOf(_, inner) | JsonPathOf(inner):
+        case Cast(inner) | FunctionExpression(_, inner) | JsonPath(inner):
             return aggregate_in(inner)
         case _:
             return None
@@ -154,9 +154,9 @@ def aggregate_in(expression: Expression) -> AggregateOf | None:
 
 def with_operand(expression: Expression, column: str) -> Expression:
     match expression:
-        case AggregateOf():
-            return replace(expression, expression=ColumnOf(column))
-        case CastOf(inner) | FunctionOf(_, inner) | JsonPathOf(inner):
+        case Aggregate():
+            return replace(expression, expression=ColumnRef(column))
+        case Cast(inner) | FunctionExpression(_, inner) | JsonPath(inner):
             return replace(expression, expression=with_operand(inner, column))
         case _:
             return expression
@@ -170,16 +170,16 @@ def groupable(sql: str, output: Output, row: Row) -> str:
     if not isinstance(output, Value):
         return f"({sql})::jsonb"
     match output.expression:
-        case ColumnOf() | ComputedOf():
+        case ColumnRef() | ComputedValue():
             type_ = type_of(output.expression, row)
             if type_ in _JSON:
                 return f"pg_catalog.to_jsonb({sql})"
             return f"({sql})::text" if type_ in _WITHOUT_EQUALITY else sql
-        case JsonPathOf(as_text=False):
+        case JsonPath(as_text=False):
             return f"({sql})::jsonb"
-        case FunctionOf():
+        case FunctionExpression():
             return f"pg_catalog.to_jsonb({sql})"
-        case CastOf(_, type_name) if type_name.removeprefix("pg_catalog.").strip('"') == "json":
+        case Cast(_, type_name) if type_name.removeprefix("pg_catalog.").strip('"') == "json":
             return f"({sql})::jsonb"
         case _:
             return sql

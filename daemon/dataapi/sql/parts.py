@@ -7,9 +7,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from dataapi.catalog.model import Function, Table, Type
-from dataapi.sql.algebra import AggregateOf, ComputedOf, FunctionCall, FunctionOf, Parameter, Rows
+from dataapi.sql.algebra import Aggregate, ComputedValue, FunctionCall, FunctionExpression, Parameter, Rows
 
-_DERIVED = (Rows, ComputedOf, FunctionOf, FunctionCall, AggregateOf)
+_DERIVED = (Rows, ComputedValue, FunctionExpression, FunctionCall, Aggregate)
 """Algebra that reads more than columns of the current row."""
 _LEAVES = (Table, Function, Type, Parameter)
 """Values that contain no algebra."""

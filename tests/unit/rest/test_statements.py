@@ -8,10 +8,10 @@ import pytest
 from dataapi.rest.media_output import Body, Content, Form, HandlerBody, Raw
 from dataapi.rest.statements import Total, compile_lines, compile_result
 from dataapi.sql.algebra import (
-    ColumnOf,
+    ColumnRef,
     Compare,
     Join,
-    JsonPathOf,
+    JsonPath,
     Operator,
     OrderTerm,
     Quantifier,
@@ -37,8 +37,8 @@ def made_up() -> MadeUp:
 
 CATALOG = made_up().catalog()
 THING, OWNER, BETWEEN = (table_named(CATALOG, name) for name in ("thing", "owner", "between"))
-ID = Compare(ColumnOf("id"), Operator.EQ, parameter("id", "pg_catalog.int8"))
-BOTH = Record(((Text("id"), Value(ColumnOf("id"))), (Text("name"), Value(ColumnOf("name")))))
+ID = Compare(ColumnRef("id"), Operator.EQ, parameter("id", "pg_catalog.int8"))
+BOTH = Record(((Text("id"), Value(ColumnRef("id"))), (Text("name"), Value(ColumnRef("name")))))
 
 
 def plain(text: str) -> str:
@@ -68,8 +68,8 @@ def _everything(name: str, value: str) -> list[str]:
     """Return texts of statements with the name and the value wherever a request may put them."""
     slot = parameter(("value", value), "text")
     alias = parameter(("name", name), "text")
-    path = JsonPathOf(ColumnOf("name"), False, (parameter(("step", name), "text"),), True)
-    members = ((alias, Value(path)), (Text("name"), Value(ColumnOf("name"))))
+    path = JsonPath(ColumnRef("name"), False, (parameter(("step", name), "text"),), True)
+    members = ((alias, Value(path)), (Text("name"), Value(ColumnRef("name"))))
     through = Rows(OWNER, through=Through(BETWEEN, Join((("thing", "id"),)), Join((("owner", "id"),))))
     single = Rows(OWNER, join=Join((("id", "id"),)), unique=True)
     record = Record(
@@ -83,7 +83,7 @@ def _everything(name: str, value: str) -> list[str]:
     where = (
         Compare(path, Operator.LIKE, slot),
         Compare(path, Operator.EQ, parameter(("values", value), "text[]"), quantifier=Quantifier.ANY),
-        TextSearch(ColumnOf("name"), slot, parameter(("language", name), "regconfig")),
+        TextSearch(ColumnRef("name"), slot, parameter(("language", name), "regconfig")),
     )
     bodies: tuple[Body, ...] = (*Form, *map(Raw, Content), HandlerBody("f", OWNER))
     return [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from dataapi.catalog.model import UniqueKey
 from dataapi.database.citus import BlockStatement
-from dataapi.sql.algebra import And, ColumnOf, Compare, Join, Operator, Parameter, Rows
+from dataapi.sql.algebra import And, ColumnRef, Compare, Join, Operator, Parameter, Rows
 from dataapi.sql.dialect import MutationPart, MutationSql
 from dataapi.sql.dialects.citus import CITUS
 from dataapi.sql.mutations import (
@@ -38,8 +38,8 @@ TASK = replace(table_named(_MADE.catalog(), "task"), distributed_by="company", u
 COMPANY, TITLE = JsonColumn("company", 'pg_catalog."int8"'), JsonColumn("title", 'pg_catalog."text"')
 BODY = parameter("body", 'pg_catalog."json"')
 ONE = JsonRows(BODY, False, (COMPANY, TITLE))
-OURS = Compare(ColumnOf("company"), Operator.EQ, parameter("company"))
-ID = Compare(ColumnOf("id"), Operator.EQ, parameter("id"))
+OURS = Compare(ColumnRef("company"), Operator.EQ, parameter("company"))
+ID = Compare(ColumnRef("id"), Operator.EQ, parameter("id"))
 KEY = And((OURS, ID))
 
 
@@ -145,7 +145,7 @@ def test_other_changes_are_queries_within_one(mutation: Mutation) -> None:
 
 
 def test_so_are_changes_whose_answers_have_more_than_columns() -> None:
-    related = Many(Rows(TASK, join=Join((("company", "company"),))), Value(ColumnOf("id")))
+    related = Many(Rows(TASK, join=Join((("company", "company"),))), Value(ColumnRef("id")))
     assert change(Insert(TASK, ONE), "id", shown=related).before == ()
 
 

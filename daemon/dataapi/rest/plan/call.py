@@ -30,12 +30,12 @@ from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import JSON as JSON_OID
 from dataapi.rest.plan.tables import JSONB, pairs_type
 from dataapi.rest.statements import SCALAR, Total, compile_call, compile_lines
-from dataapi.sql.algebra import CallArgument, ColumnOf, FunctionCall, JsonArguments, Parameter
+from dataapi.sql.algebra import CallArgument, ColumnRef, FunctionCall, JsonArguments, Parameter
 from dataapi.sql.outputs import Value
 from dataapi.sql.statement import Compiled, Guard
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
-_VALUE = Value(ColumnOf(SCALAR))
+_VALUE = Value(ColumnRef(SCALAR))
 _UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit", "bit[]": "varbit[]"}
 """Types to read arguments as instead of types whose bare SQL name has a length of one."""
 

@@ -23,10 +23,10 @@ from dataapi.rest.plan.similar_names import hint_for
 from dataapi.rest.plan.tables import JSON, JSONB, TEXT, TSVECTOR, Relation, RoleTables, Types
 from dataapi.sql.algebra import (
     And,
-    CastOf,
-    ColumnOf,
+    Cast,
+    ColumnRef,
     Compare,
-    ComputedOf,
+    ComputedValue,
     Condition,
     Converted,
     Distinct,
@@ -34,7 +34,7 @@ from dataapi.sql.algebra import (
     Expression,
     Is,
     IsNull,
-    JsonPathOf,
+    JsonPath,
     Not,
     Operator,
     Or,
@@ -152,7 +152,7 @@ def field_of(tables: RoleTables, relation: Relation, name: str, path: Path = ())
     _check(path)
     json = tables.types.is_one_of(value.type, JSON, JSONB)
     steps = [Parameter(FixedText(step.operand), "integer" if step.is_index else "text") for step in path]
-    member = JsonPathOf(value.expression, json, tuple(steps), path[-1].as_text)
+    member = JsonPath(value.expression, json, tuple(steps), path[-1].as_text)
     if path[-1].as_text:
         return TypedExpression(member, TEXT)
     return TypedExpression(member, JSON if tables.types.is_one_of(value.type, JSON) else JSONB)
@@ -162,7 +162,7 @@ def comparable(types: Types, typed: TypedExpression) -> TypedExpression:
     """Cast ``json`` to ``jsonb``, because ``json`` has no comparison operators."""
     if not types.is_one_of(typed.type, JSON) or types.representation(TEXT, typed.type) is not None:
         return typed
-    return TypedExpression(CastOf(typed.expression, f"{OWN_SCHEMA}.jsonb"), JSONB, typed.nullable)
+    return TypedExpression(Cast(typed.expression, f"{OWN_SCHEMA}.jsonb"), JSONB, typed.nullable)
 
 
 def has_field(tables: RoleTables, relation: Relation, name: str) -> bool:
@@ -173,13 +173,13 @@ def has_field(tables: RoleTables, relation: Relation, name: str) -> bool:
 
 def _column_or_computed(tables: RoleTables, relation: Relation, name: str) -> TypedExpression:
     if relation.columns is None:
-        return TypedExpression(ColumnOf(name), None)
+        return TypedExpression(ColumnRef(name), None)
     cell = relation.columns.get(name)
     if cell is not None:
-        return TypedExpression(ColumnOf(name), cell.type, cell.nullable)
+        return TypedExpression(ColumnRef(name), cell.type, cell.nullable)
     function = tables.computed(relation, name)
     if function is not None:
-        return TypedExpression(ComputedOf(function), function.returns)
+        return TypedExpression(ComputedValue(function), function.returns)
     label = relation.alias or relation.name
     raise ApiError(
         400,

@@ -31,18 +31,18 @@ from dataapi.rest.plan.expressions import (
 from dataapi.rest.plan.tables import JSON, Relation, RoleTables
 from dataapi.settings import Project
 from dataapi.sql.algebra import (
+    Aggregate,
     AggregateFunction,
-    AggregateOf,
-    CastOf,
+    Cast,
     Condition,
     Exists,
     Expression,
     FunctionCall,
-    FunctionOf,
+    FunctionExpression,
     Join,
     OrderTerm,
     Parameter,
-    RelatedOf,
+    RelatedValue,
     Rows,
     Through,
     all_of,
@@ -174,7 +174,7 @@ class RowPlanner:
         return next((self._related_value(below, inner) for below, inner in values if inner is not None), None)
 
     def _related_value(self, child: Resource, inner: TypedExpression) -> TypedExpression:
-        related: Expression = RelatedOf(self._rows(child), inner.expression)
+        related: Expression = RelatedValue(self._rows(child), inner.expression)
         return TypedExpression(related, inner.type)
 
 
@@ -287,14 +287,14 @@ def _with_count_aggregate(tables: RoleTables, relation: Relation, field: Field) 
 def _field(tables: RoleTables, relation: Relation, field: Field) -> Member:
     key = _key(field)
     if not field.name:
-        return key, Value(_cast(tables, AggregateOf(AggregateFunction.COUNT), field.aggregate_cast))
+        return key, Value(_cast(tables, Aggregate(AggregateFunction.COUNT), field.aggregate_cast))
     typed = field_of(tables, relation, field.name, field.path)
     value = typed.expression if field.path or field.aggregate else _json_value(tables, typed)
     expression = _cast(tables, value, field.cast)
     if field.aggregate is not None:
         function = AggregateFunction(field.aggregate)
         schema = tables.types.schema_of(function.value, None if field.cast else typed.type)
-        expression = AggregateOf(function, expression, schema=schema)
+        expression = Aggregate(function, expression, schema=schema)
         expression = _cast(tables, expression, field.aggregate_cast)
     return key, Value(expression)
 
@@ -315,11 +315,11 @@ def _last_name(path: tuple[PathStep, ...]) -> str | None:
 
 def _json_value(tables: RoleTables, typed: TypedExpression) -> Expression:
     function = tables.types.representation(typed.type, JSON)
-    return typed.expression if function is None else FunctionOf(function, typed.expression)
+    return typed.expression if function is None else FunctionExpression(function, typed.expression)
 
 
 def _cast(tables: RoleTables, expression: Expression, name: str | None) -> Expression:
-    return expression if name is None else CastOf(expression, tables.types.cast(name))
+    return expression if name is None else Cast(expression, tables.types.cast(name))
 
 
 def with_column_names(record: Record, body: Body) -> Record:

@@ -15,7 +15,7 @@ from dataapi.catalog.model import Catalog, Table, Volatility
 from dataapi.database.citus import made_on_workers
 from dataapi.database.sql_text import PLUS, quote_identifier
 from dataapi.http.errors import DatabaseError
-from dataapi.sql.algebra import ColumnOf, FunctionCall, Rows
+from dataapi.sql.algebra import ColumnRef, FunctionCall, Rows
 from dataapi.sql.dialect import Check, Dialect, MutationPart, MutationSql, ResultQuery
 from dataapi.sql.dialects import standalone_mutations
 from dataapi.sql.dialects.shard_names import naming_tables
@@ -216,7 +216,7 @@ class _SingleRowMembers(MemberWriter):
             else:
                 measured.append(key_json(self.writer, key))
             of = value.expression
-            column = self._table.column(of.name) if isinstance(of, ColumnOf) else None
+            column = self._table.column(of.name) if isinstance(of, ColumnRef) else None
             if column is not None and value.form is WireForm.JSON and column.type in _LONGEST:
                 short += _LONGEST[column.type]
             else:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from dataapi.database.sql_text import OWN_SCHEMA
 from dataapi.sql.algebra import (
     And,
-    ColumnOf,
+    ColumnRef,
     Compare,
     Condition,
     Operator,
@@ -109,12 +109,12 @@ def _tenant_of_rows(insert: Insert) -> Compare | None:
         return None
     column = table.column(table.distributed_by)
     schema = OWN_SCHEMA if column is None else column.comparison_schema
-    return Compare(ColumnOf(table.distributed_by), Operator.EQ, value, schema)
+    return Compare(ColumnRef(table.distributed_by), Operator.EQ, value, schema)
 
 
 def _equated(condition: Condition | None, name: str) -> Compare | None:
     match condition:
-        case Compare(ColumnOf(column), Operator.EQ, Parameter(), quantifier=None) if column == name:
+        case Compare(ColumnRef(column), Operator.EQ, Parameter(), quantifier=None) if column == name:
             return condition
         case And(conditions):
             return next(
@@ -125,6 +125,6 @@ def _equated(condition: Condition | None, name: str) -> Compare | None:
 
 
 def _joined(name: str | None, pairs: Sequence[tuple[str, str]], tenant: Compare) -> Compare | None:
-    if name and isinstance(tenant.left, ColumnOf) and (name, tenant.left.name) in pairs:
-        return replace(tenant, left=ColumnOf(name))
+    if name and isinstance(tenant.left, ColumnRef) and (name, tenant.left.name) in pairs:
+        return replace(tenant, left=ColumnRef(name))
     return None
