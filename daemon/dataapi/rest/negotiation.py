@@ -27,7 +27,7 @@ OPENAPI = "application/openapi+json"
 
 
 class MediaKind(Enum):
-    """Kinds of bodies."""
+    """Kinds of response bodies."""
 
     JSON = "json"
     """An array of objects, or the value of a function that does not return a set."""

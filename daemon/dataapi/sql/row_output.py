@@ -377,7 +377,7 @@ class MemberWriter:
 
 
 class PageDialect(RowDialect):
-    """The part of ``Dialect`` that says how the members of a page's rows are written."""
+    """The part of ``Dialect`` that determines how the members of a page's rows are written."""
 
     def page(
         self,

@@ -40,7 +40,7 @@ def qualified(item: Table | Function | Type | MediaHandler | QualifiedName) -> s
 
 
 class RowDialect:
-    """The part of ``Dialect`` that says how rows are read.
+    """The part of ``Dialect`` that determines how rows are read.
 
     :cvar no_limit: clause that makes the database preserve the order of a subquery without a limit.
     """

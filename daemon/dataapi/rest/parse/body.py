@@ -37,9 +37,9 @@ ROWS_PER_PIECE = 1000
 """Number of rows to encode before letting other threads run."""
 
 MAX_REPEATED = 16
-"""Maximum size of a CSV body's rows as JSON, which repeats the column names, relative to the body."""
+"""Maximum ratio of a CSV body's size as JSON, which repeats the column names, to its original size."""
 SHORT = 1_000_000
-"""Size of those rows in characters that is always allowed."""
+"""Size of such JSON in characters that is allowed regardless of the ratio."""
 
 EMPTY = "Empty or invalid json"
 UNEQUAL_KEYS = "All object keys must match"

@@ -32,14 +32,14 @@ class Return(Enum):
 
 
 class Resolution(Enum):
-    """The action on existing rows."""
+    """The handling of existing rows."""
 
     MERGE = "merge-duplicates"
-    """Insert: update them."""
+    """Inserts update existing rows."""
     IGNORE = "ignore-duplicates"
-    """Insert: leave them unchanged."""
+    """Inserts leave existing rows unchanged."""
     MATCH = "match"
-    """Update: find each row by the key in its own object."""
+    """Updates find each row by the key in its own object."""
 
 
 class Missing(Enum):

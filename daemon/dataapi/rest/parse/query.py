@@ -68,7 +68,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class SelectionShape(NamedTuple):
-    """The part of a query string that determines the statement.  Selections of equal shape are equal.
+    """The part of a query string that determines the statement.
 
     :ivar select: value of ``select``, None if absent.
     :ivar filters: parameter names and operations.
@@ -88,12 +88,12 @@ class SelectionShape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rows and members that a query string selects, without values.  Hashed by its shape.
+    """The rows and members that a query string selects, without values.  Compared by its shape.
 
     :ivar items: items of ``select``, None if absent.
     :ivar limits: paths of the resources with a limit.
     :ivar offsets: paths of the resources with an offset.
-    :ivar relation_names: relation names used in parameters instead of the alias, and that alias.
+    :ivar relation_names: relation names that parameters use instead of the alias, with the alias.
     :ivar size: length of the shape in characters.
     """
 

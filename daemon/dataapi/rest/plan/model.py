@@ -57,7 +57,7 @@ ResponseKind = ReadResponse | WriteResponse | CallResponse
 class FiltersAsArguments:
     """Parameters of a call that look like filters but are arguments.
 
-    :ivar shape: the selection as sent, with these filters.
+    :ivar shape: the selection as sent, including these filters.
     """
 
     shape: SelectionShape

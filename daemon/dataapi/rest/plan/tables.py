@@ -62,8 +62,8 @@ _KINDS = {
 class CatalogTables:
     """All tables of a catalog by schema and name, shared by all roles.
 
-    Partitions are excluded, as in PostgREST.  Their rows are available through the parent table, whose
-    policies and privileges would not apply to a partition.
+    As in PostgREST, partitions are excluded.  Their rows are available through the parent table.  Its
+    policies and privileges would not apply to requests for a partition.
     """
 
     def __init__(self, catalog: Catalog) -> None:
