@@ -1,8 +1,8 @@
 """An immutable snapshot of a database's schema, and the privileges of its roles.
 
 A ``Catalog`` is built from one reflection query and never changes. A request uses the snapshot that it
-started with. ``Privileges`` applies PostgreSQL's rules lazily, so that large databases only cost a role what
-it uses. Directive syntax (``directive_reader``) and API names (``names``) belong elsewhere.
+started with. ``Privileges`` applies PostgreSQL's rules lazily, because a role rarely uses a whole large
+database. Directive syntax (``directive_reader``) and API names (``names``) belong elsewhere.
 """
 
 from __future__ import annotations

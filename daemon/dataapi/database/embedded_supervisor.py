@@ -251,7 +251,7 @@ def _account(data: Path) -> pwd.struct_passwd:
     for name in _UNPRIVILEGED:
         with suppress(KeyError):
             return pwd.getpwnam(name)
-    raise SupervisorError("PostgreSQL cannot run as root, and there is no user postgres or nobody")
+    raise SupervisorError(f"PostgreSQL cannot run as root, and there is no user {' or '.join(_UNPRIVILEGED)}")
 
 
 def _last_lines(output: bytes) -> str:

@@ -41,7 +41,7 @@ def pooler_advice(*, prepared: bool | None, listening: bool | None) -> str | Non
     if not keys:
         return None
     advice = " and ".join(f"{key} = auto" for key in keys)
-    return f"db-uri connects to a pooler in transaction mode, which requires {advice}"
+    return f"db-uri connects to a pooler in transaction mode: set {advice}"
 
 
 async def loses_statements(reactor: Any, uri: str) -> bool:

@@ -40,7 +40,7 @@ class _BytesLoader(Loader):
 
 
 class _HexDumper(Dumper):
-    """Writes bytes as hex without libpq, which would use the format of the last opened connection."""
+    """Writes bytes as hex. libpq would use the format of the last opened connection."""
 
     oid = psycopg.adapters.types["bytea"].oid
 

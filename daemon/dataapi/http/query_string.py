@@ -68,7 +68,7 @@ def _decode(text: str, parameter: str) -> str:
             f"The decoded parameter {parameter[:60]} is not valid UTF-8 (byte {error.start + 1})"
         ) from None
     if "\0" in decoded:
-        raise _bad(f"The parameter {parameter[:60]} contains the character U+0000, which cannot be stored")
+        raise _bad(f"The parameter {parameter[:60]} contains the character U+0000")
     return decoded
 
 

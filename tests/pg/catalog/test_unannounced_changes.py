@@ -277,7 +277,7 @@ async def test_misspelt_names_cost_one_comparison_and_are_refused_as_before(
     """A flood of them neither reloads nor compares more than once in two seconds."""
     monkeypatch.setattr(watcher, "REFRESH_INTERVAL", 2.0)
     await service.reload()
-    monkeypatch.setattr(service._watcher, "_compared", float("-inf"))
+    monkeypatch.setattr(service._watcher, "_compared_at", float("-inf"))
     asked = count_fetches(service, monkeypatch)
     generation = service.catalog.generation
     for _ in range(5):

@@ -38,7 +38,7 @@ create policy own on note using (owner = current_user);
 insert into note values (1, 'anon'), (2, 'authenticated');
 grant all on note to anon, authenticated;
 """
-ADVICE = "db-uri connects to a pooler in transaction mode, which requires {}"
+ADVICE = "db-uri connects to a pooler in transaction mode: set {}"
 
 
 @pytest.fixture(params=["session", "transaction"])
