@@ -17,7 +17,7 @@ from dataapi.database import embedded_supervisor
 from dataapi.database.embedded import (
     EmbeddedServer,
     EmbeddedServerError,
-    NoPostgreSQL,
+    PostgreSQLNotFound,
     default_directory,
     find_binaries,
 )
@@ -95,7 +95,7 @@ async def test_second_server_on_the_same_data_is_refused_with_the_reason(directo
 async def test_data_of_another_version_is_refused(directory: Path) -> None:
     (directory / "data").mkdir()
     (directory / "data" / "PG_VERSION").write_text("9\n")
-    with pytest.raises(EmbeddedServerError, match="the data directory is of PostgreSQL 9, only 1"):
+    with pytest.raises(EmbeddedServerError, match="the data directory needs PostgreSQL 9 \\(installed: 1"):
         await EmbeddedServer(directory).start()
     assert (directory / "data" / "PG_VERSION").read_text() == "9\n"
 
@@ -191,13 +191,13 @@ async def test_directory_that_the_server_user_cannot_enter_is_refused(tmp_path: 
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     with pytest.raises(
-        EmbeddedServerError, match=r"closed/in/data cannot be entered by the user .*another directory"
+        EmbeddedServerError, match=r"the user .* cannot access .*closed/in/data: choose another directory"
     ):
         await EmbeddedServer(closed / "in").start()
 
 
 def test_missing_version_is_named() -> None:
-    with pytest.raises(NoPostgreSQL, match="of PostgreSQL 7, only"):
+    with pytest.raises(PostgreSQLNotFound, match="of PostgreSQL 7, only"):
         find_binaries(7)
 
 

@@ -15,7 +15,4 @@ def test_supported_servers_are_worked_with(version: int) -> None:
     ("version", "name"), [(129_999, "12.9999"), (120_022, "12.22"), (100_023, "10.23"), (90_624, "9.6")]
 )
 def test_older_servers_are_refused_by_their_name(version: int, name: str) -> None:
-    assert (
-        version_refusal(version)
-        == f"PostgreSQL {name} is too old: 13 is the oldest version that is supported"
-    )
+    assert version_refusal(version) == f"PostgreSQL {name} is too old: 13 is the oldest supported version"
