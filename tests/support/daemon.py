@@ -93,7 +93,7 @@ class Daemon:
     """A daemon in its own folder with its own ports; use it as a context manager.
 
     :param forks: whether to fork a process that has imported the daemon, which takes a third of the time of
-        running ``twistd``. Daemons with a ``PYTHONPATH`` of their own always run it.
+        running ``twistd``. Benchmarks, and daemons with a ``PYTHONPATH`` of their own, always run it.
     :ivar output: the file that takes its standard output and error.
     """
 
@@ -154,7 +154,7 @@ class Daemon:
         """Start the process and return at once."""
         command = [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(self.config), *self._words]
         environ = environment(self._environ)
-        if self._forks and "PYTHONPATH" not in environ:
+        if self._forks and processes.VARIABLE in environ and "PYTHONPATH" not in environ:
             self._process = zygote.fork(command, self.folder, environ, self.output, processes.VARIABLE)
             return
         with self.output.open("ab") as output:
