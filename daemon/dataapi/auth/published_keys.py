@@ -109,12 +109,12 @@ class PublishedKeys:
         """Read the keys because one is unknown, unless they were just read."""
         if self._stopped:
             return
-        if self._reading.under_way or self._clock.seconds() - self._tried >= PAUSE:
+        if self._reading.running or self._clock.seconds() - self._tried >= PAUSE:
             await self._reading.run()
 
     async def reread(self) -> str | None:
         """Read the keys now, whenever they were read last; return why that failed, None if it did not."""
-        if self._reading.under_way:
+        if self._reading.running:
             await self._reading.run()
         return None if self._stopped else await self._reading.run()
 

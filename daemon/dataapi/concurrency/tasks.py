@@ -112,7 +112,7 @@ class SingleFlight(Generic[V]):
         self._running: Deferred[Any] | None = None
 
     @property
-    def under_way(self) -> bool:
+    def running(self) -> bool:
         """Whether a call is running."""
         return self._running is not None
 
@@ -178,31 +178,31 @@ class SingleFlights(Generic[K, V]):
         return flight is not None and flight.awaited
 
 
-NAP = 0.0002
+PAUSE = 0.0002
 """Seconds that a thread lets others run between pieces of about a millisecond.
 
 A thread gives up the interpreter only when another one has waited for it 5 ms, and the reactor
 would wait that long after every event; asleep, the thread does not hold it.
 """
 
-PIECE = 0.001
+PAUSE_INTERVAL = 0.001
 """Seconds of work between naps."""
 
 
-def nap() -> None:
+def pause() -> None:
     """Let other threads run."""
-    time.sleep(NAP)
+    time.sleep(PAUSE)
 
 
-class Naps:
+class PeriodicPause:
     """Called between pieces of work of any size, naps after each millisecond or so."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
 
     def __call__(self) -> None:
-        if time.perf_counter() - self._last >= PIECE:
-            nap()
+        if time.perf_counter() - self._last >= PAUSE_INTERVAL:
+            pause()
             self._last = time.perf_counter()
 
 

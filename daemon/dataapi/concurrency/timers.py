@@ -35,7 +35,7 @@ class Backoff:
         return maximum * (1.0 - self.spread + self.spread * self.random())
 
 
-RECONNECTING = Backoff(longest=2.0)
+RECONNECT_BACKOFF = Backoff(longest=2.0)
 """For connections to a database, which are to be there soon after it is, or another one in its place."""
 
 

@@ -86,7 +86,7 @@ class Slots:
         self._queue = queue
         self._serving = False
 
-    async def take(self, caller: str = "") -> None:
+    async def acquire(self, caller: str = "") -> None:
         """Wait for a slot; raises what the queue raises when the time is over.
 
         :param caller: whose share it counts for; "" has no share to exceed.
@@ -97,7 +97,7 @@ class Slots:
         else:
             await self._queue.join(caller)
 
-    def give_back(self, caller: str = "") -> None:
+    def release(self, caller: str = "") -> None:
         """Pass the slot to the one that waited longest; a loop, as that one may give it back at once."""
         self._free += 1
         self._held[caller] -= 1
