@@ -123,7 +123,7 @@ class Authenticator:
             known = keyholder or self._keyholder(token, may_refresh)
             if known is not None:
                 return _with_role(known)
-        return self.tokens.verified(token, self._now()).caller
+        return self.tokens.verify(token, self._now()).caller
 
     def _keyholder(self, key: str | None, may_refresh: bool) -> Caller | None:
         """Return the caller that a key stands for, or None for an unknown key."""
@@ -137,7 +137,7 @@ class Authenticator:
         if holder is not None or key.count(".") != 2 or not self._has_secret:
             return holder
         try:
-            verified = self.tokens.verified(key, self._now())
+            verified = self.tokens.verify(key, self._now())
         except TokenError as error:
             if isinstance(error, UnknownKey) and (may_refresh or error.status == _UNAVAILABLE):
                 raise

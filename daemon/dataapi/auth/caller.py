@@ -37,7 +37,7 @@ def identity(request: Request, caller: Caller) -> str:
     return f"{caller.role} {caller.subject or f'at {request.client}'}"
 
 
-def hoisted(function: Function, names: Collection[str]) -> Settings:
+def hoisted_settings(function: Function, names: Collection[str]) -> Settings:
     """Return a function's settings that apply to the whole transaction in which it is called.
 
     :param names: which settings do (``db-hoisted-tx-settings``), in lower case.
@@ -45,7 +45,7 @@ def hoisted(function: Function, names: Collection[str]) -> Settings:
     return tuple(setting for setting in function.settings if setting[0].lower() in names)
 
 
-def isolation_of(settings: Settings) -> str | None:
+def isolation_level(settings: Settings) -> str | None:
     """Return the isolation level among the settings; it must be set when the transaction begins."""
     level = None
     for name, value in settings:
@@ -54,7 +54,7 @@ def isolation_of(settings: Settings) -> str | None:
     return level if level in ISOLATION_LEVELS else None
 
 
-def strictest(levels: Iterable[str | None]) -> Settings:
+def strictest_isolation(levels: Iterable[str | None]) -> Settings:
     """Return the setting for the strictest of these isolation levels, or no setting without any."""
     known = [level for level in levels if level is not None]
     return ((_ISOLATION, max(known, key=ISOLATION_LEVELS.index)),) if known else ()

@@ -217,7 +217,7 @@ class TokenCache:
         self._evicted_before = self.evictions
         self._tokens = BoundedCache(self._entries)
 
-    def verified(self, token: str, now: float) -> Verified:
+    def verify(self, token: str, now: float) -> Verified:
         """Return the content of a token, from the cache or by ``Verifier.verify``; refusals are not kept."""
         known = self._tokens.get(token)
         if known is not None:

@@ -30,9 +30,9 @@ from dataapi.http.outgoing_tls import OutgoingTls
 
 _log = Logger(namespace="dataapi.auth")
 
-PAUSE = 30.0
+MIN_REFRESH_INTERVAL = 30.0
 """Minimum number of seconds between two readings on behalf of unknown keys."""
-LONGEST_SET = 262_144
+MAX_BODY_BYTES = 262_144
 """Bytes of a set of keys."""
 TIME_LIMIT = 10.0
 """Seconds from the connection to the last byte."""
@@ -45,7 +45,7 @@ _MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?([0-9]{1,9})", re.IGNORECASE
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedKeySet:
     """An issuer's answer; its body is None when the set still is that of the request's ``ETag``."""
 
     body: bytes | None
@@ -57,7 +57,7 @@ class FetchError(Exception):
     """The set could not be fetched; the text says why and has nothing of its content."""
 
 
-Fetch = Callable[[str, str | None], Awaitable[Fetched]]
+Fetch = Callable[[str, str | None], Awaitable[FetchedKeySet]]
 """Fetches the set of a URL, unless it still is that of an ``ETag``; raises ``FetchError``."""
 
 
@@ -109,7 +109,7 @@ class PublishedKeys:
         """Read the keys because one is unknown, unless they were just read."""
         if self._stopped:
             return
-        if self._reading.running or self._clock.seconds() - self._tried >= PAUSE:
+        if self._reading.running or self._clock.seconds() - self._tried >= MIN_REFRESH_INTERVAL:
             await self._reading.run()
 
     async def reread(self) -> str | None:
@@ -144,7 +144,7 @@ class PublishedKeys:
         else:
             _log.failure(text, Failure(error), url=self._logged_url, wait=wait)
 
-    def _take(self, fetched: Fetched) -> float:
+    def _take(self, fetched: FetchedKeySet) -> float:
         """Use the set, and return the seconds for which it is fresh."""
         if fetched.body is not None:
             if fetched.body != self._body:
@@ -166,7 +166,9 @@ class PublishedKeys:
         self._retry.cancel()
 
 
-def fetcher(reactor: Any, agent: IAgent | None = None) -> Callable[[str, str | None], Deferred[Fetched]]:
+def fetcher(
+    reactor: Any, agent: IAgent | None = None
+) -> Callable[[str, str | None], Deferred[FetchedKeySet]]:
     """Return what fetches sets over HTTP: bounded in time and size, and not redirected.
 
     :param agent: makes the requests; by default one that connects to where the URL leads.
@@ -177,14 +179,14 @@ def fetcher(reactor: Any, agent: IAgent | None = None) -> Callable[[str, str | N
         agent = Agent(reactor, OutgoingTls(), connectTimeout=TIME_LIMIT, pool=pool)
     client = HTTPClient(agent)
 
-    def fetch(url: str, etag: str | None) -> Deferred[Fetched]:
+    def fetch(url: str, etag: str | None) -> Deferred[FetchedKeySet]:
         fetching = Deferred.fromCoroutine(_fetch(client, url, etag))
         return fetching.addTimeout(TIME_LIMIT, reactor, _too_late).addErrback(_explained)
 
     return fetch
 
 
-async def _fetch(client: HTTPClient, url: str, etag: str | None) -> Fetched:
+async def _fetch(client: HTTPClient, url: str, etag: str | None) -> FetchedKeySet:
     headers = Headers({"Accept": ["application/jwk-set+json, application/json"]})
     if etag is not None:
         headers.setRawHeaders("If-None-Match", [etag])
@@ -196,7 +198,7 @@ async def _fetch(client: HTTPClient, url: str, etag: str | None) -> Fetched:
         raise FetchError(f"the answer's status is {response.code}")
     cache_control = ", ".join(response.headers.getRawHeaders("Cache-Control", []))
     [new_etag] = response.headers.getRawHeaders("ETag", [None])[:1]
-    return Fetched(body if response.code == 200 else None, new_etag, cache_control)
+    return FetchedKeySet(body if response.code == 200 else None, new_etag, cache_control)
 
 
 def _too_late(_outcome: object, limit: float) -> NoReturn:
@@ -221,8 +223,8 @@ class _LimitedBody(Protocol):
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
         """Add a piece."""
         self._body += data
-        if len(self._body) > LONGEST_SET and not self.read.called:
-            self.read.errback(FetchError(f"the answer has more than {LONGEST_SET} bytes"))
+        if len(self._body) > MAX_BODY_BYTES and not self.read.called:
+            self.read.errback(FetchError(f"the answer has more than {MAX_BODY_BYTES} bytes"))
             self._give_up()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802 - twisted's name

@@ -22,7 +22,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from dataapi.auth.caller import REST_PREFIX, Caller, Settings, identity, isolation_of
+from dataapi.auth.caller import REST_PREFIX, Caller, Settings, identity, isolation_level
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound, Message, Statement, explained
 from dataapi.database.open_transaction import Continuation, OpenTransaction
@@ -34,7 +34,7 @@ from dataapi.http.messages import Commit, Request
 from dataapi.settings import Project
 from dataapi.sql.dialect import dialect_of
 
-Batches = AsyncGenerator[list[tuple[Any, ...]], None]
+RowBatches = AsyncGenerator[list[tuple[Any, ...]], None]
 
 _NOTHING = Bound(Statement("select 1", ()))
 _WHOLE_RESULT = ("cursor_tuple_fraction", "1")
@@ -80,7 +80,7 @@ def _cookies(header: str) -> str:
     return json_object(cookies)
 
 
-async def retried(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
+async def with_retries(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
     """Run a transaction, and again a few times if it lost to a concurrent one and so has changed nothing.
 
     :raises ApiError: that of the last attempt.
@@ -108,7 +108,7 @@ class Runner(Protocol):
 class MultiMessageRunner(Runner, Protocol):
     """Runs messages and transactions of several: the pool."""
 
-    def stream(self, message: Message) -> Batches:
+    def stream(self, message: Message) -> RowBatches:
         """Run a read-only message and yield the last statement's rows in batches."""
 
     def open_transaction(self, message: Message) -> AbstractAsyncContextManager[OpenTransaction]:
@@ -167,7 +167,7 @@ class Transactions:
             by_replica=by_replica,
         )
         try:
-            return await retried(partial(self._runner.run, message))
+            return await with_retries(partial(self._runner.run, message))
         except DatabaseError as error:
             raise dialect_of(catalog).error(error, catalog) from error.__cause__
 
@@ -191,7 +191,7 @@ class Transactions:
             (*before, *statements),
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
-            isolation=isolation_of(extra) if extra else None,
+            isolation=isolation_level(extra) if extra else None,
             context=request.context,
         )
         if self._replicated:
@@ -256,7 +256,7 @@ class MultiMessageTransaction:
         *,
         read_only: bool,
         settings: Settings = (),
-        again: bool = False,
+        continued: bool = False,
     ) -> list[tuple[Any, ...]]:
         """Run a request's statements and return the last one's rows.
 
@@ -268,7 +268,7 @@ class MultiMessageTransaction:
         aside = read_only and not self._reading
         step = Continuation(
             settings_for(request, self._caller) + self._role + settings,
-            (*(() if again else self._before), *statements),
+            (*(() if continued else self._before), *statements),
             read_only=aside,
             restored=tuple(self._made),
         )
@@ -293,7 +293,7 @@ class MultiMessageTransactions(Transactions):
         settings: Settings = (),
         *,
         by_replica: bool = False,
-    ) -> Batches:
+    ) -> RowBatches:
         """Run a read-only statement as the caller; yield rows in batches on demand, or raise ``ApiError``."""
         settings = (*settings, _WHOLE_RESULT)
         message = self.message(

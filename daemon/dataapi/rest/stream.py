@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dataapi.auth.caller import Caller
-from dataapi.auth.transaction import Batches, MultiMessageTransactions
+from dataapi.auth.transaction import MultiMessageTransactions, RowBatches
 from dataapi.catalog.model import Catalog
 from dataapi.concurrency.tasks import next_item
 from dataapi.database.message import Bound
@@ -62,7 +62,7 @@ def _head(request: ApiRequest, plan: StreamPlan) -> Reply:
     return make_reply(request, Action.STREAM, TO_COME, 200, content_type, location(request))
 
 
-async def _with_first(first: Rows, others: Batches) -> Batches:
+async def _with_first(first: Rows, others: RowBatches) -> RowBatches:
     try:
         yield first
         async for rows in others:
@@ -74,7 +74,7 @@ async def _with_first(first: Rows, others: Batches) -> Batches:
 async def complete(request: ApiRequest, plan: StreamPlan, rows: Rows) -> Reply:
     """Return the reply of a read whose rows are all there."""
 
-    async def at_once() -> Batches:
+    async def at_once() -> RowBatches:
         yield rows
 
     head = _head(request, plan)
@@ -83,13 +83,13 @@ async def complete(request: ApiRequest, plan: StreamPlan, rows: Rows) -> Reply:
     return head._replace(headers=(*head.headers, header), body=body)
 
 
-def _pieces(plan: StreamPlan, batches: Batches) -> Stream:
+def _pieces(plan: StreamPlan, batches: RowBatches) -> Stream:
     if plan.media.kind is MediaKind.LINES:
         return stream_json_lines(batches)
     return stream_rows(batches, prefix=plan.prefix)
 
 
-async def stream_rows(batches: Batches, *, prefix: bytes = b"") -> Stream:
+async def stream_rows(batches: RowBatches, *, prefix: bytes = b"") -> Stream:
     """Give the bytes of rows of one text column each as lines; closing it ends the transaction.
 
     As in an answer that is made at once, no line end comes behind the last row.
@@ -109,7 +109,7 @@ async def stream_rows(batches: Batches, *, prefix: bytes = b"") -> Stream:
         await batches.aclose()
 
 
-async def stream_json_lines(batches: Batches) -> Stream:
+async def stream_json_lines(batches: RowBatches) -> Stream:
     """Give rows of one JSON value each as lines.
 
     A line end within such a value is white space between its tokens, as PostgreSQL keeps it in
