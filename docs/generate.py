@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from dataapi.auth.authenticator import REFUSALS
+from dataapi.auth.authenticator import API_KEY_ERRORS
 from dataapi.cli.examples import EXAMPLES, is_group, parsers, spelling
 from dataapi.cli.main import command_line_parser
 from dataapi.cli.status import STATUSES
@@ -335,7 +335,7 @@ def errors() -> Iterator[str]:
         "A request without a usable API key is answered 401 with `message` and `hint`, and the code in the"
         " header `Proxy-Status`."
     )
-    yield table(["Code", "Message", "Hint"], [(code(name), *texts) for name, texts in REFUSALS.items()])
+    yield table(["Code", "Message", "Hint"], [(code(name), *texts) for name, texts in API_KEY_ERRORS.items()])
     yield "## GraphQL"
     yield (
         "An error of PostgreSQL has its SQLSTATE in `extensions.code`. Documents that may not run have one"

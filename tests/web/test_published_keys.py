@@ -199,7 +199,7 @@ async def test_an_issuer_that_does_not_end_its_answer_is_given_up(issuer: Issuer
     guarded = Guarded(issuer)
     fetching = guarded.fetch()
     guarded.clock.advance(TIME_LIMIT)
-    with pytest.raises(FetchError, match="no whole answer came within"):
+    with pytest.raises(FetchError, match="no complete response within"):
         await fetching
 
 
@@ -208,7 +208,7 @@ async def test_an_issuer_that_says_nothing_is_given_up(reactor: Any, monkeypatch
     port = reactor.listenTCP(0, Factory.forProtocol(Protocol), interface="127.0.0.1")
     monkeypatch.setattr(published_keys, "TIME_LIMIT", 0.1)
     try:
-        with pytest.raises(FetchError, match="no whole answer came within"):
+        with pytest.raises(FetchError, match="no complete response within"):
             await fetcher(reactor)(f"http://127.0.0.1:{port.getHost().port}/", None)
     finally:
         await port.stopListening()

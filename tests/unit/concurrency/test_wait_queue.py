@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.concurrency.timers import LONGEST, Backoff, Retry
+from dataapi.concurrency.timers import MAX_DELAY, Backoff, Retry
 from dataapi.concurrency.wait_queue import Slots, WaitQueue
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,7 +172,7 @@ def test_waits_double_up_to_a_limit() -> None:
     """Without chance in play the waits are a quarter of a second, doubling, and never over the longest."""
     usual, quick = WHOLE, Backoff(longest=3.0, random=lambda: 1.0)
     assert [usual.after(failures) for failures in range(1, 5)] == [0.25, 0.5, 1.0, 2.0]
-    assert usual.after(8) == usual.after(10**6) == LONGEST == 32.0
+    assert usual.after(8) == usual.after(10**6) == MAX_DELAY == 32.0
     assert [quick.after(failures) for failures in (4, 5, 6, 10**6)] == [2.0, 3.0, 3.0, 3.0]
 
 
