@@ -102,7 +102,7 @@ class Verifier:
         if not isinstance(header, dict) or "crit" in header:
             _reject("PGRST301", _CRYPTO_FAILED)
         algorithm, kid = header.get("alg"), header.get("kid")
-        if not keys.known_algorithm(algorithm):
+        if not keys.is_supported_algorithm(algorithm):
             unsecured = "JWT is unsecured but expected 'alg' was not 'none'"
             _reject("PGRST301", _UNSUPPORTED_ALGORITHM, unsecured if algorithm == "none" else None)
         suitable = [key for key in self.keys if key.suits(algorithm, kid)]

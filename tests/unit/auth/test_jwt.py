@@ -167,7 +167,7 @@ def test_keys_for_encryption_are_left_out() -> None:
         ('{"keys": []}', "no key for signatures"),
         ('{"keys": [5]}', "key 1 is not a JSON object"),
         ('{"kty": "XYZ"}', "kty of oct, RSA, EC or OKP"),
-        ('{"kty": "EC", "crv": "P-1"}', "known crv"),
+        ('{"kty": "EC", "crv": "P-1"}', "supported crv"),
         ('{"kty": "oct", "k": "AAAA"}', "3 bytes"),
         ('{"kty": "RSA", "n": "AQAB"}', "is not a valid key of type RSA"),
         (json.dumps({**OCT, "alg": "RS256"}), "alg RS256, expected one of HS256"),

@@ -649,7 +649,7 @@ def test_secret_in_base64_is_measured_by_its_bytes(size: int, good: bool) -> Non
         ('{"kty": "oct"', "not valid JSON"),
         ("{" + '"a":[' * 100_000, "not valid JSON"),
         ('{"kty": "DSA"}', "key 1 needs a kty of oct, RSA, EC or OKP"),
-        ('{"kty": "RSA", "n": "!", "e": 3}', "key 1 cannot be read"),
+        ('{"kty": "RSA", "n": "!", "e": 3}', "key 1 is not a valid key"),
         ('{"keys": []}', "the JWKS contains no key"),
         (json.dumps({"keys": [GOOD_KEY, {"kty": "EC"}]}), "key 2 needs a kty of"),
         ('{"keys": [1]}', "key 1 is not a JSON object"),
