@@ -175,7 +175,7 @@ class Feed(Protocol):
     async def write_to(self, outlet: Outlet) -> None:
         """Write until there is no more. Cancelled when the client disconnects."""
 
-    def taken(self) -> None:
+    def flushed(self) -> None:
         """Continue, now that the client has taken everything that was written."""
 
     def leave(self) -> None:

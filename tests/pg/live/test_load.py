@@ -84,7 +84,7 @@ async def test_clients_that_keep_up_are_never_disconnected(
 ) -> None:
     """Although the limit is below the sum of what a change sends to each."""
     monkeypatch.setattr(subscribers, "MAX_UNSENT", LARGE // 2)
-    monkeypatch.setattr(subscribers, "KEEPS_UP", (30.0, 60.0))
+    monkeypatch.setattr(subscribers, "KEEP_UP_LIMITS", (30.0, 60.0))
     streams = [await live.rest(f"item?order=id&limit={limit}") for limit in (1, 2) for _ in range(3)]
     for stream in streams:
         await live.next(stream)
@@ -97,7 +97,7 @@ async def test_clients_that_keep_up_are_never_disconnected(
 async def test_caller_that_does_not_read_is_disconnected_instead_of_others(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscribers, "KEEPS_UP", (0.2, 0.4))
+    monkeypatch.setattr(subscribers, "KEEP_UP_LIMITS", (0.2, 0.4))
     grow(live)
     small = await stalled(live, "item?id=eq.1&select=name,id", token=signed(sub="small"))
     reader = await live.rest("other", token=signed(sub="reader"))
@@ -105,7 +105,7 @@ async def test_caller_that_does_not_read_is_disconnected_instead_of_others(
     for limit in (1, 2):
         await stalled(live, f"item?order=id&limit={limit}", token=signed(sub="large"))
     streams = live.part.apis.live._subscribers  # type: ignore[union-attr]
-    await live.until(lambda: len(streams._late()) == 3, "clients that do not keep up")
+    await live.until(lambda: len(streams._slow()) == 3, "clients that do not keep up")
     monkeypatch.setattr(subscribers, "MAX_UNSENT", 5 * LARGE // 2)
     await live.until(lambda: live.figures.subscribers < 4, "the disconnection")
     live.database.execute("insert into other values (1)")
@@ -134,7 +134,7 @@ async def test_subscriptions_are_refused_while_clients_hold_too_much(
 
 async def test_heartbeats(live: LiveService, monkeypatch: pytest.MonkeyPatch) -> None:
     """A comment is sent after a while without an event."""
-    monkeypatch.setattr(subscribers, "SILENCE", 0.0)
+    monkeypatch.setattr(subscribers, "HEARTBEAT_INTERVAL", 0.0)
     stream = await live.rest("item")
     await live.next(stream)
     await live.until(lambda: stream.comments >= 2, "two heartbeats")
