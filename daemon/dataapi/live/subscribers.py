@@ -41,19 +41,18 @@ class Subscriber:
     """
 
     __slots__ = (
-        *(
-            "_streams",
-            "_ended",
-            "_gone",
-            "_left",
-            "started",
-            "caller",
-            "identifier",
-            "last",
-            "outlet",
-            "sending",
-        ),
-        *("since", "waiting"),
+        "_ended",
+        "_gone",
+        "_left",
+        "_streams",
+        "caller",
+        "identifier",
+        "last",
+        "outlet",
+        "sending",
+        "since",
+        "started",
+        "waiting",
     )
 
     def __init__(

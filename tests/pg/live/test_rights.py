@@ -182,7 +182,7 @@ async def test_a_client_that_is_gone_leaves_nothing(live: LiveService) -> None:
         await live.next(stream)
         stream.close()
     await live.until(lambda: (live.figures.subscribers, live.figures.cohorts) == (0, 0), "the end")
-    await live.until(lambda: not live.part.apis.live._running, "the end of looks")  # type: ignore[union-attr]
+    await live.until(lambda: not live.part.apis.live._checking, "the end of looks")  # type: ignore[union-attr]
     assert live.part._pool.figures().size == live.project.db_pool
 
 
