@@ -23,7 +23,7 @@ from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.service.configuration.parsers import listed, ref, slug, whole
 from dataapi.settings import Settings
 from dataapi.webhooks.catalogue import BadPayload, Catalogue
-from dataapi.webhooks.event_types import MAX_WATCHED_LENGTH, TYPE, completed
+from dataapi.webhooks.event_types import MAX_WATCHED_LENGTH, TYPE, complete_payload
 from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.plugins import installed_catalogue, with_row_changes
 from dataapi.webhooks.secrets import Cipher, NoEncryptionKey
@@ -220,7 +220,7 @@ async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     if published is not None and published.example.get("project_ref") and options.project is None:
         text = f"webhooks: {options.type} is about a project: name it with --project"
         raise Failed(os.EX_USAGE, text)
-    catalogue.check(options.type, completed(options.payload, options.organization, options.project))
+    catalogue.check(options.type, complete_payload(options.payload, options.organization, options.project))
     key = options.idempotency_key
     key = f"dataapi event publish {uuid4()}" if key is None else key
     event = NewEvent(options.type, scope, options.payload, key)

@@ -46,7 +46,7 @@ def pointer(*steps: str | int) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
-def compiled(event_type: EventType) -> CompiledSchema:
+def compile_schema(event_type: EventType) -> CompiledSchema:
     """Return the schema of a type's payloads; ``BadEventType`` for a type that is wrong."""
     from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - see ``CompiledSchema``
     from referencing.exceptions import Unresolvable  # noqa: PLC0415
@@ -81,7 +81,7 @@ class Catalogue:
 
     def __init__(self, event_types: Iterable[EventType] = ()) -> None:
         ordered = sorted(event_types, key=lambda event_type: event_type.type)
-        self._schemas = {event_type.type: compiled(event_type) for event_type in ordered}
+        self._schemas = {event_type.type: compile_schema(event_type) for event_type in ordered}
         self.types: Mapping[str, EventType] = MappingProxyType({one.type: one for one in ordered})
         if len(self.types) < len(ordered):
             raise BadEventType("an event type is there twice")

@@ -90,7 +90,7 @@ def row_change(event_type: str, description: str, row: Mapping[str, Any] | None 
     table = {"schema": "public", "table": event_type.rpartition(".")[2]}
     change: Payload = {"operation": "delete", **table, "old": {}, "new": None, "truncated": False}
     schema = _schema({**PROJECT, "type": ["string", "null"]}, members)
-    return EventType(event_type, description, schema, completed(change, "acme", None))
+    return EventType(event_type, description, schema, complete_payload(change, "acme", None))
 
 
 def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,6 +112,6 @@ def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str,
     }
 
 
-def completed(payload: Payload, organization: str, project: str | None) -> dict[str, Any]:
+def complete_payload(payload: Payload, organization: str, project: str | None) -> dict[str, Any]:
     """Return a publisher's payload with the members that the service adds; ``actor`` is null by default."""
     return {"actor": None, **payload, "organization_slug": organization, "project_ref": project}

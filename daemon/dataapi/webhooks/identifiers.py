@@ -31,7 +31,7 @@ def uuid_floor(moment: datetime) -> UUID:
     return UUID(int=min(max(milliseconds, 0), 2**48 - 1) << 80)
 
 
-def following(identifier: UUID) -> UUID:
+def next_identifier(identifier: UUID) -> UUID:
     """Return the next identifier, or the last of all."""
     return UUID(int=min(identifier.int + 1, LATEST.int))
 

@@ -13,7 +13,7 @@ from twisted.plugin import getPlugins
 from zope.interface import implementer
 
 from dataapi.webhooks.catalogue import BadEventType, Catalogue
-from dataapi.webhooks.event_types import EventType, completed, row_change
+from dataapi.webhooks.event_types import EventType, complete_payload, row_change
 from dataapi.webhooks.interfaces import IEventCatalogue, IEventPublisher, IEventSource
 from dataapi.webhooks.model import NewEvent, Scope
 
@@ -28,7 +28,7 @@ def installed_catalogue(row_change_types: Iterable[str] = ()) -> Catalogue:
     :param row_change_types: types that the configuration adds to them.
     """
     found = getPlugins(IEventCatalogue, import_module("dataapi.plugins"))
-    catalogue, problems = combined(found)
+    catalogue, problems = combine_catalogues(found)
     for problem in problems:
         _log.error("an event catalogue is skipped: {problem}", problem=problem)
     return with_row_changes(catalogue, row_change_types)
@@ -46,7 +46,7 @@ def installed_sources() -> tuple[IEventSource, ...]:
     return tuple(sorted(getPlugins(IEventSource, import_module("dataapi.plugins")), key=_origin))
 
 
-def combined(found: Iterable[IEventCatalogue]) -> tuple[Catalogue, tuple[str, ...]]:
+def combine_catalogues(found: Iterable[IEventCatalogue]) -> tuple[Catalogue, tuple[str, ...]]:
     """Return the combined types of catalogues, and why some of these are skipped.
 
     The shipped catalogue comes first, the others in the order of their names; of two that have the same type
@@ -121,7 +121,9 @@ class SourcePublisher:
 
     async def _publish(self, event: NewEvent) -> UUID:
         scope = event.scope
-        self._catalogue().check(event.type, completed(event.payload, scope.organization, scope.project))
+        self._catalogue().check(
+            event.type, complete_payload(event.payload, scope.organization, scope.project)
+        )
         return await self._publishes.publish(event)
 
 

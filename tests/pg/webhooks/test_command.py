@@ -19,7 +19,7 @@ from dataapi.webhooks.plugins import installed_catalogue
 from dataapi.webhooks.secrets import Cipher, new_key
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.enqueue import CannotPublish
-from dataapi.webhooks.store.migrations import shipped
+from dataapi.webhooks.store.migrations import bundled_migrations
 from support.webhooks import (
     ACME,
     KEY,
@@ -118,7 +118,7 @@ def test_migrate_says_what_it_applied(database: Database, operator: Operator) ->
     """A second run has nothing to do."""
     allow_migrations(database)
     applied = operator.says("migrate").splitlines()
-    assert applied == [f"applied migration {one.number} ({one.name})" for one in shipped()]
+    assert applied == [f"applied migration {one.number} ({one.name})" for one in bundled_migrations()]
     assert operator.says("migrate") == "the schema webhooks is up to date\n"
 
 

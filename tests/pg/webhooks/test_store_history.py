@@ -552,7 +552,7 @@ async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Po
 
 
 @pytest.mark.parametrize("piece", [1, 2, 100])
-async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, piece: int) -> None:
+async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, batch_size: int) -> None:
     """However many there are, each statement deletes a bounded number."""
     store = await migrated(database, pool)
     await add_endpoint(store)
@@ -560,7 +560,7 @@ async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, 
         await publish(store)
     await store.queue.finish([success(work) for work in await claim(store)])
     age(database, 16)
-    store.upkeep._piece = piece
+    store.upkeep._batch_size = batch_size
     assert (await store.upkeep.run()).events == 4
     assert database.execute("select count(*) from webhooks.event") == [(0,)]
 

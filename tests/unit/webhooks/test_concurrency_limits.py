@@ -10,8 +10,8 @@ import pytest
 from dataapi.webhooks.delivery import concurrency_limits
 from dataapi.webhooks.delivery.concurrency_limits import (
     AHEAD,
+    DEFAULT_LIMIT,
     MAX_AHEAD,
-    USUAL_LIMIT,
     ClaimedAttempt,
     ConcurrencyLimits,
 )
@@ -278,13 +278,13 @@ def test_a_prompt_endpoint_has_work_ahead_and_a_hanging_one_has_not() -> None:
 
 def test_endpoints_that_had_work_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are new again."""
-    monkeypatch.setattr(concurrency_limits, "MAX_REMEMBERED", 1)
+    monkeypatch.setattr(concurrency_limits, "MAX_IDLE_ENDPOINTS", 1)
     machine = Machine(100, 16)
     for host in "ab":
         machine.know(work(host), times=4)
         machine.limits.claimed({}, {}, complete=True)
     assert machine.limits.limits(machine.now) == ({}, frozenset()), "no more is claimed than of new endpoints"
-    assert len(machine.begin(*(work("a") for _ in range(9)))) == USUAL_LIMIT
+    assert len(machine.begin(*(work("a") for _ in range(9)))) == DEFAULT_LIMIT
     assert len(machine.begin(*(work("b") for _ in range(9)))) == 5
 
 

@@ -100,14 +100,14 @@ def test_nothing_is_lost_while_the_database_is_away() -> None:
     database.error = AWAY
     first = database.add(2)
     database.clock.advance(FLUSH_AFTER)
-    assert database.outcomes.stuck
+    assert database.outcomes.blocked
     second = database.add()
     for _ in range(100):
         database.clock.advance(AGAIN_AFTER)
     database.error = None
     database.clock.advance(AGAIN_AFTER)
     assert database.recorded == first + second
-    assert not database.outcomes.stuck
+    assert not database.outcomes.blocked
     assert database.lost == 0
 
 

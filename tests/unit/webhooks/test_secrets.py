@@ -143,5 +143,5 @@ def test_other_spellings_are_no_identifiers(text: str) -> None:
 
 def test_the_identifier_after_the_last_is_the_last() -> None:
     """Bounds of pages stay bounds."""
-    assert identifiers.following(identifiers.LATEST) == identifiers.LATEST
-    assert identifiers.following(identifiers.EARLIEST) == UUID(int=1)
+    assert identifiers.next_identifier(identifiers.LATEST) == identifiers.LATEST
+    assert identifiers.next_identifier(identifiers.EARLIEST) == UUID(int=1)

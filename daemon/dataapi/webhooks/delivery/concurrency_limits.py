@@ -22,10 +22,10 @@ AHEAD = 0.1
 MAX_AHEAD = 256
 """Attempts that may wait for one endpoint, and for all endpoints together."""
 
-USUAL_LIMIT = 1
+DEFAULT_LIMIT = 1
 """Attempts to claim of an endpoint without work, and the cap of a new one."""
 
-MAX_REMEMBERED = 10_000
+MAX_IDLE_ENDPOINTS = 10_000
 """Maximum number of idle endpoints to remember. The least recently busy ones are forgotten."""
 
 _Key: TypeAlias = tuple[UUID, str]
@@ -133,7 +133,7 @@ class _EndpointQueue:
     identifier: UUID
     organization: _OrganizationQueue
     host: _HostQueue
-    cap: int = USUAL_LIMIT
+    cap: int = DEFAULT_LIMIT
     pace: _Pace = _Pace.NEW
     last: float = 0.0
     begun: dict[Claim, tuple[float, tuple[_Share, ...]]] = field(default_factory=dict)
@@ -266,10 +266,10 @@ class ConcurrencyLimits:
         self._more = not complete
         for key, endpoint in list(self._busy.items()):
             identifier = endpoint.identifier
-            endpoint.more = counts.get(identifier, 0) >= limits.get(identifier, USUAL_LIMIT)
+            endpoint.more = counts.get(identifier, 0) >= limits.get(identifier, DEFAULT_LIMIT)
             if not (endpoint.begun or endpoint.waiting or endpoint.more):
                 self._idle[key] = self._busy.pop(key)
-        while len(self._idle) > MAX_REMEMBERED:
+        while len(self._idle) > MAX_IDLE_ENDPOINTS:
             self._forget(next(iter(self._idle)))
 
     def _forget(self, key: _Key) -> None:

@@ -31,7 +31,7 @@ from dataapi.webhooks.delivery.attempt import (
     SendsAttempts,
     StoresRendered,
 )
-from dataapi.webhooks.delivery.concurrency_limits import USUAL_LIMIT, ClaimedAttempt, ConcurrencyLimits
+from dataapi.webhooks.delivery.concurrency_limits import DEFAULT_LIMIT, ClaimedAttempt, ConcurrencyLimits
 from dataapi.webhooks.delivery.outcomes import Outcomes, StoresOutcomes, decide
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, Claim, ClaimResult, DueWork, FinishedAttempt
 
@@ -44,10 +44,10 @@ LEASE_MARGIN = 10.0
 RELEASE_AFTER = 2.0
 """Seconds after which claimed work that could not begin is released; the margin's rest is for recording."""
 
-POLL = 0.25
+POLL_INTERVAL = 0.25
 """Seconds between looks at the queue while work comes, with a jitter of a quarter."""
 
-SLOWEST_POLL = 1.0
+MAX_POLL_INTERVAL = 1.0
 """The same after a time without work."""
 
 SLOWING = 0.1
@@ -125,13 +125,13 @@ class Dispatcher:
             settings.concurrency, settings.concurrency_per_host, SLOW * settings.timeout
         )
         self._outcomes = Outcomes(clock, queue, self._recorded)
-        self._alarm = Alarm(clock, self.look)
+        self._alarm = Alarm(clock, self.poll)
         self._background = Background()
         self._attempts: dict[Claim, Deferred[AttemptOutcome | None]] = {}
         self._ended: Deferred[None] | None = None
         self._claiming: Deferred[None] | None = None
         self._claim_again = self._looking = self._beginning = False
-        self.trouble = ""
+        self.claim_error = ""
         self._stopping = True
         self._claimed_at = float("-inf")
         self._progressed_at: float | None = None
@@ -151,21 +151,21 @@ class Dispatcher:
     def start(self) -> None:
         self._stopping = False
         self._worked_at = self._progressed_at = self._clock.seconds()
-        self.look()
+        self.poll()
 
     def notified(self, channel: str) -> None:
         if channel == CHANGED:
-            self.reconsider()
+            self.reclaim()
         else:
             self.wake()
 
-    def reconsider(self) -> None:
+    def reclaim(self) -> None:
         """Release waiting work to claim it again: endpoints may have been changed, disabled or deleted."""
         self._changes += 1
         self._outdated += self._limits.drop(lambda _: True)
-        self.look()
+        self.poll()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Claim due work, and find out when more is due."""
         self._looking = True
         self.wake()
@@ -227,20 +227,20 @@ class Dispatcher:
                     await deferLater(self._clock, pause)
                 self._claim_again = False
                 await self._claim()
-                if not self._outcomes.stuck:
+                if not self._outcomes.blocked:
                     self._progressed_at = self._clock.seconds()
                 if self._looking and not self._claim_again:
                     await self._look_ahead()
                 self._claim_again = self._claim_again or (
-                    not self._outcomes.stuck and self._limits.wants_more()
+                    not self._outcomes.blocked and self._limits.wants_more()
                 )
-            self.trouble = ""
+            self.claim_error = ""
         except CancelledError:
             raise
         except ApiError as error:
-            if not self.trouble:
+            if not self.claim_error:
                 self._log.warn("work cannot be claimed: {reason}", reason=error.message)
-            self.trouble = error.message
+            self.claim_error = error.message
             self._try_later()
         except Exception:
             self._log.failure("claiming failed")
@@ -256,7 +256,7 @@ class Dispatcher:
     async def _claim(self) -> None:
         """Claim as much as the limits allow, and begin it."""
         now = self._claimed_at = self._clock.seconds()
-        if self._outcomes.stuck:
+        if self._outcomes.blocked:
             # Record outcomes first: otherwise their attempts could be claimed again.
             self._alarm.within(RETRY_AFTER)
             return
@@ -271,7 +271,7 @@ class Dispatcher:
         claimed = await self._queue.claim(
             room,
             self._lease,
-            per_endpoint=USUAL_LIMIT,
+            per_endpoint=DEFAULT_LIMIT,
             limits=limits,
             full=full,
             holder=self.number if self._listening() else None,
@@ -313,7 +313,7 @@ class Dispatcher:
         if self._stopping:
             return
         idle = self._clock.seconds() - self._worked_at
-        poll = max(POLL, min(SLOWING * idle, SLOWEST_POLL))
+        poll = max(POLL_INTERVAL, min(SLOWING * idle, MAX_POLL_INTERVAL))
         self._alarm.within(poll * (0.75 + 0.5 * self._random()))
         limits, full = self._limits.limits(self._clock.seconds())
         saturated = [endpoint for endpoint, room in limits.items() if room == 0]
@@ -332,7 +332,7 @@ class Dispatcher:
             if now - claimed.since > RELEASE_AFTER:
                 self._limits.ended(claimed.work, now)
                 self._outdated.append(claimed.work.claim)
-                self.look()
+                self.poll()
                 continue
             attempt = Deferred.fromCoroutine(self._attempt(claimed))
             if not attempt.called:
@@ -377,7 +377,7 @@ class Dispatcher:
                 lost=lost,
             )
             # If the reply of a statement was lost, it may have planned attempts that no alarm is set for.
-            self.look()
+            self.poll()
         waits = [one.retry_in for one in finished if one.retry_in is not None]
         if waits and not self._stopping:
             self._alarm.within(min(waits))

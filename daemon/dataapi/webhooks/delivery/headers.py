@@ -36,23 +36,23 @@ _RESERVED = re.compile(
 )
 
 
-class SecretRefused(ValueError):
+class InvalidSecret(ValueError):
     """A signing secret is not acceptable; the message does not contain it."""
 
 
 def check_secret(secret: str) -> None:
     """Raise ``SecretRefused`` unless the secret is acceptable (docs/reference/webhooks.md, Secrets)."""
     if not MIN_SECRET_LENGTH <= len(secret) <= MAX_SECRET_LENGTH:
-        raise SecretRefused(
+        raise InvalidSecret(
             f"The signing secret must have {MIN_SECRET_LENGTH} to {MAX_SECRET_LENGTH} characters"
         )
     # Receivers' libraries disagree about the bytes of anything else.
     if not secret.isascii():
-        raise SecretRefused("The signing secret must be of ASCII characters only")
+        raise InvalidSecret("The signing secret must be of ASCII characters only")
 
 
 @lru_cache(MAX_CACHED)
-def key_of(secret: str) -> bytes:
+def hmac_key(secret: str) -> bytes:
     """Return the HMAC key: what strict base64 after ``whsec_`` decodes to, else the bytes of the secret."""
     if secret.startswith(_PREFIX):
         decoded = _strict_base64(secret.removeprefix(_PREFIX))
@@ -64,7 +64,7 @@ def key_of(secret: str) -> bytes:
 def sign(secret: str, event_id: str, timestamp: int, body: bytes) -> str:
     """Return the value of ``webhook-signature`` for an attempt at ``timestamp``, in Unix seconds."""
     signed = f"{event_id}.{timestamp}.".encode("ascii") + body
-    digest = hmac.digest(key_of(secret), signed, hashlib.sha256)
+    digest = hmac.digest(hmac_key(secret), signed, hashlib.sha256)
     return "v1," + base64.b64encode(digest).decode("ascii")
 
 

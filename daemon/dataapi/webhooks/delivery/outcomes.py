@@ -98,12 +98,12 @@ class Outcomes:
         self._background = Background()
         self._writing = False
         self._idle: Deferred[None] | None = None
-        self.stuck = False
+        self.blocked = False
 
     def add(self, finished: FinishedAttempt, until: float) -> None:
         """Add the outcome of an attempt that ended now; its lease ends at ``until``."""
         self._waiting.append(_Unrecorded(finished, self._clock.seconds(), until))
-        if self.stuck or self._writing:
+        if self.blocked or self._writing:
             return
         if len(self._waiting) >= MAX_BATCH:
             self._flush()
@@ -114,7 +114,7 @@ class Outcomes:
         """Wait until everything is recorded or abandoned."""
         if self._waiting or self._refused or self._writing:
             self._idle = idle = Deferred[None]()
-            if not self.stuck:
+            if not self.blocked:
                 self._flush()
             await idle
 
@@ -136,7 +136,7 @@ class Outcomes:
                 if not await self._try(batch):
                     self._alarm.within(AGAIN_AFTER)
                     return
-                self.stuck = False
+                self.blocked = False
                 if 0 < len(self._waiting) < MAX_BATCH and not self._refused and self._idle is None:
                     self._alarm.within(FLUSH_AFTER)
                     return
@@ -162,9 +162,9 @@ class Outcomes:
         except CancelledError:
             raise
         except DatabaseUnavailable as error:
-            if not self.stuck:
+            if not self.blocked:
                 self._log.warn("outcomes wait for the database: {reason}", reason=error.message)
-            self.stuck = True
+            self.blocked = True
             self._waiting[:0] = batch
             return False
         except Exception as error:

@@ -29,7 +29,7 @@ from dataapi.webhooks.management.authorization import (
     authorize,
 )
 from dataapi.webhooks.management.errors import ErrorCode, ManagementError
-from dataapi.webhooks.management.idempotency import RepeatableRequests, keyed
+from dataapi.webhooks.management.idempotency import RepeatableRequests, keyed_request
 from dataapi.webhooks.management.operations import JSON, ManagementOperation, OperationContext
 from dataapi.webhooks.management.url_check import EndpointUrlCheck
 from dataapi.webhooks.secrets import NoEncryptionKey
@@ -56,7 +56,7 @@ class ManagementApi:
         self._context = OperationContext(OPERATIONS, store, catalogue, url_check)
         self._directory = store.directory
         self._reason = reason
-        self._repeatable = RepeatableRequests(store.answers)
+        self._repeatable = RepeatableRequests(store.stored_responses)
 
     async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
         """Respond to a request.
@@ -112,8 +112,8 @@ class ManagementApi:
                 raise ManagementError(missing)
             return _reply(operation, await operation.run(self._context, authorized))
 
-        repeated = keyed(request, access.token, document) if operation.repeatable else None
-        return await (reply() if repeated is None else self._repeatable.answer(repeated, reply))
+        repeated = keyed_request(request, access.token, document) if operation.repeatable else None
+        return await (reply() if repeated is None else self._repeatable.respond(repeated, reply))
 
 
 def _no_operation(request: Request, methods: Mapping[str, ManagementOperation]) -> Reply:

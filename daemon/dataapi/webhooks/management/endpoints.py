@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dataapi.webhooks.catalogue import ALL_EVENT_TYPES, Catalogue, pointer, sample_payload, sample_type
-from dataapi.webhooks.delivery.headers import SecretRefused, check_secret, header_issues
+from dataapi.webhooks.delivery.headers import InvalidSecret, check_secret, header_issues
 from dataapi.webhooks.management import listing, resources
 from dataapi.webhooks.management.authorization import AuthorizedRequest, OperationResult
 from dataapi.webhooks.management.errors import (
@@ -171,7 +171,7 @@ async def _validated(context: OperationContext, document: Mapping[str, Any]) -> 
     if "signing_secret" in attributes:
         try:
             check_secret(attributes["signing_secret"])
-        except SecretRefused as error:
+        except InvalidSecret as error:
             issues.append(Issue(IssueCode.FORMAT, str(error), f"{ATTRIBUTES}/signing_secret"))
     if "custom_headers" in attributes:
         attributes["custom_headers"] = attributes["custom_headers"] or {}

@@ -9,7 +9,7 @@ from typing import Any
 from dataapi.http.messages import Request
 from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.webhooks.catalogue import Catalogue, pointer
-from dataapi.webhooks.event_types import completed
+from dataapi.webhooks.event_types import complete_payload
 from dataapi.webhooks.management import body, listing, resources
 from dataapi.webhooks.management.authorization import OperationResult, RequestedScope, authorize, bearer
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
@@ -89,7 +89,7 @@ def _payload_issues(catalogue: Catalogue, document: Any, place: str) -> Iterator
     attributes = document["data"]["attributes"]
     if "timestamp" in attributes and resources.parse_timestamp(attributes["timestamp"]) is None:
         yield resources.bad_timestamp(f"{place}{ATTRIBUTES}/timestamp")
-    payload = completed(
+    payload = complete_payload(
         attributes.get("payload", {}), attributes["organization_slug"], attributes.get("project_ref")
     )
     for found in catalogue.issues(attributes["type"], payload):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from dataapi.webhooks.model import Organization, Permission, Portal, ProjectRecord, Scope, Token, TokenAccess
-from dataapi.webhooks.store.endpoints import REMOVED_AT_ONCE
+from dataapi.webhooks.store.endpoints import DELETE_BATCH
 from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
 
 PREFIX = "dapat_"
@@ -70,7 +70,7 @@ class Directory:
         # One of the same slug, later, is not answered for what this one published.
         while len(await self._database.fetch(_SQL["forget_keys"], (slug, _PIECE))) == _PIECE:
             pass
-        values = (slug, REMOVED_AT_ONCE)
+        values = (slug, DELETE_BATCH)
         rows = await persistently(self._database, _SQL["delete_organization"], values)
         return Organization(*rows[0]) if rows else None
 
@@ -114,7 +114,7 @@ class Directory:
 
         Upkeep deletes the rest of many deliveries.
         """
-        values = (organization, ref, REMOVED_AT_ONCE)
+        values = (organization, ref, DELETE_BATCH)
         rows = await persistently(self._database, _SQL["delete_project"], values)
         return ProjectRecord(*rows[0]) if rows else None
 

@@ -15,7 +15,7 @@ from dataapi.webhooks.store.statements import SqlRunner, persistently, statement
 MAX_ENDPOINTS = 50
 """Endpoints that a scope may have (docs/reference/webhooks.md, Limits)."""
 
-REMOVED_AT_ONCE = 1_000
+DELETE_BATCH = 1_000
 """Due rows, and as many deliveries, that are deleted with endpoints; upkeep removes the others."""
 
 _NO_REFERENCE = "23503"
@@ -127,7 +127,7 @@ class Endpoints:
 
         One whose headers no key opens is returned without them.
         """
-        values = (scope.organization, scope.project, None if only is None else str(only), REMOVED_AT_ONCE)
+        values = (scope.organization, scope.project, None if only is None else str(only), DELETE_BATCH)
         gone = []
         for row in await persistently(self._database, _SQL["delete"], values):
             try:
@@ -176,16 +176,16 @@ class KeyRotation:
     those that do not have the first key yet cannot open what it sealed.
     """
 
-    def __init__(self, database: SqlRunner, cipher: Cipher, *, piece: int = BATCH) -> None:
+    def __init__(self, database: SqlRunner, cipher: Cipher, *, batch_size: int = BATCH) -> None:
         self._database = database
         self._cipher = cipher
-        self._piece = piece
+        self._batch_size = batch_size
 
     async def run(self) -> RotatedKeys:
         """Rotate all endpoints; raises ``NoEncryptionKey``."""
         sealed, unreadable, last = 0, list[UUID](), identifiers.EARLIEST
         while rows := await self._database.fetch(
-            _SQL["sealed_otherwise"], (self._cipher.mark, str(last), self._piece)
+            _SQL["sealed_otherwise"], (self._cipher.mark, str(last), self._batch_size)
         ):
             for identifier, secret, headers, previous in rows:
                 endpoint = UUID(identifier)

@@ -116,7 +116,7 @@ def _bounds(chosen: DeliveryFilter, cursor: Cursor) -> tuple[UUID, UUID]:
     if chosen.until is not None:
         high.append(identifiers.uuid_floor(chosen.until))
     if cursor.before is not None:
-        low.append(identifiers.following(cursor.before))
+        low.append(identifiers.next_identifier(cursor.before))
     if cursor.after is not None:
         high.append(cursor.after)
     return max(low), min(high)
@@ -147,9 +147,9 @@ class UpkeepResult:
 class Upkeep:
     """Keeps the tables of a database in shape; several daemons may do so at once."""
 
-    def __init__(self, database: SqlRunner, retention_days: int, *, piece: int = BATCH) -> None:
+    def __init__(self, database: SqlRunner, retention_days: int, *, batch_size: int = BATCH) -> None:
         self._database = database
-        self._piece = piece
+        self._batch_size = batch_size
         self.retention_days = retention_days
 
     async def run(self) -> UpkeepResult:
@@ -158,7 +158,7 @@ class Upkeep:
         removed = await self._remove_rows()
         await self._database.fetch(_SQL["keep_events"], (self.retention_days,))
         events = await self._purge("purge_events", self.retention_days)
-        keys = await self._purge("purge_keys") + await self._purge("purge_answers")
+        keys = await self._purge("purge_keys") + await self._purge("purge_stored_responses")
         await self._purge("purge_links")
         await self._database.fetch(_SQL["purge_endpoints"])
         await self._database.fetch(_SQL["purge_requests"])
@@ -179,14 +179,14 @@ class Upkeep:
     async def _remove_rows(self) -> int:
         """Remove what is left of deleted endpoints, in pieces; return how many rows."""
         removed = 0
-        while rows := await persistently(self._database, _SQL["remove_rows"], (self._piece,)):
+        while rows := await persistently(self._database, _SQL["remove_rows"], (self._batch_size,)):
             removed += rows[0][0]
         return removed
 
     async def _purge(self, name: str, *values: object) -> int:
         gone = 0
         while True:
-            rows = await self._database.fetch(_SQL[name], (*values, self._piece))
+            rows = await self._database.fetch(_SQL[name], (*values, self._batch_size))
             gone += len(rows)
-            if len(rows) < self._piece:
+            if len(rows) < self._batch_size:
                 return gone

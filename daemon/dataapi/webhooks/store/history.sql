@@ -173,7 +173,7 @@ update webhooks.endpoint set previous_secret = null, previous_secret_until = nul
 -- name: purge_requests
 delete from webhooks.request where at < now() - interval '60 seconds' returning 1;
 
--- name: purge_answers
+-- name: purge_stored_responses
 delete from webhooks.answer
 where (token_id, key) in (
     select token_id, key from webhooks.answer

@@ -34,13 +34,13 @@ from dataapi.webhooks.store.statements import SqlRunner, statements
 MAX_OPENED = 1024
 """Endpoints whose opened secrets are cached."""
 
-POSTPONED = 60.0
+UNREADABLE_DELAY = 60.0
 """Seconds until work can be claimed again whose secrets could not be opened."""
 
 ROWS_SAMPLED = 200_000
 """Rows that are read for statistics, which takes PostgreSQL less than a tenth of a second."""
 
-MISSING = 2.0
+SESSION_GRACE = 2.0
 """Seconds for which a dispatcher may be without its session until others take over from it."""
 
 _SQL = statements("queue.sql")
@@ -104,7 +104,7 @@ class Queue:
         if work:
             self._last_endpoint = max(one.endpoint_id for one in work)
         if unreadable:
-            await self.release([claim for claim, _ in unreadable], POSTPONED)
+            await self.release([claim for claim, _ in unreadable], UNREADABLE_DELAY)
         return ClaimResult(tuple(work), settled, tuple(dict.fromkeys(endpoint for _, endpoint in unreadable)))
 
     async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
@@ -130,13 +130,13 @@ class Queue:
         """Watch a dispatcher that lost its session no more: its claims end with their leases alone."""
         await self._database.fetch(_SQL["leave"], (number,))
 
-    async def take_over(self, number: int) -> int:
+    async def end_lost_leases(self, number: int) -> int:
         """End the leases of dispatchers whose sessions have been gone for ``MISSING`` seconds.
 
         :param number: the caller's own dispatcher, which is not looked at.
         :return: how many attempts can be claimed now.
         """
-        [(released,)] = await self._database.fetch(_SQL["take_over"], (number, MISSING))
+        [(released,)] = await self._database.fetch(_SQL["take_over"], (number, SESSION_GRACE))
         return int(released)
 
     async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
@@ -198,7 +198,7 @@ class Queue:
         )
 
 
-def joining(number: int) -> str:
+def join_statement(number: int) -> str:
     """Return SQL by which a session says that a dispatcher lives, for as long as the session does.
 
     The lock is shared, so that it is not kept waiting by an earlier session whose end was not noticed yet.

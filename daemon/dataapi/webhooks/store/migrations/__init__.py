@@ -50,7 +50,7 @@ class SchemaMigration:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def shipped() -> tuple[SchemaMigration, ...]:
+def bundled_migrations() -> tuple[SchemaMigration, ...]:
     """Return the migrations of this version, in order."""
     found = []
     for file in files("dataapi.webhooks.store.migrations").iterdir():
@@ -67,7 +67,7 @@ async def migrate(
     :raises CannotMigrate: the database is newer than this version or was migrated by another one, or
         the role may neither use nor create the schema.
     """
-    migrations = shipped() if migrations is None else migrations
+    migrations = bundled_migrations() if migrations is None else migrations
     standing = await _standing(database)
     applied = []
     try:
@@ -79,7 +79,7 @@ async def migrate(
                 applied.append(migration)
         if missing:
             # Another daemon that was faster may have another version.
-            pending(await recorded(database), migrations)
+            pending_migrations(await applied_migrations(database), migrations)
     except DatabaseError as error:
         if error.code != INSUFFICIENT_PRIVILEGE:
             raise
@@ -92,7 +92,7 @@ async def check_migrated(database: SqlRunner) -> tuple[SchemaMigration, ...]:
 
     :raises CannotMigrate: it has not, or as for ``migrate``.
     """
-    if await _pending(database, await _standing(database), shipped()):
+    if await _pending(database, await _standing(database), bundled_migrations()):
         raise CannotMigrate("another process has not made or upgraded the schema webhooks yet")
     return ()
 
@@ -133,10 +133,10 @@ async def _pending(
 ) -> tuple[SchemaMigration, ...]:
     if standing.exists and not standing.may_use:
         raise standing.refusal(f"{standing.role} may not use it")
-    return pending(await recorded(database) if standing.exists else {}, migrations)
+    return pending_migrations(await applied_migrations(database) if standing.exists else {}, migrations)
 
 
-async def recorded(database: SqlRunner) -> dict[int, str]:
+async def applied_migrations(database: SqlRunner) -> dict[int, str]:
     """Return the checksums of the applied migrations by number."""
     [(there,)] = await database.fetch("select to_regclass('webhooks.migration') is not null")
     if not there:
@@ -144,7 +144,9 @@ async def recorded(database: SqlRunner) -> dict[int, str]:
     return dict(await database.fetch("select number, checksum from webhooks.migration order by number"))
 
 
-def pending(applied: dict[int, str], migrations: Sequence[SchemaMigration]) -> tuple[SchemaMigration, ...]:
+def pending_migrations(
+    applied: dict[int, str], migrations: Sequence[SchemaMigration]
+) -> tuple[SchemaMigration, ...]:
     """Return the migrations that are missing.
 
     :param applied: the checksums of the applied migrations by number.
