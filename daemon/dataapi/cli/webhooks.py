@@ -190,7 +190,7 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> TextTable:
     for one in await store.directory.tokens():
         permissions = "operator" if one.operator else ",".join(sorted(one.permissions))
         expiry = "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
-        state = "revoked" if one.revoked_at else "usable" if one.usable(now) else "expired"
+        state = "revoked" if one.revoked_at else "usable" if one.is_valid(now) else "expired"
         rows.append((str(one.id), one.organization or "-", permissions, expiry, state))
     return TextTable(("ID", "ORGANIZATION", "PERMISSIONS", "EXPIRES", "STATE"), rows)
 

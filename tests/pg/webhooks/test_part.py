@@ -155,7 +155,7 @@ async def test_a_missing_encryption_key_is_no_secret(reactor: Any, database: Dat
     try:
         with capturedLogs() as events:
             await part.start()
-        missing = "[webhooks] encryption-key is not configured: dataapi keys prints one"
+        missing = "[webhooks] encryption-key is not configured. Run dataapi keys to create one."
         assert part.state() == WebhooksState(database_available=True, migrated=True, reason=missing)
         assert f"endpoints cannot be created: {missing}" in map(formatEvent, events)
         assert part.reason is None

@@ -287,7 +287,7 @@ def test_types_that_contradict_themselves_are_refused(wrong: EventType) -> None:
 def test_of_two_catalogues_with_the_same_type_one_is_left_out() -> None:
     catalogue, problems = combine_catalogues([Listed(one()), Listed(one(), one("v1.shop.bought"))])
     assert list(catalogue.types) == ["v1.shop.sold"]
-    assert problems == (f"{__name__}.Listed: an event type is there twice",)
+    assert problems == (f"{__name__}.Listed: duplicate event type",)
 
 
 def test_rendering_neither_adds_nor_changes_what_the_service_writes() -> None:

@@ -77,7 +77,7 @@ class ManagementApi:
                 return _reply(operation, await operation.run(self._context, request))
             return await self._checked(operation, request, places)
         except NoEncryptionKey as error:
-            _log.error("{operation} is refused: {reason}", operation=operation.name, reason=str(error))
+            _log.error("{operation} failed: {reason}", operation=operation.name, reason=str(error))
             message = "Webhooks are not set up completely; the service's log says what is missing"
             raise ManagementError(ErrorCode.UNAVAILABLE, message) from error
         except DatabaseError as error:

@@ -124,7 +124,7 @@ class RequestedScope:
 
     def missing(self, access: TokenAccess) -> ErrorCode | None:
         """Return which part of the scope does not exist, which only an operator's token is told."""
-        if self.slug is not None and not access.known:
+        if self.slug is not None and not access.organization_exists:
             return ErrorCode.NO_ORGANIZATION
         owner = access.projects.get(self.ref or "")
         if self.ref is not None and (owner is None or self.slug not in (None, owner)):

@@ -185,7 +185,7 @@ class KeyRotation:
         """Rotate all endpoints; raises ``NoEncryptionKey``."""
         sealed, unreadable, last = 0, list[UUID](), identifiers.EARLIEST
         while rows := await self._database.fetch(
-            _SQL["sealed_otherwise"], (self._cipher.mark, str(last), self._batch_size)
+            _SQL["sealed_otherwise"], (self._cipher.prefix, str(last), self._batch_size)
         ):
             for identifier, secret, headers, previous in rows:
                 endpoint = UUID(identifier)
