@@ -112,7 +112,7 @@ async def _create_organization(store: Store, options: argparse.Namespace) -> Lin
 
 async def _allow(store: Store, options: argparse.Namespace, *, allowed: bool = True) -> Lines:
     """Add an organization to the early access allowlist."""
-    if not await store.directory.allow(options.slug, allowed):
+    if not await store.directory.set_early_access(options.slug, allowed):
         raise _refused(f"there is no organization {options.slug}")
     return []
 

@@ -497,7 +497,7 @@ async def test_upkeep_makes_partitions_ahead_and_is_done_after_that(database: Da
     """A second run finds nothing to do, and partitions of a week lie ready."""
     store = await migrated(database, pool)
     kept = await store.upkeep.run()
-    assert (kept.made, kept.dropped, kept.events, kept.keys) == (0, 0, 0, 0)
+    assert (kept.created, kept.dropped, kept.events, kept.keys) == (0, 0, 0, 0)
     [(last,)] = database.execute(
         "select max(inhrelid::regclass::text) from pg_inherits "
         "where inhparent = 'webhooks.delivery'::regclass"
@@ -536,9 +536,9 @@ async def test_a_partition_that_is_read_for_long_keeps_no_new_ones_from_being_ma
         reader.rollback()
     finally:
         reader.close()
-    assert (kept.made, kept.dropped) == (1, 2)
+    assert (kept.created, kept.dropped) == (1, 2)
     kept = await store.upkeep.run()
-    assert (kept.made, kept.dropped) == (0, 1)
+    assert (kept.created, kept.dropped) == (0, 1)
 
 
 async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Pool) -> None:

@@ -19,7 +19,7 @@ from dataapi.webhooks.model import Cursor, DeliveryFilter, QueueStatistics, Scop
 from dataapi.webhooks.secrets import Cipher, new_key
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.queue import ROWS_SAMPLED, SESSION_GRACE, UNREADABLE_DELAY, join_statement
-from dataapi.webhooks.store.statements import statements
+from dataapi.webhooks.store.statements import load_statements
 from support.webhooks import (
     ACME,
     KEY,
@@ -580,7 +580,7 @@ async def test_claims_do_not_visit_endpoints_whose_attempts_lie_ahead(
     no_one = str(UUID(int=0))
     values = [100, 30.0, 16, no_one, [], [], [], None] if statement == "claim" else [[], []]
     with psycopg.connect(database.admin_uri, cursor_factory=psycopg.RawCursor) as connection:
-        for part in split(statements("queue.sql")[statement]):
+        for part in split(load_statements("queue.sql")[statement]):
             found = connection.execute(part.text, part.arrange(values))
         assert len(found.fetchall()) == 1
         [(read,)] = connection.execute(_READ).fetchall()

@@ -84,7 +84,7 @@ class DeliveryQueue(StoresOutcomes, StoresRendered, Protocol):
     async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
         """Release claims."""
 
-    async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
+    async def next_due(self, excluded: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
         """Return the seconds until work is due."""
 
 

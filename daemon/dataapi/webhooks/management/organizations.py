@@ -81,7 +81,7 @@ async def change_organization(context: OperationContext, request: AuthorizedRequ
     allowed = request.attributes.get("early_access")
     if allowed is None:
         return _organization(await context.store.directory.organization(request.scope.organization))
-    return _organization(await context.store.directory.allow(request.scope.organization, allowed))
+    return _organization(await context.store.directory.set_early_access(request.scope.organization, allowed))
 
 
 @_operation(

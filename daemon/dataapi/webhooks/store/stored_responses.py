@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from dataapi.webhooks.secrets import CannotOpen, Cipher
-from dataapi.webhooks.store.statements import SqlRunner, statements
+from dataapi.webhooks.store.statements import SqlRunner, load_statements
 
-_SQL = statements("stored_responses.sql")
+_SQL = load_statements("stored_responses.sql")
 
 
 @dataclass(frozen=True, slots=True)
