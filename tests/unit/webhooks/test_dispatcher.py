@@ -534,7 +534,7 @@ def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
     with capturedLogs() as events:
         machine.dispatcher.start()
         machine.pass_time(5)
-    assert [event["log_format"] for event in events].count("work cannot be claimed: {reason}") == 1
+    assert [event["log_format"] for event in events].count("cannot claim work: {reason}") == 1
     machine.queue.away = False
     machine.pass_time(1.1)
     assert len(machine.queue.done) == 1
