@@ -466,9 +466,9 @@ def management() -> Iterator[str]:
 def _operation_row(operation: ManagementOperation) -> tuple[str, ...]:
     path = operation.paths[0].replace(ORGANIZATION, "/v2/S/webhooks")
     needed = "none" if operation.permission is None else code(operation.permission)
-    if operation.operator or operation.or_operator:
+    if operation.operator or operation.allows_operator:
         needed = "an operator's" if operation.operator else f"{needed}, or an operator's"
-    success = f"{operation.status}{' with `Location`' if operation.located else ''}"
+    success = f"{operation.status}{' with `Location`' if operation.returns_location else ''}"
     return code(f"{operation.method} {path}"), plain(operation.summary), needed, success
 
 

@@ -13,7 +13,7 @@ import pytest
 from dataapi.http.messages import Request
 from dataapi.webhooks.management.api import OPERATIONS
 from dataapi.webhooks.management.body import MAX_READ
-from dataapi.webhooks.management.errors import SURROUNDING, ErrorCode
+from dataapi.webhooks.management.errors import COMMON_ERRORS, ErrorCode
 from dataapi.webhooks.management.idempotency import keyed_request
 from dataapi.webhooks.management.operations import ManagementOperation
 from dataapi.webhooks.model import Permission
@@ -222,4 +222,4 @@ def test_every_code_is_provoked_or_the_servers_own() -> None:
     """None is listed that nothing raises."""
     provoked = {code for _, _, code in CASES}
     assert provoked | ELSEWHERE | {ErrorCode.NOT_FOUND} == set(ErrorCode)
-    assert set(SURROUNDING) >= ELSEWHERE
+    assert set(COMMON_ERRORS) >= ELSEWHERE

@@ -132,7 +132,9 @@ def test_a_new_endpoint_begins_with_one_attempt_and_each_response_adds_one() -> 
     assert found == [1, 2, 4, 8, 14, 14]
 
 
-@pytest.mark.parametrize(("seconds", "answered", "cap"), [(9.0, False, 1), (9.0, True, 14), (0.1, False, 14)])
+@pytest.mark.parametrize(
+    ("seconds", "responded", "cap"), [(9.0, False, 1), (9.0, True, 14), (0.1, False, 14)]
+)
 def test_each_attempt_that_times_out_halves_an_endpoints_cap(
     seconds: float, responded: bool, cap: int
 ) -> None:
