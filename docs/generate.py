@@ -309,7 +309,7 @@ class Refusals:
 
 
 _CODE = re.compile(r"PGRST(\d|X)\d\d|[A-Z]+(_[A-Z]+)+")
-_STATUSES = {"_refuse": 401, "_retry_after": 503}
+_STATUSES = {"_reject": 401, "_retry_after": 503}
 """Functions that raise with a status of their own."""
 
 

@@ -91,7 +91,6 @@ class Catalogue:
                 )
 
     def may_subscribe(self, event_type: str) -> bool:
-        """Whether endpoints may subscribe to a type. ``*`` includes types that are added later."""
         return event_type == ALL_EVENT_TYPES or event_type in self.types
 
     def issues(self, event_type: str, payload: Payload) -> tuple[PayloadIssue, ...]:
@@ -129,7 +128,6 @@ class Catalogue:
 
 
 def sample_type(subscribed: Sequence[str], *, project: bool) -> str:
-    """Return the default type of a test event for an endpoint with these subscriptions."""
     default = _PROJECT_TEST if project else _ORGANIZATION_TEST
     return next((name for name in subscribed if name != ALL_EVENT_TYPES), default)
 

@@ -56,7 +56,6 @@ def is_operational(event_type: str) -> bool:
 
 
 def version(event_type: str) -> int:
-    """Return the version number of a type. Raises ``ValueError`` if its form is invalid."""
     match = TYPE.fullmatch(event_type)
     if match is None:
         raise ValueError(f"{event_type} is not of the form v<N>.<area>.<name>")

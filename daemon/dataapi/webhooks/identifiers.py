@@ -27,7 +27,6 @@ def uuid_v7(microseconds: int | None = None, random: int | None = None) -> UUID:
 
 
 def uuid_floor(created_at: datetime) -> UUID:
-    """Return the lower bound of identifiers created at or after a time."""
     milliseconds = (created_at - _EPOCH) // timedelta(milliseconds=1)
     return UUID(int=min(max(milliseconds, 0), 2**48 - 1) << 80)
 
@@ -37,7 +36,6 @@ def next_identifier(identifier: UUID) -> UUID:
 
 
 def parse(text: str) -> UUID | None:
-    """Parse an identifier in canonical form. Return None if it is invalid."""
     try:
         identifier = UUID(text)
     except ValueError:

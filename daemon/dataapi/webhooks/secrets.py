@@ -41,7 +41,6 @@ def new_key() -> str:
 
 
 def read_key(text: str) -> bytes:
-    """Decode a configured key: 32 bytes in base64. Raises ``ValueError``."""
     try:
         key = base64.b64decode(text, validate=True)
     except ValueError:

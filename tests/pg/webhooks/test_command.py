@@ -606,7 +606,7 @@ async def test_watches_are_listed_with_their_state(
         )
         assert sorted(needed) == ["id", "size", "tenant"]
         database.execute("alter table item rename size to area; alter table note disable trigger user")
-        missing = "it names size, renamed or dropped; watch the table again"
+        missing = "columns were renamed or dropped: size; watch the table again"
         assert states() == [f"writes fail: {missing}", "disabled by alter table"]
         assert failures() == [f"writes to public.item fail for its watch {ORDER}: {missing}"]
         with pytest.raises(psycopg2.errors.UndefinedColumn):
@@ -618,7 +618,7 @@ async def test_watches_are_listed_with_their_state(
         database.execute(f"grant execute on function webhooks.publish_row_changes to {owner}")
         database.execute("alter table item owner to postgres; create table child () inherits (item)")
         operator.configure("DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES", "v1.shop.other")
-        children = "publishes rows of children, too, which the table got since; watch it again"
+        children = "also publishes rows of child tables that were added later; watch the table again"
         assert states() == [children, "no event catalogue has the type: endpoints cannot list it"]
         database.execute("drop schema webhooks cascade")
         assert failures() == []

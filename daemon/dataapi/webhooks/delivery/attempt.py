@@ -77,7 +77,6 @@ class DeliveryCounters:
         self._durations[label].add(outcome.duration_ms / 1000)
 
     def snapshot(self, in_flight: int, queue: QueueStatistics | None) -> Snapshot:
-        """Return the metrics. Queue metrics are omitted if the database does not respond."""
         own: dict[str, dict[tuple[str, ...], float | Histogram]] = {
             "dataapi_webhooks_in_flight": {(): float(in_flight)},
             "dataapi_webhooks_attempts_total": {
@@ -103,7 +102,6 @@ class DeliveryCounters:
 
 
 def outcome_label(outcome: AttemptOutcome) -> str:
-    """Return ``success``, the error, or ``refused`` for a response that is not 2xx."""
     if outcome.success:
         return "success"
     return str(outcome.error) if outcome.error is not None else "refused"
@@ -204,7 +202,6 @@ class DeliveryRunner:
             raise
 
     def _log_attempt(self, work: DueWork, outcome: AttemptOutcome) -> None:
-        """Log an attempt without sent or received data."""
         traced = {"trace_id": work.traceparent[3:35]} if work.traceparent else {}
         self._log.info(
             "delivery {delivery}, attempt {attempt}: {outcome}",
@@ -222,11 +219,11 @@ class DeliveryRunner:
 
 
 class _EventDeleted(Exception):
-    """Raised when the event was deleted after the claim."""
+    pass
 
 
 class _DeadlineExceeded(Exception):
-    """Raised when the deadline has passed."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +316,6 @@ class AttemptSender:
         )
 
     async def _exchange(self, attempt: Attempt, exchange: _Exchange, deadline: float) -> None:
-        """Do the work that the deadline covers. ``exchange`` contains the partial response at any time."""
         destination = self._parse_url(attempt.url)
         addresses = await self._address_check.addresses(destination)
         connection = await self._connections.get(destination, addresses)

@@ -71,7 +71,6 @@ _Shares: TypeAlias = Mapping[_Pace, tuple[_Share, ...]]
 
 
 def _shares(slow: int, slow_and_new: int, every: int, reserve: int) -> _Shares:
-    """Return nested shares that each reserve a fraction of their limit."""
     of_slow, of_both, of_all = (_Share(limit, limit // reserve) for limit in (slow, slow_and_new, every))
     return {_Pace.SLOW: (of_slow, of_both, of_all), _Pace.NEW: (of_both, of_all), _Pace.PROMPT: (of_all,)}
 
@@ -156,7 +155,6 @@ class _EndpointQueue:
 
     @property
     def room(self) -> int:
-        """Number of attempts that may be claimed."""
         return max(0, self.cap + self.ahead - len(self.in_flight) - len(self.waiting))
 
 
@@ -194,7 +192,6 @@ class ConcurrencyLimits:
         return self._maximum + MAX_AHEAD - self.running - self.waiting
 
     def room(self) -> int:
-        """Return the number of attempts to claim: half of the vacancy."""
         if self.running >= self._maximum or self._vacant <= 0:
             self._more = True
             return 0
@@ -221,7 +218,6 @@ class ConcurrencyLimits:
         return 0 if endpoint.pace in self._excluded(endpoint.organization) else endpoint.room
 
     def _excluded(self, organization: _OrganizationQueue) -> list[_Pace]:
-        """Return the paces of which the organization has more waiting attempts than the vacancy."""
         return [pace for pace, waiting in organization.waiting.items() if waiting > self._vacant]
 
     def add(self, claimed: ClaimedAttempt) -> bool:
@@ -279,7 +275,6 @@ class ConcurrencyLimits:
             del self._organizations[organization.name]
 
     def next(self, now: float) -> ClaimedAttempt | None:
-        """Return the next attempt to begin, in turns of organizations and their endpoints, or None."""
         if self.running >= self._maximum:
             return None
         for _ in range(len(self._turns)):
@@ -354,7 +349,6 @@ class ConcurrencyLimits:
         self._count_waiting(endpoint, waiting)
 
     def wants_more(self) -> bool:
-        """Whether to claim more."""
         return self.running < self._maximum and (
             (self._more and self._vacant > 0) or any(map(self._wants_more, self._busy.values()))
         )
@@ -364,7 +358,6 @@ class ConcurrencyLimits:
         return endpoint.more and not enough and self._room(endpoint) > 0
 
     def drop(self, is_obsolete: Callable[[ClaimedAttempt], bool]) -> list[Claim]:
-        """Remove waiting attempts that are obsolete and return their claims."""
         dropped: list[Claim] = []
         for endpoint in self._busy.values():
             obsolete = [attempt.work.claim for attempt in endpoint.waiting if is_obsolete(attempt)]

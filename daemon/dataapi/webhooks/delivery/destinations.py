@@ -24,7 +24,6 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Parse the networks of ``allow-addresses``. Raises ``ValueError``."""
     return tuple(map(ipaddress.ip_network, texts))
 
 
@@ -134,7 +133,6 @@ class Destination:
 
     @property
     def address(self) -> Address | None:
-        """The address if the host is one, or None."""
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -234,7 +232,6 @@ def _ascii_label(label: str) -> str:
 
 @lru_cache(4096)
 def host_of(url: str) -> str:
-    """Return the host of a URL, or the whole URL if it is invalid."""
     try:
         return urlsplit(url).hostname or url
     except ValueError:

@@ -163,12 +163,10 @@ class Dispatcher:
         self.poll()
 
     def poll(self) -> None:
-        """Claim due work, and schedule the next poll."""
         self._polling = True
         self.wake()
 
     def wake(self) -> None:
-        """Claim due work, because there may be some."""
         self._claim_again = True
         if self._claiming is None and not self._stopping:
             self._claiming = Deferred()

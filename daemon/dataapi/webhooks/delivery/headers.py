@@ -72,7 +72,6 @@ def sign(secret: str, event_id: str, timestamp: int, body: bytes) -> str:
 
 
 def verify(secret: str, event_id: str, timestamp: int, body: bytes, signatures: str) -> bool:
-    """Whether a ``webhook-signature`` header contains a valid signature."""
     expected = sign(secret, event_id, timestamp, body).encode()
     # Compare all signatures in constant time.
     valid = [hmac.compare_digest(expected, candidate.encode()) for candidate in signatures.split(" ")]
@@ -80,7 +79,6 @@ def verify(secret: str, event_id: str, timestamp: int, body: bytes, signatures: 
 
 
 def _strict_base64(text: str) -> bytes | None:
-    """Decode base64. Return None if it is empty or not canonical."""
     match = _BASE64.fullmatch(text)
     if match is None:
         return None
@@ -159,13 +157,11 @@ def signed_headers(
 def delivery_headers(
     secret: str, event_id: str, timestamp: int, body: bytes, custom: Iterable[tuple[str, str]] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """Return all headers of an attempt, except those of the connection."""
     return (*custom, *CONSTANT_HEADERS, *signed_headers(secret, event_id, timestamp, body))
 
 
 @lru_cache(MAX_CACHED)
 def constant_head(destination: Destination, custom: tuple[tuple[str, str], ...]) -> bytes:
-    """Return the part of a request's head that is the same for all attempts of an endpoint."""
     # Responses are not decompressed: a few compressed bytes can expand to gigabytes.
     connection = (("host", destination.host_header), ("accept-encoding", "identity"))
     # Custom headers may replace these.

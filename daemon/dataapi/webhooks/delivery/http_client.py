@@ -121,7 +121,6 @@ class ReceiverConnection(Protocol):
         return not poller.poll(0)
 
     def finish(self) -> None:
-        """End the request. Return the connection to the pool, or close it."""
         response, self._response, self._done = self._response, None, None
         if self._lost:
             return
@@ -135,7 +134,6 @@ class ReceiverConnection(Protocol):
             self.drop_after(CLOSE_SECONDS)
 
     def drop_after(self, seconds: float | None) -> None:
-        """Set the timer that closes this connection, or cancel it with None."""
         timer, self._timer = self._timer, None
         if timer is not None and timer.active():
             timer.cancel()
@@ -158,7 +156,6 @@ class OutgoingRoute:
     bind_addresses: tuple[Address, ...] = ()
 
     def source(self, version: int) -> str | None:
-        """Return the source address for an IP version, or None for any."""
         return next((str(address) for address in self.bind_addresses if address.version == version), None)
 
     def can_reach(self, address: Address) -> bool:

@@ -66,8 +66,6 @@ class OutcomeStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Unrecorded:
-    """An outcome to record, the time when the attempt ended, and the end of its lease."""
-
     finished: FinishedAttempt
     at: float
     until: float
@@ -117,7 +115,6 @@ class Outcomes:
             self._alarm.within(FLUSH_AFTER)
 
     async def settled(self) -> None:
-        """Wait until all outcomes are recorded or abandoned."""
         if self._waiting or self._rejected or self._writing:
             self._idle = idle = Deferred[None]()
             if not self.blocked:
@@ -177,7 +174,6 @@ class Outcomes:
         return True
 
     def _set_aside(self, batch: list[_Unrecorded], error: Exception) -> bool:
-        """Set aside a rejected batch. Return False to wait before the next batch."""
         if len(batch) > 1:
             self._log.error("recording {count} outcomes one by one: {reason}", count=len(batch), reason=error)
             self._rejected += batch

@@ -72,7 +72,6 @@ class TunnelEndpoint:
         self._bind_address = bind_address
 
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[IProtocol]:  # noqa: N803 - twisted's name
-        """Connect a protocol. Fails with ``ConnectError`` if the proxy refuses."""
         return Deferred.fromCoroutine(self._connect(protocolFactory))
 
     async def _connect(self, factory: IProtocolFactory) -> IProtocol:

@@ -46,7 +46,6 @@ class Resolver(Protocol):
 
 
 def resolve(name: str) -> tuple[Address, ...]:
-    """Resolve a name with the system's resolver. Blocks. Raises ``OSError``."""
     # As bytes, because Python encodes text with IDNA 2003.
     entries = socket.getaddrinfo(name.encode("ascii"), None, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ipaddress.ip_address(entry[4][0]) for entry in entries))
@@ -84,7 +83,6 @@ class SystemResolver:
         return await self._flights.run(name, partial(self._resolve_in_thread, name))
 
     def stop(self) -> None:
-        """End the threads after their current lookups, without waiting."""
         self._pool.adjustPoolsize(0, 0)
         self._slow_pool.adjustPoolsize(0, 0)
 

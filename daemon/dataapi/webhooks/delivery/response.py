@@ -60,7 +60,6 @@ class Response:
         return self.complete or len(self.body) > MAX_BODY
 
     def feed(self, data: bytes) -> None:
-        """Parse received bytes. Raises ``NotHttp``."""
         if self.is_finished:
             self.reusable = False
             return
@@ -136,7 +135,6 @@ class Response:
 
 
 def body_text(body: bytes) -> str:
-    """Return the recorded part of a body as text, without a truncated last character."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return storable(decoder.decode(body[:MAX_BODY], final=len(body) <= MAX_BODY))
 

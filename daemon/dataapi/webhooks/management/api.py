@@ -87,7 +87,6 @@ class ManagementApi:
     async def _checked(
         self, operation: ManagementOperation, request: Request, path_parameters: Mapping[str, str]
     ) -> Reply:
-        """Check a request and run the operation."""
         assert operation.permission is not None
         requested = RequestedScope(
             path_parameters.get("organization_slug"), path_parameters.get("project_ref")

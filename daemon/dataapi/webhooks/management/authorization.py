@@ -117,7 +117,6 @@ class RequestedScope:
         return Scope(organization, self.ref)
 
     def missing(self, access: TokenAccess) -> ErrorCode | None:
-        """Return the error for a part of the scope that does not exist, or None."""
         if self.slug is not None and not access.organization_exists:
             return ErrorCode.NO_ORGANIZATION
         owner = access.projects.get(self.ref or "")
@@ -131,7 +130,6 @@ class RequestedScope:
 
 
 def bearer(request: Request) -> str | None:
-    """Return the bearer token of a request, or None."""
     match = _BEARER.fullmatch(request.headers.get("authorization", ""))
     return match and match[1]
 

@@ -92,7 +92,7 @@ def check(schema: CompiledSchema, document: Any) -> None:
 
 
 class _NumberTooLong(ValueError):
-    """Raised for a number that PostgreSQL cannot store."""
+    pass
 
 
 def _parse_float(digits: str) -> float:
@@ -125,7 +125,6 @@ def _depth(value: Any) -> int:
 
 
 def _unstorable(document: Any) -> str | None:
-    """Return the JSON pointer of a text or object that PostgreSQL cannot store, or None."""
     pending: list[tuple[Any, str]] = [(document, "")]
     while pending:
         value, location = pending.pop()

@@ -201,7 +201,6 @@ class ManagementError(ApiError):
 
 
 def invalid(*issues: Issue) -> ManagementError:
-    """Return the error for a request with these issues."""
     return ManagementError(ErrorCode.VALIDATION, "The request is not valid", issues=issues)
 
 

@@ -131,8 +131,6 @@ def delivery_filter(parameters: Mapping[str, Any]) -> DeliveryFilter:
 
 
 def offset_links(path: str, limit: int, offset: int, total: int) -> Links:
-    """Return links to the first, previous, next and last page."""
-
     def page(at: int) -> str:
         return _link(path, {"page[limit]": str(limit), "page[offset]": str(at)})
 
@@ -148,7 +146,6 @@ def offset_links(path: str, limit: int, offset: int, total: int) -> Links:
 
 
 def delivery_links(path: str, query: str, cursor: Cursor, page: DeliveryPage) -> Links:
-    """Return links to other pages of deliveries, with the same filters."""
     others = {
         name: text for name, text in query_string.pairs(query) if name not in ("page[after]", "page[before]")
     }

@@ -69,7 +69,6 @@ _SCOPES = {ORGANIZATION: "OfOrganization", PROJECT: "OfProject"}
 
 
 def description(operations: Iterable[ManagementOperation], catalogue: Catalogue, version: str) -> Schema:
-    """Return the OpenAPI document."""
     paths = by_path(operations)
     return {
         "openapi": "3.1.0",

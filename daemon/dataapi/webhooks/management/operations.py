@@ -55,7 +55,6 @@ class OperationContext:
         self._schemas: dict[Callable[[Catalogue], Schema], CompiledSchema] = {}
 
     def schema(self, make: Callable[[Catalogue], Schema]) -> CompiledSchema:
-        """Return the compiled schema of a body for the current catalogue, cached."""
         if make not in self._schemas:
             self._schemas[make] = CompiledSchema(make(self.catalogue))
         return self._schemas[make]
@@ -111,7 +110,6 @@ class ManagementOperation:
 
     @property
     def repeatable(self) -> bool:
-        """Whether the operation supports idempotency keys."""
         return (self.operator or self.allows_operator) and self.method != "GET"
 
     @property
@@ -119,7 +117,6 @@ class ManagementOperation:
         return (ORGANIZATION + self.path, PROJECT + self.path) if self.scoped else (self.path,)
 
     def codes(self, path: str) -> tuple[ErrorCode, ...]:
-        """Return the codes of all errors at one of the paths."""
         codes = {*COMMON_ERRORS, *self.errors} - {ErrorCode.NOT_FOUND}
         if self.body is None:
             codes.remove(ErrorCode.WRONG_MEDIA_TYPE)
@@ -145,7 +142,6 @@ _SCOPE_CODES = (
 
 
 def declared_operations(*modules: ModuleType) -> tuple[ManagementOperation, ...]:
-    """Return the operations in the modules."""
     return tuple(
         value
         for module in modules
@@ -155,7 +151,6 @@ def declared_operations(*modules: ModuleType) -> tuple[ManagementOperation, ...]
 
 
 def by_path(operations: Iterable[ManagementOperation]) -> Mapping[str, Mapping[str, ManagementOperation]]:
-    """Return the operations by path and method."""
     paths: dict[str, dict[str, ManagementOperation]] = {}
     for operation in operations:
         for path in operation.paths:

@@ -54,7 +54,6 @@ def shows_header_values(token: Token) -> bool:
 
 
 def check_secrets(request: AuthorizedRequest) -> None:
-    """Reject setting a signing secret through a portal link that does not permit it."""
     portal = request.token.portal
     if portal is not None and not portal.signing_secrets and "signing_secret" in request.attributes:
         raise ManagementError(

@@ -31,7 +31,6 @@ _COPIED_MEMBERS = ("/organization_slug", "/project_ref")
     errors=(ErrorCode.INVALID_SLUG, ErrorCode.INVALID_REF),
 )  # fmt: skip
 async def publish_event(context: OperationContext, request: Request) -> OperationResult:
-    """Publish events. The identifiers in the result have the same order."""
     try:
         return await _publish(context, request)
     except ManagementError:
@@ -116,14 +115,12 @@ async def _authorize(context: OperationContext, request: Request) -> None:
 
 
 def _documents(document: Any) -> list[tuple[str, Any]]:
-    """Return the JSON pointer and the value of each event in the body."""
     if isinstance(document, list):
         return [(pointer(index), event) for index, event in enumerate(document)]
     return [("", document)]
 
 
 def _text(document: Any, name: str) -> str | None:
-    """Return a text attribute of an unvalidated document, or None."""
     for step in ("data", "attributes", name):
         document = document.get(step) if isinstance(document, dict) else None
     return document if isinstance(document, str) else None

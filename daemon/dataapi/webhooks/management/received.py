@@ -27,12 +27,10 @@ _DATA = frozenset({"const", "enum", "default", "example", "examples"})
 
 
 def webhooks(catalogue: Catalogue) -> Schema:
-    """Return the deliveries of all event types."""
     return {event_type.type: {"post": _delivery(event_type)} for event_type in catalogue.types.values()}
 
 
 def schemas(catalogue: Catalogue) -> Schema:
-    """Return the schemas of deliveries and payloads by name."""
     components: Schema = {}
     for name, event_type in catalogue.types.items():
         payload = _PAYLOAD.format(name)

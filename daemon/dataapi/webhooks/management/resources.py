@@ -117,7 +117,6 @@ def _writable(catalogue: Catalogue) -> Schema:
 
 
 def _body(name: str, members: Mapping[str, Any], *optional: str, may_be_empty: bool = False) -> Schema:
-    """Return the schema of a body with one record, which is optional if ``may_be_empty``."""
     record = _resource(name, _object(members, *optional))
     return _object({"data": record}, *(("data",) if may_be_empty else ()))
 
@@ -390,7 +389,6 @@ def timestamp(attributes: Mapping[str, Any], name: str) -> datetime:
 
 
 def format_timestamp(at: datetime) -> str:
-    """Return a timestamp in ISO 8601, in UTC with milliseconds."""
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
@@ -429,7 +427,6 @@ def ingress(identifier: UUID) -> Record:
 
 
 def queued(accepted: Accepted) -> Record:
-    """Return the resource of a test or retry, identified by its event."""
     return _record("ingress", accepted.event_id, _attributes(accepted, _QUEUED))
 
 

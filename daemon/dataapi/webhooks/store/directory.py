@@ -20,7 +20,6 @@ PREFIX = "dapat_"
 
 
 def new_token() -> str:
-    """Return a token with 256 random bits."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
@@ -62,7 +61,6 @@ class Directory:
         return await self._count("count_organizations")
 
     async def delete_organization(self, slug: str) -> Organization | None:
-        """Delete an organization and everything it owns. Upkeep deletes rows beyond ``DELETE_BATCH``."""
         # A later organization with the same slug must not match the keys of this one.
         while len(await self._database.fetch(_SQL["forget_keys"], (slug, _KEY_BATCH))) == _KEY_BATCH:
             pass
@@ -100,7 +98,6 @@ class Directory:
         return await self._one(ProjectRecord, "project", organization, ref)
 
     async def delete_project(self, organization: str, ref: str) -> ProjectRecord | None:
-        """Delete a project and everything it owns. Upkeep deletes rows beyond ``DELETE_BATCH``."""
         values = (organization, ref, DELETE_BATCH)
         rows = await fetch_with_retries(self._database, _SQL["delete_project"], values)
         return ProjectRecord(*rows[0]) if rows else None
@@ -112,12 +109,10 @@ class Directory:
         permissions: Iterable[Permission],
         expires_at: datetime | None,
     ) -> Token | None:
-        """Store the hash of a token from ``new_token``."""
         names = sorted({permission.value for permission in permissions})
         return await self._one(_token, "create_token", organization, digest(secret), names, expires_at)
 
     async def create_operator_token(self, secret: str, expires_at: datetime | None) -> None:
-        """Store the hash of a token from ``new_token`` for all organizations."""
         await self._one(_token, "create_token", None, digest(secret), [Permission.READ.value], expires_at)
 
     async def create_link(
@@ -161,7 +156,6 @@ class Directory:
         )
 
     async def revoke(self, identifier: UUID, organization: str | None = None) -> Token | None:
-        """Revoke a token and return it, or None if there is no such valid token."""
         return await self._one(_token, "revoke", str(identifier), organization)
 
     async def rotate(

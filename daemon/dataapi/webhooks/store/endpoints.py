@@ -77,7 +77,6 @@ class Endpoints:
         return self._endpoint(rows[0])
 
     async def page(self, scope: Scope, limit: int, offset: int) -> tuple[tuple[Endpoint, ...], int]:
-        """Return a page of endpoints, oldest first, and their total number."""
         values = (scope.organization, scope.project, limit, offset)
         rows = await self._database.fetch(_SQL["list"], values)
         if rows:
@@ -201,7 +200,6 @@ class KeyRotation:
         return RotatedKeys(sealed, tuple(unreadable))
 
     async def _replace(self, endpoint: UUID, secret: bytes, headers: bytes, previous: bytes | None) -> bool:
-        """Re-encrypt an endpoint. Return False if it was changed concurrently."""
         new_headers = seal_headers(self._cipher, endpoint, open_headers(self._cipher, endpoint, headers))
         new_previous = None if previous is None else self._sealed(endpoint, bytes(previous))
         new = (self._sealed(endpoint, secret), new_headers, new_previous)

@@ -53,7 +53,6 @@ class Publisher:
         self._on_enqueued = on_enqueued
 
     async def publish(self, event: NewEvent) -> UUID:
-        """Publish an event and return its identifier. Raises ``CannotPublish``."""
         [identifier] = await self._publish(_SQL["publish"], event.scope.organization, [event])
         return identifier
 

@@ -46,7 +46,6 @@ class History:
     async def page(
         self, scope: Scope, endpoint: UUID | None, filters: DeliveryFilter, cursor: Cursor
     ) -> DeliveryPage:
-        """Return a page of deliveries to one endpoint of the scope, or to all of them."""
         low, high = _bounds(filters, cursor)
         values = (
             scope.organization,
@@ -69,7 +68,6 @@ class History:
         return DeliveryPage(tuple(deliveries), newer=cursor.after is not None, older=more)
 
     async def read(self, scope: Scope, identifier: UUID) -> tuple[Delivery, Event] | None:
-        """Return a delivery and its event, or None if the scope has no such delivery."""
         values = (scope.organization, scope.project, str(identifier), self._retention_days)
         rows = await self._database.fetch(_SQL["read"], values)
         if not rows:
@@ -163,7 +161,6 @@ class Upkeep:
         return UpkeepResult(created, dropped, events, keys, removed)
 
     async def create_partitions(self) -> int:
-        """Create missing partitions and return their number."""
         [(created,)] = await self._database.fetch(_SQL["make_partitions"], (DAYS_AHEAD,))
         return int(created)
 

@@ -163,7 +163,6 @@ class Queue:
         return body.encode()
 
     async def statistics(self) -> QueueStatistics:
-        """Return statistics of the queue. They are estimated for more than ``ROWS_SAMPLED`` rows."""
         [row] = await self._database.fetch(_SQL["statistics"], (ROWS_SAMPLED,))
         return QueueStatistics(*row)
 

@@ -17,7 +17,6 @@ class RowChangeTypes:
         return tuple(name for (name,) in await self._database.fetch(_SQL["list"]))
 
     async def add(self, name: str) -> bool:
-        """Add a type. Return False if it exists."""
         return bool(await self._database.fetch(_SQL["add"], (name,)))
 
     async def remove(self, name: str) -> bool:

@@ -25,7 +25,6 @@ class SqlRunner(Protocol):
 
 
 def load_statements(file: str) -> Mapping[str, str]:
-    """Return the entries of a file by name."""
     text = files("dataapi.webhooks.store").joinpath(file).read_text(encoding="utf-8")
     _, *parts = _NAME.split(text)
     return {name: body.strip().rstrip(";") for name, body in zip(parts[::2], parts[1::2], strict=True)}

@@ -34,7 +34,6 @@ class KeyedRequest:
 
     @property
     def associated_data(self) -> str:
-        """Associated data of the encrypted response."""
         return f"{self.token} {self.key}"
 
 
@@ -77,5 +76,4 @@ class StoredResponses:
         await self._database.fetch(_SQL["end"], (str(request.token), request.key, sealed))
 
     async def forget(self, request: KeyedRequest) -> None:
-        """Forget a request that failed without changing anything."""
         await self._database.fetch(_SQL["forget"], (str(request.token), request.key))

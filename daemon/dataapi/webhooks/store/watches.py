@@ -30,5 +30,4 @@ class Watch:
 
 
 def watches(rows: Iterable[tuple[Any, ...]]) -> list[Watch]:
-    """Return the watches in the rows of the query ``WATCHES``."""
     return [Watch(table, kind, json.loads(text), fails, state) for table, kind, text, fails, state in rows]

@@ -46,7 +46,6 @@ class SchemaMigration:
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of the text, in hexadecimal."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -134,7 +133,6 @@ async def _pending(
 
 
 async def applied_migrations(database: SqlRunner) -> dict[int, str]:
-    """Return the checksums of the applied migrations by number."""
     [(exists,)] = await database.fetch("select to_regclass('webhooks.migration') is not null")
     if not exists:
         return {}
@@ -166,7 +164,6 @@ def pending_migrations(
 
 
 async def _apply(database: SqlRunner, migration: SchemaMigration) -> bool:
-    """Apply a migration. Return False if another daemon has applied it."""
     try:
         await database.fetch(
             f"{_guard(migration)};\n{migration.text};\n"
