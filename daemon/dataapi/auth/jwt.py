@@ -116,7 +116,7 @@ class Verifier:
 
     def _check_audience(self, audience: object) -> None:
         audiences = [] if audience is None else [audience] if isinstance(audience, str) else audience
-        if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):
+        if not isinstance(audiences, list) or not all(isinstance(value, str) for value in audiences):
             _reject("PGRST303", "The JWT 'aud' claim must be a string or an array of strings")
         if self.audience is not None and audiences and self.audience not in audiences:
             _reject("PGRST303", "JWT not in audience")

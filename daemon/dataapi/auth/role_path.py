@@ -110,7 +110,7 @@ def _step(match: re.Match[str]) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class StepPath:
-    """A path that begins with ``.``."""
+    """A path that begins with ``.``, as a sequence of steps."""
 
     steps: tuple[Step, ...]
 

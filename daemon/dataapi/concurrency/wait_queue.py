@@ -73,7 +73,7 @@ class WaitQueue(Generic[T]):
 
 
 class Slots:
-    """A limited number of slots, of which one caller may have at most half."""
+    """Limits concurrent work. One caller may use at most half of the slots, rounded up."""
 
     def __init__(self, slots: int, queue: WaitQueue[None]) -> None:
         self._free = slots

@@ -111,7 +111,7 @@ class TokenAccess:
     """The access that a token grants.
 
     :ivar early_access: whether the organization has early access. True for an operator's token.
-    :ivar known: whether the requested organization exists.
+    :ivar organization_exists: whether the requested organization exists.
     :ivar projects: accessible projects among the requested ones, each with its organization.
     """
 

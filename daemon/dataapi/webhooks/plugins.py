@@ -88,7 +88,7 @@ STOP_WITHIN = 5.0
 """Seconds that a source may take to stop."""
 
 
-class PublishesEvents(Protocol):
+class EventSink(Protocol):
     """Publishes events. Implemented by ``store.enqueue.Publisher``."""
 
     async def publish(self, event: NewEvent) -> UUID: ...
@@ -101,8 +101,8 @@ class SourcePublisher:
     :param catalogue: returns the current catalogue.
     """
 
-    def __init__(self, publishes: PublishesEvents, catalogue: Callable[[], Catalogue]) -> None:
-        self._publishes = publishes
+    def __init__(self, sink: EventSink, catalogue: Callable[[], Catalogue]) -> None:
+        self._sink = sink
         self._catalogue = catalogue
 
     def publish(
@@ -121,7 +121,7 @@ class SourcePublisher:
         self._catalogue().check(
             event.type, complete_payload(event.payload, scope.organization, scope.project)
         )
-        return await self._publishes.publish(event)
+        return await self._sink.publish(event)
 
 
 class EventSources:

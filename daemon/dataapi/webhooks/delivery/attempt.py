@@ -114,7 +114,7 @@ class RenderedPayloadStore(Protocol):
         """Store a payload and return the body. Raises ``LookupError`` if the event was deleted."""
 
 
-class SendsAttempt(Protocol):
+class Sender(Protocol):
     """Sends attempts. Implemented by ``AttemptSender``."""
 
     async def send(self, attempt: Attempt) -> AttemptOutcome: ...
@@ -128,7 +128,7 @@ class DeliveryRunner:
     def __init__(
         self,
         queue: RenderedPayloadStore,
-        sender: SendsAttempt,
+        sender: Sender,
         render: Render,
         counters: DeliveryCounters,
         tracing: Tracing | None = None,

@@ -52,8 +52,8 @@ class ClaimedAttempt:
 class _Share:
     """A limit for attempts in flight.
 
-    :ivar reserve: number of places for organizations with few attempts: an organization may use one only if
-        more places are free than it already uses.
+    :ivar reserve: number of slots that are reserved for organizations with few attempts. An organization may
+        use one of them only if more slots are free than it uses already.
     """
 
     limit: int
@@ -71,8 +71,8 @@ _Shares: TypeAlias = Mapping[_Pace, tuple[_Share, ...]]
 
 
 def _shares(slow: int, slow_and_new: int, every: int, reserve: int) -> _Shares:
-    of_slow, of_both, of_all = (_Share(limit, limit // reserve) for limit in (slow, slow_and_new, every))
-    return {_Pace.SLOW: (of_slow, of_both, of_all), _Pace.NEW: (of_both, of_all), _Pace.PROMPT: (of_all,)}
+    slow_share, mixed, total = (_Share(limit, limit // reserve) for limit in (slow, slow_and_new, every))
+    return {_Pace.SLOW: (slow_share, mixed, total), _Pace.NEW: (mixed, total), _Pace.PROMPT: (total,)}
 
 
 def _has_room(shares: Iterable[_Share], organization: str) -> bool:
@@ -125,7 +125,7 @@ class _EndpointQueue:
 
     :ivar cap: maximum number of attempts in flight.
     :ivar last: duration of the last attempt, or age of the oldest one in flight if that is longer.
-    :ivar begun: start and shares of attempts in flight, oldest first.
+    :ivar in_flight: start and shares of attempts in flight, oldest first.
     :ivar more: whether the database may have more due work.
     """
 
@@ -318,7 +318,7 @@ class ConcurrencyLimits:
     def ended(self, work: DueWork, now: float, *, responded: bool | None = None) -> bool:
         """Record the end of an attempt. Return True to claim more.
 
-        :param answered: whether there was a response, or None if the attempt did not reach the endpoint.
+        :param responded: whether there was a response, or None if the attempt did not reach the endpoint.
         """
         endpoint = self._busy[work.endpoint_id, host_of(work.url)]
         started, shares = endpoint.in_flight.pop(work.claim)

@@ -29,7 +29,7 @@ from dataapi.webhooks.delivery.attempt import (
     DeliveryRunner,
     Render,
     RenderedPayloadStore,
-    SendsAttempt,
+    Sender,
 )
 from dataapi.webhooks.delivery.concurrency_limits import DEFAULT_LIMIT, ClaimedAttempt, ConcurrencyLimits
 from dataapi.webhooks.delivery.outcomes import Outcomes, OutcomeStore, decide
@@ -42,7 +42,7 @@ LEASE_MARGIN = 10.0
 """Seconds by which a lease exceeds the time limit of an attempt."""
 
 RELEASE_AFTER = 2.0
-"""Seconds after which claimed work that has not begun is released, which leaves time for recording."""
+"""Seconds after which claimed work is released if it has not begun."""
 
 POLL_INTERVAL = 0.25
 """Minimum poll interval in seconds, with a random variation of 25 %."""
@@ -101,7 +101,7 @@ class Dispatcher:
         self,
         clock: Any,
         queue: DeliveryQueue,
-        sender: SendsAttempt,
+        sender: Sender,
         render: Render,
         settings: Webhooks,
         *,
@@ -125,7 +125,7 @@ class Dispatcher:
         self._alarm = Alarm(clock, self.poll)
         self._background = Background()
         self._attempts: dict[Claim, Deferred[AttemptOutcome | None]] = {}
-        self._ended: Deferred[None] | None = None
+        self._drained: Deferred[None] | None = None
         self._claiming: Deferred[None] | None = None
         self._claim_again = self._polling = self._starting = False
         self.claim_error = ""
@@ -142,7 +142,7 @@ class Dispatcher:
 
     @property
     def stalled(self) -> float:
-        """Seconds since the queue was last read with no unrecorded outcomes, or 0 before the start."""
+        """Seconds since the last claim with all outcomes recorded, or 0 before the start."""
         return 0.0 if self._last_progress is None else float(self._clock.seconds() - self._last_progress)
 
     def start(self) -> None:
@@ -180,9 +180,9 @@ class Dispatcher:
         self._alarm.cancel()
         claims = self._outdated + self._limits.drop(lambda _: True)
         if self._attempts:
-            self._ended = Deferred()
-            await self._wait(self._ended, seconds)
-            self._ended = None
+            self._drained = Deferred()
+            await self._wait(self._drained, seconds)
+            self._drained = None
         claims += self._attempts
         for attempt in list(self._attempts.values()):
             attempt.cancel()
@@ -339,8 +339,8 @@ class Dispatcher:
             responded = outcome.response_code > 0
         more = self._limits.ended(work, self._clock.seconds(), responded=responded)
         if self._stopping:
-            if self._ended is not None and not self._attempts:
-                ended, self._ended = self._ended, None
+            if self._drained is not None and not self._attempts:
+                ended, self._drained = self._drained, None
                 ended.callback(None)
             return
         self._start_ready()

@@ -95,7 +95,7 @@ def _strict_base64(text: str) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class HeaderIssue:
-    """An error in a custom header, or in the number of headers if there is no name."""
+    """An error in a custom header, or in the number of headers if ``name`` is None."""
 
     name: str | None
     message: str

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ErrorCode(Enum):
-    """An error: status, code, and meaning."""
+    """Errors, each with its status, code and meaning."""
 
     def __init__(self, status: int, code: str, meaning: str) -> None:
         self.status = status

@@ -44,7 +44,7 @@ def keyed_request(request: Request, token: Token, document: Any) -> KeyedRequest
 
 
 class RepeatableRequests:
-    """Runs each request with a key once."""
+    """Runs requests with an idempotency key at most once."""
 
     def __init__(self, stored_responses: StoredResponses) -> None:
         self._stored_responses = stored_responses

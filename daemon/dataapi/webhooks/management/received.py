@@ -1,7 +1,6 @@
 """The section ``webhooks`` of the OpenAPI document: deliveries by event type.
 
-The schemas of deliveries and payloads are named after the event type, so that receivers can generate types
-from them.
+Schemas of deliveries and payloads are named after the event type, so that receivers can generate types.
 """
 
 from __future__ import annotations

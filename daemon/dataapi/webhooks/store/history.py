@@ -105,7 +105,7 @@ def _payload(payload: str | None) -> dict[str, Any] | None:
 
 
 def _bounds(filters: DeliveryFilter, cursor: Cursor) -> tuple[UUID, UUID]:
-    """Return the bounds of the identifiers to list: inclusive and exclusive."""
+    """Return the inclusive lower and exclusive upper bound of the identifiers to list."""
     low = [identifiers.EARLIEST]
     high = [identifiers.LATEST]
     if filters.since is not None:
