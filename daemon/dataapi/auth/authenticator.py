@@ -161,7 +161,7 @@ def split_query(query: str) -> tuple[str | None, str]:
 
 
 def without_api_key(request: Request) -> Request:
-    """Return a REST request without the parameter ``apikey``, which the parser would treat as a filter."""
+    """Return a REST request without the parameter ``apikey``, so that it is not parsed as a filter."""
     return request._replace(query=split_query(request.query)[1])
 
 

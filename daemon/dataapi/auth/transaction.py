@@ -226,7 +226,7 @@ class Transactions:
 class MultiMessageTransaction:
     """A caller's transaction that runs the statements of several requests.
 
-    :param before: call of the pre-request function, which runs once per request.
+    :param before: call of the pre-request function, run once per request.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ def live_rest(authenticator: Authenticator, handle: Handle, render_error: Render
 
 
 async def _reject_volatile(handle: Handle, request: Request, caller: Caller) -> None:
-    """Reject VOLATILE functions, whose result may differ each time."""
+    """Reject VOLATILE functions, because their result may differ each time."""
     # OPTIONS does not allow GET for a VOLATILE function.
     options = await handle(request._replace(method="OPTIONS"), caller)
     if not any(name == "Allow" and "GET" in value for name, value in options.headers):

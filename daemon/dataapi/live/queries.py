@@ -233,7 +233,7 @@ class LiveQueries:
     async def _find_due(self, *, check_all: bool) -> None:
         """Check the database, and queue the requests whose results may have changed.
 
-        :param check_all: whether to consider all queries, or only those that a notification concerns.
+        :param check_all: whether to consider all queries, or only queries that a notification concerns.
         """
         urgent, self._urgent = self._urgent, set()
         self._checks += 1
@@ -393,6 +393,6 @@ def _is_transient(error: ApiError | Finished) -> bool:
 
 
 def _opaque_names(catalog: Catalog) -> Iterable[str]:
-    """Yield the names of views and functions, which may read tables that a statement does not name."""
+    """Yield the names of views and functions. Using them may read tables without naming these."""
     yield from (table.name for table in catalog.tables.values() if table.kind in _OPAQUE)
     yield from (function.name for function in catalog.functions)

@@ -59,7 +59,7 @@ def compile_schema(event_type: EventType) -> CompiledSchema:
     except SchemaError as error:
         raise BadEventType(f"the schema of {name} is invalid: {error.message}") from None
     except Unresolvable as error:
-        raise BadEventType(f"the schema of {name} refers to {error.ref}, which is not in it") from None
+        raise BadEventType(f"the schema of {name} refers to {error.ref}, but does not contain it") from None
     except ValueError as error:
         raise BadEventType(str(error)) from None
     if issues:
@@ -87,7 +87,7 @@ class Catalogue:
         for event_type in ordered:
             if event_type.renders is not None and event_type.renders.type not in self.types:
                 raise BadEventType(
-                    f"{event_type.type} renders {event_type.renders.type}, which is not in any catalogue"
+                    f"{event_type.type} renders {event_type.renders.type}, but no catalogue contains it"
                 )
 
     def may_subscribe(self, event_type: str) -> bool:
@@ -99,7 +99,7 @@ class Catalogue:
 
     def check(self, event_type: str, payload: Payload) -> None:
         if event_type not in self.types:
-            raise BadPayload(f"the type {event_type} is not in any catalogue")
+            raise BadPayload(f"no catalogue contains the type {event_type}")
         for issue in self.issues(event_type, payload):
             raise BadPayload(f"{event_type}: {issue.pointer or 'the payload'}: {issue.message}")
 
@@ -162,8 +162,8 @@ def read_payload(text: str) -> dict[str, Any]:
 class CompiledSchema:
     """A compiled JSON Schema (2020-12). It does not fetch other schemas.
 
-    ``jsonschema-rs`` accepts a valid document within a microsecond. ``jsonschema`` describes errors one at a
-    time, whereas ``jsonschema-rs`` collects all errors first, which takes seconds for a large document.
+    ``jsonschema-rs`` accepts a valid document within a microsecond, but takes seconds to collect all errors
+    of a large document. ``jsonschema`` reports errors one at a time.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:

@@ -458,7 +458,7 @@ async def test_event_publish_says_what_is_refused(database: Database, pool: Pool
         ("acme", restored, ("--project", "z" * 20), "there is no project"),
         ("denied", joined, (), "organization denied is not on the early access allowlist"),
         ("denied", restored, ("--project", REF), "does not belong to organization denied"),
-        ("acme", "v1.project.unheard", (), "the type v1.project.unheard is not in any catalogue"),
+        ("acme", "v1.project.unheard", (), "no catalogue contains the type v1.project.unheard"),
         ("acme", restored, (), "v1.project.restored is about a project: name it with --project"),
         ("acme", "v1.project.paused", ("--project", REF), "v1.project.paused: the payload: 'reason' is"),
         ("acme", joined, ("--payload", '{"is_test": false}'), "the payload of an event cannot have is_test"),

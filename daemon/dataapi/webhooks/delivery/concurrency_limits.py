@@ -146,7 +146,7 @@ class _EndpointQueue:
 
     @property
     def ahead(self) -> int:
-        """Number of attempts that may wait: those that may begin before the next claim."""
+        """Number of attempts that may wait, because they are expected to begin before the next claim."""
         if self.pace is not _Pace.PROMPT:
             return 0
         growth = min(self.cap, self.host.shares[_Pace.PROMPT][0].limit - self.cap)

@@ -1,8 +1,9 @@
 """The delivery loop: claims due attempts, makes them, and records their outcomes.
 
-The database's clock determines what is due. The dispatcher claims after a notification, at the earliest due
-time, when an attempt ends and more are due, and at intervals. Polling finds work of dead daemons, and changes
-of watched tables, which are not announced because notifications would serialize their transactions.
+The database's clock determines when an attempt is due. The dispatcher claims after a notification, at the
+earliest due time, when an attempt ends and more are due, and at intervals. Polling finds work of dead daemons
+and changes of watched tables. Such changes are not announced, because notifications would serialize their
+transactions.
 """
 
 from __future__ import annotations

@@ -56,10 +56,10 @@ class SystemResolver:
 
     Receivers control their name servers, so slow lookups must not delay the daemon's own lookups in the
     reactor's threads, nor those of other receivers. Names whose last lookup was slow share a few threads.
-    Concurrent lookups of a name are combined, and a lookup is skipped if nobody waits for it.
+    Concurrent lookups of a name are combined. A lookup is skipped if its callers have been cancelled.
 
     :param function: resolves a name. Called in a thread.
-    :param threads: number of threads, plus a quarter as many for slow names.
+    :param threads: number of threads for names, plus a quarter of it for slow names.
     :param seconds: clock for the duration of lookups.
     """
 
@@ -95,7 +95,7 @@ class SystemResolver:
                 return addresses or ()
 
     def _lookup(self, name: str) -> Sequence[Address] | None:
-        """Resolve a name. Called in a thread. Return None if nobody waits for it."""
+        """Resolve a name. Called in a thread. Return None if all callers have been cancelled."""
         if not self._flights.awaited(name):
             return None
         started = self._seconds()

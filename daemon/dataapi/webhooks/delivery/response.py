@@ -21,7 +21,7 @@ _NO_BODY = (204, 304)
 _CONNECTION_HEADERS = frozenset(
     b"connection content-length keep-alive proxy-connection te trailers transfer-encoding upgrade".split()
 )
-"""Headers of the connection and of message framing, which are not recorded."""
+"""Headers of the connection and of message framing. They are not recorded."""
 
 
 class NoResponse(Exception):

@@ -140,7 +140,7 @@ def _unstorable(document: Any) -> str | None:
 
 
 def _issues(error: ValidationError, location: str) -> Iterator[Issue]:
-    """Yield the issues of a validation error. They do not contain the value, which may be a secret."""
+    """Yield the issues of a validation error, without the value because it may be a secret."""
     location, rule = location + pointer(*error.absolute_path), str(error.validator)
     instance: Any = error.instance
     expected: Any = error.validator_value

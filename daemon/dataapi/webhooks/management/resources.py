@@ -457,7 +457,7 @@ def access(token: Token, projects: Iterable[str]) -> Record:
 
 
 def portal_link(token: Token, secret: str) -> Record:
-    """Return the resource of a portal link. The token is in the fragment, which servers do not log."""
+    """Return the resource of a portal link. The token is in the fragment, so servers do not log it."""
     attributes = {
         "path": f"{PORTAL}#{secret}",
         "organization_slug": token.organization,

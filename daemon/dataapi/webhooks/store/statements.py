@@ -1,6 +1,6 @@
 """Loads and runs the SQL in the ``.sql`` files of this package.
 
-A line ``-- name: claim`` begins an entry of one or more statements, which run in one transaction.
+A line ``-- name: claim`` begins an entry. An entry has one or more statements that run in one transaction.
 """
 
 from __future__ import annotations
