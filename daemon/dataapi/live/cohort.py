@@ -118,7 +118,7 @@ class Cohort:
         """
         return self._compares_time or (bool(self._text) and any(name in self._text for name in untracked))
 
-    def names(self, names: Iterable[str]) -> bool:
+    def mentions_any(self, names: Iterable[str]) -> bool:
         # The text is unknown before the second run.
         return not self._text or any(name in self._text for name in names)
 

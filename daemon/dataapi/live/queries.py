@@ -269,7 +269,7 @@ class LiveQueries:
         if catalog is None:
             return
         names = [table.rpartition(".")[2], *_opaque_names(catalog)] if table else [""]
-        self._urgent.update(cohort for cohort in self._cohorts.values() if cohort.names(names))
+        self._urgent.update(cohort for cohort in self._cohorts.values() if cohort.mentions_any(names))
         if self._urgent and not self._wake.called:
             self._wake.callback(None)
 

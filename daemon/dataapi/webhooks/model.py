@@ -441,7 +441,7 @@ class QueueStatistics:
     :ivar ready: number of rows that can be claimed now.
     :ivar leased: number of claimed rows.
     :ivar oldest_due: age of the oldest unfinished attempt that is due, in seconds, or 0.
-    :ivar failing: number of endpoints with a finally failed delivery and no successful attempt since.
+    :ivar failing: number of endpoints without a successful attempt since a delivery failed for the last time.
     """
 
     waiting: int

@@ -102,7 +102,7 @@ class ManagementApi:
         document = _document(operation, request)
         if operation.body is not None:
             body.check(self._context.schema(operation.body), document)
-        values = listing.values(operation.parameters, request.query)
+        values = listing.parse_query(operation.parameters, request.query)
         authorized = AuthorizedRequest(
             access.token, scope, request.path, request.query, path_parameters, values, document
         )

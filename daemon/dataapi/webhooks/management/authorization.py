@@ -108,11 +108,11 @@ class RequestedScope:
         organization = access.token.organization
         if organization is None:
             return Scope(self.slug or access.projects.get(self.ref or "", ""), self.ref)
-        only = access.token.project
+        allowed_project = access.token.project
         foreign_project = self.ref is not None and self.ref not in access.projects
         if self.slug not in (None, organization) or foreign_project:
             raise self._error(ErrorCode.PERMISSION_DENIED, "The token belongs to another organization")
-        if only is not None and (self.slug is not None or self.ref not in (None, only)):
+        if allowed_project is not None and (self.slug is not None or self.ref not in (None, allowed_project)):
             raise self._error(ErrorCode.PERMISSION_DENIED, "The portal link is limited to another scope")
         return Scope(organization, self.ref)
 
@@ -129,7 +129,7 @@ class RequestedScope:
         return ManagementError(code, message, issues=issue)
 
 
-def bearer(request: Request) -> str | None:
+def bearer_token(request: Request) -> str | None:
     match = _BEARER.fullmatch(request.headers.get("authorization", ""))
     return match and match[1]
 
@@ -151,7 +151,7 @@ async def authorize(
     :param allows_operator: whether an operator's token is accepted without the permission.
     :raises ManagementError: see docs/reference/webhooks.md, Scopes and tokens.
     """
-    token = bearer(request)
+    token = bearer_token(request)
     access = token and await directory.access(token, requested.valid_slug, (*requested.valid_refs, *refs))
     if not access:
         missing = "A personal access token is required: Authorization: Bearer dapat_..."

@@ -63,7 +63,7 @@ async def retry_delivery(context: OperationContext, request: AuthorizedRequest) 
 
 
 @ManagementOperation(
-    "POST", f"{ENDPOINT}/recover", "Retry all deliveries that finally failed in a period", WRITE, 202,
+    "POST", f"{ENDPOINT}/recover", "Retry all events of a time range that could not be delivered", WRITE, 202,
     resources.one("recovery"), body=resources.new_recovery,
     errors=(ErrorCode.NO_ENDPOINT, ErrorCode.RETRY_DISABLED),
 )  # fmt: skip

@@ -108,7 +108,7 @@ class ErrorCode(Enum):
     TOO_MANY_REQUESTS = (
         429,
         "too_many_requests",
-        "The endpoint had too many tests and retries within a minute. `Retry-After` is the seconds to wait.",
+        "The endpoint had too many tests and retries in a minute. Retry after the time in `Retry-After`.",
     )
     HEADERS_TOO_LARGE = 431, "request_header_fields_too_large", "The headers are too long."
     INTERNAL = 500, "internal_server_error", "An internal error occurred. The log contains the details."

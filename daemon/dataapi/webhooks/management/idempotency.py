@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from dataapi.http.errors import ApiError, DatabaseUnavailable
 from dataapi.http.messages import Reply, Request
-from dataapi.webhooks.management.authorization import bearer
+from dataapi.webhooks.management.authorization import bearer_token
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
 from dataapi.webhooks.management.operations import IDEMPOTENCY_KEY
 from dataapi.webhooks.management.resources import MAX_KEY_LENGTH
@@ -40,7 +40,9 @@ def keyed_request(request: Request, token: Token, document: Any) -> KeyedRequest
         message = f"Expected 1 to {MAX_KEY_LENGTH} printable ASCII characters"
         raise invalid(Issue(IssueCode.FORMAT, message, header=IDEMPOTENCY_KEY))
     identity = json.dumps([request.method, request.path, request.query, document], sort_keys=True)
-    return KeyedRequest(token.id, bearer(request) or "", key, hashlib.sha256(identity.encode()).digest())
+    return KeyedRequest(
+        token.id, bearer_token(request) or "", key, hashlib.sha256(identity.encode()).digest()
+    )
 
 
 class RepeatableRequests:

@@ -96,7 +96,7 @@ DELIVERIES = (
 )
 
 
-def values(parameters: tuple[QueryParameter, ...], query: str) -> dict[str, Any]:
+def parse_query(parameters: tuple[QueryParameter, ...], query: str) -> dict[str, Any]:
     """Parse a query string. Raises ``ManagementError`` with an issue for each invalid parameter."""
     by_name = {parameter.name: parameter for parameter in parameters}
     parsed: dict[str, Any] = {}
@@ -131,8 +131,8 @@ def delivery_filter(parameters: Mapping[str, Any]) -> DeliveryFilter:
 
 
 def offset_links(path: str, limit: int, offset: int, total: int) -> Links:
-    def page(at: int) -> str:
-        return _link(path, {"page[limit]": str(limit), "page[offset]": str(at)})
+    def page(offset: int) -> str:
+        return _link(path, {"page[limit]": str(limit), "page[offset]": str(offset)})
 
     # Pages are counted from the current one, so that the last page aligns with it.
     start = offset if offset < total else 0

@@ -11,7 +11,7 @@ from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.webhooks.catalogue import Catalogue, pointer
 from dataapi.webhooks.event_types import complete_payload
 from dataapi.webhooks.management import body, listing, resources
-from dataapi.webhooks.management.authorization import OperationResult, RequestedScope, authorize, bearer
+from dataapi.webhooks.management.authorization import OperationResult, RequestedScope, authorize, bearer_token
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
 from dataapi.webhooks.management.operations import PUBLISH, ManagementOperation, OperationContext
 from dataapi.webhooks.management.resources import ATTRIBUTES
@@ -46,8 +46,8 @@ async def _publish(context: OperationContext, request: Request) -> OperationResu
     exact = DIGITS_DECODER.decode(request.body.decode())
     work = partial(_events, context, documents, exact if isinstance(exact, list) else [exact])
     events = await context.worker.run(work) if len(request.body) > LONG_BODY else work()
-    listing.values((), request.query)
-    token, scope = bearer(request), events[0].scope
+    listing.parse_query((), request.query)
+    token, scope = bearer_token(request), events[0].scope
     if token is None or any(event.scope.organization != scope.organization for event in events):
         raise ManagementError(ErrorCode.PERMISSION_DENIED)
     try:

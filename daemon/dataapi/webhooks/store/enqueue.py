@@ -116,7 +116,7 @@ class ManualDeliveries:
     async def recover(
         self, scope: Scope, endpoint: UUID, since: datetime, until: datetime | None = None
     ) -> Recovery | Refused:
-        """Enqueue a retry of each event that finally failed in a period and has not been delivered since."""
+        """Enqueue a retry of each event of a time range that has still not been delivered."""
         high = identifiers.LATEST if until is None else identifiers.uuid_floor(until)
         span = (str(identifiers.uuid_floor(since)), str(high))
         values = (scope.organization, scope.project, str(endpoint), *span, self._retention_days)
