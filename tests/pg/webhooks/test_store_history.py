@@ -551,7 +551,7 @@ async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Po
     assert steps == [([(True,)], [(1,)]), ([(True,)], [(0,)]), ([(False,)], [(0,)])]
 
 
-@pytest.mark.parametrize("piece", [1, 2, 100])
+@pytest.mark.parametrize("batch_size", [1, 2, 100])
 async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, batch_size: int) -> None:
     """However many there are, each statement deletes a bounded number."""
     store = await migrated(database, pool)
