@@ -107,9 +107,9 @@ class Subscriber:
         self._streams.sending(self, event)
         self.outlet.write(event)
         if not self.outlet.waits:
-            self.flushed()
+            self.resume()
 
-    def flushed(self) -> None:
+    def resume(self) -> None:
         """Send the waiting event, because the client has received the previous one."""
         if self.sending is None:
             return
