@@ -204,7 +204,7 @@ class Subscribers:
         }
 
     def make_room(self) -> None:
-        """Disconnect slow clients while the limit is exceeded, starting with the caller with most bytes."""
+        """Disconnect slow clients while the limit is exceeded. Callers with the most bytes come first."""
         if not self.is_full:
             return
         slow: dict[str, list[Subscriber]] = {}
