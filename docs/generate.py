@@ -191,15 +191,19 @@ def configuration() -> Iterator[str]:
     """Yield the page of the configuration's keys."""
     yield "# Configuration keys"
     yield (
-        "`twistd dataapi` reads `./dataapi.ini`, else `/etc/dataapi/dataapi.ini`, or the file that "
-        "`--config` names. `dataapi check-config` lists every mistake in it. "
-        "[etc/dataapi.ini](../../etc/dataapi.ini) is the same list as a template."
+        "Every configuration key, with its default and its environment variable.\n"
+        "The daemon and the `dataapi` command read the file given by `--config` (default: `./dataapi.ini` or "
+        "`/etc/dataapi/dataapi.ini`).\n"
+        "`dataapi check-config` reports every problem in it.\n"
+        "[etc/dataapi.ini](../../etc/dataapi.ini) is a template with the same keys."
     )
     yield (
-        "The environment overrides the file: each key has a variable. In a section "
-        "`[project:REF]` the variable contains the reference, too: "
-        "`DATAAPI_PROJECT_ABCDEFGHIJKLMNOPQRST_DB_URI`. A value `@/path` is read from that file, without "
-        "its last line end. Lists are separated by commas or line ends, switches are `yes` or `no`."
+        "- Environment variables override the file. For a section `[project:REF]`, the variable includes "
+        "the reference: `DATAAPI_PROJECT_ABCDEFGHIJKLMNOPQRST_DB_URI`.\n"
+        "- A value of the form `@/path` is read from that file, without its last line end. Use this for "
+        "secrets.\n"
+        "- Lists are separated by commas or line ends.\n"
+        "- Switches are `yes` or `no`."
     )
     for section, (about, described) in sections().items():
         yield f"## [{section}]"
@@ -226,8 +230,8 @@ def commands() -> Iterator[str]:
     yield "# Commands"
     yield "## twistd dataapi"
     yield (
-        "Runs the daemon. Options of `twistd` itself go before `dataapi`: `twistd --nodaemon --pidfile= "
-        "dataapi` stays in the foreground and writes no file."
+        "Runs the daemon. Options of `twistd` itself precede `dataapi`: `twistd --nodaemon --pidfile= "
+        "dataapi` runs in the foreground and does not create a PID file."
     )
     options = [(f"`--{name}`", text) for name, _, text in Options.optFlags]
     options += [(f"`--{name} VALUE`", text) for name, _, _, text in Options.optParameters]
@@ -238,12 +242,12 @@ def commands() -> Iterator[str]:
     yield "\n".join(["```", *DAEMON_EXAMPLES, "```"])
     yield "## dataapi"
     yield (
-        "The operator's commands. They read the same configuration as the daemon. Lists are columns on a "
-        "terminal, with colours unless `NO_COLOR` is set, and lines of fields separated by tabs elsewhere."
+        "Commands for operators. They read the same configuration as the daemon, and all of them accept "
+        "`--config FILE` (default: `./dataapi.ini` or `/etc/dataapi/dataapi.ini`)."
     )
     yield (
-        "Every command takes `--config FILE`. Without it the configuration is `./dataapi.ini`, else "
-        "`/etc/dataapi/dataapi.ini`."
+        "On a terminal, lists are printed in columns, with colors unless `NO_COLOR` is set. Otherwise, "
+        "fields are separated by tabs."
     )
     for words, parser in parsers("dataapi", command_line_parser()):
         if is_group(parser):
@@ -256,8 +260,8 @@ def commands() -> Iterator[str]:
         yield "\n".join(["```", *EXAMPLES[words], "```"])
     yield "## Exit statuses"
     yield (
-        "Of both, as `sysexits.h` names them. Errors are a sentence on standard error. Detached, without "
-        "`--nodaemon`, `twistd` itself says that the start failed, and exits with 1."
+        "Both commands use the exit statuses of `sysexits.h` and print errors to standard error. Without "
+        "`--nodaemon`, `twistd` itself reports that the start failed, and exits with 1."
     )
     yield table(["Status", "Meaning"], [(str(status), text) for status, text in STATUSES.items()])
 
@@ -279,9 +283,9 @@ def metrics() -> Iterator[str]:
     """Yield the page of what ``/metrics`` has."""
     yield "# Metrics"
     yield (
-        "`GET /metrics` on the admin listener answers in Prometheus's text format. Several workers are one"
-        " answer: counters and histograms are sums, and gauges what their meaning asks for. The figures of"
-        " the process (`process_…`) come from the Python client library of Prometheus."
+        "`GET /metrics` on the admin listener returns metrics in Prometheus's text format. The response "
+        "covers all workers: counters and histograms are added up, and each gauge is combined according to "
+        "its meaning. Prometheus's Python client library adds the metrics of the process (`process_…`)."
     )
     rows = []
     for name, family in FAMILIES.items():
@@ -290,7 +294,7 @@ def metrics() -> Iterator[str]:
         rows.append((code(name), kind, labels, plain(family.help)))
     yield table(["Name", "Type", "Labels", "Meaning"], rows)
     bounds = ", ".join(f"{bound:g}" for bound in DURATIONS)
-    yield f"The buckets of histograms end at {bounds} seconds."
+    yield f"Upper bounds of the histogram buckets, in seconds: {bounds}."
 
 
 # ---------------------------------------------------------------- errors
@@ -317,34 +321,38 @@ def errors() -> Iterator[str]:
     """Yield the page of error codes."""
     yield "# Error codes"
     yield (
-        "Where to find the form of errors: [REST](rest.md#errors), [GraphQL](graphql.md#errors), "
-        "[webhooks](../webhooks.md#errors). In messages, `…` stands for what depends on the request."
+        "All error codes of the APIs. For the structure of errors, see [REST](rest.md#errors), "
+        "[GraphQL](graphql.md#errors) and [webhooks](../webhooks.md#errors). In messages, `…` stands for "
+        "values that depend on the request."
     )
     yield "## HTTP, REST, API keys and tokens"
     yield (
-        "Errors of PostgreSQL itself have its SQLSTATE as their code; [SQLSTATEs](rest.md#sqlstates) says "
-        "with which status. In GraphQL, tokens and connections fail with the same codes."
+        "Errors of PostgreSQL have the SQLSTATE as their code; [SQLSTATEs](rest.md#sqlstates) lists their "
+        "statuses. GraphQL uses the same codes for errors of tokens and connections."
     )
     rows = []
     for name, refusals in sorted(_refusals().items()):
         statuses = ", ".join(map(str, sorted(refusals.statuses)))
-        messages = [*map(plain, refusals.messages), *(["*says what is wrong*"] if refusals.others else [])]
+        messages = [
+            *map(plain, refusals.messages),
+            *(["*description of the problem*"] if refusals.others else []),
+        ]
         rows.append((name, statuses, "<br>".join(messages)))
     yield table(["Code", "Status", "Message"], rows)
     yield (
-        "A request without a usable API key is answered 401 with `message` and `hint`, and the code in the"
-        " header `Proxy-Status`."
+        "A request without a valid API key gets status 401 with `message` and `hint`, and the code in the "
+        "header `Proxy-Status`."
     )
     yield table(["Code", "Message", "Hint"], [(code(name), *texts) for name, texts in REFUSALS.items()])
     yield "## GraphQL"
     yield (
-        "An error of PostgreSQL has its SQLSTATE in `extensions.code`. Documents that may not run have one"
-        " of these codes there; errors of syntax and validation have none."
+        "`extensions.code` is the SQLSTATE for errors of PostgreSQL, and one of these codes for documents "
+        "that may not run. Syntax and validation errors have no code."
     )
     found = {text for text, _ in _strings("graphql") if re.fullmatch(r"(PERSISTED|EXPLAIN)_[A-Z_]+", text)}
     yield table(["Code", "Meaning"], [(code(name), GRAPHQL[name]) for name in sorted(found)])
     yield "## webhooks.publish"
-    yield "The function raises these SQLSTATEs."
+    yield "The function reports errors with these SQLSTATEs."
     yield table(["SQLSTATE", "Meaning"], [(each.value, PUBLISHING[each.name]) for each in PublishProblem])
     yield "## Management API"
     yield f"Any other status has the code `{OTHER}`."
@@ -354,11 +362,11 @@ def errors() -> Iterator[str]:
 
 
 GRAPHQL = {
-    "EXPLAIN_NOT_ALLOWED": "The request asks for plans, which are for `service_role` alone.",
+    "EXPLAIN_NOT_ALLOWED": "The request asks for plans, but only `service_role` may read plans.",
     "PERSISTED_DOCUMENT_NOT_FOUND": "No stored document has this `documentId`.",
     "PERSISTED_DOCUMENT_REQUIRED": "Only stored documents may run (`graphql-documents-only`).",
-    "PERSISTED_QUERY_NOT_FOUND": "No stored document has this hash; Apollo's clients then send the text.",
-    "PERSISTED_QUERY_NOT_SUPPORTED": "There are no stored documents; Apollo's clients then send texts.",
+    "PERSISTED_QUERY_NOT_FOUND": "No stored document has this hash. Apollo's clients then send the text.",
+    "PERSISTED_QUERY_NOT_SUPPORTED": "There are no stored documents. Apollo's clients then send the text.",
 }
 
 PUBLISHING = {
@@ -367,7 +375,7 @@ PUBLISHING = {
     "NO_PROJECT": "There is no such project.",
     "OTHER_ORGANIZATION": "The project belongs to another organization.",
     "NOT_ALLOWED": "The organization is not on the early access allowlist.",
-    "RESERVED_NAME": "The payload has `is_test`, which the service alone writes.",
+    "RESERVED_NAME": "The payload contains `is_test`, which is reserved.",
 }
 
 
@@ -438,10 +446,10 @@ def events() -> Iterator[str]:
     """Yield the page of the shipped catalogue."""
     yield "# Event types"
     yield (
-        "The types that are shipped, each with an example of its payload. "
-        "[Plugins](../webhooks.md#plugins) add others. `GET /v2/organizations/{slug}/webhooks/event-types`"
-        " lists those of a running daemon. What every event has beside its payload is under [Event "
-        "types](webhooks.md#event-types)."
+        "The built-in event types, each with an example of its payload. "
+        "[Plugins](../webhooks.md#plugins) can add types. `GET "
+        "/v2/organizations/{slug}/webhooks/event-types` lists the types of a running daemon. "
+        "[Event types](webhooks.md#event-types) describes the other members of an event."
     )
     for one in platform_events.event_types():
         yield f"## {one.type}"
@@ -456,11 +464,12 @@ def management() -> Iterator[str]:
     """Yield the page of the management API."""
     yield "# Management operations"
     yield (
-        "All operations of the management API, with the permission of the token that each one needs. S is "
-        "`organizations/{organization_slug}` or `projects/{project_ref}`. `GET /v2/openapi.json` describes "
-        "bodies, responses and errors; [Management](webhooks.md#management) has the rules."
+        "All operations of the management API, with the permission that the token needs. `S` stands for "
+        "`organizations/{organization_slug}` or `projects/{project_ref}`. [Management]"
+        "(webhooks.md#management) has the rules, and `GET /v2/openapi.json` describes bodies, responses and "
+        "errors."
     )
-    yield table(("Operation", "What it does", "Token", "Success"), map(_operation_row, OPERATIONS))
+    yield table(("Operation", "Summary", "Token", "Status"), map(_operation_row, OPERATIONS))
 
 
 def _operation_row(operation: ManagementOperation) -> tuple[str, ...]:
@@ -476,40 +485,42 @@ def _operation_row(operation: ManagementOperation) -> tuple[str, ...]:
 
 
 RESPONSES = {
-    "Access-Control-Allow-Credentials": "to origins of `server-cors-allowed-origins`",
-    "Access-Control-Allow-Headers": "in answers to preflights: the request headers that scripts may send",
-    "Access-Control-Allow-Methods": "in answers to preflights: the methods of the path",
-    "Access-Control-Allow-Origin": "`*`, or the request's origin if `server-cors-allowed-origins` names it",
-    "Access-Control-Expose-Headers": "the response headers that scripts may read",
-    "Access-Control-Max-Age": "in answers to preflights: for how many seconds they hold",
-    "Allow": "the methods that the path takes, for `OPTIONS` and with status 405",
-    "Cache-Control": "of the console: whether caches ask again",
-    "Connection": "`close` if no further request is read from the connection",
-    "Content-Encoding": "of the console's files: how they are compressed",
-    "Content-Location": "the path and query of the rows that a REST read returned",
-    "Content-Profile": "the schema that answered, if `db-schemas` has several",
-    "Content-Range": "the rows in the body and their total, such as `0-24/573458`",
-    "Content-Security-Policy": "of the console",
-    "Content-Type": "the media type of the body",
-    "Cross-Origin-Opener-Policy": "of the console",
-    "Cross-Origin-Resource-Policy": "of the console",
-    "Dataapi-LSN": "with `db-read-uri`, after a write: what a reader sends back to see it",
-    "Date": "when the answer was made",
-    "Location": "the inserted row (`Prefer: return=headers-only`), what else was made, or the console",
-    "Preference-Applied": "the preferences of `Prefer` that were followed",
-    "Proxy-Status": "`PostgREST; error=CODE` of REST, else `dataapi; error=CODE`: the code, also for `HEAD`",
-    "Referrer-Policy": "of the console",
-    "Retry-After": "after how many seconds to try again, with statuses 429, 503 and 504",
-    "Server": "the name of the service",
-    "Server-Timing": "how long each stage took, with `server-timing-enabled = yes`",
-    "Transfer-Encoding": "`chunked` for streamed answers",
-    "Vary": "the request headers that a cached answer depends on",
-    "WWW-Authenticate": "`Bearer`, with status 401: what is wrong with the token",
-    "Warning": "what in the request is deprecated ([Embedding](rest.md#embedding))",
-    "X-Content-Type-Options": "of the console",
-    "X-Frame-Options": "of the console: no page may frame it",
-    "X-Accel-Buffering": "of live queries: nginx passes events on as they come",
-    "X-Request-Id": "the request's id, as in the log: its own if it sent a valid one",
+    "Access-Control-Allow-Credentials": "`true` for origins in `server-cors-allowed-origins`",
+    "Access-Control-Allow-Headers": "preflight: request headers that scripts may send",
+    "Access-Control-Allow-Methods": "preflight: methods of the path",
+    "Access-Control-Allow-Origin": "`*`, or the request's origin if `server-cors-allowed-origins` lists it",
+    "Access-Control-Expose-Headers": "response headers that scripts may read",
+    "Access-Control-Max-Age": "preflight: seconds that the response may be cached",
+    "Allow": "methods that the path supports, for `OPTIONS` and with status 405",
+    "Cache-Control": "console: whether caches must revalidate",
+    "Connection": "`close` if the connection is closed after this response",
+    "Content-Encoding": "console: compression of the file",
+    "Content-Location": "path and query of the rows that a REST read returned",
+    "Content-Profile": "schema that was used, if `db-schemas` has several",
+    "Content-Range": "rows in the body and their total, such as `0-24/573458`",
+    "Content-Security-Policy": "console",
+    "Content-Type": "media type of the body",
+    "Cross-Origin-Opener-Policy": "console",
+    "Cross-Origin-Resource-Policy": "console",
+    "Dataapi-LSN": "with `db-read-uri`, after a write: value to send with a read that must see the write",
+    "Date": "time of the response",
+    "Location": "address of the inserted row (`Prefer: return=headers-only`), of another new resource, or of "
+    "the console",
+    "Preference-Applied": "preferences of `Prefer` that were applied",
+    "Proxy-Status": "error code, also for `HEAD`: `PostgREST; error=CODE` for REST, otherwise "
+    "`dataapi; error=CODE`",
+    "Referrer-Policy": "console",
+    "Retry-After": "seconds to wait before retrying, with statuses 429, 503 and 504",
+    "Server": "name of the service",
+    "Server-Timing": "duration of each stage, with `server-timing-enabled = yes`",
+    "Transfer-Encoding": "`chunked` for streamed responses",
+    "Vary": "request headers that a cached response depends on",
+    "WWW-Authenticate": "`Bearer` and the problem with the token, with status 401",
+    "Warning": "deprecated syntax in the request ([Embedding](rest.md#embedding))",
+    "X-Content-Type-Options": "console",
+    "X-Frame-Options": "console: forbids framing",
+    "X-Accel-Buffering": "live queries: disables buffering in nginx",
+    "X-Request-Id": "id of the request, as in the log: the client's if it sent a valid one",
 }
 
 
@@ -518,8 +529,8 @@ def headers() -> Iterator[str]:
     yield "# Headers"
     yield "## Responses"
     yield (
-        "What answers have besides `Content-Length` and what a function sets by `response.headers`. "
-        "[REST](rest.md#headers) has the rules for those of rows."
+        "Response headers besides `Content-Length` and headers that a function sets with "
+        "`response.headers`. [REST](rest.md#headers) has the rules for responses with rows."
     )
     found = {
         name
@@ -532,10 +543,10 @@ def headers() -> Iterator[str]:
     rows = [(code(name), RESPONSES[name]) for name in sorted(RESPONSES)]
     yield table(
         ["Header", "Meaning"],
-        [*rows, ("the one that `server-trace-header` names", "the request's own value")],
+        [*rows, ("header named by `server-trace-header`", "the request's own value")],
     )
     yield "## Deliveries"
-    yield "What a webhook's receiver gets, beside the custom headers of its endpoint."
+    yield "Headers of webhook deliveries, in addition to the custom headers of the endpoint."
     yield table(["Header", "Meaning"], DELIVERIES)
 
 
@@ -543,13 +554,14 @@ NO_RESPONSES = ("published_keys.py", "openapi3.py", "swagger.py")
 """Modules that name headers which no answer has."""
 
 DELIVERIES = [
-    ("`webhook-id`", "the event's id, the same for every attempt"),
-    ("`webhook-timestamp`", "when the attempt was made, in Unix seconds"),
+    ("`webhook-id`", "id of the event, the same for every attempt"),
+    ("`webhook-timestamp`", "Unix time in seconds when the attempt was signed"),
     ("`webhook-signature`", "`v1,` and the signature in base64 ([Signing](webhooks.md#signing))"),
     (
         "`traceparent`",
-        "the trace of the request that published the event ([Publishing](webhooks.md#publishing)); with "
-        "[spans](../guides/monitoring.md#opentelemetry), the span of the attempt, in that trace or a new one",
+        "trace of the request that published the event ([Publishing](webhooks.md#publishing)). With "
+        "[tracing](../guides/monitoring.md#opentelemetry) enabled, the span of the attempt, in that trace or "
+        "a new one",
     ),
     *((code(name), code(value)) for name, value in CONSTANT_HEADERS),
 ]
