@@ -375,7 +375,7 @@ PUBLISHING = {
     "NO_PROJECT": "There is no such project.",
     "OTHER_ORGANIZATION": "The project belongs to another organization.",
     "NOT_ALLOWED": "The organization is not on the early access allowlist.",
-    "RESERVED_NAME": "The payload contains `is_test`, which is reserved.",
+    "RESERVED_NAME": "The payload contains the reserved member `is_test`.",
 }
 
 
