@@ -246,7 +246,7 @@ def commands() -> Iterator[str]:
         "`--config FILE` (default: `./dataapi.ini` or `/etc/dataapi/dataapi.ini`)."
     )
     yield (
-        "On a terminal, lists are printed in columns, with colors unless `NO_COLOR` is set. Otherwise, "
+        "On a terminal, lists are printed in columns, with colours unless `NO_COLOR` is set. Otherwise, "
         "fields are separated by tabs."
     )
     for words, parser in parsers("dataapi", command_line_parser()):
