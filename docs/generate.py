@@ -304,7 +304,7 @@ def metrics() -> Iterator[str]:
 class Refusals:
     """What the code answers with one error code.
 
-    :ivar others: whether there are messages that the source does not show beside the code.
+    :ivar others: whether there are other messages, which the source builds elsewhere.
     """
 
     statuses: set[int] = field(default_factory=set)
