@@ -213,7 +213,7 @@ def _function_call(call: _Call) -> FunctionCall:
         for each in named:
             type_ = types[each.type]
             pairs, read_as = pairs_type(type_), _member_type(type_)
-            cast = read_as if arguments.as_text and catalog.underlying(type_).oid in (JSON_OID, JSONB) else ""
+            cast = read_as if arguments.as_text and catalog.base_type(type_).oid in (JSON_OID, JSONB) else ""
             members.append((each.name, "json" if pairs else "text" if cast else read_as))
             values.append(CallArgument(each.name, None, variadic=each.variadic, pairs=pairs, cast=cast))
         from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, tuple(members))
