@@ -254,7 +254,7 @@ async def test_two_dispatchers_on_one_queue_double_nothing(deliveries: Deliverie
 async def test_a_new_event_is_on_its_way_at_once(
     deliveries: Deliveries, world: World, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dataapi.webhooks.delivery.dispatcher.POLL", FOR_EVER)
+    monkeypatch.setattr("dataapi.webhooks.delivery.dispatcher.POLL_INTERVAL", FOR_EVER)
     store = await deliveries.store()
     receiver = Receiver()
     await add_endpoint(store, url=url(world, receiver))
