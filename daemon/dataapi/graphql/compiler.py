@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Protocol, TypeVar
 
-from graphql import FieldNode, FragmentDefinitionNode, GraphQLError
+from graphql import FieldNode, GraphQLError
 
 from dataapi.catalog.model import Table
 from dataapi.catalog.registry import TableType
@@ -17,8 +17,6 @@ from dataapi.graphql.arguments import (
     InputObject,
     InputTree,
     Selector,
-    Shapes,
-    argument_trees,
     as_leaf,
     as_object,
     stored_value,
@@ -173,12 +171,9 @@ class Compiler:
     :ivar costs: the costs of the compiled pages.
     """
 
-    def __init__(
-        self, schema: RoleSchema, fragments: Mapping[str, FragmentDefinitionNode], shapes: Shapes
-    ) -> None:
+    def __init__(self, schema: RoleSchema, selector: Selector) -> None:
         self.schema = schema
-        self.shapes = shapes
-        self._selector = Selector(fragments, shapes)
+        self.selector = selector
         self._path: list[str | int] = []
         self.costs: list[Cost] = []
         self._objects = 0
@@ -218,7 +213,7 @@ class Compiler:
 
     def arguments(self, node: FieldNode, type_name: str) -> dict[str, InputTree]:
         arguments = self.schema.object_type(type_name).fields[node.name.value].args
-        return argument_trees(node, arguments, self.shapes, tuple(self._path))
+        return self.selector.arguments(node, arguments, tuple(self._path))
 
     def members(
         self,
@@ -241,7 +236,7 @@ class Compiler:
                 "fragment wherever it is spread."
             )
             raise RequestRejected(Stage.VALIDATION, message)
-        selected = self._selector.fields(
+        selected = self.selector.fields(
             (node.selection_set for node in nodes), frozenset((type_name, *interfaces))
         )
         if in_list:

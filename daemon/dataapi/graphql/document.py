@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import starmap
 from typing import Any, NamedTuple
 
@@ -28,17 +27,20 @@ from graphql import (
 )
 from graphql.pyutils import print_path_list
 
-from dataapi.graphql.compatibility import AdaptedDocument, DeclaredVariable, adapt, client_name
+from dataapi.graphql.compatibility import AdaptedDocument, adapt, client_name
 from dataapi.graphql.graphql_core import parse_document
 from dataapi.graphql.input_values import (
+    MAX_ERRORS,
     MAX_INPUT_OBJECTS,
     InputType,
+    LiteralReading,
     Place,
     Reading,
     UnreadableInput,
+    VariableUse,
     input_type,
-    read_literal,
     steps_to,
+    with_enum_values,
 )
 from dataapi.graphql.literal_parameters import (
     ExtractedParameters,
@@ -49,7 +51,6 @@ from dataapi.graphql.schema.type_mapping import abbreviated
 from dataapi.graphql.sources import Shape
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.graphql.validation import (
-    MAX_ERRORS,
     client_error,
     is_surely_valid,
     validate_document,
@@ -144,11 +145,11 @@ class GraphQLOperation:
         root: str,
         key: Hashable,
     ) -> None:
-        self._literals = tuple(adapted.literal_types)
+        self.adapted = adapted
         self._required = {
             node.variable.name.value: node for node in declared if isinstance(node.type, NonNullTypeNode)
         }
-        self._declared = partial(adapted.variables, _name(node), declared)
+        self._declared = {node.variable.name.value: node for node in declared}
         self._variables: list[Variable] | None = None
         self.node = node
         self.root = root
@@ -163,12 +164,15 @@ class GraphQLOperation:
         :raises RequestRejected: a default is invalid at the variable's place.
         """
         if self._variables is None:
-            self._variables = list(map(_variable, self._declared()))
+            self._variables = [
+                _variable(use, self._declared.get(client_name(use.name)))
+                for use in self.adapted.variables(_name(self.node))
+            ]
         return self._variables
 
     def shapes(self, plan_input: OperationPlanInput) -> dict[str, Shape]:
         """Return the shapes of the variables that have a value, and of literal parameters, by name."""
-        names = (*(each.inner_name for each in self.variables()), *self._literals)
+        names = (*(each.inner_name for each in self.variables()), *self.adapted.literal_types)
         shapes = zip(names, plan_input.shapes, strict=True)
         return {name: shape for name, shape in shapes if shape is not Undefined}
 
@@ -312,7 +316,7 @@ def _valid(node: DocumentNode, schema: RoleSchema) -> AdaptedDocument:
     """
     adapted = adapt(node, schema.schema, strict=schema.strict)
     if schema.strict or not is_surely_valid(adapted, schema.schema):
-        errors = validate_document(node if schema.strict else adapted.document, schema)
+        errors = validate_document(node if schema.strict else adapted.for_rules(), schema)
         if errors:
             raise RequestRejected(Stage.VALIDATION, *errors)
     return adapted
@@ -326,19 +330,24 @@ def _name(operation: OperationDefinitionNode) -> str | None:
     return operation.name.value if operation.name else None
 
 
-def _variable(declared: DeclaredVariable) -> Variable:
-    """Return a declared variable, ready to take values.
+def _variable(use: VariableUse, declared: VariableDefinitionNode | None) -> Variable:
+    """Return a variable, ready to take values.
 
     :raises RequestRejected: its default is invalid.
     """
-    type_, node = declared.type, declared.default
-    default = None if node is None else read_literal(node, type_)
-    if node is not None and default is None:
-        errors: list[GraphQLError] = []
-        validate_input_literal(node, type_, lambda error, _place: errors.append(error), hide_suggestions=True)
-        raise RequestRejected(Stage.VALIDATION, *map(client_error, errors[:MAX_ERRORS]))
-    name = client_name(declared.name)
-    return Variable(name, declared.name, type_, input_type(type_), default, declared.node)
+    type_, default = use.type, None
+    if declared is not None and declared.default_value is not None:
+        reading = LiteralReading()
+        default = reading.constant(declared.default_value, type_)
+        if default is None:
+            errors: list[GraphQLError] = []
+            node = with_enum_values(declared.default_value, reading.enum_strings)
+            validate_input_literal(
+                node, type_, lambda error, _place: errors.append(error), hide_suggestions=True
+            )
+            raise RequestRejected(Stage.VALIDATION, *map(client_error, errors[:MAX_ERRORS]))
+    name = client_name(use.name)
+    return Variable(name, use.name, type_, input_type(type_), default, declared or use.node)
 
 
 def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:

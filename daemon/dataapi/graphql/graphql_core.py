@@ -52,6 +52,11 @@ def place_of(node: gql.Node) -> gql.SourceLocation | None:
     )
 
 
+def offset(node: gql.Node) -> int:
+    """Return the offset of a node in its text, -1 if it is not from a text."""
+    return -1 if node.loc is None else node.loc.start
+
+
 class _CompactLocation(gql.Location):
     """Where a node is in the text; without its tokens, which take more memory than the node."""
 

@@ -1,4 +1,4 @@
-"""GraphQL input: each type is compiled once, and reads JSON values of variables and constant literals.
+"""GraphQL input: types that read the JSON values of variables and the literals of documents.
 
 One walk over a value coerces it, collects its faults and reduces it to the shape that decides the plan.  The
 results are graphql-core's own; its messages write values as Python does, and ours as JSON.
@@ -10,18 +10,29 @@ of leaves has the shape True, unless the value itself decides the plan.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar, cast
 
 import graphql as gql
 
+from dataapi.graphql.graphql_core import offset, place_of
 from dataapi.graphql.schema.type_mapping import CURSOR, abbreviated
-from dataapi.graphql.sources import Shape, UniformRows, shape_of_cursor, shape_of_node_id
-from dataapi.graphql.validation import MAX_ERRORS
+from dataapi.graphql.sources import (
+    InputLeaf,
+    LiteralOrigin,
+    Shape,
+    UniformRows,
+    shape_of_cursor,
+    shape_of_node_id,
+)
 
 Place: TypeAlias = tuple[Any, ...]
 """A place in a value: the place around it, empty for a root, and a name or index."""
+
+
+MAX_ERRORS = 20
+"""Errors of a document or its variables after which checking stops; each may search for similar names."""
 
 
 class UnreadableInput(Exception):
@@ -35,12 +46,10 @@ MAX_INPUT_OBJECTS = 10_000
 class Reading:
     """Collects what reading values finds besides the values and their shapes.
 
-    :ivar literal: whether the values are literals, and not JSON.
     :ivar objects: the number of further input objects that may be read.
     :ivar faults: places with messages, in the order of the types' members.
     """
 
-    literal = False
     objects = MAX_INPUT_OBJECTS
     faults: tuple[tuple[Place, str], ...] = ()
 
@@ -54,13 +63,6 @@ class Reading:
             raise UnreadableInput
 
 
-class _LiteralReading(Reading):
-    """Reads a literal. The limits of documents bound its size."""
-
-    literal = True
-    objects = sys.maxsize
-
-
 def steps_to(place: Place) -> list[Any]:
     """Return the names and indexes that lead to a place, the root's first."""
     steps = []
@@ -70,17 +72,106 @@ def steps_to(place: Place) -> list[Any]:
     return steps[::-1]
 
 
+@dataclass(frozen=True, slots=True)
+class VariableUse:
+    """A variable or a parameter in a literal.
+
+    :ivar type: the nullable type of its position.
+    :ivar required: the non-null type of its position, None if null is allowed.
+    """
+
+    name: str
+    type: gql.GraphQLInputType
+    node: gql.Node
+    required: gql.GraphQLInputType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeafList:
+    """A list of leaves with variables among its items."""
+
+    items: tuple[Literal, ...]
+    node: gql.ValueNode
+
+
+Literal: TypeAlias = "InputLeaf | VariableUse | LeafList | list[Literal] | dict[str, Literal] | None"
+"""A literal with its constants coerced. A list holds input objects, None is null."""
+
+_Node = TypeVar("_Node", bound=gql.Node)
+
+
+class LiteralReading:
+    """Collects what reading literals finds besides their values.
+
+    :ivar valid: whether all literals are valid.
+    :ivar certain: whether graphql-core's rules find no fault in valid ones.
+    :ivar enum_strings: offsets of strings that stand for enum values.
+    """
+
+    def __init__(self) -> None:
+        self.valid = True
+        self.certain = True
+        self.enum_strings: set[int] = set()
+
+    def use(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> VariableUse | None:  # noqa: ARG002
+        """Return the variable or parameter that a node stands for, None for other literals."""
+        return None
+
+    def constant(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> tuple[Any, Shape] | None:
+        """Return the value and the shape of a literal without variables, None if it is invalid."""
+        literal = input_type(type_).literal(node, self)
+        return _constant(literal, type_) if self.valid else None
+
+
+class _EnumStrings(gql.Visitor):
+    """Replaces strings with enum values.
+
+    :param offsets: the strings' offsets in the text.
+    """
+
+    def __init__(self, offsets: Set[int]) -> None:
+        super().__init__()
+        self._offsets = offsets
+
+    def enter_string_value(self, node: gql.StringValueNode, *_: Any) -> gql.EnumValueNode | None:
+        return _enum_value(node) if offset(node) in self._offsets else None
+
+
+def with_enum_values(node: _Node, offsets: Set[int]) -> _Node:
+    """Return a node with enum values in place of the strings at these offsets in the text."""
+    if not offsets:
+        return node
+    visitor = _EnumStrings(offsets)
+    replaced: _Node = gql.visit(node, visitor)
+    visitor.enter_leave_map.clear()  # it refers to the visitor
+    return replaced
+
+
+def _enum_value(node: gql.StringValueNode) -> gql.EnumValueNode:
+    return gql.EnumValueNode(value=node.value, loc=node.loc)
+
+
 class InputType:
-    """Reads values of one type."""
+    """Reads values and literals of one type."""
+
+    _type: Any
 
     def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
         """Return the coerced value.  If the value has faults, the result means nothing.
 
-        :param value: JSON, or a constant literal.
         :param shapes: the value's shape is appended to it.
         :param place: the place around the value.
         :param step: the value's name or index there.
         """
+        raise NotImplementedError
+
+    def literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
+        """Return a literal with its constants coerced.  If it is invalid, the result means nothing."""
+        if isinstance(node, gql.NullValueNode):
+            return None
+        return reading.use(node, self._type) or self._literal(node, reading)
+
+    def _literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
         raise NotImplementedError
 
 
@@ -94,16 +185,43 @@ class _RequiredInput(InputType):
             reading.fault((place, step), f"Expected a value of non-null type '{self._type}' not to be null.")
         return self._inner.read(value, shapes, reading, place, step)
 
+    def literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
+        literal = self._inner.literal(node, reading)
+        reading.valid &= not isinstance(node, gql.NullValueNode)
+        return replace(literal, required=self._type) if isinstance(literal, VariableUse) else literal
 
-class _InputMembers(dict[str, InputType]):
-    """Compiles the members of an input object type on first use, because types may contain themselves."""
 
-    def __init__(self, type_: gql.GraphQLInputObjectType) -> None:
+class InputMembers(dict[str, InputType]):
+    """Arguments, or members of an input object type.
+
+    They are compiled on first use, because types may contain themselves.
+    """
+
+    def __init__(self, definitions: Mapping[str, gql.GraphQLArgument | gql.GraphQLInputField]) -> None:
         super().__init__()
-        self._type = type_
+        self._definitions = definitions
+        self.required = frozenset(
+            name
+            for name, each in definitions.items()
+            if isinstance(each.type, gql.GraphQLNonNull) and each.default is None
+        )
 
     def __missing__(self, name: str) -> InputType:
-        return self.setdefault(name, input_type(self._type.fields[name].type))
+        return self.setdefault(name, input_type(self._definitions[name].type))
+
+    def literals(
+        self, nodes: Iterable[gql.ArgumentNode | gql.ObjectFieldNode], reading: LiteralReading
+    ) -> dict[str, Literal]:
+        """Return the literals by name."""
+        literals: dict[str, Literal] = {}
+        for node in nodes:
+            name = node.name.value
+            is_known = name in self._definitions
+            reading.valid &= is_known and name not in literals
+            if is_known:
+                literals[name] = self[name].literal(node.value, reading)
+        reading.valid &= self.required.issubset(literals)
+        return literals
 
 
 class _ObjectInput(InputType):
@@ -112,20 +230,14 @@ class _ObjectInput(InputType):
     def __init__(self, type_: gql.GraphQLInputObjectType) -> None:
         self._type = type_
         self._places = {name: place for place, name in enumerate(type_.fields)}
-        self._required = frozenset(
-            name for name, field in type_.fields.items() if gql.is_required_input_field(field)
-        )
-        self._members = _InputMembers(type_)
+        self._members = InputMembers(type_.fields)
 
     def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
         if value is None:
             shapes.append(None)
             return None
-        if isinstance(value, gql.ObjectValueNode):
-            value = {member.name.value: _opened(member.value) for member in value.fields}
         if not isinstance(value, dict):
-            found = "a literal" if isinstance(value, gql.Node) else abbreviated(value)
-            message = f"Expected value of type '{self._type}' to be an object, found: {found}."
+            message = f"Expected value of type '{self._type}' to be an object, found: {abbreviated(value)}."
             return reading.fault((place, step), message)
         place = place, step
         reading.objects -= 1
@@ -139,6 +251,12 @@ class _ObjectInput(InputType):
             coerced[name] = members[name].read(value[name], inner, reading, place, name)
         shapes.append(tuple(zip(names, inner, strict=False)))
         return coerced
+
+    def _literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
+        if isinstance(node, gql.ObjectValueNode):
+            return self._members.literals(node.fields, reading)
+        reading.valid = False
+        return None
 
     def read_rows(self, rows: list[dict[str, Any]], reading: Reading, place: Place) -> list[Any] | None:
         """Return the coerced values of objects that all have the same members, None if these are invalid."""
@@ -157,7 +275,7 @@ class _ObjectInput(InputType):
             names = sorted(value, key=self._places.__getitem__)
         except KeyError:
             return None
-        return names if self._required.issubset(value) else None
+        return names if self._members.required.issubset(value) else None
 
     def _fail(self, value: dict[str, Any], reading: Reading, place: Place) -> None:
         """Collect the faults of an object that lacks a member or has an unknown one."""
@@ -165,7 +283,7 @@ class _ObjectInput(InputType):
         for name in self._places:
             if name in value:
                 self._members[name].read(value[name], [], reading, place, name)
-            elif name in self._required:
+            elif name in self._members.required:
                 reading.fault(place, f"{start} to include required field '{name}'.")
         for name in value:
             if name not in self._places:
@@ -176,6 +294,7 @@ class _ListInput(InputType):
     """Reads lists.  A list of leaves is bound as one array, so only enums' values count in its shape."""
 
     def __init__(self, type_: gql.GraphQLList[Any]) -> None:
+        self._type = type_
         named: Any = gql.get_named_type(type_)
         self._item = input_type(type_.of_type)
         self._holds_objects = holds_objects(type_)
@@ -187,8 +306,6 @@ class _ListInput(InputType):
             shapes.append(None)
             return None
         read, inner = self._item.read, list[Shape]()
-        if isinstance(value, gql.ListValueNode):
-            value = [_opened(item) for item in value.values]
         if isinstance(value, list):
             place = place, step
             if self._rows is not None and _is_uniform(value):
@@ -205,6 +322,16 @@ class _ListInput(InputType):
         else:
             shapes.append(tuple(values) if self._shapes else True)
         return values
+
+    def _literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
+        items = node.values if isinstance(node, gql.ListValueNode) else (node,)
+        literals = [self._item.literal(item, reading) for item in items]
+        if self._holds_objects:
+            return literals
+        if any(isinstance(each, VariableUse | LeafList) for each in literals):
+            return LeafList(tuple(literals), node)
+        values = tuple(_constant(item, self._type)[0] for item in literals)
+        return InputLeaf(LiteralOrigin(values), values if self._shapes else True, place_of(node))
 
 
 class _LeafInput(InputType):
@@ -224,21 +351,25 @@ class _LeafInput(InputType):
             shapes.append(None)
             return None
         try:
-            coerced = self._literal(value) if reading.literal else self._coerce(value)
+            coerced = self._coerce(value)
         except gql.GraphQLError as error:
             return reading.fault((place, step), self._message(value, error))
         shapes.append(True if self._shape is None else self._shape(coerced))
         return coerced
 
-    def _literal(self, node: gql.ValueNode) -> Any:
+    def _literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
+        reading.certain &= not isinstance(node, gql.ObjectValueNode)  # it may have a member twice
+        if isinstance(node, gql.StringValueNode) and isinstance(self._type, gql.GraphQLEnumType):
+            reading.enum_strings.add(offset(node))
+            node = _enum_value(node)
         value = gql.coerce_input_literal(node, self._type)
         if value is gql.Undefined:
-            raise gql.GraphQLError("")  # graphql-core's rules say why
-        return value
+            reading.valid = False
+            return None
+        shape = True if self._shape is None else self._shape(value)
+        return InputLeaf(LiteralOrigin(value), shape, place_of(node))
 
     def _message(self, value: Any, error: gql.GraphQLError) -> str:
-        if isinstance(value, gql.ValueNode):
-            return error.message
         if isinstance(self._type, gql.GraphQLEnumType):
             if isinstance(value, str):
                 return f"Value {abbreviated(value)} does not exist in '{self._type}' enum."
@@ -269,10 +400,6 @@ def _itself(value: Any) -> Shape:
     return shape
 
 
-def _opened(node: gql.ValueNode) -> gql.ValueNode | None:
-    return None if isinstance(node, gql.NullValueNode) else node
-
-
 _COMPILED = "input"
 """The extension of an input object type that holds its compiled form."""
 
@@ -293,14 +420,24 @@ def _object_input(type_: gql.GraphQLInputObjectType) -> _ObjectInput:
     return compiled or type_.extensions.setdefault(_COMPILED, _ObjectInput(type_))
 
 
-def read_literal(node: gql.ValueNode, type_: gql.GraphQLInputType) -> tuple[Any, Shape] | None:
-    """Return the value and the shape of a constant literal, None for one that is invalid at its place."""
-    shapes, reading = list[Shape](), _LiteralReading()
-    try:
-        value = input_type(type_).read(_opened(node), shapes, reading, (), None)
-    except UnreadableInput:
-        return None
-    return None if reading.faults else (value, shapes[0])
+def _constant(literal: Literal, type_: gql.GraphQLInputType) -> tuple[Any, Shape]:
+    """Return the value and the shape of a literal without variables."""
+    match literal:
+        case InputLeaf(LiteralOrigin(value), shape):
+            return value, shape
+        case list():
+            items = [_constant(item, type_) for item in literal]
+            return [value for value, _ in items], tuple(shape for _, shape in items)
+        case dict():
+            fields: Mapping[str, gql.GraphQLInputField] = cast("Any", gql.get_named_type(type_)).fields
+            members = {
+                name: _constant(literal[name], field.type)
+                for name, field in fields.items()
+                if name in literal
+            }
+            shape = tuple((name, shape) for name, (_, shape) in members.items())
+            return {name: value for name, (value, _) in members.items()}, shape
+    return None, None
 
 
 def _is_uniform(objects: list[Any]) -> bool:

@@ -10,9 +10,9 @@ from typing import Any
 import graphql as gql
 
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.graphql.compatibility import client_message
+from dataapi.graphql.arguments import Selector
 from dataapi.graphql.document import GraphQLOperation, OperationPlanInput
-from dataapi.graphql.plan import INTROSPECTION, answer_name, root_fields
+from dataapi.graphql.plan import INTROSPECTION, answer_name
 from dataapi.graphql.validation import without_python
 
 Answers = dict[str, str]
@@ -54,19 +54,18 @@ class Introspection:
         :raises GraphQLError: the operation resolves too many fields.
         """
         # Variables of other types are for other fields; their types may even be hidden from introspection.
-        names = {
-            each.inner_name: str(each.type)
-            for each in operation.variables()
-            if each.type in (gql.GraphQLBoolean, gql.GraphQLString)
-        }
-        own = {name: value for name, value in variables.items() if name in names}
+        usable = [
+            each for each in operation.variables() if each.type in (gql.GraphQLBoolean, gql.GraphQLString)
+        ]
+        own = {each.name: variables[each.inner_name] for each in usable if each.inner_name in variables}
         name = operation.node.name.value if operation.node.name else ""
         key = json.dumps([f"{name}:{text}", own], sort_keys=True)
         found = self._answers.get(key)
         if found is None:
-            fields = root_fields(operation, operation.shapes(plan_input))
+            fields = Selector(operation, operation.shapes(plan_input)).root_fields()
             chosen = [nodes for nodes in fields.values() if nodes[0].name.value in INTROSPECTION]
-            found = self._execute(_document(names, chosen, operation.fragments), own)
+            types = {each.name: str(each.type) for each in usable}
+            found = self._execute(_document(types, chosen, operation.fragments), own)
             self._answers.put(key, found, sum(map(len, found.values())))
         return found
 
@@ -89,9 +88,7 @@ class Introspection:
         except _TooMuch:
             raise gql.GraphQLError("Too much is asked of introspection at once.") from None
         for error in result.errors or ():  # a variable without a value that is needed
-            raise gql.GraphQLError(
-                client_message(without_python(error.message)), error.nodes, path=error.path
-            )
+            raise gql.GraphQLError(without_python(error.message), error.nodes, path=error.path)
         return {answer_name(name): json.dumps(value) for name, value in (result.data or {}).items()}
 
 

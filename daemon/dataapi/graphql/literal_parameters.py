@@ -14,8 +14,7 @@ from typing import Any
 
 import graphql as gql
 
-from dataapi.graphql.compatibility import enum_value
-from dataapi.graphql.input_values import read_literal
+from dataapi.graphql.input_values import LiteralReading
 from dataapi.graphql.sources import parameter_name
 
 _TOKEN = re.compile(
@@ -140,9 +139,10 @@ def coerce_literals(
     """
     if extracted.literals.keys() != types.keys():
         return None  # a literal that is no argument's, such as a description
+    reading = LiteralReading()
     values, shapes = dict[str, Any](extracted.aliases), list[Hashable]()
     for name, type_ in types.items():
-        found = read_literal(enum_value(extracted.literals[name], type_), type_)
+        found = reading.constant(extracted.literals[name], type_)
         if found is None:
             return None
         values[name], shape = found

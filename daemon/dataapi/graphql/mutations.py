@@ -12,7 +12,6 @@ from graphql import FieldNode, GraphQLError
 from dataapi.catalog.registry import TableFieldKind, TableType
 from dataapi.graphql.arguments import (
     InputObject,
-    absent_variables,
     as_items,
     as_leaf,
     as_object,
@@ -67,22 +66,22 @@ def mutation_step(compiler: Compiler, nodes: list[FieldNode]) -> OperationStep:
             raise AssertionError("validation lets no unknown field pass")
 
 
-def _where(compiler: Compiler, view: TableView, node: FieldNode, arguments: InputObject) -> Condition | None:
+def _where(compiler: Compiler, view: TableView, field: FieldNode, arguments: InputObject) -> Condition | None:
     """Return the condition of the rows to change, None for every row.
 
     :raises GraphQLError: the filter was meant to choose rows, but the variables in it are absent.
     """
     condition = filter_condition(view, arguments.get("filter"))
-    literal = {argument.name.value: argument.value for argument in node.arguments or ()}.get("filter")
-    if condition is not None or literal is None:
+    node = {argument.name.value: argument.value for argument in field.arguments or ()}.get("filter")
+    if condition is not None or node is None:
         return condition
-    absent = absent_variables(literal, compiler.shapes)
+    absent = compiler.selector.absent_variables(compiler.selector.literals(field)["filter"])
     if absent:
         names = ", ".join(f"${name}" for name in absent)
         raise GraphQLError(
             f"The filter would match every row, because it has no value for {names}. Provide one, or "
             "write `filter: {}` to mean every row.",
-            literal,
+            node,
         )
     return None
 

@@ -11,7 +11,7 @@ from graphql import FieldNode, GraphQLError, GraphQLNonNull
 
 from dataapi.catalog.registry import TableFieldKind
 from dataapi.database.message import Bound
-from dataapi.graphql.arguments import SelectedFields, Selector, Shapes, as_leaf
+from dataapi.graphql.arguments import SelectedFields, Selector, as_leaf
 from dataapi.graphql.compiler import Compiler, Cost, function_output, member_key
 from dataapi.graphql.document import GraphQLOperation, OperationPlanInput
 from dataapi.graphql.mutation_statements import OperationStep, compile_mutations
@@ -133,12 +133,6 @@ def _weight(compiled: Compiled) -> int:
     return own + sum(map(_weight, compiled.readings))
 
 
-def root_fields(operation: GraphQLOperation, shapes: Shapes) -> SelectedFields:
-    """Return the operation's root fields by response key."""
-    selector = Selector(operation.fragments, shapes)
-    return selector.fields((operation.node.selection_set,), frozenset({operation.root}))
-
-
 def compile_plan(
     operation: GraphQLOperation, schema: RoleSchema, plan_input: OperationPlanInput
 ) -> OperationPlan:
@@ -147,9 +141,9 @@ def compile_plan(
     :param operation: the one that ``plan_input`` names.
     :raises GraphQLError: invalid arguments, which graphql-core's validation cannot find.
     """
-    shapes = operation.shapes(plan_input)
-    fields = root_fields(operation, shapes)
-    compiler = Compiler(schema, operation.fragments, shapes)
+    selector = Selector(operation, operation.shapes(plan_input))
+    fields = selector.root_fields()
+    compiler = Compiler(schema, selector)
     if operation.is_mutation:
         return _plan_mutation(compiler, fields)
     return _plan_query(compiler, operation.root, fields, dict(plan_input.failed))

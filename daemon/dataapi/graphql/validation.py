@@ -24,6 +24,7 @@ from graphql.validation.validation_context import NodeWithSelectionSet, Variable
 from dataapi.catalog.registry import TableFieldKind
 from dataapi.graphql.compatibility import AdaptedDocument
 from dataapi.graphql.graphql_core import visit_types
+from dataapi.graphql.input_values import MAX_ERRORS
 from dataapi.graphql.schema.role_schema import RoleSchema, RootFields, TableField
 
 COMPARISONS = 12_000
@@ -31,8 +32,6 @@ COMPARISONS = 12_000
 
 graphql-core's own limit is forty times as high, and no other request is answered meanwhile.
 """
-MAX_ERRORS = 20
-"""Errors of one document after which validation stops; each may take a search for similar names."""
 
 _PYTHON_ERROR = re.compile(", but encountered error '.*'; found: ", re.DOTALL)
 

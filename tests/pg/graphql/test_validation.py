@@ -288,6 +288,15 @@ async def test_a_literal_of_a_plain_scalar_cannot_hold_a_variable(api: Service) 
     assert refused.errors[0]["locations"] == [{"line": 1, "column": query.index("{a:") + 1}]
 
 
+async def test_errors_name_a_variable_of_several_types_as_the_client_does(api: Service) -> None:
+    query = "query($v: x) { itemCollection(first: $v, filter: {id: {eq: $v}, no: $v}) { __typename } }"
+    response = await api.ask(query, {"v": 1}, check=False)
+    assert response.error == (
+        "Expected value of type 'itemFilter' not to include unknown field 'no', "
+        "found: { id: { eq: $v }, no: $v }."
+    )
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from dataapi.graphql.input_values import (
+    MAX_ERRORS,
     MAX_INPUT_OBJECTS,
+    LiteralReading,
     Place,
     Reading,
     UnreadableInput,
     input_type,
-    read_literal,
     steps_to,
 )
 from dataapi.graphql.schema.type_mapping import BIG_FLOAT, BIG_INT, FLOAT, JSON, OPAQUE, UUID, abbreviated
-from dataapi.graphql.validation import MAX_ERRORS
 from graphql import (
     GraphQLBoolean,
     GraphQLEnumType,
@@ -236,7 +236,7 @@ def test_reading_stops_after_the_allowed_number_of_faults() -> None:
 
 def test_literals_may_hold_any_number_of_objects() -> None:
     """The limits of documents bound them."""
-    found = read_literal(parse_value(f"[{'{} ' * (MAX_INPUT_OBJECTS + 1)}]"), GraphQLList(ROW))
+    found = LiteralReading().constant(parse_value(f"[{'{} ' * (MAX_INPUT_OBJECTS + 1)}]"), GraphQLList(ROW))
     assert found is not None
     assert len(found[0]) == MAX_INPUT_OBJECTS + 1
 
@@ -257,7 +257,7 @@ def literal(value: Any) -> str:
 @given(type_=st.sampled_from(TYPES), value=VALUES)
 def test_any_literal_is_coerced_as_graphql_core_does(type_: Any, value: Any) -> None:
     node = parse_value(literal(value))
-    theirs, found = coerce_input_literal(node, type_), read_literal(node, type_)
+    theirs, found = coerce_input_literal(node, type_), LiteralReading().constant(node, type_)
     assert (found is None) == (theirs is Undefined)
     if found is not None:
         assert json.dumps(found[0]) == json.dumps(theirs)
