@@ -10,7 +10,7 @@ Statements are sent again only after an attempt that changed nothing:
   settings behind (``Session.run``).
 
 That is eight times where there are no replicas.  A request whose error a newer catalog may cure is planned
-again, and its new statements count from the start: once by ``Engine.answer``, up to twice by
+again, and its new statements count from the start: once by ``Engine.execute``, up to twice by
 ``RestHandler.handle``.
 """
 

@@ -1,7 +1,4 @@
-"""The arguments of a collection: filter, order, page and position.
-
-See docs/reference/graphql.md, Ordering and Pagination.
-"""
+"""The arguments of a collection: filter, order and page (docs/reference/graphql.md, Ordering, Pagination)."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ from dataapi.sql.algebra import (
 class Page:
     """The page of rows that the arguments of a collection describe.
 
-    :ivar rows: those of the page but for its position.
-    :ivar position: where the page begins, in the direction of paging.
+    :ivar rows: the rows without the restriction to a position.
+    :ivar position: the start of the page, in the direction of paging.
     """
 
     rows: Rows
@@ -40,13 +37,13 @@ class Page:
 
 
 Ordering = tuple[OrderTerm, str]
-"""What rows are ordered by, with the slot type of its values, which a cursor holds."""
+"""An order term and the slot type of its values in cursors."""
 
 
 def read_page(view: TableView, rows: Rows, arguments: InputObject) -> Page:
-    """Return the page of rows that the arguments of a collection describe.
+    """Return the page of rows for the arguments of a collection.
 
-    :raises GraphQLError: arguments that exclude each other, or a cursor of another order
+    :raises GraphQLError: incompatible arguments, or a cursor of another order
         (docs/reference/graphql.md, Pagination).
     """
     provided = {name: tree for name, tree in arguments.items() if tree is not None}
@@ -70,7 +67,6 @@ def read_page(view: TableView, rows: Rows, arguments: InputObject) -> Page:
 
 
 def page_size(view: TableView, name: str, arguments: InputObject) -> Bounded | int:
-    """Return how many rows an argument asks for, at most and by default as many as a page may have."""
     size = arguments.get(name)
     return view.max_rows if size is None else Bounded(name, as_leaf(size), view.max_rows)
 
@@ -97,10 +93,6 @@ def _position(order: list[Ordering], cursor: InputLeaf, *, backward: bool) -> Af
 
 
 def _read_order(view: TableView, elements: list[InputTree]) -> list[Ordering]:
-    """Return the order of ``orderBy``, made total by the key at its end.
-
-    :raises GraphQLError: an element has more than one member that is not null.
-    """
     orderings = [_element(view, as_object(element or {})) for element in elements]
     order = [ordering for ordering in orderings if ordering is not None]
     ordered = {term.expression for term, _ in order}
@@ -109,7 +101,6 @@ def _read_order(view: TableView, elements: list[InputTree]) -> list[Ordering]:
 
 
 def _only(members: InputObject) -> tuple[str, InputTree] | None:
-    """Return an element's single member that is not null (docs/reference/graphql.md, Ordering)."""
     provided = {name: tree for name, tree in members.items() if tree is not None}
     if len(provided) > 1:
         names = ", ".join(provided)

@@ -1,13 +1,11 @@
-"""Documents adapted to the schema: variables by the places where they are used, and parameters for values.
+"""Adapts documents to pg_graphql's rules on variables, enums and fragments.
 
-pg_graphql never looks at how variables are declared: it judges their values by the places
-where they are used.  So every variable gets the type of its place here.  A
-variable that is used at places of several types becomes one variable for each of them.
-Strings that stand for enum values become enum values, and fragments that are not needed are
-left out.
+pg_graphql ignores the declared types of variables and checks their values where they are used. So each
+variable gets the type of its position, and becomes several variables if its positions have several types.
+Strings may stand for enum values, and unused fragments are ignored.
 
-The literals and aliases that ``literal_parameters`` took out of the text become variables and
-names of the compiled form, which other documents share.
+The literals and aliases extracted by ``literal_parameters`` become parameters, so that other documents can
+share the adapted one.
 """
 
 from __future__ import annotations
@@ -23,34 +21,28 @@ from dataapi.graphql.input_values import InputMembers, Literal, LiteralReading, 
 from dataapi.graphql.schema.shared_types import nullable
 
 _SEPARATOR = ":"
-"""Ends the client's name in the name of a variable's second type; no document can name such a variable."""
+"""Separates a variable's name from the number of its type. Names in documents cannot contain it."""
 
 
 def client_name(name: str) -> str:
-    """Return the client's name of a variable."""
     return name.partition(_SEPARATOR)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """The variables and fragments that an operation or a fragment uses itself.
-
-    :ivar variables: by the names that they have in the adapted document.
-    """
-
     variables: dict[str, VariableUse] = field(default_factory=dict)
     fragments: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptedDocument:
-    """A document as it is validated and compiled.
+    """A document ready to be validated and compiled.
 
-    :ivar literals: the arguments of fields and directives by their offset in the text.
-    :ivar parameters: names for literals and aliases by their offset in the text.
-    :ivar literal_types: the types of the places of literals, by the names of their parameters.
-    :ivar merges: whether fields with arguments may be merged: they must have equal literals.
-    :ivar arguments_valid: whether all arguments are valid for sure, whatever the values of variables.
+    :ivar literals: the arguments of fields and directives, by offset in the text.
+    :ivar parameters: the names of parameters for literals and aliases, by offset in the text.
+    :ivar literal_types: the types of extracted literals, by parameter name.
+    :ivar merges: whether fields with arguments may be merged, which requires equal literals.
+    :ivar arguments_valid: whether all arguments are certainly valid, with any values of variables.
     """
 
     document: gql.DocumentNode
@@ -64,13 +56,13 @@ class AdaptedDocument:
     _fragments: Mapping[str, _Uses]
 
     def for_rules(self) -> gql.DocumentNode:
-        """Return the document as graphql-core's rules accept it: enum values are not strings."""
+        """Return the document for graphql-core's rules, with enum values in place of strings."""
         return with_enum_values(self.document, self._enum_strings)
 
     def variables(self, operation: str | None) -> Iterable[VariableUse]:
         """Return one use of each variable of an operation.
 
-        On demand: hundreds of operations may share fragments with hundreds of variables.
+        Computed on demand, because hundreds of operations may share fragments with hundreds of variables.
         """
         uses = self._operations[operation]
         variables = dict(uses.variables)
@@ -86,23 +78,18 @@ def adapt(
     *,
     strict: bool = False,
 ) -> AdaptedDocument:
-    """Return a document adapted to the schema; see the module.
+    """Return an adapted document. Its operations declare no variables, so no rules on declarations apply.
 
-    Its operations declare no variables, so the rules on how they are declared do not apply.
+    Arguments of unknown fields and unknown arguments are ignored, because validation reports them.
 
-    Where a place is unknown, because the schema lacks its field or argument, nothing is changed: validation
-    reports that.
-
-    :param parameters: names for literals and aliases by their offset in the text.
-    :param strict: leaves everything but these as it is.
+    :param parameters: the names of parameters for literals and aliases, by offset in the text.
+    :param strict: whether to keep declarations, types of variables and unused fragments.
     :raises GraphQLError: an operation declares a variable twice.
     """
     return _Adapter(schema, parameters or {}, strict=strict).adapt(document)
 
 
 class _Adapter(LiteralReading):
-    """Adapts the definitions of one document."""
-
     def __init__(self, schema: gql.GraphQLSchema, parameters: Mapping[int, str], *, strict: bool) -> None:
         super().__init__()
         self._schema = schema
@@ -128,7 +115,7 @@ class _Adapter(LiteralReading):
             elif self._strict:
                 self._definition(node, None)
                 nodes.append(node)
-            elif node.name.value not in fragments:  # of several with one name the first one counts
+            elif node.name.value not in fragments:  # the first of several with the same name is used
                 fragments[node.name.value] = node, self._definition(node, None)
         uses_of = {name: uses for name, (_, uses) in fragments.items()}
         spread = [name for uses in operations.values() for name in uses.fragments]
@@ -157,7 +144,6 @@ class _Adapter(LiteralReading):
         return uses
 
     def _definition(self, node: gql.ExecutableDefinitionNode, parent: object) -> _Uses:
-        """Return the uses of an operation or a fragment."""
         self._uses = _Uses()
         if isinstance(node, gql.FragmentDefinitionNode):
             parent = self._schema.get_type(node.type_condition.name.value)
@@ -232,7 +218,6 @@ def _check_names(nodes: Iterable[gql.VariableDefinitionNode]) -> None:
 
 
 def _reached(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, None]:
-    """Return the names of the fragments that these spreads lead to, directly or by way of others."""
     reached: dict[str, None] = {}
     pending = list(names)
     while pending:
@@ -244,23 +229,20 @@ def _reached(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, 
 
 
 def _circular(fragments: Mapping[str, _Uses]) -> set[str]:
-    """Return the fragments that spread one another in a circle, which are refused though none uses them.
-
-    Those that lead to a circle are among them.
-    """
+    """Return the fragments that lead to a cycle of spreads. Such a cycle is an error even if unused."""
     spread_by: dict[str, list[str]] = {}
-    left = {
+    remaining = {
         name: sum(1 for inner in uses.fragments if inner in fragments) for name, uses in fragments.items()
     }
     for name, uses in fragments.items():
         for inner in uses.fragments:
             spread_by.setdefault(inner, []).append(name)
-    ending = [name for name, spreads in left.items() if not spreads]
+    ending = [name for name, spreads in remaining.items() if not spreads]
     while ending:
         name = ending.pop()
-        del left[name]
+        del remaining[name]
         for outer in spread_by.get(name, ()):
-            left[outer] -= 1
-            if not left[outer]:
+            remaining[outer] -= 1
+            if not remaining[outer]:
                 ending.append(outer)
-    return set(left)
+    return set(remaining)

@@ -1,4 +1,4 @@
-"""Compiles the fields of an operation to one output of the algebra, for one shape of its variables."""
+"""Compiles the fields of an operation to an output of the algebra, for one shape of its variables."""
 
 from __future__ import annotations
 
@@ -59,34 +59,34 @@ from dataapi.sql.outputs import Key, Null, Object, Output, Text, Value
 from dataapi.sql.row_output import One
 
 GROWTH_FACTOR, GROWTH_ROWS = 2, 1_000
-"""How far a table may have grown since its rows were estimated: to twice as many, and a thousand more."""
+"""Assumed growth of a table since its rows were estimated: twice the rows and a thousand more."""
 
 
 class PageSize(Protocol):
-    """A number of rows that a request's variables decide."""
+    """A number of rows that depends on variables."""
 
     @property
     def maximum(self) -> int | None:
-        """The maximum number of rows, None without a bound."""
+        """The maximum number of rows, None for no limit."""
 
     def count(self, variables: Variables) -> int:
         """Return the number of rows."""
 
 
 def capacity(table: Table) -> int | None:
-    """Return the maximum number of rows of a table, None where PostgreSQL has no estimate."""
+    """Return the maximum number of rows of a table, None if PostgreSQL has no estimate."""
     rows = table.estimated_rows
     return None if rows is None else GROWTH_FACTOR * rows + GROWTH_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Rows of one page, each with the rows nested in it.
+    """The rows of a page, each with its nested pages.
 
-    :ivar page: how many rows: a fixed number or the value of a variable.
-    :ivar capacity: the maximum number of rows that there are, None where it is unknown.
-    :ivar disjoint: whether different parents' pages hold different rows, so that all pages together hold
-        no more rows than there are.
+    :ivar page: the number of rows, fixed or from variables.
+    :ivar capacity: the maximum number of existing rows, None if unknown.
+    :ivar disjoint: whether pages of different parents share no rows, so that all of them together have no
+        more rows than the capacity.
     """
 
     page: PageSize | int
@@ -95,18 +95,13 @@ class Cost:
     disjoint: bool = False
 
     def rows(self, variables: Variables) -> int:
-        """Return the number of rows for a request's variables."""
         return int(self._rows(lambda page: page.count(variables)))
 
     def maximum(self) -> float:
-        """Return the number of rows whatever the variables say; infinite when nothing bounds them."""
+        """Return the maximum number of rows with any variables, infinite if there is no limit."""
         return self._rows(lambda page: inf if page.maximum is None else page.maximum)
 
     def _rows(self, size: Callable[[PageSize], float], parents: float = 1, *, distinct: bool = True) -> float:
-        """Return the rows of all parents' pages with those nested in them.
-
-        :param distinct: whether the parents are different rows.
-        """
         page = self.page if isinstance(self.page, int) else size(self.page)
         limit = inf if self.capacity is None else self.capacity
         distinct = distinct and self.disjoint
@@ -119,7 +114,7 @@ def function_output(
 ) -> Output:
     """Return the output of a function's field.
 
-    :raises GraphQLError: no overload takes the provided arguments.
+    :raises GraphQLError: no overload accepts the provided arguments.
     """
     own = field.arguments()
     provided = [name for name in arguments if name in own]
@@ -144,7 +139,7 @@ def function_output(
 
 
 def member_key(key: str, node: FieldNode) -> Key:
-    """Return a member's name: the field's own, or the client's alias as a value."""
+    """Return a member's name: the field's name, or the client's alias as a value."""
     if key == node.name.value:
         return Text(key)
     return Parameter(Alias(key) if key.startswith(PARAMETER) else Fixed(key), "text")
@@ -153,20 +148,19 @@ def member_key(key: str, node: FieldNode) -> Key:
 COUNT = AggregateOf(AggregateFunction.COUNT)
 
 MAX_OBJECTS = 3_000
-"""Objects that one operation may select, about half a second to compile.
+"""Maximum number of objects that one operation may select, which takes about half a second to compile.
 
-A few fragments that spread each other twice select millions without an alias, however short the document
-is.
+A short document with fragments that spread each other twice could select millions.
 """
 
 
 FieldOutput = Callable[[list[FieldNode]], Output]
-"""Compiles one field of an object, of which there are one or more nodes."""
+"""Compiles one field of an object from its merged nodes."""
 T = TypeVar("T")
 
 
 class Compiler:
-    """Compiles the fields of one operation, keeping track of the response path.
+    """Compiles the fields of one operation and tracks the response path.
 
     :ivar costs: the costs of the compiled pages.
     """
@@ -179,9 +173,9 @@ class Compiler:
         self._objects = 0
 
     def at(self, key: str, nodes: list[FieldNode], compiled: Callable[[list[FieldNode]], T]) -> T:
-        """Return the output that a field is compiled to.
+        """Return the output of a field.
 
-        :raises GraphQLError: with the field's place in the document and in the response.
+        :raises GraphQLError: with the field's location and response path.
         """
         depth = len(self._path)
         self._path.append(key)
@@ -198,10 +192,10 @@ class Compiler:
     def costing(
         self, page: PageSize | int, table: Table | None = None, *, disjoint: bool = False
     ) -> Iterator[None]:
-        """Count pages that are compiled inside as nested in the rows of a page.
+        """Add the cost of a page. Pages compiled in this context are nested in its rows.
 
-        :param table: the table that holds the rows, each at most once in a page; None for others.
-        :param disjoint: whether the pages of different parents have no row in common.
+        :param table: the table of the rows, None if a row may occur several times or belongs to no table.
+        :param disjoint: whether the pages of different parents share no rows.
         """
         outer, self.costs = self.costs, []
         maximum = None if table is None else capacity(table)
@@ -224,10 +218,10 @@ class Compiler:
         *,
         in_list: bool = False,
     ) -> Object:
-        """Return the output of an object, its fields compiled one by one.
+        """Return the output of an object with its selected fields.
 
-        :param in_list: whether the object is an item of a list; errors, which depend on no row, name the
-            first one.
+        :param in_list: whether the object is a list item. Errors then have the path of the first item,
+            because they do not depend on the row.
         """
         self._objects += 1
         if self._objects > MAX_OBJECTS:
@@ -252,7 +246,6 @@ class Compiler:
         return Object(tuple(members))
 
     def row(self, view: TableView, nodes: list[FieldNode], *, in_list: bool = False) -> Object:
-        """Return the output of a row's selected fields."""
         interfaces = (NODE.name,) if view.has_node_id else ()
         return self.members(view.name, nodes, partial(self._row_field, view), interfaces, in_list=in_list)
 
@@ -264,7 +257,7 @@ class Compiler:
                 return Value(ComputedOf(function), mapping.form, mapping.labels)
             case RelatedField() as related:
                 return self._related(view, related, nodes)
-            case None:  # validation lets no other field pass
+            case None:  # validation allows no other field
                 return NodeId(view.table.schema, view.table.name, view.key)
 
     def _related(self, view: TableView, related: RelatedField, nodes: list[FieldNode]) -> Output:
@@ -278,7 +271,6 @@ class Compiler:
             return One(rows, self.row(view, nodes))
 
     def by_key(self, view: TableView, nodes: list[FieldNode], arguments: InputObject) -> Output:
-        """Return the row with a primary key."""
         missing = [field.column.name for field in view.by_key if arguments.get(field.name) is None]
         if missing:
             raise GraphQLError(f"Missing primary key column(s): {', '.join(missing)}")
@@ -290,7 +282,7 @@ class Compiler:
         return self.one(view, rows, nodes)
 
     def node(self, nodes: list[FieldNode], leaf: InputLeaf) -> Output:
-        """Return the row that a node id names, null where the role sees no such table."""
+        """Return the row with a node id, null if the role cannot see the table."""
         key = leaf.decoded()
         view = self.schema.view.table_named(key.schema, key.table)
         if view is None or not view.has_node_id:
@@ -307,10 +299,6 @@ class Compiler:
         *,
         disjoint: bool = True,
     ) -> Output:
-        """Return the output of a page of rows.
-
-        :param disjoint: whether the pages of different parents have no row in common.
-        """
         page = read_page(view, rows, arguments)
         with self.costing(page.size, None if rows.call else rows.table, disjoint=disjoint):
             output = partial(self._connection_field, view, page.rows.order)
@@ -374,7 +362,6 @@ class Compiler:
         return self.members(view.name_of(TableType.GROUP_KEYS), nodes, partial(self._key_field, view, keys))
 
     def _key_field(self, view: TableView, keys: tuple[ColumnOf, ...], nodes: list[FieldNode]) -> Output:
-        """Return the output of a key; null for a column that the rows are not grouped by."""
         field = view.columns_by_name[nodes[0].name.value]
         key = ColumnOf(field.column.name)
         return Value(key, field.mapping.form, field.mapping.labels) if key in keys else Null()

@@ -1,11 +1,11 @@
 """GraphQL input: types that read the JSON values of variables and the literals of documents.
 
-One walk over a value coerces it, collects its faults and reduces it to the shape that decides the plan.  The
-results are graphql-core's own; its messages write values as Python does, and ours as JSON.
+One pass over a value coerces it, collects its errors and returns its shape. Values are coerced as by
+graphql-core. Its messages show values in Python syntax, ours in JSON.
 
-The compiler sees nothing of a value but its shape.  The shape of null is None, that of an object is a tuple
-of names and shapes, and that of a list of objects is a tuple of shapes or ``UniformRows``.  A leaf or a list
-of leaves has the shape True, unless the value itself decides the plan.
+The compiler sees only the shape of a value. The shape of null is None, that of an object a tuple of names and
+shapes, that of a list of objects a tuple of shapes or ``UniformRows``. A leaf or a list of leaves has the
+shape True, unless the value itself decides the plan.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import graphql as gql
 
-from dataapi.graphql.graphql_core import offset, place_of
+from dataapi.graphql.graphql_core import location_of, offset
 from dataapi.graphql.schema.type_mapping import CURSOR, abbreviated
 from dataapi.graphql.sources import (
     InputLeaf,
@@ -27,47 +27,42 @@ from dataapi.graphql.sources import (
     shape_of_node_id,
 )
 
-Place: TypeAlias = tuple[Any, ...]
-"""A place in a value: the place around it, empty for a root, and a name or index."""
+InputPath: TypeAlias = tuple[Any, ...]
+"""Path of a value: the path of its parent and a name or index. Empty for a root."""
 
 
 MAX_ERRORS = 20
-"""Errors of a document or its variables after which checking stops; each may search for similar names."""
+"""Maximum number of reported errors per document or request. Each may search for similar names."""
 
 
-class UnreadableInput(Exception):
-    """Raised when reading stops early: there are too many faults, or too many input objects."""
+class InputLimitExceeded(Exception):
+    """Raised when input has too many errors or too many input objects."""
 
 
 MAX_INPUT_OBJECTS = 10_000
-"""Input objects that one request's variables may hold; each becomes a piece of a statement."""
+"""Maximum number of input objects in a request's variables. Each becomes a part of a statement."""
 
 
 class Reading:
-    """Collects what reading values finds besides the values and their shapes.
+    """The state of reading JSON values.
 
-    :ivar objects: the number of further input objects that may be read.
-    :ivar faults: places with messages, in the order of the types' members.
+    :ivar objects: the number of input objects that may still be read.
+    :ivar errors: paths with messages, in the order of the types' members.
     """
 
     objects = MAX_INPUT_OBJECTS
-    faults: tuple[tuple[Place, str], ...] = ()
+    errors: tuple[tuple[InputPath, str], ...] = ()
 
-    def fault(self, place: Place, message: str) -> None:
-        """Add a fault.
-
-        :raises UnreadableInput: there are enough of them.
-        """
-        self.faults += ((place, message),)
-        if len(self.faults) > MAX_ERRORS:
-            raise UnreadableInput
+    def add_error(self, path: InputPath, message: str) -> None:
+        self.errors += ((path, message),)
+        if len(self.errors) > MAX_ERRORS:
+            raise InputLimitExceeded
 
 
-def steps_to(place: Place) -> list[Any]:
-    """Return the names and indexes that lead to a place, the root's first."""
+def path_steps(path: InputPath) -> list[Any]:
     steps = []
-    while place:
-        place, step = place
+    while path:
+        path, step = path
         steps.append(step)
     return steps[::-1]
 
@@ -88,24 +83,24 @@ class VariableUse:
 
 @dataclass(frozen=True, slots=True)
 class LeafList:
-    """A list of leaves with variables among its items."""
+    """A list of leaves that contains variables."""
 
     items: tuple[Literal, ...]
     node: gql.ValueNode
 
 
 Literal: TypeAlias = "InputLeaf | VariableUse | LeafList | list[Literal] | dict[str, Literal] | None"
-"""A literal with its constants coerced. A list holds input objects, None is null."""
+"""A literal with coerced constants. A list contains input objects, and None is null."""
 
 _Node = TypeVar("_Node", bound=gql.Node)
 
 
 class LiteralReading:
-    """Collects what reading literals finds besides their values.
+    """The state of reading literals.
 
     :ivar valid: whether all literals are valid.
-    :ivar certain: whether graphql-core's rules find no fault in valid ones.
-    :ivar enum_strings: offsets of strings that stand for enum values.
+    :ivar certain: whether graphql-core's rules accept all valid literals.
+    :ivar enum_strings: the offsets of strings that stand for enum values.
     """
 
     def __init__(self) -> None:
@@ -114,21 +109,15 @@ class LiteralReading:
         self.enum_strings: set[int] = set()
 
     def use(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> VariableUse | None:  # noqa: ARG002
-        """Return the variable or parameter that a node stands for, None for other literals."""
         return None
 
     def constant(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> tuple[Any, Shape] | None:
-        """Return the value and the shape of a literal without variables, None if it is invalid."""
+        """Return the value and shape of a literal without variables, None if it is invalid."""
         literal = input_type(type_).literal(node, self)
         return _constant(literal, type_) if self.valid else None
 
 
 class _EnumStrings(gql.Visitor):
-    """Replaces strings with enum values.
-
-    :param offsets: the strings' offsets in the text.
-    """
-
     def __init__(self, offsets: Set[int]) -> None:
         super().__init__()
         self._offsets = offsets
@@ -138,7 +127,6 @@ class _EnumStrings(gql.Visitor):
 
 
 def with_enum_values(node: _Node, offsets: Set[int]) -> _Node:
-    """Return a node with enum values in place of the strings at these offsets in the text."""
     if not offsets:
         return node
     visitor = _EnumStrings(offsets)
@@ -156,17 +144,17 @@ class InputType:
 
     _type: Any
 
-    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
-        """Return the coerced value.  If the value has faults, the result means nothing.
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, path: InputPath, step: Any) -> Any:
+        """Return the coerced value. The result is undefined if the value is invalid.
 
         :param shapes: the value's shape is appended to it.
-        :param place: the place around the value.
-        :param step: the value's name or index there.
+        :param path: the path of the parent.
+        :param step: the value's name or index in the parent.
         """
         raise NotImplementedError
 
     def literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
-        """Return a literal with its constants coerced.  If it is invalid, the result means nothing."""
+        """Return a literal with coerced constants. The result is undefined if it is invalid."""
         if isinstance(node, gql.NullValueNode):
             return None
         return reading.use(node, self._type) or self._literal(node, reading)
@@ -180,10 +168,12 @@ class _RequiredInput(InputType):
         self._type = type_
         self._inner = input_type(type_.of_type)
 
-    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, path: InputPath, step: Any) -> Any:
         if value is None:
-            reading.fault((place, step), f"Expected a value of non-null type '{self._type}' not to be null.")
-        return self._inner.read(value, shapes, reading, place, step)
+            reading.add_error(
+                (path, step), f"Expected a value of non-null type '{self._type}' not to be null."
+            )
+        return self._inner.read(value, shapes, reading, path, step)
 
     def literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
         literal = self._inner.literal(node, reading)
@@ -192,10 +182,7 @@ class _RequiredInput(InputType):
 
 
 class InputMembers(dict[str, InputType]):
-    """Arguments, or members of an input object type.
-
-    They are compiled on first use, because types may contain themselves.
-    """
+    """Input types of arguments or members, compiled on first use because types may be recursive."""
 
     def __init__(self, definitions: Mapping[str, gql.GraphQLArgument | gql.GraphQLInputField]) -> None:
         super().__init__()
@@ -212,7 +199,6 @@ class InputMembers(dict[str, InputType]):
     def literals(
         self, nodes: Iterable[gql.ArgumentNode | gql.ObjectFieldNode], reading: LiteralReading
     ) -> dict[str, Literal]:
-        """Return the literals by name."""
         literals: dict[str, Literal] = {}
         for node in nodes:
             name = node.name.value
@@ -225,30 +211,28 @@ class InputMembers(dict[str, InputType]):
 
 
 class _ObjectInput(InputType):
-    """Reads input objects."""
-
     def __init__(self, type_: gql.GraphQLInputObjectType) -> None:
         self._type = type_
-        self._places = {name: place for place, name in enumerate(type_.fields)}
+        self._positions = {name: position for position, name in enumerate(type_.fields)}
         self._members = InputMembers(type_.fields)
 
-    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, path: InputPath, step: Any) -> Any:
         if value is None:
             shapes.append(None)
             return None
         if not isinstance(value, dict):
             message = f"Expected value of type '{self._type}' to be an object, found: {abbreviated(value)}."
-            return reading.fault((place, step), message)
-        place = place, step
+            return reading.add_error((path, step), message)
+        path = path, step
         reading.objects -= 1
         if reading.objects < 0:
-            raise UnreadableInput
+            raise InputLimitExceeded
         names = self._names(value)
         if names is None:
-            return self._fail(value, reading, place)
+            return self._fail(value, reading, path)
         members, coerced, inner = self._members, {}, list[Shape]()
         for name in names:
-            coerced[name] = members[name].read(value[name], inner, reading, place, name)
+            coerced[name] = members[name].read(value[name], inner, reading, path, name)
         shapes.append(tuple(zip(names, inner, strict=False)))
         return coerced
 
@@ -258,66 +242,64 @@ class _ObjectInput(InputType):
         reading.valid = False
         return None
 
-    def read_rows(self, rows: list[dict[str, Any]], reading: Reading, place: Place) -> list[Any] | None:
-        """Return the coerced values of objects that all have the same members, None if these are invalid."""
+    def read_rows(self, rows: list[dict[str, Any]], reading: Reading, path: InputPath) -> list[Any] | None:
+        """Return the coerced values of objects with the same members, None if the members are invalid."""
         names, ignored = self._names(rows[0]), list[Shape]()
         if names is None:
             return None
         members = [(name, self._members[name].read) for name in names]
         return [
-            {name: read(row[name], ignored, reading, (place, index), name) for name, read in members}
+            {name: read(row[name], ignored, reading, (path, index), name) for name, read in members}
             for index, row in enumerate(rows)
         ]
 
     def _names(self, value: dict[str, Any]) -> list[str] | None:
-        """Return an object's members in the order of the type, None if one is unknown or missing."""
         try:
-            names = sorted(value, key=self._places.__getitem__)
+            names = sorted(value, key=self._positions.__getitem__)
         except KeyError:
             return None
         return names if self._members.required.issubset(value) else None
 
-    def _fail(self, value: dict[str, Any], reading: Reading, place: Place) -> None:
-        """Collect the faults of an object that lacks a member or has an unknown one."""
+    def _fail(self, value: dict[str, Any], reading: Reading, path: InputPath) -> None:
         start = f"Expected value of type '{self._type}'"
-        for name in self._places:
+        for name in self._positions:
             if name in value:
-                self._members[name].read(value[name], [], reading, place, name)
+                self._members[name].read(value[name], [], reading, path, name)
             elif name in self._members.required:
-                reading.fault(place, f"{start} to include required field '{name}'.")
+                reading.add_error(path, f"{start} to include required field '{name}'.")
         for name in value:
-            if name not in self._places:
-                reading.fault(place, f"{start} not to include unknown field {abbreviated(name)}.")
+            if name not in self._positions:
+                reading.add_error(path, f"{start} not to include unknown field {abbreviated(name)}.")
 
 
 class _ListInput(InputType):
-    """Reads lists.  A list of leaves is bound as one array, so only enums' values count in its shape."""
+    """Reads lists. A list of leaves is bound as one array, so its shape has only values of enums."""
 
     def __init__(self, type_: gql.GraphQLList[Any]) -> None:
         self._type = type_
         named: Any = gql.get_named_type(type_)
         self._item = input_type(type_.of_type)
-        self._holds_objects = holds_objects(type_)
+        self._has_objects = has_input_objects(type_)
         self._shapes = bool(named.extensions.get("shapes"))
         self._rows = _object_input(named) if named.extensions.get("rows") else None
 
-    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, path: InputPath, step: Any) -> Any:
         if value is None:
             shapes.append(None)
             return None
         read, inner = self._item.read, list[Shape]()
         if isinstance(value, list):
-            place = place, step
+            path = path, step
             if self._rows is not None and _is_uniform(value):
-                rows = self._rows.read_rows(value, reading, place)
+                rows = self._rows.read_rows(value, reading, path)
                 if rows is not None:
                     shapes.append(UniformRows(tuple(rows[0])))
                     return rows
                 reading.objects += len(value)
-            values = [read(item, inner, reading, place, index) for index, item in enumerate(value)]
+            values = [read(item, inner, reading, path, index) for index, item in enumerate(value)]
         else:
-            values = [read(value, inner, reading, place, step)]  # a lone value is a list of one
-        if self._holds_objects:
+            values = [read(value, inner, reading, path, step)]  # a single value is a list of one
+        if self._has_objects:
             shapes.append(tuple(inner))
         else:
             shapes.append(tuple(values) if self._shapes else True)
@@ -326,19 +308,19 @@ class _ListInput(InputType):
     def _literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
         items = node.values if isinstance(node, gql.ListValueNode) else (node,)
         literals = [self._item.literal(item, reading) for item in items]
-        if self._holds_objects:
+        if self._has_objects:
             return literals
         if any(isinstance(each, VariableUse | LeafList) for each in literals):
             return LeafList(tuple(literals), node)
         values = tuple(_constant(item, self._type)[0] for item in literals)
-        return InputLeaf(LiteralOrigin(values), values if self._shapes else True, place_of(node))
+        return InputLeaf(LiteralOrigin(values), values if self._shapes else True, location_of(node))
 
 
 class _LeafInput(InputType):
     """Reads scalars and enum values.
 
-    For most, only whether they are null decides the statement.  For words such as ``FilterIs``, booleans
-    (they may steer ``@include``), the nulls of a cursor and the table of a node id, the value does.
+    For most of them only null decides the plan. The value decides it for enums such as ``FilterIs`` and
+    booleans (for ``@include``), and a part of it for cursors and node ids.
     """
 
     def __init__(self, type_: Any) -> None:
@@ -346,19 +328,19 @@ class _LeafInput(InputType):
         self._coerce: Callable[[Any], Any] = type_.coerce_input_value
         self._shape = _shape_of(type_)
 
-    def read(self, value: Any, shapes: list[Shape], reading: Reading, place: Place, step: Any) -> Any:
+    def read(self, value: Any, shapes: list[Shape], reading: Reading, path: InputPath, step: Any) -> Any:
         if value is None:
             shapes.append(None)
             return None
         try:
             coerced = self._coerce(value)
         except gql.GraphQLError as error:
-            return reading.fault((place, step), self._message(value, error))
+            return reading.add_error((path, step), self._message(value, error))
         shapes.append(True if self._shape is None else self._shape(coerced))
         return coerced
 
     def _literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
-        reading.certain &= not isinstance(node, gql.ObjectValueNode)  # it may have a member twice
+        reading.certain &= not isinstance(node, gql.ObjectValueNode)  # it may have duplicate members
         if isinstance(node, gql.StringValueNode) and isinstance(self._type, gql.GraphQLEnumType):
             reading.enum_strings.add(offset(node))
             node = _enum_value(node)
@@ -367,7 +349,7 @@ class _LeafInput(InputType):
             reading.valid = False
             return None
         shape = True if self._shape is None else self._shape(value)
-        return InputLeaf(LiteralOrigin(value), shape, place_of(node))
+        return InputLeaf(LiteralOrigin(value), shape, location_of(node))
 
     def _message(self, value: Any, error: gql.GraphQLError) -> str:
         if isinstance(self._type, gql.GraphQLEnumType):
@@ -376,12 +358,12 @@ class _LeafInput(InputType):
             return f"Enum '{self._type}' cannot represent non-string value: {abbreviated(value)}."
         if gql.specified_scalar_types.get(self._type.name) is not self._type:
             return error.message
-        # The message of one of graphql-core's own scalars ends in the value as Python writes it.
+        # The messages of graphql-core's scalars end with the value in Python syntax.
         return f"{error.message.partition(': ')[0]}: {abbreviated(value)}"
 
 
 def _shape_of(type_: Any) -> Callable[[Any], Shape] | None:
-    """Return the function that reduces a coerced leaf to its shape, None if only its presence counts."""
+    """Return the function from a coerced leaf to its shape, None if all non-null values have the same."""
     if type_ is gql.GraphQLID:
         return shape_of_node_id
     if type_ is CURSOR:
@@ -392,7 +374,7 @@ def _shape_of(type_: Any) -> Callable[[Any], Shape] | None:
 
 
 BOOLEANS = {True: "true", False: "false"}
-"""The shapes of booleans."""
+"""Shapes of booleans."""
 
 
 def _itself(value: Any) -> Shape:
@@ -401,11 +383,10 @@ def _itself(value: Any) -> Shape:
 
 
 _COMPILED = "input"
-"""The extension of an input object type that holds its compiled form."""
+"""Extension of an input object type with its reader."""
 
 
 def input_type(type_: gql.GraphQLInputType) -> InputType:
-    """Return what reads values of a type.  Input object types are compiled once."""
     if isinstance(type_, gql.GraphQLNonNull):
         return _RequiredInput(type_)
     if isinstance(type_, gql.GraphQLList):
@@ -421,7 +402,6 @@ def _object_input(type_: gql.GraphQLInputObjectType) -> _ObjectInput:
 
 
 def _constant(literal: Literal, type_: gql.GraphQLInputType) -> tuple[Any, Shape]:
-    """Return the value and the shape of a literal without variables."""
     match literal:
         case InputLeaf(LiteralOrigin(value), shape):
             return value, shape
@@ -441,13 +421,11 @@ def _constant(literal: Literal, type_: gql.GraphQLInputType) -> tuple[Any, Shape
 
 
 def _is_uniform(objects: list[Any]) -> bool:
-    """Whether there are several objects, all with the same members, so that they are bound as one value."""
     if len(objects) < 2 or not isinstance(objects[0], dict) or not objects[0]:
         return False
     members = objects[0].keys()
     return all(isinstance(item, dict) and item.keys() == members for item in objects)
 
 
-def holds_objects(type_: gql.GraphQLInputType) -> bool:
-    """Whether a list type's items are input objects."""
+def has_input_objects(type_: gql.GraphQLInputType) -> bool:
     return isinstance(gql.get_named_type(type_), gql.GraphQLInputObjectType)

@@ -1,4 +1,4 @@
-"""Runs a mutation that takes several messages, in one transaction."""
+"""Execution of mutations that need several messages in one transaction."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ async def run_separately(
     fields: Sequence[FieldStatements],
     variables: Mapping[str, Any],
 ) -> str:
-    """Run the statements of each field and return the data, as JSON text: all take effect, or none.
+    """Run the statements of each field and return the data as JSON text. Either all take effect or none.
 
-    It is run again when it lost to a concurrent one, as other mutations are.
+    It is retried after a serialization failure or deadlock, like other mutations.
 
-    :raises ApiError: the database refuses a statement.
+    :raises ApiError: the database rejects a statement.
     """
 
     async def attempt() -> str:

@@ -417,12 +417,12 @@ async def test_a_nested_insert_is_all_or_nothing(featured: Service) -> None:
         (
             "album",
             '{title: "x", artist_id: 1, artist: {name: "Y"}}',
-            "artist_id can't be given together with artist",
+            "artist_id can't be combined with artist",
         ),
         (
             "artist",
             '{name: "Y", albumCollection: [{title: "x", artist_id: 1}]}',
-            "artist_id can't be given together with",
+            "artist_id can't be combined with",
         ),
     ],
 )

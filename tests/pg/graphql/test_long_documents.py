@@ -33,7 +33,7 @@ def asking(api: Service, text: str, variables: Any = None) -> Deferred[Any]:
     """Ask the engine as a client does that sends a body of that length."""
     request = GraphQLRequest(text, None, variables)
     http = Request("id", "POST", "/graphql/v1", "", {}, f"{text}{variables}".encode())
-    return Deferred.fromCoroutine(api.engine.answer(request, Caller("anon", "{}"), http))
+    return Deferred.fromCoroutine(api.engine.execute(request, Caller("anon", "{}"), http))
 
 
 @pytest.mark.parametrize(

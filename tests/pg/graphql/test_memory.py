@@ -210,7 +210,7 @@ async def test_new_documents_leave_nothing_to_the_garbage_collector(
 
     async def ask(number: int) -> None:
         request = GraphQLRequest(text.replace("<N>", str(number)), None, None)
-        await api.engine.answer(request, Caller("anon", "{}"), HTTP)
+        await api.engine.execute(request, Caller("anon", "{}"), HTTP)
 
     for number in range(10):
         await ask(number)

@@ -283,7 +283,7 @@ async def test_a_literal_of_a_plain_scalar_cannot_hold_a_variable(api: Service) 
     query = "query($v: Int) { itemCollection(filter: {raw: {eq: {a: [$v]}}}) { __typename } }"
     refused = await api.ask(query, {"v": 1}, check=False)
     assert refused.error == (
-        "A literal of type Opaque cannot hold variables: send all of it as one variable."
+        "A literal of type Opaque cannot contain variables: send the whole value as one variable."
     )
     assert refused.errors[0]["locations"] == [{"line": 1, "column": query.index("{a:") + 1}]
 

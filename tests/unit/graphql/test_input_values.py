@@ -9,12 +9,12 @@ import pytest
 from dataapi.graphql.input_values import (
     MAX_ERRORS,
     MAX_INPUT_OBJECTS,
+    InputLimitExceeded,
+    InputPath,
     LiteralReading,
-    Place,
     Reading,
-    UnreadableInput,
     input_type,
-    steps_to,
+    path_steps,
 )
 from dataapi.graphql.schema.type_mapping import BIG_FLOAT, BIG_INT, FLOAT, JSON, OPAQUE, UUID, abbreviated
 from graphql import (
@@ -75,19 +75,19 @@ VALUES = st.recursive(
 )
 
 
-def read(type_: Any, value: Any) -> tuple[Any, Any, tuple[tuple[Place, str], ...]]:
+def read(type_: Any, value: Any) -> tuple[Any, Any, tuple[tuple[InputPath, str], ...]]:
     """Return the coerced value, its shape and its faults."""
     shapes: list[Any] = []
     reading = Reading()
     coerced = input_type(type_).read(value, shapes, reading, (), "v")
-    return coerced, shapes, reading.faults
+    return coerced, shapes, reading.errors
 
 
 def check(type_: Any, value: Any) -> None:
     theirs = coerce_input_value(value, type_)
-    ours, shapes, faults = read(type_, value)
-    assert bool(faults) == (theirs is Undefined), "each refusal has a reason"
-    if not faults:
+    ours, shapes, errors = read(type_, value)
+    assert bool(errors) == (theirs is Undefined), "each refusal has a reason"
+    if not errors:
         assert json.dumps(ours) == json.dumps(theirs), "the order of members is the type's too"
         assert len(shapes) == 1
         hash(shapes[0])
@@ -138,7 +138,7 @@ def _at(value: Any, place: list[Any]) -> Any:
 @given(type_=st.sampled_from(TYPES), value=VALUES)
 def test_a_fault_has_its_place_and_the_value_as_json(type_: Any, value: Any) -> None:
     for place, message in read(type_, value)[2]:
-        name, *steps = steps_to(place)
+        name, *steps = path_steps(place)
         assert name == "v"
         found = _at(value, steps)
         if found is None or isinstance(found, bool):
@@ -223,15 +223,15 @@ def test_reading_stops_after_the_allowed_number_of_objects(type_: Any, value: An
     assert reading.objects == MAX_INPUT_OBJECTS - objects
     reading.objects = objects - 1
     if objects:
-        with pytest.raises(UnreadableInput):
+        with pytest.raises(InputLimitExceeded):
             input_type(type_).read(value, [], reading, (), "v")
 
 
 def test_reading_stops_after_the_allowed_number_of_faults() -> None:
     reading = Reading()
-    with pytest.raises(UnreadableInput):
+    with pytest.raises(InputLimitExceeded):
         input_type(GraphQLList(GraphQLInt)).read(["x"] * 2 * MAX_ERRORS, [], reading, (), "v")
-    assert [steps_to(place) for place, _ in reading.faults] == [["v", n] for n in range(MAX_ERRORS + 1)]
+    assert [path_steps(place) for place, _ in reading.errors] == [["v", n] for n in range(MAX_ERRORS + 1)]
 
 
 def test_literals_may_hold_any_number_of_objects() -> None:

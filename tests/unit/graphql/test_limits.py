@@ -67,7 +67,7 @@ def test_fragments_that_nothing_spreads_are_measured_too() -> None:
 def test_selection_sets_are_limited() -> None:
     """All fields of one are compared at once."""
     check_limits(parse("{" + "a " * MAX_SELECTIONS + "}"), Limits())
-    with pytest.raises(GraphQLError, match="names more than the 5000 fields allowed"):
+    with pytest.raises(GraphQLError, match="has more than the 5000 fields allowed"):
         check_limits(parse("{ b {" + "a " * (MAX_SELECTIONS + 1) + "} }"), Limits())
 
 
