@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.graphql.graphql_core import LONGEST_BLOCK_STRING, LazyMap, parse_document, location_of
+from dataapi.graphql.graphql_core import LONGEST_BLOCK_STRING, LazyMap, location_of, parse_document
 from graphql import DocumentNode, GraphQLError, Node, SourceLocation, Visitor, parse, visit
 from hypothesis import example, given
 from hypothesis import strategies as st
