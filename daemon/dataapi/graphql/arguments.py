@@ -1,8 +1,8 @@
 """Selected fields, and their arguments as trees.
 
-A tree is null (None), an ``InputLeaf``, a list or a dict of trees. Lists and dicts decide the structure of a
-statement, and leaves become slots. Lists contain input objects only. A list of scalars or enum values is one
-leaf, because it is bound as one array.
+A tree is None for null, an ``InputLeaf``, a list or a dict of trees. Lists and dicts decide the structure of
+a statement, and leaves become its slots. Lists contain only input objects. A list of scalars or enum values
+is one leaf, because it is bound as one array.
 """
 
 from __future__ import annotations

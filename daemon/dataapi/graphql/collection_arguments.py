@@ -9,7 +9,7 @@ from graphql import GraphQLError
 from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object
 from dataapi.graphql.filters import aggregate_of, filter_condition, operand
 from dataapi.graphql.schema.catalog_view import RelatedField, TableView
-from dataapi.graphql.sources import Bounded, CursorPart, InputLeaf, limit_of
+from dataapi.graphql.sources import BoundedCount, CursorPart, InputLeaf, limit_of
 from dataapi.sql.algebra import (
     After,
     AggregateFunction,
@@ -31,7 +31,7 @@ class Page:
     """
 
     rows: Rows
-    size: Bounded | int
+    size: BoundedCount | int
     position: After | None
     backward: bool
 
@@ -60,15 +60,15 @@ def read_page(view: TableView, rows: Rows, arguments: InputObject) -> Page:
         where=where,
         order=tuple(term for term, _ in order),
         limit=limit_of(size),
-        offset=None if offset is None else Parameter(Bounded("offset", as_leaf(offset)), "bigint"),
+        offset=None if offset is None else Parameter(BoundedCount("offset", as_leaf(offset)), "bigint"),
     )
     position = None if cursor is None else _position(order, as_leaf(cursor), backward=backward)
     return Page(rows, size, position, backward)
 
 
-def page_size(view: TableView, name: str, arguments: InputObject) -> Bounded | int:
+def page_size(view: TableView, name: str, arguments: InputObject) -> BoundedCount | int:
     size = arguments.get(name)
-    return view.max_rows if size is None else Bounded(name, as_leaf(size), view.max_rows)
+    return view.max_rows if size is None else BoundedCount(name, as_leaf(size), view.max_rows)
 
 
 _EXCLUSIVE = (
@@ -125,7 +125,7 @@ def _element(view: TableView, element: InputObject) -> Ordering | None:
 
 
 def _term(expression: Expression, direction: InputTree, *, nullable: bool) -> OrderTerm:
-    descending, nulls_first = as_leaf(direction).words()
+    descending, nulls_first = as_leaf(direction).enum_values()
     return OrderTerm(expression, descending, nulls_first, nullable)
 
 

@@ -346,7 +346,7 @@ class Compiler:
 
     def _groups(self, view: TableView, nodes: list[FieldNode]) -> Output:
         arguments = self.arguments(nodes[0], view.name_of(TableType.CONNECTION))
-        keys = tuple(map(ColumnOf, dict.fromkeys(as_leaf(arguments["by"]).words())))
+        keys = tuple(map(ColumnOf, dict.fromkeys(as_leaf(arguments["by"]).enum_values())))
         if not keys:
             raise GraphQLError("groupBy needs at least one column in `by`")
         having = having_condition(view, as_object(arguments.get("having") or {}))

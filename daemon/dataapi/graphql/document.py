@@ -1,4 +1,4 @@
-"""Documents: parsed, limited and validated once for a role, with operations that accept variables."""
+"""Parsing, limits and validation of documents, and coercion of variables."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Engine:
         A request is retried, before anything has happened, at most once for each of these reasons. A newer
         catalog resets the other two:
 
-        - A newer catalog may have an unknown name or type.
+        - A name or type is unknown, and a newer catalog may have it.
         - The error of a shared document lacks its location in the client's text.
         - Values of some fields of a query cannot be bound. The other fields are executed.
 
@@ -199,7 +199,7 @@ class Engine:
                 raise _explain_not_allowed()
             length = len(http.body) + len(http.query)
             if length <= LONG:
-                bound = _bind(request, text, attempt, self._limits, compiles=False)
+                bound = _bind(request, text, attempt, self._limits, may_compile=False)
             if bound is None:
                 bound = await self._compiled(request, text, length, attempt)
             else:
@@ -222,11 +222,11 @@ class Engine:
         self, request: GraphQLRequest, text: str, length: int, attempt: RequestAttempt
     ) -> BoundOperation:
         self.misses += 1
-        work = partial(_bind, request, text, attempt, self._limits, compiles=True)
+        work = partial(_bind, request, text, attempt, self._limits, may_compile=True)
         # Fragments can multiply the selected fields, and introspection visits every type.
         is_short = length + len(text) <= SHORT and "..." not in text and not INTROSPECTING.search(text)
         bound = work() if is_short else await self._worker.run(work)
-        assert bound is not None, "compiles is true"
+        assert bound is not None, "may_compile is true"
         return bound
 
     async def _run(
@@ -277,11 +277,12 @@ class Engine:
 
 
 def _bind(
-    request: GraphQLRequest, text: str, attempt: RequestAttempt, limits: Limits, *, compiles: bool
+    request: GraphQLRequest, text: str, attempt: RequestAttempt, limits: Limits, *, may_compile: bool
 ) -> BoundOperation | None:
     """Return the bound operation of a request: document, plan, bind.
 
-    :param compiles: whether to create a document or plan that is not cached. If false, return None instead.
+    :param may_compile: whether to create a document or plan that is not cached. If false, return None
+        instead.
     :raises RequestRejected: the request is invalid.
     :raises GraphQLError: an argument is invalid.
     :raises TryAgain: another attempt is needed.
@@ -289,7 +290,7 @@ def _bind(
     role = attempt.role
     prepared = None if attempt.exact else role.texts.get(text)
     if prepared is None:
-        if not compiles:
+        if not may_compile:
             return None
         prepared = role.exact(text) if attempt.exact else role.prepare(text)
     document = prepared.document
@@ -299,7 +300,7 @@ def _bind(
             _check_may_run(operation, request)
         plan_input, variables = operation.coerce(request.variables or {}, prepared.parameters)
         plan = None if attempt.failed else role.plans.get(plan_input)
-        if not compiles and (plan is None or plan.introspects):
+        if not may_compile and (plan is None or plan.introspects):
             return None
         plan = plan or role.plan(document, operation, plan_input._replace(failed=attempt.failed or ()))
         if plan.errors and not document.is_exact:

@@ -214,7 +214,7 @@ class LazyMap(Mapping[str, T]):
             raise KeyError(name)
         return value
 
-    def made(self) -> list[T]:
+    def created(self) -> list[T]:
         return list(self._made.values())
 
     def _all(self) -> dict[str, T]:

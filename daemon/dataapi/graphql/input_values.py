@@ -44,7 +44,7 @@ MAX_INPUT_OBJECTS = 10_000
 
 
 class Reading:
-    """The state of reading JSON values.
+    """State of a pass over JSON values.
 
     :ivar objects: the number of input objects that may still be read.
     :ivar errors: paths with messages, in the order of the types' members.
@@ -96,7 +96,7 @@ _Node = TypeVar("_Node", bound=gql.Node)
 
 
 class LiteralReading:
-    """The state of reading literals.
+    """State of a pass over literals.
 
     :ivar valid: whether all literals are valid.
     :ivar certain: whether graphql-core's rules accept all valid literals.

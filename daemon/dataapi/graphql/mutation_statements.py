@@ -76,7 +76,7 @@ class MutationStep:
 
     @property
     def reads_again(self) -> bool:
-        """Whether changed rows are read again by their keys, because more than their columns is selected."""
+        """Whether changed rows are read again by their keys, because relationships are selected."""
         plain = isinstance(self.mutation, Delete) or self.output.reads_only_columns()
         return bool(self.key) and not plain
 
@@ -107,7 +107,7 @@ def compile_mutations(
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class UnfinishedStatement:
     """A response's SQL in an unfinished statement.
 
     :ivar prefix: a ``with`` clause, or empty.
@@ -120,7 +120,7 @@ class Pending:
 
 def step_statements(
     dialect: Dialect, number: int, step: OperationStep
-) -> tuple[*tuple[Compiled, ...], Pending]:
+) -> tuple[*tuple[Compiled, ...], UnfinishedStatement]:
     """Return the statements of a field. The last one returns the response.
 
     :param number: the index of the field.
@@ -128,7 +128,7 @@ def step_statements(
     if not isinstance(step, MutationStep):
         calling, output = _call_separately(dialect, step, f"dataapi.rows{number}")
         writer = dialect.writer()
-        return *calling, Pending(writer, "", output.json(writer, None))
+        return *calling, UnfinishedStatement(writer, "", output.json(writer, None))
     if step.reads_again:
         keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
         storing = _modify_and_store(dialect, number, step, keys, count)
@@ -136,7 +136,9 @@ def step_statements(
     return _in_one(dialect, number, step)
 
 
-def _in_one(dialect: Dialect, number: int, step: MutationStep) -> tuple[*tuple[Compiled, ...], Pending]:
+def _in_one(
+    dialect: Dialect, number: int, step: MutationStep
+) -> tuple[*tuple[Compiled, ...], UnfinishedStatement]:
     writer = dialect.writer()
     changed = writer.alias()
     row = Row(writer.alias(), step.mutation.table, derived=True)
@@ -148,7 +150,9 @@ def _in_one(dialect: Dialect, number: int, step: MutationStep) -> tuple[*tuple[C
     # ``having`` makes it one row even if no rows are selected.
     source = f"{changed} as {row.alias}{''.join(records.joins)} having true"
     guarded = _guarded_json(writer, number, step, count, response)
-    return *change.before, Pending(writer, f"with {change.queries} ", (JsonQuery(guarded, source),))
+    return *change.before, UnfinishedStatement(
+        writer, f"with {change.queries} ", (JsonQuery(guarded, source),)
+    )
 
 
 def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, response: Json) -> Json:
@@ -177,7 +181,7 @@ def response_json(writer: Writer, output: Output, records: Callable[[Output], Js
             return output.json(writer, None)
 
 
-def _read_before(dialect: Dialect, number: int, step: MutationStep, delete: Delete) -> Pending:
+def _read_before(dialect: Dialect, number: int, step: MutationStep, delete: Delete) -> UnfinishedStatement:
     """Return a delete whose records are computed before the first row is deleted."""
     writer = dialect.writer()
     before, changed = writer.alias(), writer.alias()
@@ -210,7 +214,7 @@ def _read_before(dialect: Dialect, number: int, step: MutationStep, delete: Dele
         f"with {before} as materialized (select {columns} from {source}{''.join(joins)}), "
         f'{changed} as ({deleting} returning {identity(target)} as "~identity") '
     )
-    return Pending(writer, prefix, _guarded_json(writer, number, step, count, response))
+    return UnfinishedStatement(writer, prefix, _guarded_json(writer, number, step, count, response))
 
 
 def _identity(step: MutationStep, row: Row) -> Callable[[Row], str]:
@@ -256,7 +260,7 @@ def guarded_count(writer: Writer, number: int, step: MutationStep) -> str:
     return f"case when {violated} then {raised} else {counted} end"
 
 
-def _read_again(dialect: Dialect, step: MutationStep, keys: str, count: str) -> Pending:
+def _read_again(dialect: Dialect, step: MutationStep, keys: str, count: str) -> UnfinishedStatement:
     writer = dialect.writer()
     row, stored = Row(writer.alias(), step.mutation.table), writer.alias()
     matches = []
@@ -278,7 +282,7 @@ def _read_again(dialect: Dialect, step: MutationStep, keys: str, count: str) -> 
         listed = array_json(members.json(inner), f" order by {stored}.place")
         return (JsonQuery(listed, f"{source}{''.join(members.joins)}"),)
 
-    return Pending(writer, "", response_json(writer, step.output, records, counted))
+    return UnfinishedStatement(writer, "", response_json(writer, step.output, records, counted))
 
 
 def _call_separately(dialect: Dialect, output: Output, setting: str) -> tuple[tuple[Compiled, ...], Output]:

@@ -24,7 +24,7 @@ from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, Table
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, TableField
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
-from dataapi.graphql.sources import Bounded, InputLeaf, UniformRows, Variables
+from dataapi.graphql.sources import BoundedCount, InputLeaf, UniformRows, Variables
 from dataapi.sql.algebra import Condition, Parameter
 from dataapi.sql.mutations import (
     DEFAULT,
@@ -52,7 +52,7 @@ def mutation_step(compiler: Compiler, nodes: list[FieldNode]) -> OperationStep:
         case TableField(TableFieldKind.INSERT, view) as field:
             return _step(compiler, field, nodes, read_insert(view, arguments))
         case TableField(kind, view) as field:
-            limit = Bounded("atMost", as_leaf(arguments["atMost"]))
+            limit = BoundedCount("atMost", as_leaf(arguments["atMost"]))
             where = _where(compiler, view, nodes[0], arguments)
             if kind is TableFieldKind.DELETE:
                 return _step(compiler, field, nodes, Delete(view.table, where), limit)
@@ -87,7 +87,7 @@ def _step(
     field: TableField,
     nodes: list[FieldNode],
     mutation: Mutation,
-    limit: Bounded | None = None,
+    limit: BoundedCount | None = None,
 ) -> MutationStep:
     view, response_type = field.view, TableType[f"{field.kind.name}_RESPONSE"]
 
@@ -155,12 +155,12 @@ def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
 def _conflict(argument: InputObject) -> OnConflict:
     """Return what to do on conflict. Exactly one of the constraint and the columns is required."""
     constraint, columns, update = (argument.get(name) for name in ("constraint", "columns", "update"))
-    names = () if columns is None else as_leaf(columns).words()
+    names = () if columns is None else as_leaf(columns).enum_values()
     if (constraint is None) is not bool(names):
         raise GraphQLError("onConflict takes either a constraint or the columns of a unique key")
     return OnConflict(
         names,
-        () if update is None else tuple(dict.fromkeys(as_leaf(update).words())),
+        () if update is None else tuple(dict.fromkeys(as_leaf(update).enum_values())),
         None if constraint is None else str(as_leaf(constraint).shape),
     )
 

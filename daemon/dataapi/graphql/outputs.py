@@ -79,7 +79,7 @@ class JsonText(Output):
 
 
 @dataclass(frozen=True, slots=True)
-class Instant(Output):
+class CurrentTime(Output):
     """The time of the transaction."""
 
     def json(self, _writer: Writer, _row: Row | None) -> Json:
@@ -167,7 +167,7 @@ class Groups(InnerOutput):
 class ConnectionOutput(Output):
     """A page of rows and its page information.
 
-    :ivar rows: ``where`` excludes the page's position, ``order`` is in the forward direction.
+    :ivar rows: the matching rows in forward order, without the restriction to ``position``.
     :ivar position: the position after which the page starts in the direction of paging. For a backward page
         its terms are reversed.
     :ivar backward: whether the page has the last rows (``last`` or ``before``).

@@ -16,10 +16,10 @@ from dataapi.graphql.compiler import Compiler, Cost, function_output, member_key
 from dataapi.graphql.document import GraphQLOperation, OperationPlanInput
 from dataapi.graphql.mutation_statements import OperationStep, compile_mutations
 from dataapi.graphql.mutations import mutation_step
-from dataapi.graphql.outputs import Instant, JsonText
+from dataapi.graphql.outputs import CurrentTime, JsonText
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, TableField
-from dataapi.graphql.separate_statements import FieldStatements, are_separate, compile_separately
+from dataapi.graphql.separate_statements import FieldStatements, compile_separately, needs_several_messages
 from dataapi.graphql.sources import Fixed, Variables, client_key, source_weight
 from dataapi.graphql.transport import GraphQLRequest, RequestRejected, Stage
 from dataapi.sql.algebra import Parameter, Rows, SlotSource
@@ -213,7 +213,7 @@ def _plan_mutation(compiler: Compiler, fields: SelectedFields) -> OperationPlan:
         steps.append((member_key(key, nodes[0]), step))
         keys.append(None if is_name else key)
     dialect = dialect_of(compiler.schema.view.catalog)
-    if not (dialect.sends_apart and are_separate([step for _, step in steps])):
+    if not (dialect.sends_apart and needs_several_messages([step for _, step in steps])):
         plan = _plan(compiler, compile_mutations(tuple(steps), dialect), keys)
         return replace(plan, read_only=False)
     separate = compile_separately(dialect, list(fields), [step for _, step in steps])
@@ -233,7 +233,7 @@ def _field_output(compiler: Compiler, nodes: list[FieldNode]) -> Output:
         case None if name == "node":
             return compiler.node(nodes, as_leaf(arguments["nodeId"]))
         case None:  # validation allows only heartbeat besides these
-            return Instant()
+            return CurrentTime()
 
 
 def check_cost(

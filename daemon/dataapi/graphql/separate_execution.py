@@ -8,7 +8,7 @@ from typing import Any
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageTransaction, MultiMessageTransactions, retried
 from dataapi.catalog.model import Catalog
-from dataapi.graphql.separate_statements import FieldStatements, bound_after
+from dataapi.graphql.separate_statements import FieldStatements, bind_after
 from dataapi.graphql.sources import client_key
 from dataapi.http.messages import Request
 
@@ -45,7 +45,7 @@ async def _data(
     for field in fields:
         row: tuple[Any, ...] = (field.constant,)
         for message in field.messages:
-            bound = bound_after(message, variables, row)
+            bound = bind_after(message, variables, row)
             [row] = await transaction.run(http, bound, read_only=False, again=begun)
             begun = True
         members.append(f'"{client_key(field.key, variables)}":{row[0]}')

@@ -66,14 +66,14 @@ class FieldStatements:
         return replace(self, messages=tuple(messages))
 
 
-def bound_after(
+def bind_after(
     message: Sequence[Compiled], variables: Mapping[str, object], row: Sequence[object]
 ) -> list[Bound]:
     values = {**variables, _PREVIOUS: row}
     return [each.bind(values) for each in message]
 
 
-def are_separate(steps: Sequence[OperationStep]) -> bool:
+def needs_several_messages(steps: Sequence[OperationStep]) -> bool:
     mutations = [step for step in steps if isinstance(step, MutationStep)]
     return bool(mutations) and (len(steps) > 1 or mutations[0].reads_again)
 

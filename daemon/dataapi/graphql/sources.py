@@ -61,8 +61,7 @@ def decode_cursor(text: str) -> tuple[str | None, ...]:
 def decode_node_id(text: str) -> NodeKey:
     """Return the table and key of a node id.
 
-    :raises GraphQLError: the text is not a node id. Number 4 means that the array is not schema, table and
-        key.
+    :raises GraphQLError: the text is not a node id. Number 4: the array is not schema, table and key.
     """
     values = _decode(text, _INVALID_NODE_ID)
     texts = [value for value in values if value is not None]
@@ -226,7 +225,7 @@ class InputLeaf:
         error.locations = None if self.location is None else [self.location]
         return error
 
-    def words(self) -> tuple[Any, ...]:
+    def enum_values(self) -> tuple[Any, ...]:
         assert isinstance(self.shape, tuple), "the type's values are words that decide a plan"
         return self.shape
 
@@ -285,7 +284,7 @@ class NodeIdPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
+class BoundedCount:
     """A non-negative count with a maximum."""
 
     name: str
@@ -318,5 +317,5 @@ def source_weight(source: SlotSource) -> int:
             return 350
 
 
-def limit_of(page: Bounded | int) -> Parameter | int:
+def limit_of(page: BoundedCount | int) -> Parameter | int:
     return page if isinstance(page, int) else Parameter(page, "bigint")

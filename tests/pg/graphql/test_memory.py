@@ -177,7 +177,7 @@ async def test_a_replaced_schema_is_free_without_a_garbage_collection(api: Servi
     [role] = api.engine._roles.values()
     introspected = role.introspection._schema
     assert introspected is not None
-    parts: list[Any] = [role.schema, role.schema.view, role.schema.types, *role.schema.types.made()]
+    parts: list[Any] = [role.schema, role.schema.view, role.schema.types, *role.schema.types.created()]
     parts += [role.introspection, introspected.get_type("person")]
     alive = [weakref.ref(part) for part in parts]
     gc.disable()

@@ -102,7 +102,7 @@ class CatalogView:
         self.privileges = Privileges(self.catalog, self.role)
         self._tables: dict[int, TableView | None] = {}
 
-    def made(self) -> list[object]:
+    def created(self) -> list[object]:
         return [self, *filter(None, self._tables.values())]
 
     @cached_property

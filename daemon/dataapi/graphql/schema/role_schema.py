@@ -250,7 +250,7 @@ class RoleSchema:
 
         The schema cannot be used afterwards.
         """
-        made = (*self.types.made(), *self.view.made(), self.types.by_name, self.types)
+        made = (*self.types.created(), *self.view.created(), self.types.by_name, self.types)
         for part in (*made, self.query_fields, self.mutation_fields, self.subscription_fields, self.schema):
             vars(part).clear()
 

@@ -83,9 +83,9 @@ class TableTypes:
         self._shared = _CONSTANT_TYPES | {type_.name: type_ for type_ in self.of_features.values()}
         self.by_name: LazyMap[Any] = LazyMap(self._make, self._names)
 
-    def made(self) -> list[gql.GraphQLNamedType]:
+    def created(self) -> list[gql.GraphQLNamedType]:
         """Return the types created so far, except those that all schemas share."""
-        return [type_ for type_ in self.by_name.made() if type_.name not in self._shared]
+        return [type_ for type_ in self.by_name.created() if type_.name not in self._shared]
 
     def of(self, view: TableView, kind: TableType) -> Any:
         return self.by_name[view.name_of(kind)]
