@@ -342,9 +342,9 @@ def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:
             headers=(("Retry-After", "1"),),
         )
     role = catalog.roles.get(caller.role)
-    if role is not None and role.excess is None:
+    if role is not None and role.forbidden_kind is None:
         return catalog
     denied = f'permission denied to set role "{caller.role}"'
     if role is None:
         raise UnknownRole(403, "42501", denied)
-    raise ApiError(403, "42501", denied, hint=f"Requests never run as {role.excess}.")
+    raise ApiError(403, "42501", denied, hint=f"Requests never run as {role.forbidden_kind}.")

@@ -17,7 +17,7 @@ from dataapi.cli.status import Failed, of_sqlstate
 from dataapi.cli.tables import TextTable
 from dataapi.database.address import primary_uri
 from dataapi.database.script import ScriptError, complete, opened
-from dataapi.database.sql_text import CALLERS_OBJECTS, quote_identifier, quote_literal
+from dataapi.database.sql_text import RESTORE_SEARCH_PATH, quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
 from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.service.configuration.parsers import listed, ref, slug, whole
@@ -296,7 +296,7 @@ def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
     """Run a statement as the owner of the table."""
     with opened(options.owner_uri or options.uri) as database:
         # The table is named as its owner finds it.
-        complete(database.fetch(CALLERS_OBJECTS + statement))
+        complete(database.fetch(RESTORE_SEARCH_PATH + statement))
     return []
 
 

@@ -19,7 +19,7 @@ from dataapi.auth.transaction import (
 )
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import CatalogNames
-from dataapi.catalog.reflect import OUTDATED, Refresh, as_it_is
+from dataapi.catalog.reflect import OUTDATED_CODES, Refresh, no_refresh
 from dataapi.concurrency.tasks import WorkerThread
 from dataapi.database.message import Bound
 from dataapi.graphql import transport
@@ -104,7 +104,7 @@ class Engine:
         runner: MultiMessageRunner,
         catalog: Callable[[], Catalog | None],
         documents: Callable[[], Documents | None] = lambda: None,
-        refresh: Refresh = as_it_is,
+        refresh: Refresh = no_refresh,
         worker: WorkerThread | None = None,
     ) -> None:
         self._project = project
@@ -160,7 +160,7 @@ class Engine:
             if attempt.refreshed or not response.errors or not _may_be_outdated(response):
                 return response
             newer = await self._refresh(attempt.catalog)
-            if newer.is_like(attempt.catalog):
+            if newer.has_same_content(attempt.catalog):
                 return response
             newer = await self._serve(newer, caller)
             attempt = RequestAttempt(newer, self._roles[caller.role], refreshed=True)
@@ -175,7 +175,7 @@ class Engine:
         except UnknownRole:
             assert catalog is not None
             served = catalog_for(await self._refresh(catalog), caller)  # the role may be new
-        if self._names is None or not served.is_like(self._served):
+        if self._names is None or not served.has_same_content(self._served):
             self._names = CatalogNames(served)
             self._roles.clear()
         self._served = served
@@ -269,8 +269,8 @@ class Engine:
     ) -> bool:
         """Return whether PostgreSQL raises the same error when it only parses one of the values."""
         try:
-            for reading in bound.plan.readings(bound.variables):
-                await self._transactions.run(catalog, http, caller, (reading,), read_only=True)
+            for check in bound.plan.input_checks(bound.variables):
+                await self._transactions.run(catalog, http, caller, (check,), read_only=True)
         except DatabaseError as rejection:
             return rejection.message == error.message
         return False
@@ -358,7 +358,7 @@ def _may_be_outdated(response: GraphQLResponse) -> bool:
     if response.stage in (Stage.VALIDATION, Stage.VARIABLES):
         return True
     codes = {error.get("extensions", {}).get("code") for error in response.errors}
-    return response.data == "null" and not codes.isdisjoint(OUTDATED)
+    return response.data == "null" and not codes.isdisjoint(OUTDATED_CODES)
 
 
 def _rejected(error: RequestRejected | GraphQLError | RecursionError) -> GraphQLResponse:
@@ -393,7 +393,7 @@ def _database_error(error: DatabaseError, keys: tuple[str | None, ...]) -> Mappi
     violation = violation_in(code, message)
     if violation is not None:
         message, code = violation.reason, DATA_EXCEPTION
-        fields = [key for index, key in enumerate(keys) if key is not None and index == violation.place]
+        fields = [key for index, key in enumerate(keys) if key is not None and index == violation.index]
     # Of several fields, PostgreSQL does not report which one failed.
     path = {"path": fields} if len(fields) == 1 else {}
     return {"message": message, **path, "extensions": {"code": code}}

@@ -98,9 +98,9 @@ class OperationPlan:
     def cost(self, variables: Variables) -> int:
         return sum(cost.rows(variables) for cost in self.costs)
 
-    def readings(self, variables: Variables) -> list[Bound]:
+    def input_checks(self, variables: Variables) -> list[Bound]:
         """Return statements that only parse the values, and fail if PostgreSQL rejects one."""
-        return [reading.bind(variables) for each in self.statements for reading in each.readings]
+        return [check.bind(variables) for each in self.statements for check in each.input_checks]
 
     def failures(self, variables: Variables) -> tuple[tuple[str, GraphQLError], ...]:
         """Return the errors of values that cannot be bound, with the response keys of their root fields.
@@ -121,7 +121,7 @@ class OperationPlan:
 
 def _weight(compiled: Compiled) -> int:
     own = len(compiled.statement.text) + sum(map(source_weight, compiled.sources))
-    return own + sum(map(_weight, compiled.readings))
+    return own + sum(map(_weight, compiled.input_checks))
 
 
 def compile_plan(
@@ -213,7 +213,7 @@ def _plan_mutation(compiler: Compiler, fields: SelectedFields) -> OperationPlan:
         steps.append((member_key(key, nodes[0]), step))
         keys.append(None if is_name else key)
     dialect = dialect_of(compiler.schema.view.catalog)
-    if not (dialect.sends_apart and needs_several_messages([step for _, step in steps])):
+    if not (dialect.separate_messages and needs_several_messages([step for _, step in steps])):
         plan = _plan(compiler, compile_mutations(tuple(steps), dialect), keys)
         return replace(plan, read_only=False)
     separate = compile_separately(dialect, list(fields), [step for _, step in steps])

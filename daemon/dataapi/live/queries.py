@@ -22,7 +22,7 @@ from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.caller import identity
 from dataapi.auth.jwt import expiry
 from dataapi.catalog.model import Catalog, TableKind
-from dataapi.catalog.reflect import OUTDATED
+from dataapi.catalog.reflect import OUTDATED_CODES
 from dataapi.concurrency.tasks import Background, wait_at_most
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.http.messages import Chunk, Reply, Request, RequestContext
@@ -334,7 +334,7 @@ class LiveQueries:
 
     def _is_outdated(self, cohort: Cohort, code: str) -> bool:
         """Return whether an error may be one of a catalog that does not follow a change yet."""
-        if code not in OUTDATED:
+        if code not in OUTDATED_CODES:
             return False
         now: float = self._clock.seconds()
         if cohort.outdated is None:

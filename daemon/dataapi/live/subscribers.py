@@ -110,9 +110,9 @@ class Subscriber:
         self._streams.sending(self, event)
         self.outlet.write(event)
         if not self.outlet.waits:
-            self.taken()
+            self.resume()
 
-    def taken(self) -> None:
+    def resume(self) -> None:
         """Send the event that is waiting, now that the client has taken the one before."""
         if self.sending is None:
             return

@@ -172,9 +172,7 @@ class ProcessAssembly:
         """Make the part of a project; it knows of the same servers what an earlier one knew."""
         where = settings.ref, settings.db_uri, settings.db_read_uri
         before = self._successions.get(where)
-        part = ProjectPart(
-            self._reactor, settings, self._reconfigure, self._vitals, before and before.continued()
-        )
+        part = ProjectPart(self._reactor, settings, self._reconfigure, self._vitals, before and before.copy())
         self._successions[where] = part.succession
         return part
 
@@ -191,7 +189,7 @@ class ProcessAssembly:
         self, settings: Settings, site: ApiSite, projects: Sequence[ProjectPart], requests: RequestMetrics
     ) -> None:
         """Have the site serve these projects by these settings."""
-        self._observer.learn(settings)
+        self._observer.configure(settings)
         site.configure(
             [project.apis.backend for project in projects if project.apis is not None],
             request_observer(

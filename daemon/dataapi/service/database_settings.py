@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import SingleFlights, concurrently
 from dataapi.database.script import ScriptError, connected
-from dataapi.database.sql_text import CALLERS_OBJECTS, quote_identifier
+from dataapi.database.sql_text import RESTORE_SEARCH_PATH, quote_identifier
 from dataapi.service.configuration import ConfigurationError
 from dataapi.service.configuration.database import NAMES, PREFIX, DatabaseSetting, applied, unknown_names
 from dataapi.service.configuration.mistakes import Mistake
@@ -71,7 +71,7 @@ def read_stored(project: Project) -> Stored:
 def _made_by(fetch: Fetch, function: str) -> list[tuple[Any, ...]]:
     """Return names and values of the settings that a function makes."""
     fetch(_CLEAR, (list(NAMES),))
-    fetch(f"{CALLERS_OBJECTS}select {'.'.join(map(quote_identifier, function.split('.')))}()", ())
+    fetch(f"{RESTORE_SEARCH_PATH}select {'.'.join(map(quote_identifier, function.split('.')))}()", ())
     return fetch(_MADE, (list(NAMES),))
 
 

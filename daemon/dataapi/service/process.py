@@ -18,7 +18,7 @@ from dataapi.service.sockets import Acceptor, Descriptor, accept
 from dataapi.settings import Project, Settings
 from dataapi.telemetry.metrics import Snapshot, merge
 from dataapi.telemetry.process import ProcessMetrics
-from dataapi.telemetry.readiness import DaemonState, NotReloaded, ProjectState, Reloaded, WebhooksState
+from dataapi.telemetry.readiness import DaemonState, ProjectState, Reloaded, ReloadError, WebhooksState
 from dataapi.telemetry.requests import RequestMetrics
 from dataapi.telemetry.tracing import Tracing
 
@@ -54,7 +54,7 @@ class ServedProject(Served, Protocol):
     settings: Project
 
     async def reload(self) -> int:
-        """Read the catalog again and return its generation; raises ``ApiError`` or ``NotReloaded``."""
+        """Read the catalog again and return its generation; raises ``ApiError`` or ``ReloadError``."""
 
     def state(self) -> ProjectState:
         """Return whether requests can be answered."""
@@ -229,7 +229,7 @@ class Process:
             except DatabaseUnavailable as error:
                 # Unlike clients, operators learn where it is and why.
                 failures[project.ref] = project.state().reason or error.message
-            except (ApiError, NotReloaded) as error:
+            except (ApiError, ReloadError) as error:
                 failures[project.ref] = str(error)
             except Exception:
                 _log.failure("the catalog of {project} was not reloaded", project=project.ref)

@@ -35,7 +35,7 @@ from dataapi.service.inspection import role_faults
 from dataapi.service.settings_sources import Reconfigure
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
-from dataapi.telemetry.readiness import Changes, LiveState, NotReloaded, ProjectState, ReplicaState
+from dataapi.telemetry.readiness import Changes, LiveState, ProjectState, ReloadError, ReplicaState
 from dataapi.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -129,15 +129,15 @@ class ProjectPart:
 
     def _give_up(self, place: dict[str, str]) -> None:
         """Leave a silent server, in whose place another one is the primary now."""
-        self._pool.give_up(place)
+        self._pool.leave_server(place)
         if self._listener is not None:
-            self._listener.give_up(place)
+            self._listener.leave_server(place)
 
     async def _fetch(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run SQL for the watcher; no catalog, and so no answer, comes of settings that are not complete."""
         if self.settings.settings_error is not None:
             raise DatabaseUnavailable(503, "PGRST002", self.settings.settings_error)
-        return await self._pool.fetch(text, values, within=REFLECTED_WITHIN)
+        return await self._pool.fetch(text, values, timeout=REFLECTED_WITHIN)
 
     async def _ask_for_settings(self) -> None:
         """Have the settings read again until a part that has them takes our place."""
@@ -192,7 +192,7 @@ class ProjectPart:
         from dataapi.live.changes import Changes  # noqa: PLC0415 - imported with the APIs
         from dataapi.live.queries import LiveQueries  # noqa: PLC0415
 
-        fetch = self._pool.within(LOOKED_WITHIN).fetch
+        fetch = self._pool.with_timeout(LOOKED_WITHIN).fetch
         changes = Changes(fetch, lambda: self._watcher.current, replicated=self._replicas is not None)
         return LiveQueries(
             self._reactor, self.settings, self._authenticator, changes, self._resize, time.time, rest, graphql
@@ -256,7 +256,7 @@ class ProjectPart:
         project, listener = self.settings, self._listener
         return pooler_advice(
             prepared=project.db_prepared_statements and self._pool.pooled and self._loses,
-            listening=project.db_channel_enabled and listener is not None and listener.swallowed,
+            listening=project.db_channel_enabled and listener is not None and listener.notifications_blocked,
         )
 
     async def drain(self) -> None:
@@ -283,7 +283,7 @@ class ProjectPart:
 
         :return: the catalog's generation.
         :raises ApiError: the catalog could not be read; the former one stays.
-        :raises NotReloaded: the keys could not be read; the former ones stay.
+        :raises ReloadError: the keys could not be read; the former ones stay.
         """
         if self.apis is not None:
             await self.apis.documents.load()
@@ -291,7 +291,7 @@ class ProjectPart:
         await self._renew_sessions()
         generation = (await self._watcher.reload()).generation
         if problem is not None:
-            raise NotReloaded(f"the keys at the URL of jwt-secret were not read: {problem}")
+            raise ReloadError(f"the keys at the URL of jwt-secret were not read: {problem}")
         return generation
 
     async def check(self) -> None:

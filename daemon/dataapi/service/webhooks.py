@@ -163,8 +163,8 @@ class WebhooksPart:
             section.retention_days,
             on_enqueued=self._enqueued,
             disable_after=section.disable_after,
-            for_queue=self._pool.within(QUEUE_WITHIN),
-            for_upkeep=self._pool.within(UPKEEP_WITHIN),
+            for_queue=self._pool.with_timeout(QUEUE_WITHIN),
+            for_upkeep=self._pool.with_timeout(UPKEEP_WITHIN),
         )
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
         self.catalogue = self._installed = installed_catalogue(section.row_change_types)
@@ -198,7 +198,7 @@ class WebhooksPart:
         )
         self._succession = succession = Succession()
         if before is not None and before._uri == self._uri:
-            self._succession = succession = before._succession.continued()
+            self._succession = succession = before._succession.copy()
         self._pool.follow(PrimaryServers(succession))
         self._listener.follow(PrimaryServers(succession))
         self._failover = FailoverWatch(reactor, self._uri, succession, self._give_up)
@@ -332,14 +332,14 @@ class WebhooksPart:
 
     def _give_up(self, place: dict[str, str]) -> None:
         """Leave a silent server, in whose place another one is the primary now."""
-        self._pool.give_up(place)
-        self._listener.give_up(place)
+        self._pool.leave_server(place)
+        self._listener.leave_server(place)
 
     async def _listen(self) -> None:
         """Listen for notifications where that works; elsewhere the queue is only polled."""
         if self._listens:
             await self._listener.start()
-        if self._listener.swallowed:
+        if self._listener.notifications_blocked:
             _log.warn(
                 "webhooks are delivered up to a second late: their database is behind a pooler in transaction"
                 " mode; set db-uri of [webhooks] to one that connects to PostgreSQL itself"

@@ -38,7 +38,7 @@ create policy own on note using (owner = current_user);
 insert into note values (1, 'anon'), (2, 'authenticated');
 grant all on note to anon, authenticated;
 """
-ADVICE = "db-uri leads to a pooler in transaction mode, which needs {}"
+ADVICE = "db-uri connects to a pooler in transaction mode: set {}"
 
 
 @pytest.fixture(params=["session", "transaction"])
@@ -327,7 +327,7 @@ async def test_a_look_at_the_server_leaves_others_their_role(shared: Database, r
     """It is asked by a role that sees more, with which nobody else's SQL may run."""
     before = settings_of(shared)
     watch = ServerWatch(reactor, shared.uri)
-    await watch.look()
+    await watch.poll()
     assert watch.state is not None
     assert settings_of(shared) == before
     watch.close()

@@ -112,7 +112,7 @@ async def test_a_new_schema_replans(live: LiveService) -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the catalog compared twenty times a second while requests come."""
-    monkeypatch.setattr(watcher, "COMPARE_EVERY", 0.05)
+    monkeypatch.setattr(watcher, "COMPARE_INTERVAL", 0.05)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dataapi.catalog.model import Catalog, Column, Function, Privileges, Table, TypeKind
-from dataapi.catalog.names import CatalogNames, FieldNames, is_looked_up_by_key
+from dataapi.catalog.names import CatalogNames, FieldNames, has_by_pk_field
 from dataapi.catalog.registry import TableType
 from dataapi.catalog.relationships import KeyRelationship
 from dataapi.graphql.schema.type_mapping import TypeMapping, mapping_of
-from dataapi.sql.algebra import ColumnOf, Condition, FunctionCall, Join, OrderTerm, Rows
+from dataapi.sql.algebra import ColumnRef, Condition, FunctionCall, Join, OrderTerm, Rows
 from dataapi.sql.statement import qualified
 
 
@@ -249,7 +249,7 @@ class TableView:
 
     @cached_property
     def deletable(self) -> bool:
-        return self.table.deletable and self.catalog_view.privileges.can_whole(self.table, "DELETE")
+        return self.table.deletable and self.catalog_view.privileges.has_table_privilege(self.table, "DELETE")
 
     @property
     def _names(self) -> FieldNames:
@@ -368,7 +368,7 @@ class TableView:
             name,
             self._input_name(name),
             target,
-            function.gives_one_row,
+            function.returns_one_row,
             function=function,
             unique=not function.returns_set,
             description=self._catalog.directives.function(function.oid).description,
@@ -393,7 +393,7 @@ class TableView:
     def key_order(self) -> tuple[OrderTerm, ...]:
         columns = filter(None, map(self.table.column, self.key))
         return tuple(
-            OrderTerm(ColumnOf(column.name), nullable=column.nullable, schema=column.comparison_schema)
+            OrderTerm(ColumnRef(column.name), nullable=column.nullable, schema=column.comparison_schema)
             for column in columns
         )
 
@@ -407,4 +407,4 @@ class TableView:
         """The key's fields in key order, empty if the table has no ``ByPk`` field."""
         fields = tuple(self.fields_by_column[name] for name in self.key if name in self.fields_by_column)
         whole = self.has_node_id and len(fields) == len(self.key)
-        return fields if whole and is_looked_up_by_key(self._catalog, self.table) else ()
+        return fields if whole and has_by_pk_field(self._catalog, self.table) else ()

@@ -25,7 +25,7 @@ from dataapi.http.errors import ApiError, DatabaseUnavailable
 from dataapi.http.messages import Request
 from dataapi.settings import Project
 from dataapi.telemetry.readiness import ProjectState
-from dataapi.telemetry.slow_requests import KEPT, SLOW
+from dataapi.telemetry.slow_requests import RETENTION, SLOW
 from dataapi.telemetry.version import installed_version
 from dataapi.telemetry.vitals import Vitals
 from dataapi.web.console.schema import SchemaDescription
@@ -119,12 +119,12 @@ class ProjectData:
             with suppress(DatabaseUnavailable):
                 catalog = catalog_for(self._catalog(), caller)
                 await self._transactions.run_pre_request(catalog, request, caller)
-        state, slow = self._state(), self._vitals.slow.of(self._project.ref, self._now())
+        state, slow = self._state(), self._vitals.slow.recent(self._project.ref, self._now())
         return {
             "version": installed_version(),
             "project": {**asdict(state), "ready": state.ready, "pool": asdict(self._pool())},
             **self._vitals.as_json(),
-            "slow": {"seconds": SLOW, "within": KEPT, "requests": [asdict(each) for each in slow]},
+            "slow": {"seconds": SLOW, "within": RETENTION, "requests": [asdict(each) for each in slow]},
         }
 
     async def _described(self, catalog: Catalog, role: str) -> _Described:

@@ -274,7 +274,7 @@ class ClientConnection(Protocol):
     def _sent(self) -> None:
         """Continue, now that the client has taken everything that was written."""
         if self.feed is not None:
-            self.feed.taken()
+            self.feed.resume()
             return
         self._advance()
         if self._reading_paused and not (self.answers or self._input_ended):

@@ -10,10 +10,10 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import Headers
-from dataapi.http.messages import LONGEST_TARGET
+from dataapi.http.messages import MAX_TARGET_BYTES
 from dataapi.http.query_string import not_utf8
 
-_LONGEST_LINE = LONGEST_TARGET + 100
+_LONGEST_LINE = MAX_TARGET_BYTES + 100
 """Bytes of a request line: the target with a method and a version."""
 _LONGEST_HEADER = 32_768
 _LONGEST_HEADERS = 65_536
@@ -280,7 +280,7 @@ def parse_target(target: bytes, host: str | None, minor: int) -> RequestTarget:
     :param minor: the minor version of HTTP/1, 0 or 1.
     :raises ApiError: 400, they are malformed or contradict each other; 414, the target is too long.
     """
-    if len(target) > LONGEST_TARGET:
+    if len(target) > MAX_TARGET_BYTES:
         raise target_too_long()
     if host is None:
         if minor:
@@ -300,7 +300,7 @@ def parse_target(target: bytes, host: str | None, minor: int) -> RequestTarget:
 
 
 def target_too_long() -> ApiError:
-    return ApiError(414, "URI_TOO_LONG", f"The request target is longer than {LONGEST_TARGET} bytes")
+    return ApiError(414, "URI_TOO_LONG", f"The request target is longer than {MAX_TARGET_BYTES} bytes")
 
 
 @lru_cache(maxsize=64)

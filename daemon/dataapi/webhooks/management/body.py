@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataapi.http.headers import media_type
 from dataapi.http.messages import Request
-from dataapi.http.strict_json import is_storable, is_storable_number, reject_constant, whole
+from dataapi.http.strict_json import is_storable, is_storable_number, parse_integer, reject_constant
 from dataapi.webhooks.catalogue import CompiledSchema, pointer
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
 
@@ -98,7 +98,7 @@ def _fraction(digits: str) -> float:
 def _whole(digits: str) -> int | float:
     if not is_storable_number(digits):
         raise _NumberTooLong
-    return whole(digits)
+    return parse_integer(digits)
 
 
 _DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_fraction, parse_constant=reject_constant)

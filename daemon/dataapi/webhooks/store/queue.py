@@ -15,7 +15,7 @@ from uuid import UUID
 
 from dataapi.http import strict_json
 from dataapi.http.errors import DatabaseError
-from dataapi.http.headers import continued_trace
+from dataapi.http.headers import parse_traceparent
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.delivery.response import storable
 from dataapi.webhooks.model import (
@@ -194,7 +194,7 @@ class Queue:
             body=None if body is None else body.encode(),
             rendered_from=rendered_from,
             payload=payload,
-            traceparent=continued_trace(traceparent or ""),
+            traceparent=parse_traceparent(traceparent or ""),
         )
 
 
