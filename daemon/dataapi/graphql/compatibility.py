@@ -41,7 +41,7 @@ class AdaptedDocument:
     :ivar literals: the arguments of fields and directives, by offset in the text.
     :ivar parameters: the names of parameters for literals and aliases, by offset in the text.
     :ivar literal_types: the types of extracted literals, by parameter name.
-    :ivar merges: whether fields with arguments may be merged, which requires equal literals.
+    :ivar merges: whether fields with arguments may be merged. Their literals must then be equal.
     :ivar arguments_valid: whether all arguments are certainly valid, with any values of variables.
     """
 

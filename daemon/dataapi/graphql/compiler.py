@@ -148,7 +148,7 @@ def member_key(key: str, node: FieldNode) -> Key:
 COUNT = Aggregate(AggregateFunction.COUNT)
 
 MAX_OBJECTS = 3_000
-"""Maximum number of objects that one operation may select, which takes about half a second to compile.
+"""Maximum number of objects that one operation may select. They take about half a second to compile.
 
 A short document with fragments that spread each other twice could select millions.
 """

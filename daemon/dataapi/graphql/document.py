@@ -288,7 +288,7 @@ class Document:
 def _shared(node: DocumentNode, schema: RoleSchema, extracted: ExtractedParameters) -> AdaptedDocument | None:
     """Return a valid document with parameters for literals and aliases, None if it cannot be shared.
 
-    Fields that are merged must have equal literals, which parameters cannot guarantee.
+    Merged fields must have equal literals, and parameters cannot guarantee that.
     """
     adapted = adapt(node, schema.schema, extracted.names_by_offset, strict=schema.strict)
     if adapted.merges:

@@ -49,7 +49,7 @@ class RequestAttempt(NamedTuple):
     """One attempt at a request. A later attempt may depend on an earlier one.
 
     :ivar refreshed: whether the catalog is newer than that of the first attempt.
-    :ivar exact: whether the document has exactly the request's text, which gives errors their locations.
+    :ivar exact: whether the document has exactly the request's text. Its errors then have locations.
     :ivar failed: the errors of fields with values that cannot be bound, by response key. None before a field
         failed.
     """

@@ -1,7 +1,7 @@
 """Adaptations of graphql-core that depend on its internals.
 
-They are a parser that uses regular expressions and little memory, visits that leave no reference cycles, and
-types and schemas that are created lazily. A schema of a thousand tables has about 15,000 types, of which a
+A parser that uses regular expressions and little memory, visits that leave no reference cycles, and types and
+schemas that are created lazily. A schema of a thousand tables has about 15,000 types, of which a
 role's documents use a few.
 """
 

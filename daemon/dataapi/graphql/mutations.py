@@ -192,7 +192,7 @@ def _nested_row(view: TableView, values: InputObject) -> NestedRow:
 def _check_free(view: TableView, values: InputObject, columns: set[str], related: RelatedField) -> None:
     for field in view.insertable:
         if field.column.name in columns and field.name in values:
-            message = f"{field.name} can't be combined with {related.input_name}, which sets it"
+            message = f"{field.name} can't be combined with {related.input_name}: both set the same column"
             raise GraphQLError(message)
 
 

@@ -34,7 +34,7 @@ INTROSPECTION = frozenset({"__schema", "__type"})
 
 @dataclass(frozen=True, slots=True)
 class IntrospectionResult:
-    """The result of an introspection field, which the variables contain when the plan is bound."""
+    """The result of an introspection field. The variables contain it when the plan is bound."""
 
     key: str
 
@@ -44,7 +44,7 @@ class IntrospectionResult:
 
 
 def result_name(key: str) -> str:
-    """Return the variable for the result of an introspection field. No document can use this name."""
+    """Return the name of the variable for the result of an introspection field. Documents cannot use it."""
     return f"__schema:{key}"
 
 

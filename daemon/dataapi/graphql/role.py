@@ -23,7 +23,7 @@ DOCUMENTS_PER_ROLE = 1_000
 DOCUMENT_BYTES = 12_000_000
 """Maximum size of the cached documents per role, in bytes.
 
-This and ``PLAN_BYTES`` also limit the time of a garbage collection, which visits all cached objects.
+This and ``PLAN_BYTES`` also limit the time of a garbage collection, because it visits all cached objects.
 """
 LONGEST_CACHED = 20_000
 """Maximum length of a cached document, in characters."""
@@ -44,7 +44,7 @@ class PreparedDocument:
 
     @property
     def weight(self) -> int:
-        """The approximate size in bytes, including the document, which may not be cached elsewhere."""
+        """The approximate size in bytes, including the document. It may not be cached elsewhere."""
         return self.document.weight + 2 * len(self.document.text) + 150 * len(self.parameters.values)
 
 

@@ -152,7 +152,7 @@ def client_key(key: str, variables: Variables) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A field's name in the response, which may differ between documents that share a plan."""
+    """A field's alias. It may differ between documents that share a plan."""
 
     parameter: str
 

@@ -1,6 +1,6 @@
 """GraphQL over HTTP: reading requests and writing responses.
 
-The statuses are those that the ``graphql-http`` audits require (docs/reference/graphql.md, HTTP).
+The ``graphql-http`` audits define the status codes (docs/reference/graphql.md, HTTP).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GraphQLRequest(NamedTuple):
     :ivar read_only: whether only queries may run, because the method is GET.
     :ivar document_id: the id of a persisted document.
     :ivar persisted_hash: the hash in Apollo's ``extensions.persistedQuery``.
-    :ivar by_events: whether further results can be sent, which subscriptions require.
+    :ivar by_events: whether further results can be sent. Subscriptions require it.
     """
 
     query: str | None

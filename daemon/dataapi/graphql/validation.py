@@ -27,7 +27,7 @@ from dataapi.graphql.input_values import MAX_ERRORS
 from dataapi.graphql.schema.role_schema import RoleSchema, RootFields, TableField
 
 COMPARISONS = 12_000
-"""Maximum number of compared pairs of fields per document, which takes less than a tenth of a second.
+"""Maximum number of compared pairs of fields per document. They take less than a tenth of a second.
 
 graphql-core's limit is forty times as high.
 """
@@ -185,7 +185,7 @@ def is_certainly_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> b
 
 
 _FieldKey = tuple[object, str] | None
-"""Parent type and name of a field, None for one with arguments or a selection, which is never merged."""
+"""Parent type and name of a field, None if it has arguments or a selection and cannot be merged."""
 
 
 _CONDITIONS = frozenset({gql.GraphQLSkipDirective.name, gql.GraphQLIncludeDirective.name})

@@ -217,7 +217,7 @@ class TableView:
 
     @cached_property
     def has_node_id(self) -> bool:
-        """Whether rows have node ids, which requires that the role may read the whole key."""
+        """Whether rows have node ids: the role must be allowed to read the whole key."""
         return self.key == self._catalog.primary_key(self.table)
 
     @cached_property
@@ -230,7 +230,7 @@ class TableView:
 
     @cached_property
     def allows_batches(self) -> bool:
-        """Whether rows can be inserted as one JSON value. The role must be allowed to name all types."""
+        """Whether rows can be inserted as one JSON value: the role must be allowed to use all type names."""
         nested = "nestedInserts" in self.catalog_view.used_features
         return not nested and all(self.type_name(field) is not None for field in self.insertable)
 

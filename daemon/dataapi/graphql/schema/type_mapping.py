@@ -90,7 +90,7 @@ def _float(value: Any) -> float:
             raise gql.GraphQLError(
                 f"Float cannot represent non numeric value: {abbreviated(value)}"
             ) from None
-        message = f"Float cannot represent {abbreviated(value)}, which is too large or would lose precision"
+        message = f"Float cannot represent {abbreviated(value)}: it is too large or would lose precision"
         raise gql.GraphQLError(message) from None
     return number
 
@@ -355,7 +355,7 @@ def _array_item(text: str) -> str:
 
 
 def encode_hstore(value: Any) -> str:
-    """Return an ``hstore`` literal for such a literal or for a JSON object."""
+    """Return an ``hstore`` literal. The value may be such a literal or a JSON object."""
     text = encode_value(value)
     try:
         members = EXACT_DECODER.decode(text)

@@ -84,7 +84,7 @@ class TableTypes:
         self.by_name: LazyMap[Any] = LazyMap(self._make, self._names)
 
     def created(self) -> list[gql.GraphQLNamedType]:
-        """Return the types created so far, except those that all schemas share."""
+        """Return the types created so far, without the types shared by all schemas."""
         return [type_ for type_ in self.by_name.created() if type_.name not in self._shared]
 
     def of(self, view: TableView, kind: TableType) -> Any:
