@@ -100,7 +100,7 @@ def _read_order(view: TableView, elements: list[InputTree]) -> list[Ordering]:
     return [*order, *((term, type_) for term, type_ in by_key if term.expression not in ordered)]
 
 
-def _only(members: InputObject) -> tuple[str, InputTree] | None:
+def _single_member(members: InputObject) -> tuple[str, InputTree] | None:
     provided = {name: tree for name, tree in members.items() if tree is not None}
     if len(provided) > 1:
         names = ", ".join(provided)
@@ -111,7 +111,7 @@ def _only(members: InputObject) -> tuple[str, InputTree] | None:
 
 
 def _element(view: TableView, element: InputObject) -> Ordering | None:
-    member = _only(element)
+    member = _single_member(element)
     if member is None:
         return None
     name, tree = member
@@ -139,7 +139,7 @@ def _by_row(related: RelatedField, element: InputObject) -> Ordering | None:
 
 
 def _by_rows(related: RelatedField, element: InputObject) -> Ordering | None:
-    member = _only(element)
+    member = _single_member(element)
     if member is None:
         return None
     name, tree = member
@@ -147,7 +147,7 @@ def _by_rows(related: RelatedField, element: InputObject) -> Ordering | None:
     if name == "count":
         count = RelatedAggregate(rows, AggregateFunction.COUNT, None)
         return _term(count, tree, nullable=False), "bigint"
-    column = _only(as_object(tree))
+    column = _single_member(as_object(tree))
     if column is None:
         return None
     column_name, direction = column

@@ -66,7 +66,7 @@ class AdaptedDocument:
         """
         uses = self._operations[operation]
         variables = dict(uses.variables)
-        for name in _reached(uses.fragments, self._fragments):
+        for name in _reachable(uses.fragments, self._fragments):
             variables.update(self._fragments[name].variables)
         return variables.values()
 
@@ -119,7 +119,7 @@ class _Adapter(LiteralReading):
                 fragments[node.name.value] = node, self._definition(node, None)
         uses_of = {name: uses for name, (_, uses) in fragments.items()}
         spread = [name for uses in operations.values() for name in uses.fragments]
-        needed = _reached(spread, uses_of).keys() | _circular(uses_of)
+        needed = _reachable(spread, uses_of).keys() | _cyclic(uses_of)
         nodes += [node for name, (node, _) in fragments.items() if name in needed]
         return AdaptedDocument(
             gql.DocumentNode(definitions=tuple(nodes)),
@@ -217,7 +217,7 @@ def _check_names(nodes: Iterable[gql.VariableDefinitionNode]) -> None:
             raise gql.GraphQLError(f"There can be only one variable named '${name}'.", [other, node])
 
 
-def _reached(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, None]:
+def _reachable(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, None]:
     reached: dict[str, None] = {}
     pending = list(names)
     while pending:
@@ -228,7 +228,7 @@ def _reached(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, 
     return reached
 
 
-def _circular(fragments: Mapping[str, _Uses]) -> set[str]:
+def _cyclic(fragments: Mapping[str, _Uses]) -> set[str]:
     """Return the fragments that lead to a cycle of spreads. Such a cycle is an error even if unused."""
     spread_by: dict[str, list[str]] = {}
     remaining = {
@@ -237,12 +237,12 @@ def _circular(fragments: Mapping[str, _Uses]) -> set[str]:
     for name, uses in fragments.items():
         for inner in uses.fragments:
             spread_by.setdefault(inner, []).append(name)
-    ending = [name for name, spreads in remaining.items() if not spreads]
-    while ending:
-        name = ending.pop()
+    acyclic = [name for name, spreads in remaining.items() if not spreads]
+    while acyclic:
+        name = acyclic.pop()
         del remaining[name]
         for outer in spread_by.get(name, ()):
             remaining[outer] -= 1
             if not remaining[outer]:
-                ending.append(outer)
+                acyclic.append(outer)
     return set(remaining)

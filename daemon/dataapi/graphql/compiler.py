@@ -238,8 +238,8 @@ class Compiler:
         members: list[tuple[Key, Output]] = []
         for key, merged in selected.items():
             node = merged[0]
-            is_name = node.name.value == "__typename"
-            value = Text(type_name) if is_name else self.at(key, merged, output)
+            is_typename = node.name.value == "__typename"
+            value = Text(type_name) if is_typename else self.at(key, merged, output)
             members.append((member_key(key, node), value))
         if in_list:
             self._path.pop()

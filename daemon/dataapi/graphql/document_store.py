@@ -25,7 +25,7 @@ DOCUMENT, MANIFEST = ".graphql", ".json"
 
 HASH_PREFIX = "sha256:"
 
-_SHOWN = 100
+_MAX_ID = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def document_text(request: GraphQLRequest, documents: Documents | None, *, only:
     if request.document_id is not None:
         text = persisted.find(request.document_id)
         if text is None:
-            shown = request.document_id[:_SHOWN]
+            shown = request.document_id[:_MAX_ID]
             raise _rejected("PERSISTED_DOCUMENT_NOT_FOUND", f"No document has the id {shown!r}.")
         return text
     text = persisted.by_hash.get(request.persisted_hash or "")
@@ -151,7 +151,7 @@ def _add(documents: Documents, name: str, document_id: str, text: str) -> None:
         if document_id.startswith(HASH_PREFIX) and document_id.removeprefix(HASH_PREFIX) not in hashes:
             raise _InvalidDocument("its id is not the SHA-256 of its text")
     except _InvalidDocument as error:
-        documents.problems.append(f"{name}: document {document_id[:_SHOWN]!r} is skipped: {error}")
+        documents.problems.append(f"{name}: document {document_id[:_MAX_ID]!r} is skipped: {error}")
         return
     documents.by_id[document_id] = text
     documents.by_hash.update(hashes)

@@ -119,7 +119,7 @@ class Engine:
             project.graphql_max_tokens,
             project.graphql_max_cost,
         )
-        self._served: Catalog | None = None
+        self._current: Catalog | None = None
         self._roles: dict[str, GraphQLRole] = {}
         self._names: CatalogNames | None = None
         self.hits = 0
@@ -148,8 +148,8 @@ class Engine:
         """
         self.requests += 1
         catalog = self._catalog()
-        if catalog is None or catalog is not self._served or caller.role not in self._roles:
-            catalog = await self._serve(catalog, caller)
+        if catalog is None or catalog is not self._current or caller.role not in self._roles:
+            catalog = await self._prepare_role(catalog, caller)
         attempt = RequestAttempt(catalog, self._roles[caller.role])
         while True:
             try:
@@ -162,28 +162,28 @@ class Engine:
             newer = await self._refresh(attempt.catalog)
             if newer.has_same_content(attempt.catalog):
                 return response
-            newer = await self._serve(newer, caller)
+            newer = await self._prepare_role(newer, caller)
             attempt = RequestAttempt(newer, self._roles[caller.role], refreshed=True)
 
-    async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
+    async def _prepare_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Return a catalog with the caller's role and prepare the role.
 
         :raises ApiError: there is no catalog, or the role does not exist.
         """
         try:
-            served = catalog_for(catalog, caller)
+            current = catalog_for(catalog, caller)
         except UnknownRole:
             assert catalog is not None
-            served = catalog_for(await self._refresh(catalog), caller)  # the role may be new
-        if self._names is None or not served.has_same_content(self._served):
-            self._names = CatalogNames(served)
+            current = catalog_for(await self._refresh(catalog), caller)  # the role may be new
+        if self._names is None or not current.has_same_content(self._current):
+            self._names = CatalogNames(current)
             self._roles.clear()
-        self._served = served
+        self._current = current
         if caller.role not in self._roles:
             self._roles[caller.role] = GraphQLRole(
-                served, self._names, caller.role, self._project, self._limits
+                current, self._names, caller.role, self._project, self._limits
             )
-        return served
+        return current
 
     async def _respond(
         self, request: GraphQLRequest, caller: Caller, http: Request, attempt: RequestAttempt

@@ -201,27 +201,27 @@ class LazyMap(Mapping[str, T]):
         self._make = make
         self._names = names
         self._unlisted = unlisted
-        self._made: dict[str, T] = {}
-        self._whole = False
+        self._values: dict[str, T] = {}
+        self._is_complete = False
 
     def __getitem__(self, name: str) -> T:
-        value = self._made.get(name)
-        if value is None and (not self._whole or name in self._unlisted):
+        value = self._values.get(name)
+        if value is None and (not self._is_complete or name in self._unlisted):
             value = self._make(name)
             if value is not None and name not in self._unlisted:
-                value = self._made.setdefault(name, value)
+                value = self._values.setdefault(name, value)
         if value is None:
             raise KeyError(name)
         return value
 
     def created(self) -> list[T]:
-        return list(self._made.values())
+        return list(self._values.values())
 
     def _all(self) -> dict[str, T]:
-        if not self._whole:
-            self._made = {name: self[name] for name in self._names() if name in self}
-            self._whole = True
-        return self._made
+        if not self._is_complete:
+            self._values = {name: self[name] for name in self._names() if name in self}
+            self._is_complete = True
+        return self._values
 
     def copy(self) -> dict[str, T]:
         return dict(self._all())

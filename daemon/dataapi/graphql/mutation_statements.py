@@ -159,8 +159,8 @@ def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, r
     if step.guard is None:
         return response
     violated = step.guard.violated_sql(writer, count)
-    raised = f"{raise_sql(step.guard.reason, count, number)}::text"
-    return (f"case when {violated} then {raised} else {json_sql(response)} end",)
+    error_sql = f"{raise_sql(step.guard.reason, count, number)}::text"
+    return (f"case when {violated} then {error_sql} else {json_sql(response)} end",)
 
 
 def response_json(writer: Writer, output: Output, records: Callable[[Output], Json], count: str) -> Json:
@@ -171,8 +171,8 @@ def response_json(writer: Writer, output: Output, records: Callable[[Output], Js
     """
     match output:
         case Object(members):
-            made = [(key, response_json(writer, value, records, count)) for key, value in members]
-            return object_json(writer, made)
+            written = [(key, response_json(writer, value, records, count)) for key, value in members]
+            return object_json(writer, written)
         case AffectedRecords(inner):
             return records(inner)
         case AffectedCount():
@@ -187,19 +187,19 @@ def _read_before(dialect: Dialect, number: int, step: MutationStep, delete: Dele
     before, changed = writer.alias(), writer.alias()
     row = Row(writer.alias(), delete.table, derived=True)
     matching, target = Row(writer.alias()), Row(writer.alias())
-    made: list[str] = []
+    record_columns: list[str] = []
     joins: list[str] = []
 
     def records(inner: Output) -> Json:
         members = MemberWriter(writer, row, joining=False)
-        name = f'"~record{len(made)}"'
-        made.append(f"{json_sql(members.json(inner))} as {name}")
+        name = f'"~record{len(record_columns)}"'
+        record_columns.append(f"{json_sql(members.json(inner))} as {name}")
         joins.extend(members.joins)
-        gone, known = writer.alias(), writer.alias()
-        listed = array_json((f"{known}.{name}",), f' order by {known}."~place"')
-        source = f'{changed} as {gone} join (select distinct on ("~identity") * from {before}) as {known}'
-        matching = f'{gone}."~identity" {EQUAL} {known}."~identity"'
-        return (JsonQuery(listed, f"{source} on {matching}"),)
+        deleted, read = writer.alias(), writer.alias()
+        array = array_json((f"{read}.{name}",), f' order by {read}."~place"')
+        source = f'{changed} as {deleted} join (select distinct on ("~identity") * from {before}) as {read}'
+        matching = f'{deleted}."~identity" {EQUAL} {read}."~identity"'
+        return (JsonQuery(array, f"{source} on {matching}"),)
 
     count = f"(select pg_catalog.count(*) from {changed})"
     response = response_json(writer, step.output, records, count)
@@ -207,7 +207,9 @@ def _read_before(dialect: Dialect, number: int, step: MutationStep, delete: Dele
     where = "" if delete.where is None else f" where {condition_sql(writer, delete.where, matching)}"
     source = f'(select {row.selection_from(matching)}, {identity(matching)} as "~identity"'
     source += f" from {qualified(delete.table)} as {matching.alias}{where}) as {row.alias}"
-    columns = ", ".join([f'{row.alias}."~identity"', 'pg_catalog.row_number() over () as "~place"', *made])
+    columns = ", ".join(
+        [f'{row.alias}."~identity"', 'pg_catalog.row_number() over () as "~place"', *record_columns]
+    )
     # The condition refers to no row, so PostgreSQL counts before it reads any.
     deleting = delete_sql(writer, delete, target, f"(select pg_catalog.count(*) from {before}) is not null")
     prefix = (
@@ -238,13 +240,13 @@ def _modify_and_store(
     for name, _ in step.key:
         row.column(name)
     change = dialect.mutation_sql(writer, MutationPart(step.mutation, changed, row, number))
-    counted = guarded_count(writer, number, step)
+    count_sql = guarded_count(writer, number, step)
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in step.key)
-    listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"
+    array = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"
     text = (
         f"with {change.queries} "
-        f"select pg_catalog.set_config({quote_literal(count)}, ({counted})::text, true), "
-        f"pg_catalog.set_config({quote_literal(keys)}, coalesce({listed}, '[]')::text, true) "
+        f"select pg_catalog.set_config({quote_literal(count)}, ({count_sql})::text, true), "
+        f"pg_catalog.set_config({quote_literal(keys)}, coalesce({array}, '[]')::text, true) "
         f"from {changed}"
     )
     return *change.before, compiled(text, writer)
@@ -252,12 +254,12 @@ def _modify_and_store(
 
 def guarded_count(writer: Writer, number: int, step: MutationStep) -> str:
     """Return SQL for the number of affected rows that raises an error if there are too many."""
-    counted = "pg_catalog.count(*)"
+    count_sql = "pg_catalog.count(*)"
     if step.guard is None:
-        return counted
-    violated = step.guard.violated_sql(writer, counted)
-    raised = raise_sql(step.guard.reason, counted, number)
-    return f"case when {violated} then {raised} else {counted} end"
+        return count_sql
+    violated = step.guard.violated_sql(writer, count_sql)
+    error_sql = raise_sql(step.guard.reason, count_sql, number)
+    return f"case when {violated} then {error_sql} else {count_sql} end"
 
 
 def _read_again(dialect: Dialect, step: MutationStep, keys: str, count: str) -> UnfinishedStatement:
@@ -275,14 +277,14 @@ def _read_again(dialect: Dialect, step: MutationStep, keys: str, count: str) -> 
         f"with ordinality as {stored}(key, place) "
         f"join {qualified(step.mutation.table)} as {row.alias} on {' and '.join(matches)}"
     )
-    counted = f"pg_catalog.current_setting({quote_literal(count)})::int"
+    count_sql = f"pg_catalog.current_setting({quote_literal(count)})::int"
 
     def records(inner: Output) -> Json:
         members = MemberWriter(writer, row)
-        listed = array_json(members.json(inner), f" order by {stored}.place")
-        return (JsonQuery(listed, f"{source}{''.join(members.joins)}"),)
+        array = array_json(members.json(inner), f" order by {stored}.place")
+        return (JsonQuery(array, f"{source}{''.join(members.joins)}"),)
 
-    return UnfinishedStatement(writer, "", response_json(writer, step.output, records, counted))
+    return UnfinishedStatement(writer, "", response_json(writer, step.output, records, count_sql))
 
 
 def _call_separately(dialect: Dialect, output: Output, setting: str) -> tuple[tuple[Compiled, ...], Output]:

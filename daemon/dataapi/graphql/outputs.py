@@ -54,8 +54,8 @@ class FunctionValue(Output):
             return form_json(call, self.form, self.labels, type_)
         alias = writer.alias()
         value = form_json(f"{alias}.value", self.form, self.labels, type_, column=True)
-        listed = array_json(value) if self.many else value
-        return (JsonQuery(listed, f"{writer.dialect.call_source(self.call, call)} as {alias}(value)"),)
+        items = array_json(value) if self.many else value
+        return (JsonQuery(items, f"{writer.dialect.call_source(self.call, call)} as {alias}(value)"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,11 +309,11 @@ class _ConnectionWriter:
         keys = [expression_sql(self._writer, key, row) for key in groups.keys]
         inner = json_sql(groups.output.json(self._writer, row))
         source = source_sql(self._writer, self._rows, row, self._parent)
-        listed, having = ", ".join(keys), ""
+        items, having = ", ".join(keys), ""
         if groups.having is not None:
             having = f" having {condition_sql(self._writer, groups.having, row)}"
-        page = f" order by {listed} limit {count_sql(self._writer, groups.limit)}"
-        grouped = f"select {inner} as value from {source} group by {listed}{having}{page}"
+        page = f" order by {items} limit {count_sql(self._writer, groups.limit)}"
+        grouped = f"select {inner} as value from {source} group by {items}{having}{page}"
         return (JsonQuery(array_json((f"{alias}.value",)), f"({grouped}) as {alias}"),)
 
     def _number(self) -> str:

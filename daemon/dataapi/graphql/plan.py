@@ -206,12 +206,12 @@ def _plan_mutation(compiler: Compiler, fields: SelectedFields) -> OperationPlan:
     steps: list[tuple[Key, OperationStep]] = []
     keys: list[str | None] = []
     for key, nodes in fields.items():
-        is_name = nodes[0].name.value == "__typename"
+        is_typename = nodes[0].name.value == "__typename"
         step: OperationStep = (
-            Text(MUTATION) if is_name else compiler.at(key, nodes, partial(mutation_step, compiler))
+            Text(MUTATION) if is_typename else compiler.at(key, nodes, partial(mutation_step, compiler))
         )
         steps.append((member_key(key, nodes[0]), step))
-        keys.append(None if is_name else key)
+        keys.append(None if is_typename else key)
     dialect = dialect_of(compiler.schema.view.catalog)
     if not (dialect.separate_messages and needs_several_messages([step for _, step in steps])):
         plan = _plan(compiler, compile_mutations(tuple(steps), dialect), keys)

@@ -104,14 +104,14 @@ def _modify(dialect: Dialect, number: int, step: MutationStep) -> tuple[Compiled
     writer = dialect.writer()
     changed, row = writer.alias(), Row(writer.alias(), derived=True)
     keys = [row.column(name) for name, _ in step.key]
-    columns = [f"({guarded_count(writer, number, step)})::text", _listed(_identity_sql(keys))]
-    columns += [_listed(f"{key}::text") for key in keys]
+    columns = [f"({guarded_count(writer, number, step)})::text", _array_text(_identity_sql(keys))]
+    columns += [_array_text(f"{key}::text") for key in keys]
     change = dialect.mutation_sql(writer, MutationPart(step.mutation, changed, row, number))
     text = f"with {change.queries} select {', '.join(columns)} from {changed} as {row.alias}"
     return *change.before, compiled(text, writer)
 
 
-def _listed(sql: str) -> str:
+def _array_text(sql: str) -> str:
     return f"coalesce(pg_catalog.array_agg({sql}), '{{}}')::text"
 
 
@@ -132,21 +132,21 @@ def _read(dialect: Dialect, step: MutationStep) -> Compiled:
     identity = _identity_sql([row.column(name) for name, _ in step.key])
     conditions = [] if tenant is None else [condition_sql(writer, tenant, row)]
     for index, (name, type_) in enumerate(step.key, _KEYS):
-        known = type_ != "unknown"
-        column = row.column(name) if known else f"{row.column(name)}::text"
-        values = writer.slot(Parameter(PreviousResult(index), f"{type_}[]" if known else "text[]"))
+        is_named = type_ != "unknown"
+        column = row.column(name) if is_named else f"{row.column(name)}::text"
+        values = writer.slot(Parameter(PreviousResult(index), f"{type_}[]" if is_named else "text[]"))
         conditions.append(f"{column} {EQUAL} any({values})")
     conditions.append(f"{identity} {EQUAL} any({identities})")
 
     def records(inner: Output) -> Json:
-        made = json_sql(MemberWriter(writer, row, joining=False).json(inner))
+        record = json_sql(MemberWriter(writer, row, joining=False).json(inner))
         position, rows = f"pg_catalog.array_position({identities}, {identity})", writer.alias()
         source = (
-            f'(select {made} as "json", {position} as "place" from {qualified(table)} as {row.alias} '
+            f'(select {record} as "json", {position} as "place" from {qualified(table)} as {row.alias} '
             f"where {' and '.join(conditions)} order by 2 offset 0) as {rows}"
         )
-        listed = array_json((f'{rows}."json"',))
-        return (f"(select {json_sql(listed)} from {source})",)
+        array = array_json((f'{rows}."json"',))
+        return (f"(select {json_sql(array)} from {source})",)
 
     count = writer.slot(Parameter(PreviousResult(_COUNT), "text"))
     return compiled(json_query(response_json(writer, step.output, records, count)), writer)

@@ -100,7 +100,7 @@ def read(request: Request) -> GraphQLRequest:
 
     :raises ApiError: 400, 406 or 415. The message names the invalid member.
     """
-    if _chosen(request.headers.get("accept")) is None:
+    if _acceptable_type(request.headers.get("accept")) is None:
         raise ApiError(
             406,
             "NOT_ACCEPTABLE",
@@ -114,7 +114,7 @@ def read(request: Request) -> GraphQLRequest:
 
 
 def respond(response: GraphQLResponse, request: Request) -> Reply:
-    media_type = _chosen(request.headers.get("accept")) or JSON
+    media_type = _acceptable_type(request.headers.get("accept")) or JSON
     headers: tuple[tuple[str, str], ...] = (("Content-Type", media_type),)
     if request.method != "POST":
         headers = (*headers, _VARY)
@@ -138,7 +138,7 @@ def _code(response: GraphQLResponse) -> str:
 
 def media_type_of(request: Request) -> str:
     """Return the media type of the response, ``application/json`` if the client accepts none."""
-    return _chosen(request.headers.get("accept")) or JSON
+    return _acceptable_type(request.headers.get("accept")) or JSON
 
 
 def wants_page(request: Request) -> bool:
@@ -162,7 +162,7 @@ def _body(response: GraphQLResponse) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _chosen(accept: str | None) -> str | None:
+def _acceptable_type(accept: str | None) -> str | None:
     """Return the best media type for an ``Accept`` header, None if neither is acceptable.
 
     The most specific matching range gives the quality (RFC 9110, section 12.5.1). Of equal types the first
@@ -197,19 +197,19 @@ def _check_content_type(content_type: str | None) -> None:
 
 def _object(body: bytes) -> dict[str, Any]:
     if not body:
-        _refuse("The request body is empty; expected a JSON object with the member query")
+        _reject("The request body is empty; expected a JSON object with the member query")
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        _refuse(f"The request body is not UTF-8: byte {error.start + 1} cannot be decoded")
+        _reject(f"The request body is not UTF-8: byte {error.start + 1} cannot be decoded")
     try:
         body_json = DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        _refuse_json(error, "The request body")
+        _reject_json(error, "The request body")
     if isinstance(body_json, list):
-        _refuse("The request body is a list: batches are not supported, send one operation per request")
+        _reject("The request body is a list: batches are not supported, send one operation per request")
     if not isinstance(body_json, dict):
-        _refuse(f"The request body must be a JSON object, not {_kind(body_json)}")
+        _reject(f"The request body must be a JSON object, not {_kind(body_json)}")
     if "\\u" in text:
         _check_text(body_json, "")
     return body_json
@@ -226,7 +226,7 @@ def _from_query(query: str) -> dict[str, Any]:
             try:
                 members[name] = DECODER.decode(value)
             except (ValueError, RecursionError) as error:
-                _refuse_json(error, f"The parameter {name}")
+                _reject_json(error, f"The parameter {name}")
             _check_text(members[name], name)
     return members
 
@@ -236,19 +236,19 @@ def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
         if value is None or isinstance(value, MEMBERS.get(name, object)):
             continue
         if MEMBERS[name] is str:
-            _refuse(f"{name} must be a string, not {_kind(value)}")
-        _refuse(f"{name} must be an object", f"{name} is {_kind(value)}.")
+            _reject(f"{name} must be a string, not {_kind(value)}")
+        _reject(f"{name} must be an object", f"{name} is {_kind(value)}.")
     query, document_id = members.get("query"), members.get("documentId")
     extensions = members.get("extensions")
     if query is not None and document_id is not None:
-        _refuse("query and documentId are both present; expected one of them")
+        _reject("query and documentId are both present; expected one of them")
     persisted_hash: str | None = None
     if query is None and document_id is None:
         match extensions:
             case {"persistedQuery": {"sha256Hash": str(persisted_hash)}}:  # Apollo's clients
                 pass
             case _:
-                _refuse("query is missing; expected the text of a GraphQL document, or the documentId of one")
+                _reject("query is missing; expected the text of a GraphQL document, or the documentId of one")
     return GraphQLRequest(
         query,
         members.get("operationName"),
@@ -260,15 +260,15 @@ def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
     )
 
 
-def _refuse_json(error: ValueError | RecursionError, name: str) -> NoReturn:
+def _reject_json(error: ValueError | RecursionError, name: str) -> NoReturn:
     match error:
         case json.JSONDecodeError(msg=message, lineno=line, colno=column):
-            _refuse(f"{name} is not valid JSON: {message} at line {line} column {column}")
+            _reject(f"{name} is not valid JSON: {message} at line {line} column {column}")
         case RecursionError():
-            _refuse(f"{name} is nested too deeply")
+            _reject(f"{name} is nested too deeply")
         case InvalidConstant():
-            _refuse(f"{name} is not valid JSON: {error}")
-    _refuse(f"{name} contains a number with too many digits")  # Python limits int() to 4,300 digits
+            _reject(f"{name} is not valid JSON: {error}")
+    _reject(f"{name} contains a number with too many digits")  # Python limits int() to 4,300 digits
 
 
 def _check_text(value: Any, path: str) -> None:
@@ -289,9 +289,9 @@ def _check_text(value: Any, path: str) -> None:
 def _check_string(path: str, value: str) -> None:
     index = unstorable_at(value)
     if index is not None and value[index] == "\0":
-        _refuse(f"{path} contains the character U+0000, which PostgreSQL cannot store")
+        _reject(f"{path} contains the character U+0000, which PostgreSQL cannot store")
     if index is not None:
-        _refuse(f"{path} contains half of a surrogate pair at character {index + 1}")
+        _reject(f"{path} contains half of a surrogate pair at character {index + 1}")
 
 
 _KINDS = {
@@ -309,5 +309,5 @@ def _kind(value: object) -> str:
     return _KINDS[type(value)]
 
 
-def _refuse(message: str, details: str | None = None) -> NoReturn:
+def _reject(message: str, details: str | None = None) -> NoReturn:
     raise ApiError(400, _BAD_REQUEST, message, details=details)

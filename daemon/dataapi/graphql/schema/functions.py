@@ -110,8 +110,8 @@ class FunctionField:
 
     def choose(self, provided: Collection[str]) -> Overload | None:
         """Return the overload for these arguments. One with fewer arguments comes first."""
-        fitting = [overload for overload in self.overloads if overload.accepts(provided)]
-        return min(fitting, key=lambda overload: len(overload.arguments), default=None)
+        candidates = [overload for overload in self.overloads if overload.accepts(provided)]
+        return min(candidates, key=lambda overload: len(overload.arguments), default=None)
 
 
 def function_fields(view: CatalogView, *, volatile: bool) -> dict[str, FunctionField]:
@@ -127,7 +127,7 @@ def function_fields(view: CatalogView, *, volatile: bool) -> dict[str, FunctionF
     used_names = {*registry.functions.values(), *(registry.mutations if volatile else registry.queries)}
     result: dict[str, FunctionField] = {}
     for requested, fields in groups.items():
-        for field in _merged(fields):
+        for field in _merge(fields):
             name = field.name
             if name != requested:  # an overload that is incompatible with the others
                 name = first_free((name,), name, used_names)
@@ -151,12 +151,12 @@ def _field(view: CatalogView, function: Function, name: str) -> FunctionField | 
 
 def _argument(view: CatalogView, function: Function, argument: Argument) -> FunctionArgument | None:
     type_ = view.catalog.types[argument.type]
-    nameable = type_.schema in view.usable_schemas
+    is_usable = type_.schema in view.usable_schemas
     name, mapping = argument_name(view.catalog, function, argument), view.mapping(argument.type)
     if mapping is None:
-        composite = type_.kind is TypeKind.COMPOSITE and nameable and view.privileges.can_use_type(type_.oid)
+        composite = type_.kind is TypeKind.COMPOSITE and is_usable and view.privileges.can_use_type(type_.oid)
         return FunctionArgument(name, argument, _OPAQUE, type_) if composite else None
-    if mapping.parameter == "unknown" and nameable:
+    if mapping.parameter == "unknown" and is_usable:
         # PostgreSQL resolves overloads by argument types, and treats type unknown as text.
         mapping = replace(mapping, parameter=qualified(type_))
     return FunctionArgument(name, argument, mapping)
@@ -183,12 +183,12 @@ def _result(view: CatalogView, function: Function) -> _Result | None:
 _OPAQUE = TypeMapping(OPAQUE, parameter="json")
 
 
-def _merged(entries: list[FunctionField]) -> Iterator[FunctionField]:
+def _merge(entries: list[FunctionField]) -> Iterator[FunctionField]:
     """Yield the fields of functions with one name. Compatible ones share a field.
 
     An incompatible one is named after its arguments.
     """
-    entries = sorted(entries, key=_fewest_arguments)
+    entries = sorted(entries, key=_sort_key)
     shared = entries[0]
     for entry in entries[1:]:
         if _agree(shared, entry):
@@ -201,7 +201,7 @@ def _merged(entries: list[FunctionField]) -> Iterator[FunctionField]:
     yield shared
 
 
-def _fewest_arguments(entry: FunctionField) -> tuple[int, list[tuple[str, str, str]]]:
+def _sort_key(entry: FunctionField) -> tuple[int, list[tuple[str, str, str]]]:
     """Return the sort key of an overload. It does not change on dump and restore."""
     arguments = entry.overloads[0].arguments
     return len(arguments), [(item.name, item.mapping.kind, item.mapping.parameter) for item in arguments]

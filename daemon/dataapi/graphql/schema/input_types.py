@@ -53,10 +53,10 @@ _FEATURE_FILTERS = {"JSON": "JSONFilter", "String": "StringSearchFilter"}
 
 
 def _column_filter(types: TableTypes, view: TableView, mapping: TypeMapping) -> Any:
-    usual = _FEATURE_FILTERS.get(mapping.kind)
-    if usual is None or mapping.is_list or FEATURE_OF_SHARED_TYPE[usual] not in view.features:
+    name = _FEATURE_FILTERS.get(mapping.kind)
+    if name is None or mapping.is_list or FEATURE_OF_SHARED_TYPE[name] not in view.features:
         return _filter_of(types, mapping)
-    return types.of_features[usual]
+    return types.of_features[name]
 
 
 def _filter_of(types: TableTypes, mapping: TypeMapping) -> Any:

@@ -250,8 +250,8 @@ class RoleSchema:
 
         The schema cannot be used afterwards.
         """
-        made = (*self.types.created(), *self.view.created(), self.types.by_name, self.types)
-        for part in (*made, self.query_fields, self.mutation_fields, self.subscription_fields, self.schema):
+        parts = (*self.types.created(), *self.view.created(), self.types.by_name, self.types)
+        for part in (*parts, self.query_fields, self.mutation_fields, self.subscription_fields, self.schema):
             vars(part).clear()
 
     def root(self, operation: gql.OperationType) -> str:

@@ -152,8 +152,8 @@ def types_of_features(names: Mapping[str, str]) -> dict[str, gql.GraphQLInputObj
 
     :param names: the actual names of the enabled types, by their default names.
     """
-    usual = all(name == own for name, own in names.items())
-    types = _TYPES_OF_FEATURES if usual else _make_types_of_features(names)
+    are_default = all(name == own for name, own in names.items())
+    types = _TYPES_OF_FEATURES if are_default else _make_types_of_features(names)
     return {name: type_ for name, type_ in types.items() if name in names}
 
 

@@ -26,8 +26,8 @@ from dataapi.sql.statement import qualified
 Encode = Callable[[Any], str]
 """Converts a coerced value to PostgreSQL's text format."""
 
-_LONGEST_TEXT, _MAX_MEMBERS, _DEEPEST = 100, 5, 2
-_CUT = "…"
+_MAX_TEXT, _MAX_MEMBERS, _MAX_DEPTH = 100, 5, 2
+_ELLIPSIS = "…"
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(
@@ -40,24 +40,24 @@ _INT64 = range(-(2**63), 2**63)
 def abbreviated(value: Any, depth: int = 0) -> str:
     """Return a value as JSON, shortened if it is long or deeply nested."""
     if isinstance(value, str):
-        return json.dumps(_cut(value), ensure_ascii=False)
+        return json.dumps(_shortened(value), ensure_ascii=False)
     if not value or not isinstance(value, dict | list):
-        return _cut(json.dumps(value))
+        return _shortened(json.dumps(value))
     begin, end = "{}" if isinstance(value, dict) else "[]"
-    if depth == _DEEPEST:
-        return begin + _CUT + end
+    if depth == _MAX_DEPTH:
+        return begin + _ELLIPSIS + end
     items = islice(value, _MAX_MEMBERS)
     if isinstance(value, dict):
         parts = [f"{abbreviated(name)}: {abbreviated(value[name], depth + 1)}" for name in items]
     else:
         parts = [abbreviated(item, depth + 1) for item in items]
     if len(value) > _MAX_MEMBERS:
-        parts.append(_CUT)
+        parts.append(_ELLIPSIS)
     return f"{begin}{', '.join(parts)}{end}"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + _CUT
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + _ELLIPSIS
 
 
 def _big_int(value: Any) -> int:
@@ -278,7 +278,7 @@ def _mapping_of(catalog: Catalog, oid: int, typmod: int) -> TypeMapping:
             return mapping
         return replace(mapping, compare_as=qualified(catalog.types[type_.base]))
     if not is_list(type_):
-        return _single(catalog, type_, typmod)
+        return _scalar_mapping(catalog, type_, typmod)
     element = _mapping_of(catalog, type_.element, typmod)
     forms = {WireForm.TEXT: WireForm.TEXT_ARRAY, WireForm.ENUM: WireForm.ENUM_ARRAY}
     parameter = _parameter(type_)
@@ -294,7 +294,7 @@ def _mapping_of(catalog: Catalog, oid: int, typmod: int) -> TypeMapping:
     )
 
 
-def _single(catalog: Catalog, type_: Type, typmod: int) -> TypeMapping:
+def _scalar_mapping(catalog: Catalog, type_: Type, typmod: int) -> TypeMapping:
     values = enum_values(catalog, type_) if type_.oid in catalog.base_names else None
     if values is not None:
         labels = tuple((label, value) for label, value in values.items() if label != value)
