@@ -104,9 +104,7 @@ def _single_member(members: InputObject) -> tuple[str, InputTree] | None:
     provided = {name: tree for name, tree in members.items() if tree is not None}
     if len(provided) > 1:
         names = ", ".join(provided)
-        raise GraphQLError(
-            f"An element of orderBy orders by one column, but {len(provided)} are given: {names}"
-        )
+        raise GraphQLError(f"An element of orderBy must have one column, but has {len(provided)}: {names}")
     return next(iter(provided.items()), None)
 
 

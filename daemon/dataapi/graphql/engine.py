@@ -349,7 +349,7 @@ def _check_may_run(operation: GraphQLOperation, request: GraphQLRequest) -> None
 def _explain_not_allowed() -> RequestRejected:
     """Return the error for a role that may not see plans. Plans contain values of tables."""
     code = {"code": "EXPLAIN_NOT_ALLOWED"}
-    error = GraphQLError(f"extensions.explain is for {SERVICE_ROLE}.", extensions=code)
+    error = GraphQLError(f"extensions.explain requires the role {SERVICE_ROLE}.", extensions=code)
     return RequestRejected(Stage.VALIDATION, error)
 
 

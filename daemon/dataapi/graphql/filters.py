@@ -114,7 +114,7 @@ def _row_condition(related: RelatedField, tree: InputTree) -> Condition | None:
 
 def _is_null(tree: InputTree) -> bool:
     if not isinstance(tree, InputLeaf):
-        raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
+        raise GraphQLError('The operator "is" accepts NULL or NOT_NULL, not null.')
     return tree.shape == "NULL"
 
 

@@ -157,7 +157,7 @@ def _conflict(argument: InputObject) -> OnConflict:
     constraint, columns, update = (argument.get(name) for name in ("constraint", "columns", "update"))
     names = () if columns is None else as_leaf(columns).enum_values()
     if (constraint is None) is not bool(names):
-        raise GraphQLError("onConflict takes either a constraint or the columns of a unique key")
+        raise GraphQLError("onConflict requires either a constraint or the columns of a unique key")
     return OnConflict(
         names,
         () if update is None else tuple(dict.fromkeys(as_leaf(update).enum_values())),
@@ -207,7 +207,7 @@ def _batch(view: TableView, objects: InputLeaf) -> JsonRows:
 def _json_column(view: TableView, field: ColumnField, member: str) -> JsonColumn:
     """Return a column of a batch. JSON is passed as text, so that PostgreSQL stores it unchanged."""
     type_ = view.type_name(field)
-    assert type_ is not None, "batches require that the role may name all types"
+    assert type_ is not None, "batches require that the role may use all type names"
     if field.mapping.kind != "JSON":
         return JsonColumn(field.column.name, type_, member=member)
     text = 'pg_catalog."_text"' if field.mapping.is_list else 'pg_catalog."text"'

@@ -226,7 +226,7 @@ class InputLeaf:
         return error
 
     def enum_values(self) -> tuple[Any, ...]:
-        assert isinstance(self.shape, tuple), "the type's values are words that decide a plan"
+        assert isinstance(self.shape, tuple), "values of this type are part of the shape"
         return self.shape
 
     def decoded(self) -> Any:

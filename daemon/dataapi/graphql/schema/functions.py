@@ -223,4 +223,5 @@ def arguments_error(field: FunctionField, provided: Collection[str]) -> str:
     forms = ", ".join(
         f"{field.name}({', '.join(item.name for item in overload.arguments)})" for overload in field.overloads
     )
-    return f"No form of {field.name} takes the arguments ({', '.join(sorted(provided))}); there are: {forms}"
+    names = ", ".join(sorted(provided))
+    return f"No overload of {field.name} accepts the arguments ({names}). Overloads: {forms}"
