@@ -23,7 +23,7 @@ from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.service.configuration.parsers import listed, ref, slug, whole
 from dataapi.settings import Settings
 from dataapi.webhooks.catalogue import BadPayload, Catalogue
-from dataapi.webhooks.event_types import MAX_WATCHED_LENGTH, TYPE, completed
+from dataapi.webhooks.event_types import MAX_WATCHED_LENGTH, TYPE, complete_payload
 from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.plugins import installed_catalogue, with_row_changes
 from dataapi.webhooks.secrets import Cipher, NoEncryptionKey
@@ -112,7 +112,7 @@ async def _create_organization(store: Store, options: argparse.Namespace) -> Lin
 
 async def _allow(store: Store, options: argparse.Namespace, *, allowed: bool = True) -> Lines:
     """Add an organization to the early access allowlist."""
-    if not await store.directory.allow(options.slug, allowed):
+    if not await store.directory.set_early_access(options.slug, allowed):
         raise _refused(f"there is no organization {options.slug}")
     return []
 
@@ -190,7 +190,7 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> TextTable:
     for one in await store.directory.tokens():
         permissions = "operator" if one.operator else ",".join(sorted(one.permissions))
         expiry = "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
-        state = "revoked" if one.revoked_at else "usable" if one.usable(now) else "expired"
+        state = "revoked" if one.revoked_at else "usable" if one.is_valid(now) else "expired"
         rows.append((str(one.id), one.organization or "-", permissions, expiry, state))
     return TextTable(("ID", "ORGANIZATION", "PERMISSIONS", "EXPIRES", "STATE"), rows)
 
@@ -220,7 +220,7 @@ async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     if published is not None and published.example.get("project_ref") and options.project is None:
         text = f"webhooks: {options.type} is about a project: name it with --project"
         raise Failed(os.EX_USAGE, text)
-    catalogue.check(options.type, completed(options.payload, options.organization, options.project))
+    catalogue.check(options.type, complete_payload(options.payload, options.organization, options.project))
     key = options.idempotency_key
     key = f"dataapi event publish {uuid4()}" if key is None else key
     event = NewEvent(options.type, scope, options.payload, key)

@@ -8,7 +8,7 @@ import psycopg
 from twisted.internet import defer
 from twisted.logger import Logger
 
-from dataapi.concurrency.timers import RECONNECTING, Backoff, Retry
+from dataapi.concurrency.timers import RECONNECT_BACKOFF, Backoff, Retry
 from dataapi.database import address
 from dataapi.database.connection import ConnectionFailed
 
@@ -43,7 +43,7 @@ class Connector:
         opened: Callable[[Session], None],
         failed: Callable[[], None],
         grow: Callable[[], None],
-        backoff: Backoff = RECONNECTING,
+        backoff: Backoff = RECONNECT_BACKOFF,
     ) -> None:
         self._parameters = address.parameters(uri)
         self._timeout = address.connect_timeout(self._parameters)

@@ -10,7 +10,7 @@ from twisted.internet import defer, task
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background
-from dataapi.concurrency.timers import RECONNECTING, Backoff, Retry
+from dataapi.concurrency.timers import RECONNECT_BACKOFF, Backoff, Retry
 from dataapi.database import address, health
 from dataapi.database.connection import Connection, ConnectionFailed, ServerStatus
 from dataapi.database.pooler import is_transaction_pooled
@@ -48,7 +48,7 @@ class Listener:
         on_reconnect: Callable[[], None],
         on_lost: Callable[[], None] = lambda: None,
         setup: str = "",
-        backoff: Backoff = RECONNECTING,
+        backoff: Backoff = RECONNECT_BACKOFF,
     ) -> None:
         self._reactor = reactor
         self._servers: Servers | None = None

@@ -19,7 +19,7 @@ from twisted.internet import defer
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background
-from dataapi.concurrency.timers import RECONNECTING, Backoff
+from dataapi.concurrency.timers import RECONNECT_BACKOFF, Backoff
 from dataapi.concurrency.wait_queue import Slots, WaitQueue
 from dataapi.database import address, errors
 from dataapi.database.cancel import RESPONSE_TIMEOUT, Canceller, ControlConnection, cancel_all, end_statement
@@ -114,7 +114,7 @@ class Pool:
         acquisition_timeout: float = 10.0,
         options: SessionOptions = SessionOptions(),  # noqa: B008 - it is frozen
         anonymous_role: str = "anon",
-        backoff: Backoff = RECONNECTING,
+        backoff: Backoff = RECONNECT_BACKOFF,
         token: Callable[[], str] = _token,
     ) -> None:
         self._reactor = reactor
@@ -348,7 +348,7 @@ class Pool:
     async def _transaction(self, message: Message) -> AsyncGenerator[OpenTransaction, None]:
         report, began = message.context.report, perf_counter()
         try:
-            await self._slots.take(message.caller)
+            await self._slots.acquire(message.caller)
         finally:
             report(QueueWait(began, perf_counter()))
         try:
@@ -363,7 +363,7 @@ class Pool:
                 transaction.report_rest()
                 self._release(session)
         finally:
-            self._slots.give_back(message.caller)
+            self._slots.release(message.caller)
 
     async def _wait(self, report: Callable[[Fact], None] = ignore) -> Session:
         if self._stopped or (self._connector.failing and not self._sessions):

@@ -435,14 +435,14 @@ def live_snapshot(ref: str, figures: LiveFigures) -> Snapshot:
     return {
         "dataapi_live_subscribers": {(ref,): float(figures.subscribers)},
         "dataapi_live_cohorts": {(ref,): float(figures.cohorts)},
-        "dataapi_live_looks_total": {(ref,): float(figures.looks)},
+        "dataapi_live_looks_total": {(ref,): float(figures.checks)},
         "dataapi_live_polls_total": {
             (ref, "changed"): float(figures.changed),
             (ref, "unchanged"): float(figures.unchanged),
             (ref, "failed"): float(figures.failed),
         },
-        "dataapi_live_sent_bytes_total": {(ref,): float(figures.sent)},
-        "dataapi_live_held_bytes": {(ref,): float(figures.held)},
+        "dataapi_live_sent_bytes_total": {(ref,): float(figures.sent_bytes)},
+        "dataapi_live_held_bytes": {(ref,): float(figures.unsent_bytes)},
         "dataapi_live_interval_seconds": {(ref,): figures.interval},
         "dataapi_live_lag_seconds": {(ref,): figures.lag},
     }

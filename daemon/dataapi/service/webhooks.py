@@ -55,7 +55,7 @@ from dataapi.webhooks.store.migrations import (
     check_migrated,
     migrate,
 )
-from dataapi.webhooks.store.queue import joining
+from dataapi.webhooks.store.queue import join_statement
 
 CONNECTIONS = 4
 """Database connections of one process, besides the one that listens."""
@@ -193,7 +193,7 @@ class WebhooksPart:
             on_notification=lambda channel, _payload: dispatcher.notified(channel),
             on_reconnect=self._listen_again,
             on_lost=lambda: self._background.spawn(self._leave()),
-            setup=joining(dispatcher.number),
+            setup=join_statement(dispatcher.number),
             backoff=_BACKOFF,
         )
         self._succession = succession = Succession()
@@ -264,7 +264,7 @@ class WebhooksPart:
         if reason is None and self._dispatcher.stalled > STALLED_AFTER:
             reason = (
                 f"deliveries have made no progress for {self._dispatcher.stalled:.0f} seconds:"
-                f" {self._dispatcher.trouble or 'the database does not answer'}"
+                f" {self._dispatcher.claim_error or 'the database does not answer'}"
             )
         if reason is None and not self.settings.encryption_key:
             reason = str(NoEncryptionKey())
@@ -347,7 +347,7 @@ class WebhooksPart:
 
     def _listen_again(self) -> None:
         self._watch_from = self._reactor.seconds() + WATCH_AFTER
-        self._dispatcher.reconsider()
+        self._dispatcher.reclaim()
 
     async def _leave(self) -> None:
         """Let the claims end with their leases alone: without its session this process seems dead.
@@ -371,7 +371,7 @@ class WebhooksPart:
             if not self._listener.listening or self._reactor.seconds() < self._watch_from:
                 continue
             try:
-                taken = await self.store.queue.take_over(self._dispatcher.number)
+                taken = await self.store.queue.end_lost_leases(self._dispatcher.number)
             except ApiError:
                 continue
             if taken:

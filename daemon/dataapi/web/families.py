@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 JSON = "application/json; charset=utf-8"
 
-_MANAGEMENT_CODES = {one.status: one.code for one in errors.SURROUNDING}
+_MANAGEMENT_CODES = {one.status: one.code for one in errors.COMMON_ERRORS}
 
 POSTGREST = "PostgREST"
 """The name next to the code in ``Proxy-Status``: where an answer has no body, as to HEAD, clients of that

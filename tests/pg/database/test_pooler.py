@@ -271,7 +271,7 @@ async def test_webhooks_are_delivered_without_notifications(
 ) -> None:
     """LISTEN does not work through transaction mode: what others publish is looked for, its own is known."""
     if own:
-        monkeypatch.setattr("dataapi.webhooks.delivery.dispatcher.POLL", FOR_EVER)
+        monkeypatch.setattr("dataapi.webhooks.delivery.dispatcher.POLL_INTERVAL", FOR_EVER)
     allow_migrations(database)
     section = Webhooks(encryption_key=(KEY,), allow_addresses=("127.0.0.0/8",))
     with pooled(server, database, "transaction") as behind:

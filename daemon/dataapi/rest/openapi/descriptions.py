@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from dataapi.catalog.model import Catalog
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.tasks import Naps, SharedWork
+from dataapi.concurrency.tasks import PeriodicPause, SharedWork
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER_VARY
 from dataapi.http.messages import Reply, Request
@@ -58,7 +58,7 @@ class Descriptions:
         if cached is not None:
             return cached
         return await self._work.result(
-            key, lambda: describe(self._project, catalog, role, schema, version, Naps())
+            key, lambda: describe(self._project, catalog, role, schema, version, PeriodicPause())
         )
 
     def _put(self, key: DescriptionKey, description: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dataapi.auth.caller import hoisted
+from dataapi.auth.caller import hoisted_settings
 from dataapi.catalog.model import Argument, Function, Type, Volatility
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import parse_accept
@@ -65,7 +65,7 @@ class _Call:
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
-        return hoisted(self.chosen.function, self.role.project.db_hoisted_tx_settings)
+        return hoisted_settings(self.chosen.function, self.role.project.db_hoisted_tx_settings)
 
 
 def plan(role: RestRole, plan_input: PlanInput) -> Plan:

@@ -17,7 +17,7 @@ from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import Runner, Transactions, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.tasks import Naps, SharedWork
+from dataapi.concurrency.tasks import PeriodicPause, SharedWork
 from dataapi.database.message import Bound, Statement
 from dataapi.database.pool import PoolFigures
 from dataapi.graphql.document_store import Documents
@@ -142,7 +142,7 @@ def _check_service(caller: Caller, what: str) -> None:
 
 def _listed(documents: Mapping[str, str]) -> bytes:
     """Return documents as JSON, in the order of their ids; for a thread."""
-    pause, listed = Naps(), []
+    pause, listed = PeriodicPause(), []
     for document_id in sorted(documents):
         pause()
         listed.append(json.dumps({"id": document_id, "text": documents[document_id]}, ensure_ascii=False))
@@ -150,7 +150,7 @@ def _listed(documents: Mapping[str, str]) -> bytes:
 
 
 def _describe(project: Project, catalog: Catalog, role: str) -> _Described:
-    description = SchemaDescription(project, catalog, role, Naps())
+    description = SchemaDescription(project, catalog, role, PeriodicPause())
     text = json.dumps(description.document(), ensure_ascii=False, separators=(",", ":"))
     return _Described(text[:-1].encode(), description.tables)
 
