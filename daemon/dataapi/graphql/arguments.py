@@ -20,14 +20,7 @@ from dataapi.graphql.graphql_core import location_of, offset
 from dataapi.graphql.input_values import BOOLEANS, LeafList, Literal, VariableUse, has_input_objects
 from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import TypeMapping, encoder
-from dataapi.graphql.sources import (
-    InputLeaf,
-    ListOrigin,
-    LiteralOrigin,
-    ResponsePath,
-    Shape,
-    VariableOrigin,
-)
+from dataapi.graphql.sources import InputLeaf, ListOrigin, LiteralOrigin, ResponsePath, Shape, VariableOrigin
 from dataapi.sql.algebra import Parameter
 
 Shapes = Mapping[str, Shape]

@@ -13,14 +13,7 @@ from graphql import FieldNode, GraphQLError
 
 from dataapi.catalog.model import Table
 from dataapi.catalog.registry import TableType
-from dataapi.graphql.arguments import (
-    InputObject,
-    InputTree,
-    Selector,
-    as_leaf,
-    as_object,
-    stored_value,
-)
+from dataapi.graphql.arguments import InputObject, InputTree, Selector, as_leaf, as_object, stored_value
 from dataapi.graphql.collection_arguments import page_size, read_page
 from dataapi.graphql.filters import aggregate_of, comparison, having_condition, key_condition, operand
 from dataapi.graphql.outputs import (

@@ -42,19 +42,12 @@ from dataapi.graphql.input_values import (
     path_steps,
     with_enum_values,
 )
-from dataapi.graphql.literal_parameters import (
-    ExtractedParameters,
-    Parameters,
-)
+from dataapi.graphql.literal_parameters import ExtractedParameters, Parameters
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.type_mapping import abbreviated
 from dataapi.graphql.sources import Shape
 from dataapi.graphql.transport import RequestRejected, Stage
-from dataapi.graphql.validation import (
-    client_error,
-    is_certainly_valid,
-    validate_document,
-)
+from dataapi.graphql.validation import client_error, is_certainly_valid, validate_document
 
 LONGEST_DOCUMENT = 1_000_000
 """Maximum length of a document, in characters."""

@@ -11,12 +11,7 @@ from graphql import GraphQLError
 
 from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.auth.caller import Caller
-from dataapi.auth.transaction import (
-    MultiMessageRunner,
-    MultiMessageTransactions,
-    UnknownRole,
-    catalog_for,
-)
+from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.reflect import OUTDATED_CODES, Refresh, no_refresh

@@ -10,13 +10,7 @@ from typing import Any
 from graphql import FieldNode, GraphQLError
 
 from dataapi.catalog.registry import TableFieldKind, TableType
-from dataapi.graphql.arguments import (
-    InputObject,
-    as_items,
-    as_leaf,
-    as_object,
-    stored_value,
-)
+from dataapi.graphql.arguments import InputObject, as_items, as_leaf, as_object, stored_value
 from dataapi.graphql.compiler import Compiler, function_output
 from dataapi.graphql.filters import filter_condition
 from dataapi.graphql.mutation_statements import AffectedCount, AffectedRecords, MutationStep, OperationStep
