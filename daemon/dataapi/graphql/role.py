@@ -75,7 +75,7 @@ class GraphQLRole:
             return schemas[-1].schema
 
         self.introspection = Introspection(introspected)
-        # Every request that uses the schemas holds a reference to it.
+        # Requests that use the schemas hold a reference to ``introspection``.
         weakref.finalize(self.introspection, _dismantle, schemas).atexit = False
 
     def prepare(self, text: str) -> PreparedDocument:
