@@ -134,7 +134,7 @@ async def long_documents(engine: Engine, reactor: Any) -> None:
 
 async def ask(engine: Engine, text: str) -> None:
     """Send a document."""
-    await engine.answer(GraphQLRequest(text, None, None), Caller("anon", "{}"), HTTP)
+    await engine.execute(GraphQLRequest(text, None, None), Caller("anon", "{}"), HTTP)
 
 
 def main(words: list[str]) -> int:

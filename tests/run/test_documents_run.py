@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TYPENAME = "{ __typename }"
 SYNTAX_ERROR = "Syntax Error: Expected Name, found <EOF>. at line 1 column 2"
-BROKEN = f"broken.graphql: document 'broken' is left out: {SYNTAX_ERROR}"
+BROKEN = f"broken.graphql: document 'broken' is skipped: {SYNTAX_ERROR}"
 
 
 def by_id(daemon: Daemon, document_id: str) -> Answer:

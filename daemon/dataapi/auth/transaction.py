@@ -10,7 +10,7 @@ Statements are repeated only after an attempt that changed nothing:
   (``Session.run``).
 
 These multiply: without replicas, statements are sent at most eight times. After an error that an outdated
-catalog may have caused, a request is planned again, once by ``Engine.answer`` and up to twice by
+catalog may have caused, a request is planned again, once by ``Engine.execute`` and up to twice by
 ``RestHandler.handle``, and the count starts over.
 """
 

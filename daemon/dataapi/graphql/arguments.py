@@ -1,266 +1,225 @@
-"""Selections and arguments: a selection set's fields, and their arguments as trees.
+"""Selected fields, and their arguments as trees.
 
-A tree is null (None), an ``InputLeaf``, a list of trees or a dict of trees by input field: structure that
-shapes a statement, and leaves that become slots.  An absent value is ``Undefined``.  Only lists of input
-objects are lists: a list of scalars or enums is one leaf, because it is bound as one array.
+A tree is None for null, an ``InputLeaf``, a list or a dict of trees. Lists and dicts decide the structure of
+a statement, and leaves become its slots. Lists contain only input objects. A list of scalars or enum values
+is one leaf, because it is bound as one array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import graphql as gql
 
 from dataapi.graphql.compatibility import client_name
-from dataapi.graphql.graphql_core import place_of
-from dataapi.graphql.input_values import BOOLEANS, holds_objects, read_literal
+from dataapi.graphql.document import GraphQLOperation
+from dataapi.graphql.graphql_core import location_of, offset
+from dataapi.graphql.input_values import BOOLEANS, LeafList, Literal, VariableUse, has_input_objects
 from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import TypeMapping, encoder
-from dataapi.graphql.sources import (
-    InputLeaf,
-    ListOrigin,
-    LiteralOrigin,
-    Origin,
-    ResponsePath,
-    Shape,
-    VariableOrigin,
-)
+from dataapi.graphql.sources import InputLeaf, ListOrigin, LiteralOrigin, ResponsePath, Shape, VariableOrigin
 from dataapi.sql.algebra import Parameter
 
 Shapes = Mapping[str, Shape]
-"""The shapes of the variables that have a value, and of the parameters of the document, by name."""
+"""Shapes of a document's parameters and of the variables with a value, by name."""
 SelectedFields = dict[str, list[gql.FieldNode]]
-"""Fields by response key, in the order in which they stand in the answer."""
+"""Fields by response key, in the order of the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Collects fields for one operation and its variables' shapes (GraphQL specification, CollectFields)."""
+    """Evaluates selection sets and arguments for the shapes of an operation's variables.
 
-    fragments: Mapping[str, gql.FragmentDefinitionNode]
+    CollectFields in the GraphQL specification defines how fields are merged.
+    """
+
+    operation: GraphQLOperation
     shapes: Shapes
+
+    def root_fields(self) -> SelectedFields:
+        root = self.operation.root
+        return self.fields((self.operation.node.selection_set,), frozenset({root}))
 
     def fields(
         self, sets: Iterable[gql.SelectionSetNode | None], type_names: frozenset[str]
     ) -> SelectedFields:
-        """Return the merged fields of selection sets on an object.
+        """Return the merged fields of selection sets by response key.
 
-        :param type_names: the object type's name and its interfaces'.
-        :raises GraphQLError: a directive's condition is null.
+        :param type_names: the names of the object type and its interfaces.
+        :raises GraphQLError: the condition of a directive is null.
         """
-        found: SelectedFields = {}
+        fields: SelectedFields = {}
         visited: set[str] = set()
         for selection_set in sets:
             if selection_set is not None:
-                self._collect(selection_set.selections, type_names, found, visited)
-        return found
+                self._collect(selection_set.selections, type_names, fields, visited)
+        return fields
 
     def _collect(
         self,
         selections: Iterable[gql.SelectionNode],
         type_names: frozenset[str],
-        found: SelectedFields,
+        fields: SelectedFields,
         visited: set[str],
     ) -> None:
         for selection in selections:
             if selection.directives and not self._included(selection.directives):
                 continue
             if isinstance(selection, gql.FieldNode):
-                key = selection.alias.value if selection.alias else selection.name.value
-                found.setdefault(key, []).append(selection)
+                node = selection.alias or selection.name
+                key = self.operation.adapted.parameters.get(offset(node), node.value)
+                fields.setdefault(key, []).append(selection)
             elif isinstance(selection, gql.InlineFragmentNode):
                 condition = selection.type_condition
                 if condition is None or condition.name.value in type_names:
-                    self._collect(selection.selection_set.selections, type_names, found, visited)
+                    self._collect(selection.selection_set.selections, type_names, fields, visited)
             elif isinstance(selection, gql.FragmentSpreadNode) and selection.name.value not in visited:
                 visited.add(selection.name.value)
-                fragment = self.fragments[selection.name.value]
+                fragment = self.operation.fragments[selection.name.value]
                 if fragment.type_condition.name.value in type_names:
-                    self._collect(fragment.selection_set.selections, type_names, found, visited)
+                    self._collect(fragment.selection_set.selections, type_names, fields, visited)
 
     def _included(self, directives: Iterable[gql.DirectiveNode]) -> bool:
         for directive in directives:
             name = directive.name.value
             if name in ("skip", "include"):
-                condition = argument_trees(directive, gql.GraphQLSkipDirective.args, self.shapes)["if"]
+                condition = self.arguments(directive, gql.GraphQLSkipDirective.args)["if"]
                 if as_leaf(condition).shape == BOOLEANS[name == "skip"]:
                     return False
         return True
 
+    def literals(self, owner: gql.FieldNode | gql.DirectiveNode) -> Mapping[str, Literal]:
+        return self.operation.adapted.literals.get(offset(owner), {})
+
+    def arguments(
+        self,
+        owner: gql.FieldNode | gql.DirectiveNode,
+        definitions: Mapping[str, gql.GraphQLArgument],
+        path: ResponsePath = (),
+    ) -> dict[str, InputTree]:
+        """Return the arguments of a field or directive as trees, including defaults. Absent ones are omitted.
+
+        :param path: the response path of the field, for errors.
+        :raises GraphQLError: a required variable has no value.
+        """
+        literals = self.literals(owner)
+        trees: dict[str, InputTree] = {}
+        for name, definition in definitions.items():
+            literal = literals.get(name)
+            is_absent = name not in literals or self._is_absent(literal)
+            if is_absent and definition.default is not None:
+                origin = LiteralOrigin(definition.default.value)
+                trees[name] = InputLeaf(origin, True, location_of(owner), path)
+            elif name in literals:
+                tree = self._tree(literal, path)
+                if not is_absent:
+                    trees[name] = tree
+        return trees
+
+    def _is_absent(self, literal: Literal) -> bool:
+        return isinstance(literal, VariableUse) and literal.name not in self.shapes
+
+    def _tree(self, literal: Literal, path: ResponsePath) -> InputTree:
+        match literal:
+            case InputLeaf():
+                return replace(literal, path=path)
+            case VariableUse(name, type_, node, required):
+                shape = self.shapes.get(name)
+                if shape is None and required is not None:
+                    state = "null" if name in self.shapes else "absent"
+                    message = (
+                        f"Variable '${client_name(name)}' must not be {state} where a value of type "
+                        f"'{required}' is expected."
+                    )
+                    raise gql.GraphQLError(message, node)
+                leaf = partial(InputLeaf, location=location_of(node), path=path)
+                return _variable_tree(shape, type_, (name,), leaf)
+            case LeafList(items, node):
+                trees = [self._tree(item, path) for item in items]
+                leaves = [tree if isinstance(tree, InputLeaf) else None for tree in trees]
+                origins = tuple(None if leaf is None else leaf.origin for leaf in leaves)
+                shape = tuple(None if leaf is None else leaf.shape for leaf in leaves)
+                return InputLeaf(ListOrigin(origins), shape, location_of(node), path)
+            case list():
+                return [self._tree(item, path) for item in literal]
+            case dict():
+                members = {name: self._tree(each, path) for name, each in literal.items()}
+                present = {name: members[name] for name, each in literal.items() if not self._is_absent(each)}
+                return members if len(present) == len(members) else PartialObject(present)
+        return None
+
+    def absent_variables(self, literal: Literal) -> tuple[str, ...]:
+        match literal:
+            case VariableUse(name):
+                return () if name in self.shapes else (client_name(name),)
+            case LeafList(items):
+                inner: Iterable[Literal] = items
+            case list():
+                inner = literal
+            case dict():
+                inner = literal.values()
+            case _:
+                return ()
+        return tuple(dict.fromkeys(name for each in inner for name in self.absent_variables(each)))
+
 
 InputTree: TypeAlias = "InputLeaf | list[InputTree] | dict[str, InputTree] | None"
-"""A list of objects that all have the same members, which a variable holds, is also one leaf."""
+"""An argument. A variable with a list of objects that have the same members is one leaf."""
 InputObject = Mapping[str, InputTree]
 
 
 def as_leaf(tree: InputTree) -> InputLeaf:
-    """Return a tree where validation lets only a value pass that is not null."""
-    assert isinstance(tree, InputLeaf), "a scalar, an enum value or a list of them"
+    """Return a tree that validation guarantees to be a non-null leaf."""
+    assert isinstance(tree, InputLeaf), "a scalar, an enum value or a list of these"
     return tree
 
 
 def as_items(tree: InputTree) -> list[InputTree]:
-    """Return the items where validation lets only a list of input objects pass that is not null."""
     assert isinstance(tree, list), "a list of input objects"
     return tree
 
 
 def as_object(tree: InputTree) -> InputObject:
-    """Return the members where validation lets only an input object pass that is not null."""
     assert isinstance(tree, dict), "an input object"
     return tree
 
 
 def stored_value(mapping: TypeMapping, tree: InputTree) -> Parameter | None:
-    """Return the slot of a value to store in a column or to call a function with, None for null."""
+    """Return the parameter for a value to store or to pass to a function, None for null."""
     if tree is None:
         return None
     return Parameter(as_leaf(tree).source(encoder(mapping)), mapping.parameter)
 
 
 class PartialObject(dict[str, InputTree]):
-    """The members of an input object of which others were left out, because their variables are absent."""
+    """An input object without the members that have absent variables."""
 
 
 def is_partial(tree: InputTree) -> bool:
-    """Whether members were left out of an input object, at any depth."""
+    """Whether an input object lacks members because of absent variables, at any depth."""
     if isinstance(tree, list):
         return any(map(is_partial, tree))
     return isinstance(tree, PartialObject) or (isinstance(tree, dict) and any(map(is_partial, tree.values())))
 
 
-def argument_trees(
-    owner: gql.FieldNode | gql.DirectiveNode,
-    arguments: Mapping[str, gql.GraphQLArgument],
-    shapes: Shapes,
-    path: ResponsePath = (),
-) -> dict[str, InputTree]:
-    """Return the trees of the arguments of a field or directive, defaults applied, absent ones left out.
-
-    :param arguments: those that it may have, by name.
-    :param shapes: those of the request's variables.
-    :param path: the field's response path, for errors.
-    :raises GraphQLError: a variable has no value where one is needed.
-    """
-    reader = _ArgumentReader(shapes, path)
-    provided = {node.name.value: node.value for node in owner.arguments or ()}
-    trees: dict[str, InputTree] = {}
-    for name, argument in arguments.items():
-        node = provided.get(name)
-        tree: InputTree | gql.UndefinedType = (
-            gql.Undefined if node is None else reader.literal(node, argument.type)
-        )
-        if tree is gql.Undefined and argument.default is not None:
-            tree = reader.leaf(LiteralOrigin(argument.default.value), True, owner)
-        if node is not None:
-            _check_present(tree, argument.type, node)
-        if not isinstance(tree, gql.UndefinedType):
-            trees[name] = tree
-    return trees
-
-
-def _check_present(tree: object, type_: gql.GraphQLInputType, node: gql.ValueNode) -> None:
-    """Check that a variable has a value where one is needed.
-
-    Validation does not look at the values of variables, and sees to it that no literal is null there.
-
-    :raises GraphQLError: naming the variable and the expected value.
-    """
-    if not isinstance(type_, gql.GraphQLNonNull) or not (tree is None or tree is gql.Undefined):
-        return
-    assert isinstance(node, gql.VariableNode), "validation lets no null pass where a value is needed"
-    name, what = client_name(node.name.value), "null" if tree is None else "absent"
-    message = f"Variable '${name}' must not be {what} where a value of type '{type_}' is expected."
-    raise gql.GraphQLError(message, node)
-
-
-def absent_variables(node: gql.ValueNode, shapes: Shapes) -> tuple[str, ...]:
-    """Return the client's names of a literal's variables that have no value, each once."""
-    match node:
-        case gql.VariableNode():
-            return () if node.name.value in shapes else (client_name(node.name.value),)
-        case gql.ListValueNode():
-            inner = node.values
-        case gql.ObjectValueNode():
-            inner = tuple(member.value for member in node.fields)
-        case _:
-            return ()
-    return tuple(dict.fromkeys(name for value in inner for name in absent_variables(value, shapes)))
-
-
-class _ArgumentReader:
-    """Reads literals and the shapes of variables into trees."""
-
-    def __init__(self, shapes: Shapes, path: ResponsePath) -> None:
-        self._shapes = shapes
-        self._path = path
-
-    def leaf(self, origin: Origin, shape: Shape, node: gql.Node) -> InputLeaf:
-        return InputLeaf(origin, shape, place_of(node), self._path)
-
-    def literal(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> InputTree | gql.UndefinedType:
-        """Return the tree of a literal, which may hold variables."""
-        type_ = nullable(type_)
-        if isinstance(node, gql.VariableNode):
-            name = node.name.value
-            if name not in self._shapes:
-                return gql.Undefined
-            return self.value(self._shapes[name], type_, (name,), node)
-        if isinstance(node, gql.NullValueNode):
-            return None
-        if isinstance(type_, gql.GraphQLInputObjectType):
-            return self._object(node, type_)
-        items = node.values if isinstance(node, gql.ListValueNode) else (node,)
-        if isinstance(type_, gql.GraphQLList) and holds_objects(type_):
-            trees = [self._inner(item, type_.of_type) for item in items]
-            return [None if isinstance(tree, gql.UndefinedType) else tree for tree in trees]
-        if isinstance(type_, gql.GraphQLList) and any(isinstance(item, gql.VariableNode) for item in items):
-            return self._list(items, type_.of_type, node)
-        read = read_literal(node, type_)
-        assert read is not None, "validation lets no invalid literal pass"
-        value, shape = read
-        return self.leaf(LiteralOrigin(tuple(value) if isinstance(value, list) else value), shape, node)
-
-    def _list(self, items: Iterable[gql.ValueNode], type_: gql.GraphQLInputType, node: gql.Node) -> InputLeaf:
-        """Return the leaf of a list of leaves with variables among them."""
-        trees = [self._inner(item, type_) for item in items]
-        leaves = [tree if isinstance(tree, InputLeaf) else None for tree in trees]
-        origins = tuple(None if leaf is None else leaf.origin for leaf in leaves)
-        shape = tuple(None if leaf is None else leaf.shape for leaf in leaves)
-        return self.leaf(ListOrigin(origins), shape, node)
-
-    def _inner(self, node: gql.ValueNode, type_: gql.GraphQLInputType) -> InputTree | gql.UndefinedType:
-        """Return the tree of an item or a member."""
-        tree = self.literal(node, type_)
-        _check_present(tree, type_, node)
-        return tree
-
-    def _object(self, node: gql.ValueNode, type_: gql.GraphQLInputObjectType) -> dict[str, InputTree]:
-        assert isinstance(node, gql.ObjectValueNode), "validation lets no other literal pass"
-        trees: dict[str, InputTree] = {}
-        for member in node.fields:
-            name = member.name.value
-            tree = self._inner(member.value, type_.fields[name].type)
-            if not isinstance(tree, gql.UndefinedType):
-                trees[name] = tree
-        return trees if len(trees) == len(node.fields) else PartialObject(trees)
-
-    def value(
-        self, shape: Any, type_: gql.GraphQLInputType, place: tuple[str | int, ...], node: gql.Node
-    ) -> InputTree:
-        """Return the tree of a variable's value by its shape."""
-        type_ = nullable(type_)
-        if shape is None:
-            return None
-        if isinstance(type_, gql.GraphQLList) and holds_objects(type_) and isinstance(shape, tuple):
-            return [
-                self.value(item, type_.of_type, (*place, index), node) for index, item in enumerate(shape)
-            ]
-        if isinstance(type_, gql.GraphQLInputObjectType):
-            return {
-                name: self.value(member, type_.fields[name].type, (*place, name), node)
-                for name, member in shape
-            }
-        return self.leaf(VariableOrigin(place), shape, node)
+def _variable_tree(
+    shape: Any,
+    type_: gql.GraphQLInputType,
+    steps: tuple[str | int, ...],
+    leaf: Callable[[VariableOrigin, Shape], InputLeaf],
+) -> InputTree:
+    type_ = nullable(type_)
+    if shape is None:
+        return None
+    if isinstance(type_, gql.GraphQLList) and has_input_objects(type_) and isinstance(shape, tuple):
+        item_type = type_.of_type
+        return [_variable_tree(item, item_type, (*steps, index), leaf) for index, item in enumerate(shape)]
+    if isinstance(type_, gql.GraphQLInputObjectType):
+        fields = type_.fields
+        return {
+            name: _variable_tree(member, fields[name].type, (*steps, name), leaf) for name, member in shape
+        }
+    return leaf(VariableOrigin(steps), shape)

@@ -1,7 +1,4 @@
-"""The arguments of a collection: filter, order, page and position.
-
-See docs/reference/graphql.md, Ordering and Pagination.
-"""
+"""The arguments of a collection: filter, order and page (docs/reference/graphql.md, Ordering, Pagination)."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from graphql import GraphQLError
 from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object
 from dataapi.graphql.filters import aggregate_of, filter_condition, operand
 from dataapi.graphql.schema.catalog_view import RelatedField, TableView
-from dataapi.graphql.sources import Bounded, CursorPart, InputLeaf, limit_of
+from dataapi.graphql.sources import BoundedCount, CursorPart, InputLeaf, limit_of
 from dataapi.sql.algebra import (
     After,
     AggregateFunction,
@@ -29,24 +26,24 @@ from dataapi.sql.algebra import (
 class Page:
     """The page of rows that the arguments of a collection describe.
 
-    :ivar rows: those of the page but for its position.
-    :ivar position: where the page begins, in the direction of paging.
+    :ivar rows: the rows without the restriction to a position.
+    :ivar position: the start of the page, in the direction of paging.
     """
 
     rows: Rows
-    size: Bounded | int
+    size: BoundedCount | int
     position: After | None
     backward: bool
 
 
 Ordering = tuple[OrderTerm, str]
-"""What rows are ordered by, with the slot type of its values, which a cursor holds."""
+"""An order term and the slot type of its values in cursors."""
 
 
 def read_page(view: TableView, rows: Rows, arguments: InputObject) -> Page:
-    """Return the page of rows that the arguments of a collection describe.
+    """Return the page of rows for the arguments of a collection.
 
-    :raises GraphQLError: arguments that exclude each other, or a cursor of another order
+    :raises GraphQLError: incompatible arguments, or a cursor of another order
         (docs/reference/graphql.md, Pagination).
     """
     provided = {name: tree for name, tree in arguments.items() if tree is not None}
@@ -63,16 +60,15 @@ def read_page(view: TableView, rows: Rows, arguments: InputObject) -> Page:
         where=where,
         order=tuple(term for term, _ in order),
         limit=limit_of(size),
-        offset=None if offset is None else Parameter(Bounded("offset", as_leaf(offset)), "bigint"),
+        offset=None if offset is None else Parameter(BoundedCount("offset", as_leaf(offset)), "bigint"),
     )
     position = None if cursor is None else _position(order, as_leaf(cursor), backward=backward)
     return Page(rows, size, position, backward)
 
 
-def page_size(view: TableView, name: str, arguments: InputObject) -> Bounded | int:
-    """Return how many rows an argument asks for, at most and by default as many as a page may have."""
+def page_size(view: TableView, name: str, arguments: InputObject) -> BoundedCount | int:
     size = arguments.get(name)
-    return view.max_rows if size is None else Bounded(name, as_leaf(size), view.max_rows)
+    return view.max_rows if size is None else BoundedCount(name, as_leaf(size), view.max_rows)
 
 
 _EXCLUSIVE = (
@@ -97,10 +93,6 @@ def _position(order: list[Ordering], cursor: InputLeaf, *, backward: bool) -> Af
 
 
 def _read_order(view: TableView, elements: list[InputTree]) -> list[Ordering]:
-    """Return the order of ``orderBy``, made total by the key at its end.
-
-    :raises GraphQLError: an element has more than one member that is not null.
-    """
     orderings = [_element(view, as_object(element or {})) for element in elements]
     order = [ordering for ordering in orderings if ordering is not None]
     ordered = {term.expression for term, _ in order}
@@ -108,19 +100,16 @@ def _read_order(view: TableView, elements: list[InputTree]) -> list[Ordering]:
     return [*order, *((term, type_) for term, type_ in by_key if term.expression not in ordered)]
 
 
-def _only(members: InputObject) -> tuple[str, InputTree] | None:
-    """Return an element's single member that is not null (docs/reference/graphql.md, Ordering)."""
+def _single_member(members: InputObject) -> tuple[str, InputTree] | None:
     provided = {name: tree for name, tree in members.items() if tree is not None}
     if len(provided) > 1:
         names = ", ".join(provided)
-        raise GraphQLError(
-            f"An element of orderBy orders by one column, but {len(provided)} are given: {names}"
-        )
+        raise GraphQLError(f"An element of orderBy must have one column, but has {len(provided)}: {names}")
     return next(iter(provided.items()), None)
 
 
 def _element(view: TableView, element: InputObject) -> Ordering | None:
-    member = _only(element)
+    member = _single_member(element)
     if member is None:
         return None
     name, tree = member
@@ -134,7 +123,7 @@ def _element(view: TableView, element: InputObject) -> Ordering | None:
 
 
 def _term(expression: Expression, direction: InputTree, *, nullable: bool) -> OrderTerm:
-    descending, nulls_first = as_leaf(direction).words()
+    descending, nulls_first = as_leaf(direction).enum_values()
     return OrderTerm(expression, descending, nulls_first, nullable)
 
 
@@ -148,7 +137,7 @@ def _by_row(related: RelatedField, element: InputObject) -> Ordering | None:
 
 
 def _by_rows(related: RelatedField, element: InputObject) -> Ordering | None:
-    member = _only(element)
+    member = _single_member(element)
     if member is None:
         return None
     name, tree = member
@@ -156,7 +145,7 @@ def _by_rows(related: RelatedField, element: InputObject) -> Ordering | None:
     if name == "count":
         count = RelatedAggregate(rows, AggregateFunction.COUNT, None)
         return _term(count, tree, nullable=False), "bigint"
-    column = _only(as_object(tree))
+    column = _single_member(as_object(tree))
     if column is None:
         return None
     column_name, direction = column

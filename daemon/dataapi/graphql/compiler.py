@@ -1,28 +1,19 @@
-"""Compiles the fields of an operation to one output of the algebra, for one shape of its variables."""
+"""Compiles the fields of an operation to an output of the algebra, for one shape of its variables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Protocol, TypeVar
 
-from graphql import FieldNode, FragmentDefinitionNode, GraphQLError
+from graphql import FieldNode, GraphQLError
 
 from dataapi.catalog.model import Table
 from dataapi.catalog.registry import TableType
-from dataapi.graphql.arguments import (
-    InputObject,
-    InputTree,
-    Selector,
-    Shapes,
-    argument_trees,
-    as_leaf,
-    as_object,
-    stored_value,
-)
+from dataapi.graphql.arguments import InputObject, InputTree, Selector, as_leaf, as_object, stored_value
 from dataapi.graphql.collection_arguments import page_size, read_page
 from dataapi.graphql.filters import aggregate_of, comparison, having_condition, key_condition, operand
 from dataapi.graphql.outputs import (
@@ -61,34 +52,34 @@ from dataapi.sql.outputs import Key, Null, Object, Output, Text, Value
 from dataapi.sql.row_output import One
 
 GROWTH_FACTOR, GROWTH_ROWS = 2, 1_000
-"""How far a table may have grown since its rows were estimated: to twice as many, and a thousand more."""
+"""Assumed growth of a table since its rows were estimated: twice the rows and a thousand more."""
 
 
 class PageSize(Protocol):
-    """A number of rows that a request's variables decide."""
+    """A number of rows that depends on variables."""
 
     @property
     def maximum(self) -> int | None:
-        """The maximum number of rows, None without a bound."""
+        """The maximum number of rows, None for no limit."""
 
     def count(self, variables: Variables) -> int:
         """Return the number of rows."""
 
 
 def capacity(table: Table) -> int | None:
-    """Return the maximum number of rows of a table, None where PostgreSQL has no estimate."""
+    """Return the maximum number of rows of a table, None if PostgreSQL has no estimate."""
     rows = table.estimated_rows
     return None if rows is None else GROWTH_FACTOR * rows + GROWTH_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Rows of one page, each with the rows nested in it.
+    """The rows of a page, each with its nested pages.
 
-    :ivar page: how many rows: a fixed number or the value of a variable.
-    :ivar capacity: the maximum number of rows that there are, None where it is unknown.
-    :ivar disjoint: whether different parents' pages hold different rows, so that all pages together hold
-        no more rows than there are.
+    :ivar page: the number of rows, fixed or from variables.
+    :ivar capacity: the maximum number of existing rows, None if unknown.
+    :ivar disjoint: whether pages of different parents share no rows, so that all of them together have no
+        more rows than the capacity.
     """
 
     page: PageSize | int
@@ -97,18 +88,13 @@ class Cost:
     disjoint: bool = False
 
     def rows(self, variables: Variables) -> int:
-        """Return the number of rows for a request's variables."""
         return int(self._rows(lambda page: page.count(variables)))
 
     def maximum(self) -> float:
-        """Return the number of rows whatever the variables say; infinite when nothing bounds them."""
+        """Return the maximum number of rows with any variables, infinite if there is no limit."""
         return self._rows(lambda page: inf if page.maximum is None else page.maximum)
 
     def _rows(self, size: Callable[[PageSize], float], parents: float = 1, *, distinct: bool = True) -> float:
-        """Return the rows of all parents' pages with those nested in them.
-
-        :param distinct: whether the parents are different rows.
-        """
         page = self.page if isinstance(self.page, int) else size(self.page)
         limit = inf if self.capacity is None else self.capacity
         distinct = distinct and self.disjoint
@@ -121,7 +107,7 @@ def function_output(
 ) -> Output:
     """Return the output of a function's field.
 
-    :raises GraphQLError: no overload takes the provided arguments.
+    :raises GraphQLError: no overload accepts the provided arguments.
     """
     own = field.arguments()
     provided = [name for name in arguments if name in own]
@@ -146,7 +132,7 @@ def function_output(
 
 
 def member_key(key: str, node: FieldNode) -> Key:
-    """Return a member's name: the field's own, or the client's alias as a value."""
+    """Return a member's name: the field's name, or the client's alias as a value."""
     if key == node.name.value:
         return Text(key)
     return Parameter(Alias(key) if key.startswith(PARAMETER) else Fixed(key), "text")
@@ -155,38 +141,34 @@ def member_key(key: str, node: FieldNode) -> Key:
 COUNT = Aggregate(AggregateFunction.COUNT)
 
 MAX_OBJECTS = 3_000
-"""Objects that one operation may select, about half a second to compile.
+"""Maximum number of objects that one operation may select. They take about half a second to compile.
 
-A few fragments that spread each other twice select millions without an alias, however short the document
-is.
+A short document with fragments that spread each other twice could select millions.
 """
 
 
 FieldOutput = Callable[[list[FieldNode]], Output]
-"""Compiles one field of an object, of which there are one or more nodes."""
+"""Compiles one field of an object from its merged nodes."""
 T = TypeVar("T")
 
 
 class Compiler:
-    """Compiles the fields of one operation, keeping track of the response path.
+    """Compiles the fields of one operation and tracks the response path.
 
     :ivar costs: the costs of the compiled pages.
     """
 
-    def __init__(
-        self, schema: RoleSchema, fragments: Mapping[str, FragmentDefinitionNode], shapes: Shapes
-    ) -> None:
+    def __init__(self, schema: RoleSchema, selector: Selector) -> None:
         self.schema = schema
-        self.shapes = shapes
-        self._selector = Selector(fragments, shapes)
+        self.selector = selector
         self._path: list[str | int] = []
         self.costs: list[Cost] = []
         self._objects = 0
 
     def at(self, key: str, nodes: list[FieldNode], compiled: Callable[[list[FieldNode]], T]) -> T:
-        """Return the output that a field is compiled to.
+        """Return the output of a field.
 
-        :raises GraphQLError: with the field's place in the document and in the response.
+        :raises GraphQLError: with the field's location and response path.
         """
         depth = len(self._path)
         self._path.append(key)
@@ -203,10 +185,10 @@ class Compiler:
     def costing(
         self, page: PageSize | int, table: Table | None = None, *, disjoint: bool = False
     ) -> Iterator[None]:
-        """Count pages that are compiled inside as nested in the rows of a page.
+        """Add the cost of a page. Pages compiled in this context are nested in its rows.
 
-        :param table: the table that holds the rows, each at most once in a page; None for others.
-        :param disjoint: whether the pages of different parents have no row in common.
+        :param table: the table of the rows, None if a row may occur several times or belongs to no table.
+        :param disjoint: whether the pages of different parents share no rows.
         """
         outer, self.costs = self.costs, []
         maximum = None if table is None else capacity(table)
@@ -218,7 +200,7 @@ class Compiler:
 
     def arguments(self, node: FieldNode, type_name: str) -> dict[str, InputTree]:
         arguments = self.schema.object_type(type_name).fields[node.name.value].args
-        return argument_trees(node, arguments, self.shapes, tuple(self._path))
+        return self.selector.arguments(node, arguments, tuple(self._path))
 
     def members(
         self,
@@ -229,10 +211,10 @@ class Compiler:
         *,
         in_list: bool = False,
     ) -> Object:
-        """Return the output of an object, its fields compiled one by one.
+        """Return the output of an object with its selected fields.
 
-        :param in_list: whether the object is an item of a list; errors, which depend on no row, name the
-            first one.
+        :param in_list: whether the object is a list item. Errors then have the path of the first item,
+            because they do not depend on the row.
         """
         self._objects += 1
         if self._objects > MAX_OBJECTS:
@@ -241,7 +223,7 @@ class Compiler:
                 "fragment wherever it is spread."
             )
             raise RequestRejected(Stage.VALIDATION, message)
-        selected = self._selector.fields(
+        selected = self.selector.fields(
             (node.selection_set for node in nodes), frozenset((type_name, *interfaces))
         )
         if in_list:
@@ -249,15 +231,14 @@ class Compiler:
         members: list[tuple[Key, Output]] = []
         for key, merged in selected.items():
             node = merged[0]
-            is_name = node.name.value == "__typename"
-            value = Text(type_name) if is_name else self.at(key, merged, output)
+            is_typename = node.name.value == "__typename"
+            value = Text(type_name) if is_typename else self.at(key, merged, output)
             members.append((member_key(key, node), value))
         if in_list:
             self._path.pop()
         return Object(tuple(members))
 
     def row(self, view: TableView, nodes: list[FieldNode], *, in_list: bool = False) -> Object:
-        """Return the output of a row's selected fields."""
         interfaces = (NODE.name,) if view.has_node_id else ()
         return self.members(view.name, nodes, partial(self._row_field, view), interfaces, in_list=in_list)
 
@@ -269,7 +250,7 @@ class Compiler:
                 return Value(ComputedValue(function), mapping.form, mapping.labels)
             case RelatedField() as related:
                 return self._related(view, related, nodes)
-            case None:  # validation lets no other field pass
+            case None:  # validation allows no other field
                 return NodeId(view.table.schema, view.table.name, view.key)
 
     def _related(self, view: TableView, related: RelatedField, nodes: list[FieldNode]) -> Output:
@@ -283,7 +264,6 @@ class Compiler:
             return One(rows, self.row(view, nodes))
 
     def by_key(self, view: TableView, nodes: list[FieldNode], arguments: InputObject) -> Output:
-        """Return the row with a primary key."""
         missing = [field.column.name for field in view.by_key if arguments.get(field.name) is None]
         if missing:
             raise GraphQLError(f"Missing primary key column(s): {', '.join(missing)}")
@@ -295,7 +275,7 @@ class Compiler:
         return self.one(view, rows, nodes)
 
     def node(self, nodes: list[FieldNode], leaf: InputLeaf) -> Output:
-        """Return the row that a node id names, null where the role sees no such table."""
+        """Return the row with a node id, null if the role cannot see the table."""
         key = leaf.decoded()
         view = self.schema.view.table_named(key.schema, key.table)
         if view is None or not view.has_node_id:
@@ -312,10 +292,6 @@ class Compiler:
         *,
         disjoint: bool = True,
     ) -> Output:
-        """Return the output of a page of rows.
-
-        :param disjoint: whether the pages of different parents have no row in common.
-        """
         page = read_page(view, rows, arguments)
         with self.costing(page.size, None if rows.call else rows.table, disjoint=disjoint):
             output = partial(self._connection_field, view, page.rows.order)
@@ -363,7 +339,7 @@ class Compiler:
 
     def _groups(self, view: TableView, nodes: list[FieldNode]) -> Output:
         arguments = self.arguments(nodes[0], view.name_of(TableType.CONNECTION))
-        keys = tuple(map(ColumnRef, dict.fromkeys(as_leaf(arguments["by"]).words())))
+        keys = tuple(map(ColumnRef, dict.fromkeys(as_leaf(arguments["by"]).enum_values())))
         if not keys:
             raise GraphQLError("groupBy needs at least one column in `by`")
         having = having_condition(view, as_object(arguments.get("having") or {}))
@@ -379,7 +355,6 @@ class Compiler:
         return self.members(view.name_of(TableType.GROUP_KEYS), nodes, partial(self._key_field, view, keys))
 
     def _key_field(self, view: TableView, keys: tuple[ColumnRef, ...], nodes: list[FieldNode]) -> Output:
-        """Return the output of a key; null for a column that the rows are not grouped by."""
         field = view.columns_by_name[nodes[0].name.value]
         key = ColumnRef(field.column.name)
         return Value(key, field.mapping.form, field.mapping.labels) if key in keys else Null()

@@ -1,10 +1,9 @@
-"""Documents: parsed, limited and validated once for a role, their operations ready for variables."""
+"""Parsing, limits and validation of documents, and coercion of variables."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import starmap
 from typing import Any, NamedTuple
 
@@ -28,47 +27,42 @@ from graphql import (
 )
 from graphql.pyutils import print_path_list
 
-from dataapi.graphql.compatibility import AdaptedDocument, DeclaredVariable, adapt, client_name
+from dataapi.graphql.compatibility import AdaptedDocument, adapt, client_name
 from dataapi.graphql.graphql_core import parse_document
 from dataapi.graphql.input_values import (
+    MAX_ERRORS,
     MAX_INPUT_OBJECTS,
+    InputLimitExceeded,
+    InputPath,
     InputType,
-    Place,
+    LiteralReading,
     Reading,
-    UnreadableInput,
+    VariableUse,
     input_type,
-    read_literal,
-    steps_to,
+    path_steps,
+    with_enum_values,
 )
-from dataapi.graphql.literal_parameters import (
-    ExtractedParameters,
-    Parameters,
-)
+from dataapi.graphql.literal_parameters import ExtractedParameters, Parameters
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.type_mapping import abbreviated
 from dataapi.graphql.sources import Shape
 from dataapi.graphql.transport import RequestRejected, Stage
-from dataapi.graphql.validation import (
-    MAX_ERRORS,
-    client_error,
-    is_surely_valid,
-    validate_document,
-)
+from dataapi.graphql.validation import client_error, is_certainly_valid, validate_document
 
 LONGEST_DOCUMENT = 1_000_000
-"""Characters of the longest document that is read."""
+"""Maximum length of a document, in characters."""
 MAX_SELECTIONS = 5_000
-"""Fields and fragments that one selection set may name; validation looks at all of them at once."""
+"""Maximum number of selections in a selection set, because validation compares all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one document or operation.
+    """The limits of a document or operation.
 
-    :ivar depth: fields nested in fields, fragments resolved.
-    :ivar aliases: aliased fields of an operation, fragments counted at each spread.
-    :ivar tokens: of the document.
-    :ivar cost: rows that an operation may touch.
+    :ivar depth: maximum nesting of fields, including fragments.
+    :ivar aliases: maximum number of aliases in an operation. Fragments count at each spread.
+    :ivar tokens: maximum number of tokens in a document.
+    :ivar cost: maximum number of rows that an operation may touch.
     """
 
     depth: int = 50
@@ -78,18 +72,16 @@ class Limits:
 
 
 DOCUMENT, TOKEN, LITERAL = 3_000, 330, 200
-"""About how many bytes a document takes, and each of its tokens and extracted literals adds."""
+"""Approximate sizes of a document, a token and an extracted literal, in bytes."""
 
 
 class OperationPlanInput(NamedTuple):
-    """What decides the plan of an operation for a role.
-
-    The compiler sees nothing else of a request, and cached plans are keyed by it.
+    """The input of the compiler: the part of a request that decides the plan. It is the key of cached plans.
 
     :ivar operation: the key of the operation.
-    :ivar shapes: the shape of each variable and literal parameter in the operation's order, ``Undefined`` for
-        a variable without a value.
-    :ivar failed: the errors of root fields whose values cannot be bound, by response key.
+    :ivar shapes: the shapes of variables and literal parameters in the operation's order, ``Undefined`` for a
+        variable without a value.
+    :ivar failed: the errors of root fields with values that cannot be bound, by response key.
     """
 
     operation: Hashable
@@ -98,9 +90,9 @@ class OperationPlanInput(NamedTuple):
 
 
 class CoercedRequest(NamedTuple):
-    """The variables of a request for an operation.
+    """The coerced variables of a request.
 
-    :ivar variables: their coerced values, and the parameters of the document, by name.
+    :ivar variables: the values of variables and parameters by name.
     """
 
     input: OperationPlanInput
@@ -109,11 +101,11 @@ class CoercedRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of an operation, ready to take values.
+    """A variable of an operation.
 
-    :ivar name: the client's name for it.
-    :ivar inner_name: the operation's name for it.
-    :ivar default: the value and the shape of its default, None without one.
+    :ivar name: its name in the client's text.
+    :ivar inner_name: its name in the adapted document.
+    :ivar default: the value and the shape of its default, None if it has none.
     """
 
     name: str
@@ -125,14 +117,15 @@ class Variable:
 
 
 class GraphQLOperation:
-    """One operation of a validated document.
+    """An operation of a validated document.
 
     :param adapted: the document.
-    :param declared: its variables as the client declared them.
-    :param root: the name of the type of its root fields.
-    :ivar key: equal for operations of one role that compile to the same plans; it holds no document.
+    :param declared: the declarations of its variables.
+    :param root: the name of its root type.
+    :ivar key: equal for operations of a role that compile to the same plans. It does not refer to the
+        document.
     :ivar is_mutation: whether the operation changes data.
-    :ivar is_subscription: whether the operation is answered again when its answer changes.
+    :ivar is_subscription: whether the operation is executed again when its result changes.
     """
 
     def __init__(
@@ -144,11 +137,11 @@ class GraphQLOperation:
         root: str,
         key: Hashable,
     ) -> None:
-        self._literals = tuple(adapted.literal_types)
+        self.adapted = adapted
         self._required = {
             node.variable.name.value: node for node in declared if isinstance(node.type, NonNullTypeNode)
         }
-        self._declared = partial(adapted.variables, _name(node), declared)
+        self._declared = {node.variable.name.value: node for node in declared}
         self._variables: list[Variable] | None = None
         self.node = node
         self.root = root
@@ -158,28 +151,24 @@ class GraphQLOperation:
         self.key = key
 
     def variables(self) -> list[Variable]:
-        """Return the variables with the types that their values must have, nullable ones.
-
-        :raises RequestRejected: a default is invalid at the variable's place.
-        """
         if self._variables is None:
-            self._variables = list(map(_variable, self._declared()))
+            self._variables = [
+                _variable(use, self._declared.get(client_name(use.name)))
+                for use in self.adapted.variables(_name(self.node))
+            ]
         return self._variables
 
     def shapes(self, plan_input: OperationPlanInput) -> dict[str, Shape]:
-        """Return the shapes of the variables that have a value, and of literal parameters, by name."""
-        names = (*(each.inner_name for each in self.variables()), *self._literals)
+        names = (*(each.inner_name for each in self.variables()), *self.adapted.literal_types)
         shapes = zip(names, plan_input.shapes, strict=True)
         return {name: shape for name, shape in shapes if shape is not Undefined}
 
     def coerce(self, raw: Mapping[str, Any], parameters: Parameters) -> CoercedRequest:
-        """Return the coerced variables with the parameters.
+        """Return the coerced variables and the parameters. Variables without a value or default are omitted.
 
-        Absent variables without a default stay absent.
-
-        :param parameters: the literals and aliases that were taken out of the text.
-        :raises RequestRejected: a value is missing or of a wrong type; the error names the variable
-            and the place in it.
+        :param parameters: the literals and aliases extracted from the text.
+        :raises RequestRejected: a value is missing or invalid. The errors name the variable and the path in
+            it.
         """
         coerced, shapes = dict(parameters.values), list[Shape]()
         reading = Reading()
@@ -196,49 +185,46 @@ class GraphQLOperation:
                 coerced[variable.inner_name] = value
         except RecursionError:
             raise RequestRejected(Stage.VARIABLES, "Variable values are nested too deeply.") from None
-        except UnreadableInput:
+        except InputLimitExceeded:
             if reading.objects < 0:
                 message = (
-                    f"The variable '${variable.name}' holds too many input objects: {MAX_INPUT_OBJECTS} are "
-                    "allowed in one request, not counting rows that all name the same members."
+                    f"The variable '${variable.name}' contains too many input objects: {MAX_INPUT_OBJECTS} "
+                    "are allowed in one request, not counting rows that have the same members."
                 )
                 raise RequestRejected(Stage.VARIABLES, message) from None
-        if reading.faults or None in map(raw.get, self._required):
-            self._refuse(raw, reading)
+        if reading.errors or None in map(raw.get, self._required):
+            self._reject(raw, reading)
         return CoercedRequest(OperationPlanInput(self.key, (*shapes, *parameters.shapes)), coerced)
 
-    def _refuse(self, raw: Mapping[str, Any], reading: Reading) -> None:
-        """Raise the errors of variables: missing values and invalid values."""
+    def _reject(self, raw: Mapping[str, Any], reading: Reading) -> None:
         errors = []
         for name, node in self._required.items():
             if raw.get(name) is None and (name in raw or node.default_value is None):
-                what = "not to be null" if name in raw else "to be provided"
-                message = f"Expected a value of non-null type '{print_ast(node.type)}' {what}."
+                expectation = "not to be null" if name in raw else "to be provided"
+                message = f"Expected a value of non-null type '{print_ast(node.type)}' {expectation}."
                 errors.append(GraphQLError(f"Variable '${name}' has invalid value: {message}", node))
-        errors += starmap(_refused, reading.faults)
+        errors += starmap(_value_error, reading.errors)
         if len(errors) > MAX_ERRORS:
             errors[MAX_ERRORS:] = [GraphQLError("There are more errors in the variables.")]
         if errors:
             raise RequestRejected(Stage.VARIABLES, *errors)
 
 
-def _refused(place: Place, message: str) -> GraphQLError:
-    """Return the error of a fault in the value of a variable."""
-    variable, *steps = steps_to(place)
-    where = print_path_list(steps)
-    return GraphQLError(f"Variable '${variable.name}' has invalid value{where}: {message}", variable.node)
+def _value_error(path: InputPath, message: str) -> GraphQLError:
+    variable, *steps = path_steps(path)
+    position = print_path_list(steps)
+    return GraphQLError(f"Variable '${variable.name}' has invalid value{position}: {message}", variable.node)
 
 
 class Document:
-    """A document that passed the limits and validation.
+    """A validated document within the limits.
 
     :param extracted: the literals and aliases of the text, for a document that other texts share.
-    :ivar text: the text that it was read from.
-    :ivar literal_types: the types of its extracted literals by the names of their parameters.
-    :ivar is_exact: whether its literals and aliases are in it.
-    :ivar key: equal for documents of one role that compile to the same plans.
-    :ivar weight: about how many bytes it takes.
-    :raises RequestRejected: from the constructor, at the parse or validation stage.
+    :ivar literal_types: the types of extracted literals, by parameter name.
+    :ivar is_exact: whether the document contains its literals and aliases.
+    :ivar key: equal for documents of a role that compile to the same plans.
+    :ivar weight: the approximate size in bytes.
+    :raises RequestRejected: the text cannot be parsed or is invalid.
     """
 
     def __init__(
@@ -276,9 +262,9 @@ class Document:
             yield name, GraphQLOperation(adapted, operation, declarations[name], fragments, root, key)
 
     def operation(self, name: str | None) -> GraphQLOperation:
-        """Return the operation of that name, or the only one.
+        """Return the operation with a name, or the only one.
 
-        :raises RequestRejected: it does not exist, or a name is needed.
+        :raises RequestRejected: there is no such operation, or a name is required.
         """
         if name is None:
             if len(self.operations) == 1:
@@ -293,26 +279,22 @@ class Document:
 
 
 def _shared(node: DocumentNode, schema: RoleSchema, extracted: ExtractedParameters) -> AdaptedDocument | None:
-    """Return a valid document with parameters for literals and aliases, None when it is not shared.
+    """Return a valid document with parameters for literals and aliases, None if it cannot be shared.
 
-    The literals of fields that are merged must be equal, so that such a document is valid for some only.
+    Merged fields must have equal literals, and parameters cannot guarantee that.
     """
-    adapted = adapt(node, schema.schema, extracted.places, strict=schema.strict)
+    adapted = adapt(node, schema.schema, extracted.names_by_offset, strict=schema.strict)
     if adapted.merges:
         return None
-    if schema.strict or not is_surely_valid(adapted, schema.schema):
+    if schema.strict or not is_certainly_valid(adapted, schema.schema):
         _valid(node, schema)
     return adapted
 
 
 def _valid(node: DocumentNode, schema: RoleSchema) -> AdaptedDocument:
-    """Return a document as it is compiled.
-
-    :raises RequestRejected: it is not valid.
-    """
     adapted = adapt(node, schema.schema, strict=schema.strict)
-    if schema.strict or not is_surely_valid(adapted, schema.schema):
-        errors = validate_document(node if schema.strict else adapted.document, schema)
+    if schema.strict or not is_certainly_valid(adapted, schema.schema):
+        errors = validate_document(node if schema.strict else adapted.for_rules(), schema)
         if errors:
             raise RequestRejected(Stage.VALIDATION, *errors)
     return adapted
@@ -326,19 +308,20 @@ def _name(operation: OperationDefinitionNode) -> str | None:
     return operation.name.value if operation.name else None
 
 
-def _variable(declared: DeclaredVariable) -> Variable:
-    """Return a declared variable, ready to take values.
-
-    :raises RequestRejected: its default is invalid.
-    """
-    type_, node = declared.type, declared.default
-    default = None if node is None else read_literal(node, type_)
-    if node is not None and default is None:
-        errors: list[GraphQLError] = []
-        validate_input_literal(node, type_, lambda error, _place: errors.append(error), hide_suggestions=True)
-        raise RequestRejected(Stage.VALIDATION, *map(client_error, errors[:MAX_ERRORS]))
-    name = client_name(declared.name)
-    return Variable(name, declared.name, type_, input_type(type_), default, declared.node)
+def _variable(use: VariableUse, declared: VariableDefinitionNode | None) -> Variable:
+    type_, default = use.type, None
+    if declared is not None and declared.default_value is not None:
+        reading = LiteralReading()
+        default = reading.constant(declared.default_value, type_)
+        if default is None:
+            errors: list[GraphQLError] = []
+            node = with_enum_values(declared.default_value, reading.enum_strings)
+            validate_input_literal(
+                node, type_, lambda error, _path: errors.append(error), hide_suggestions=True
+            )
+            raise RequestRejected(Stage.VALIDATION, *map(client_error, errors[:MAX_ERRORS]))
+    name = client_name(use.name)
+    return Variable(name, use.name, type_, input_type(type_), default, declared or use.node)
 
 
 def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
@@ -358,27 +341,25 @@ def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
 # ---------------------------------------------------------------- limits
 
 
-class _Measure:
-    """Measures the depth and aliases of selection sets; each fragment once, however often it is spread."""
-
+class _Measurer:
     def __init__(self, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
         self._fragments = fragments
         self._measured: dict[str, tuple[int, int]] = {}
 
-    def of(self, selection_set: SelectionSetNode | None) -> tuple[int, int]:
+    def measure(self, selection_set: SelectionSetNode | None) -> tuple[int, int]:
         if selection_set is None:
             return 0, 0
         if len(selection_set.selections) > MAX_SELECTIONS:
             raise GraphQLError(
-                f"A selection set names more than the {MAX_SELECTIONS} fields allowed.", selection_set
+                f"A selection set has more than the {MAX_SELECTIONS} fields allowed.", selection_set
             )
         depth = aliases = 0
         for selection in selection_set.selections:
             if isinstance(selection, FragmentSpreadNode):
                 inner, more = self._fragment(selection.name.value)
             else:
-                assert isinstance(selection, FieldNode | InlineFragmentNode), "there is nothing else"
-                inner, more = self.of(selection.selection_set)
+                assert isinstance(selection, FieldNode | InlineFragmentNode), "there are no other selections"
+                inner, more = self.measure(selection.selection_set)
             if isinstance(selection, FieldNode):
                 inner += 1
                 more += selection.alias is not None
@@ -390,27 +371,27 @@ class _Measure:
         if name not in self._measured:
             self._measured[name] = 0, 0  # validation reports unknown fragments and cycles
             if name in self._fragments:
-                self._measured[name] = self.of(self._fragments[name].selection_set)
+                self._measured[name] = self.measure(self._fragments[name].selection_set)
         return self._measured[name]
 
 
 def check_limits(document: DocumentNode, limits: Limits) -> None:
-    """Refuse a document with an operation or a fragment that is too deep, too wide or has too many aliases.
+    """Check the depth, width and aliases of operations and fragments.
 
-    :raises GraphQLError: naming its place, its number and the limit.
+    :raises GraphQLError: a limit is exceeded. The message contains the number and the limit.
     """
     fragments = {
         node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)
     }
-    measure = _Measure(fragments)
+    measurer = _Measurer(fragments)
     for definition in document.definitions:
         if not isinstance(definition, OperationDefinitionNode | FragmentDefinitionNode):
             continue
-        depth, aliases = measure.of(definition.selection_set)
-        what = "operation" if isinstance(definition, OperationDefinitionNode) else "fragment"
+        depth, aliases = measurer.measure(definition.selection_set)
+        kind = "operation" if isinstance(definition, OperationDefinitionNode) else "fragment"
         if depth > limits.depth:
-            message = f"The {what} is {depth} fields deep, more than the {limits.depth} allowed."
+            message = f"The {kind} is {depth} fields deep, more than the {limits.depth} allowed."
             raise GraphQLError(message, definition)
         if aliases > limits.aliases:
-            message = f"The {what} has {aliases} aliases, more than the {limits.aliases} allowed."
+            message = f"The {kind} has {aliases} aliases, more than the {limits.aliases} allowed."
             raise GraphQLError(message, definition)

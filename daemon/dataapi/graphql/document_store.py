@@ -1,7 +1,7 @@
-"""Persisted documents: read from a folder in a thread, and found by the ids that clients send.
+"""Persisted documents: read from a folder in a thread, and looked up by the ids that clients send.
 
-Ids are those that Relay, Apollo and urql send, and the SHA-256 of the text, as appendix A of
-the GraphQL-over-HTTP draft asks (docs/reference/graphql.md, Persisted documents).
+Relay, Apollo and urql send their own ids. Appendix A of the GraphQL-over-HTTP draft uses the SHA-256 of the
+text (docs/reference/graphql.md, Persisted documents).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from dataapi.graphql.transport import GraphQLRequest, RequestRejected, Stage
 from dataapi.http.strict_json import INVALID_JSON
 
 DOCUMENT, MANIFEST = ".graphql", ".json"
-"""Suffixes of files with one document, and with many documents by their ids."""
+"""Suffixes of files with one document, and of manifests."""
 
 HASH_PREFIX = "sha256:"
 
-_SHOWN = 100
+_MAX_ID = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents of a folder.
+    """The persisted documents of a project.
 
-    :ivar by_id: texts by their ids in files and manifests.
-    :ivar by_hash: texts by the SHA-256 of their UTF-8 form, in lower-case hexadecimal.
-    :ivar texts: the texts that may run when nothing else may.
-    :ivar problems: why files and documents are left out, one line each.
+    :ivar by_id: texts by the ids in files and manifests.
+    :ivar by_hash: texts by the lower-case hexadecimal SHA-256 of their UTF-8 bytes.
+    :ivar texts: the texts that ``graphql-documents-only`` allows.
+    :ivar problems: why files and documents were skipped, one line each.
     """
 
     by_id: dict[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Documents:
     problems: list[str] = field(default_factory=list)
 
     def find(self, document_id: str) -> str | None:
-        """Return the text with an id: one of a file or manifest, or the hash with or without its prefix."""
+        """Return the text with an id or a hash. The hash may have its prefix."""
         text = self.by_id.get(document_id)
         return text if text is not None else self.by_hash.get(document_id.removeprefix(HASH_PREFIX))
 
@@ -53,10 +53,10 @@ _NO_DOCUMENTS = Documents()
 
 
 def document_text(request: GraphQLRequest, documents: Documents | None, *, only: bool) -> str:
-    """Return the text of the document that a request is for.
+    """Return the text of the requested document.
 
-    :param documents: None when no folder is configured.
-    :param only: whether nothing but those documents may run (``graphql-documents-only``).
+    :param documents: the persisted documents, None if no folder is configured.
+    :param only: whether only persisted documents may run (``graphql-documents-only``).
     :raises RequestRejected: at the document stage, with a code.
     """
     persisted = documents or _NO_DOCUMENTS
@@ -64,18 +64,18 @@ def document_text(request: GraphQLRequest, documents: Documents | None, *, only:
         if only and request.query not in persisted.texts:
             raise _rejected(
                 "PERSISTED_DOCUMENT_REQUIRED",
-                "Only documents that this server keeps may run: send the documentId of one.",
+                "Only persisted documents may run: send the documentId of one.",
             )
         return request.query
     if request.document_id is not None:
         text = persisted.find(request.document_id)
         if text is None:
-            shown = request.document_id[:_SHOWN]
+            shown = request.document_id[:_MAX_ID]
             raise _rejected("PERSISTED_DOCUMENT_NOT_FOUND", f"No document has the id {shown!r}.")
         return text
     text = persisted.by_hash.get(request.persisted_hash or "")
     if text is None and documents is None:
-        # Apollo's words for "send the whole text, always" and, below, "send it this time".
+        # Apollo's clients then send the text in every request; after the error below, in this one.
         raise _rejected("PERSISTED_QUERY_NOT_SUPPORTED", "PersistedQueryNotSupported")
     if text is None:
         raise _rejected("PERSISTED_QUERY_NOT_FOUND", "PersistedQueryNotFound")
@@ -87,103 +87,98 @@ def _rejected(code: str, message: str) -> RequestRejected:
 
 
 def read_documents(files: Iterable[tuple[str, bytes | OSError]]) -> Documents:
-    """Read the files of a folder.
+    """Return the documents in files. Invalid files and documents become problems.
 
-    What cannot be used is left out with a problem that names the file.
-
-    :param files: names with contents, or with why they cannot be read.
+    :param files: names with contents, or with the errors of reading them.
     """
-    found = Documents()
+    documents = Documents()
     for name, content in files:
         try:
             for document_id, text in _entries(name, content):
-                _add(found, name, document_id, text)
-        except _Unusable as error:
-            found.problems.append(f"{name}: {error}")
-    return found
+                _add(documents, name, document_id, text)
+        except _InvalidDocument as error:
+            documents.problems.append(f"{name}: {error}")
+    return documents
 
 
-class _Unusable(Exception):
-    """A file or document is left out; the text says why."""
+class _InvalidDocument(Exception):
+    """Raised for an invalid file or document."""
 
 
 def _entries(name: str, content: bytes | OSError) -> Iterator[tuple[str, str]]:
-    """Yield the ids and texts of a file."""
     if isinstance(content, OSError):
-        raise _Unusable(f"cannot be read: {content.strerror or content}")
+        raise _InvalidDocument(f"cannot be read: {content.strerror or content}")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _Unusable(f"is not UTF-8: byte {error.start + 1}") from None
+        raise _InvalidDocument(f"is not UTF-8: byte {error.start + 1}") from None
     if name.endswith(DOCUMENT):
         yield name.removesuffix(DOCUMENT), text
         return
     try:
         manifest = json.loads(text)
     except INVALID_JSON as error:
-        raise _Unusable(f"is not JSON: {error}") from None
+        raise _InvalidDocument(f"is not JSON: {error}") from None
     yield from _manifest(manifest)
 
 
 def _manifest(manifest: Any) -> Iterator[tuple[str, str]]:
-    """Yield what a manifest holds: ``{id: text}``, or Apollo's ``{"operations": [{"id", "body"}]}``."""
+    """Yield the entries of ``{id: text}`` or of Apollo's ``{"operations": [{"id", "body"}]}``."""
     match manifest:
         case {"operations": list(operations)}:
-            for place, operation in enumerate(operations):
+            for index, operation in enumerate(operations):
                 match operation:
                     case {"id": str(document_id), "body": str(text)}:
                         yield document_id, text
                     case _:
-                        raise _Unusable(f"operations[{place}] has no id and body that are strings")
+                        raise _InvalidDocument(f"operations[{index}] has no id and body that are strings")
         case dict() if all(isinstance(text, str) for text in manifest.values()):
             yield from manifest.items()
         case _:
-            raise _Unusable(
+            raise _InvalidDocument(
                 'is not a manifest: expected {"id": "text", …} or {"operations": [{"id": …, "body": …}, …]}'
             )
 
 
-def _add(found: Documents, name: str, document_id: str, text: str) -> None:
-    """Add a document under its id and its hashes, or a problem."""
-    # An editor ends a file with a line end, which is not part of what a client hashes or sends.
+def _add(documents: Documents, name: str, document_id: str, text: str) -> None:
+    # Editors add a final line break that clients neither hash nor send.
     variants = {text, text.strip()}
     try:
         _check(text)
         hashes = {hashlib.sha256(variant.encode()).hexdigest(): variant for variant in variants}
-        if found.by_id.get(document_id, text) != text:
-            raise _Unusable("another document has that id")
+        if documents.by_id.get(document_id, text) != text:
+            raise _InvalidDocument("another document has this id")
         if document_id.startswith(HASH_PREFIX) and document_id.removeprefix(HASH_PREFIX) not in hashes:
-            raise _Unusable("that is not the SHA-256 of its text")
-    except _Unusable as error:
-        found.problems.append(f"{name}: document {document_id[:_SHOWN]!r} is left out: {error}")
+            raise _InvalidDocument("its id is not the SHA-256 of its text")
+    except _InvalidDocument as error:
+        documents.problems.append(f"{name}: document {document_id[:_MAX_ID]!r} is skipped: {error}")
         return
-    found.by_id[document_id] = text
-    found.by_hash.update(hashes)
-    found.texts.update(variants)
+    documents.by_id[document_id] = text
+    documents.by_hash.update(hashes)
+    documents.texts.update(variants)
 
 
 def _check(text: str) -> None:
-    """See that a text is an executable document; raises ``_Unusable``."""
     try:
         text.encode()
         document = parse(text, no_location=True)
     except UnicodeEncodeError:
-        raise _Unusable("it holds half of a surrogate pair") from None
+        raise _InvalidDocument("it contains half of a surrogate pair") from None
     except GraphQLError as error:
-        place = "".join(f" at line {line} column {column}" for line, column in error.locations or ())
-        raise _Unusable(f"{error.message}{place}") from None
+        location = "".join(f" at line {line} column {column}" for line, column in error.locations or ())
+        raise _InvalidDocument(f"{error.message}{location}") from None
     if not any(isinstance(node, OperationDefinitionNode) for node in document.definitions):
-        raise _Unusable("it holds no operation")
+        raise _InvalidDocument("it contains no operation")
 
 
 _log = Logger(namespace="dataapi.graphql")
 
 
 class DocumentFolder:
-    """The persisted documents of one project.
+    """The folder of one project's persisted documents.
 
-    :param path: None when the project has no such folder.
-    :ivar documents: what was read last, None when there is no folder.
+    :param path: the folder, None if none is configured.
+    :ivar documents: the documents read last, None if no folder is configured.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -192,11 +187,10 @@ class DocumentFolder:
 
     @property
     def problems(self) -> list[str]:
-        """Why files and documents of the folder are left out, one line each."""
         return [] if self.documents is None else self.documents.problems
 
     async def load(self) -> None:
-        """Read the folder again; if that fails, log why and go on with the documents read before."""
+        """Read the folder again. If that fails, log the error and retain the documents."""
         if self._path is None:
             return
         try:
@@ -209,7 +203,7 @@ class DocumentFolder:
 
 
 def read_folder(path: Path) -> Documents:
-    """Read a folder's documents; blocks.
+    """Read a folder's documents. Blocks.
 
     :raises OSError: the folder cannot be listed.
     """

@@ -11,12 +11,7 @@ from graphql import GraphQLError
 
 from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.auth.caller import Caller
-from dataapi.auth.transaction import (
-    MultiMessageRunner,
-    MultiMessageTransactions,
-    UnknownRole,
-    catalog_for,
-)
+from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.reflect import OUTDATED_CODES, Refresh, no_refresh
@@ -36,22 +31,22 @@ from dataapi.http.messages import Operation, Reply, Request, StageEnd
 from dataapi.settings import Project
 from dataapi.sql.statement import violation_in
 
-INTERNAL = "XX"  # the class of PostgreSQL's internal errors
+INTERNAL = "XX"  # the SQLSTATE class of internal errors
 DATA_EXCEPTION = "22000"
 
 LONG = 20_000
-"""Bytes of a request beyond which reading its variables takes long."""
+"""Request size in bytes above which reading its variables takes long."""
 SHORT = 3_000
-"""Bytes of a request and characters of its document up to which it is compiled in some milliseconds."""
+"""Total size of a request and its document up to which compiling takes a few milliseconds."""
 
 
 class RequestAttempt(NamedTuple):
-    """How a request is tried. A later attempt may depend on an earlier one.
+    """One attempt at a request. A later attempt may depend on an earlier one.
 
-    :ivar refreshed: whether the catalog is newer than the one that the request met first.
-    :ivar exact: whether the document is that of exactly the request's text, for the locations of errors.
-    :ivar failed: the errors of a query's fields whose values cannot be bound, by response key; None before
-        any was tried.
+    :ivar refreshed: whether the catalog is newer than that of the first attempt.
+    :ivar exact: whether the document has exactly the request's text. Its errors then have locations.
+    :ivar failed: the errors of fields with values that cannot be bound, by response key. None before a field
+        failed.
     """
 
     catalog: Catalog
@@ -62,7 +57,7 @@ class RequestAttempt(NamedTuple):
 
 
 class TryAgain(Exception):
-    """Raised for a request that must be tried in another way."""
+    """Raised to retry a request with another attempt."""
 
     def __init__(self, attempt: RequestAttempt) -> None:
         super().__init__()
@@ -72,8 +67,8 @@ class TryAgain(Exception):
 class BoundOperation(NamedTuple):
     """An operation with the values of one request.
 
-    :ivar variables: the coerced variables, and the parameters of the document.
-    :ivar extensions: the members of the response's ``extensions`` that are known before it runs.
+    :ivar variables: the coerced variables and the parameters of the document.
+    :ivar extensions: members of the response's ``extensions`` that are known before it runs.
     """
 
     operation: GraphQLOperation
@@ -84,19 +79,18 @@ class BoundOperation(NamedTuple):
 
     @property
     def keys(self) -> tuple[str | None, ...]:
-        """The response keys of the root fields, None for fields that the database does not answer."""
         return tuple(None if key is None else client_key(key, self.variables) for key in self.plan.keys)
 
 
 class Engine:
-    """Answers GraphQL requests.
+    """Executes GraphQL requests.
 
-    :param catalog: returns the snapshot that serves now, None while there is none.
-    :param documents: returns the persisted documents, None when no folder has any.
-    :param refresh: makes sure that a catalog is not outdated.
-    :param worker: runs what takes long.
-    :ivar requests: requests that have come.
-    :ivar hits, misses: requests whose plan was cached, and those whose plan was compiled.
+    :param catalog: returns the current catalog, None if there is none yet.
+    :param documents: returns the persisted documents, None if no folder is configured.
+    :param refresh: returns an up-to-date catalog.
+    :param worker: runs long work.
+    :ivar requests: number of requests.
+    :ivar hits, misses: number of requests with a cached plan, and with a compiled one.
     """
 
     def __init__(
@@ -120,7 +114,7 @@ class Engine:
             project.graphql_max_tokens,
             project.graphql_max_cost,
         )
-        self._served: Catalog | None = None
+        self._current: Catalog | None = None
         self._roles: dict[str, GraphQLRole] = {}
         self._names: CatalogNames | None = None
         self.hits = 0
@@ -128,28 +122,29 @@ class Engine:
         self.requests = 0
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
-        """Answer a request over HTTP; raises ``ApiError`` when it cannot be answered at all."""
         request = transport.read(http)
         report = http.context.report
         report(StageEnd("parse", perf_counter()))
         if request.operation_name:
             report(Operation(request.operation_name))
-        return transport.respond(await self.answer(request, caller, http), http)
+        return transport.respond(await self.execute(request, caller, http), http)
 
-    async def answer(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:
-        """Answer a request; raises ``ApiError`` when it cannot be answered at all.
+    async def execute(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:
+        """Return the response to a request.
 
-        Nothing has happened yet when it is tried again, for each of these reasons at most once, and for the
-        second and third again after the first:
+        A request is retried, before anything has happened, at most once for each of these reasons. A newer
+        catalog resets the other two:
 
-        - A name or a type may be newer than the catalog, and there is a newer one.
-        - An error of a document that others share lacks its place in the client's own text.
-        - Values of some fields of a query cannot be bound: the others are answered.
+        - A name or type is unknown, and a newer catalog may have it.
+        - The error of a shared document lacks its location in the client's text.
+        - Values of some fields of a query cannot be bound. The other fields are executed.
+
+        :raises ApiError: the database is unavailable, or the role does not exist.
         """
         self.requests += 1
         catalog = self._catalog()
-        if catalog is None or catalog is not self._served or caller.role not in self._roles:
-            catalog = await self._serve(catalog, caller)
+        if catalog is None or catalog is not self._current or caller.role not in self._roles:
+            catalog = await self._prepare_role(catalog, caller)
         attempt = RequestAttempt(catalog, self._roles[caller.role])
         while True:
             try:
@@ -162,55 +157,54 @@ class Engine:
             newer = await self._refresh(attempt.catalog)
             if newer.has_same_content(attempt.catalog):
                 return response
-            newer = await self._serve(newer, caller)
+            newer = await self._prepare_role(newer, caller)
             attempt = RequestAttempt(newer, self._roles[caller.role], refreshed=True)
 
-    async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
-        """Return a catalog that has the caller's role, with which the role is ready; raises ``ApiError``."""
+    async def _prepare_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
+        """Return a catalog with the caller's role and prepare the role.
+
+        :raises ApiError: there is no catalog, or the role does not exist.
+        """
         try:
-            served = catalog_for(catalog, caller)
+            current = catalog_for(catalog, caller)
         except UnknownRole:
             assert catalog is not None
-            served = catalog_for(await self._refresh(catalog), caller)  # the role may be a new one
-        if self._names is None or not served.has_same_content(self._served):
-            self._names = CatalogNames(served)
+            current = catalog_for(await self._refresh(catalog), caller)  # the role may be new
+        if self._names is None or not current.has_same_content(self._current):
+            self._names = CatalogNames(current)
             self._roles.clear()
-        self._served = served
+        self._current = current
         if caller.role not in self._roles:
             self._roles[caller.role] = GraphQLRole(
-                served, self._names, caller.role, self._project, self._limits
+                current, self._names, caller.role, self._project, self._limits
             )
-        return served
+        return current
 
     async def _respond(
         self, request: GraphQLRequest, caller: Caller, http: Request, attempt: RequestAttempt
     ) -> GraphQLResponse:
-        """Answer a request in one way: document, plan, bind, run, respond.
-
-        :raises TryAgain: it must be tried in another way.
-        """
-        catalog, wanted = attempt.catalog, request.extensions or {}
+        catalog, requested = attempt.catalog, request.extensions or {}
         bound: BoundOperation | None = None
         extensions: Mapping[str, Any] = {}
         try:
             text = request.query
             if text is None or self._project.graphql_documents_only:
                 text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
-            if wanted.get("explain") is True and caller.role != SERVICE_ROLE:
+            if requested.get("explain") is True and caller.role != SERVICE_ROLE:
                 raise _explain_not_allowed()
             length = len(http.body) + len(http.query)
             if length <= LONG:
-                bound = _bind(request, text, attempt, self._limits, compiles=False)
+                bound = _bind(request, text, attempt, self._limits, may_compile=False)
             if bound is None:
                 bound = await self._compiled(request, text, length, attempt)
             else:
                 self.hits += 1
             extensions = bound.extensions
             http.context.report(StageEnd("plan", perf_counter()))
-            if wanted.get("explain") is True:
+            if requested.get("explain") is True:
                 plans = await self._transactions.explain(catalog, http, caller, bound.statements)
                 extensions = {**extensions, "explain": plans}
-            data = await self._run(bound, caller, http, catalog, wanted)
+            data = await self._run(bound, caller, http, catalog, requested)
         except DatabaseError as error:
             failure = await self._failure(error, bound, caller, http, catalog)
             return GraphQLResponse(Stage.EXECUTION, "null", (failure,), extensions)
@@ -222,16 +216,12 @@ class Engine:
     async def _compiled(
         self, request: GraphQLRequest, text: str, length: int, attempt: RequestAttempt
     ) -> BoundOperation:
-        """Return the operation of a request with its values, made on the worker thread if that takes long.
-
-        :param length: the length of the request.
-        """
         self.misses += 1
-        work = partial(_bind, request, text, attempt, self._limits, compiles=True)
-        # A few fragments that spread others select much, and introspection walks every type.
+        work = partial(_bind, request, text, attempt, self._limits, may_compile=True)
+        # Fragments can multiply the selected fields, and introspection visits every type.
         is_short = length + len(text) <= SHORT and "..." not in text and not INTROSPECTING.search(text)
         bound = work() if is_short else await self._worker.run(work)
-        assert bound is not None, "what was not known was compiled"
+        assert bound is not None, "may_compile is true"
         return bound
 
     async def _run(
@@ -240,12 +230,8 @@ class Engine:
         caller: Caller,
         http: Request,
         catalog: Catalog,
-        wanted: Mapping[str, Any],
+        requested: Mapping[str, Any],
     ) -> str:
-        """Run the statements and return the data as JSON text.
-
-        :param wanted: the request's ``extensions``.
-        """
         plan = bound.plan
         if plan.fields:
             return await run_separately(
@@ -253,7 +239,7 @@ class Engine:
             )
         if not bound.statements:
             return plan.constant(bound.variables)
-        by_replica = plan.read_only and wanted.get("consistency") != "primary"
+        by_replica = plan.read_only and requested.get("consistency") != "primary"
         [[data]] = await self._transactions.run(
             catalog, http, caller, bound.statements, read_only=plan.read_only, by_replica=by_replica
         )
@@ -269,36 +255,37 @@ class Engine:
         catalog: Catalog,
     ) -> Mapping[str, Any]:
         if bound is not None and error.code.startswith(INTERNAL) and not error.at_value:
-            refused = await self._refuses_value(error, catalog, caller, http, bound)
-            error = error.replaced(at_value=refused)
+            rejected = await self._rejects_value(error, catalog, caller, http, bound)
+            error = error.replaced(at_value=rejected)
         return _database_error(error, () if bound is None else bound.keys)
 
-    async def _refuses_value(
+    async def _rejects_value(
         self, error: DatabaseError, catalog: Catalog, caller: Caller, http: Request, bound: BoundOperation
     ) -> bool:
-        """Return whether PostgreSQL fails in the same way when it only reads one of the values."""
+        """Return whether PostgreSQL raises the same error when it only parses one of the values."""
         try:
-            for reading in bound.plan.readings(bound.variables):
-                await self._transactions.run(catalog, http, caller, (reading,), read_only=True)
-        except DatabaseError as refused:
-            return refused.message == error.message
+            for check in bound.plan.input_checks(bound.variables):
+                await self._transactions.run(catalog, http, caller, (check,), read_only=True)
+        except DatabaseError as rejection:
+            return rejection.message == error.message
         return False
 
 
 def _bind(
-    request: GraphQLRequest, text: str, attempt: RequestAttempt, limits: Limits, *, compiles: bool
+    request: GraphQLRequest, text: str, attempt: RequestAttempt, limits: Limits, *, may_compile: bool
 ) -> BoundOperation | None:
-    """Return the operation of a request with its values: document, plan, bind.
+    """Return the bound operation of a request: document, plan, bind.
 
-    :param compiles: whether to make a document and a plan that are not cached, else return None.
-    :raises RequestRejected: the request is not valid.
-    :raises GraphQLError: an argument is not valid.
-    :raises TryAgain: the request must be tried in another way.
+    :param may_compile: whether to create a document or plan that is not cached. If false, return None
+        instead.
+    :raises RequestRejected: the request is invalid.
+    :raises GraphQLError: an argument is invalid.
+    :raises TryAgain: another attempt is needed.
     """
     role = attempt.role
     prepared = None if attempt.exact else role.texts.get(text)
     if prepared is None:
-        if not compiles:
+        if not may_compile:
             return None
         prepared = role.exact(text) if attempt.exact else role.prepare(text)
     document = prepared.document
@@ -308,7 +295,7 @@ def _bind(
             _check_may_run(operation, request)
         plan_input, variables = operation.coerce(request.variables or {}, prepared.parameters)
         plan = None if attempt.failed else role.plans.get(plan_input)
-        if not compiles and (plan is None or plan.introspects):
+        if not may_compile and (plan is None or plan.introspects):
             return None
         plan = plan or role.plan(document, operation, plan_input._replace(failed=attempt.failed or ()))
         if plan.errors and not document.is_exact:
@@ -317,8 +304,8 @@ def _bind(
         if plan.maximum > limits.cost or request.extensions:
             extensions = check_cost(plan, variables, limits.cost, request)
         if plan.introspects:
-            answers = role.introspection.answers(operation, plan_input, variables, text)
-            variables = {**variables, **answers}
+            results = role.introspection.results(operation, plan_input, variables, text)
+            variables = {**variables, **results}
         statements = []
         try:
             for each in plan.statements:
@@ -341,10 +328,6 @@ def _unbindable(
     attempt: RequestAttempt,
     extensions: Mapping[str, Any],
 ) -> Exception:
-    """Return the exception for a value that cannot be bound: a query is tried again without its field.
-
-    That is done with the exact document, whose errors have their places.
-    """
     if plan.read_only and attempt.failed is None:
         return TryAgain(attempt._replace(failed=plan.failures(variables)))
     return RequestRejected(Stage.EXECUTION, error, extensions=extensions)
@@ -354,23 +337,23 @@ def _check_may_run(operation: GraphQLOperation, request: GraphQLRequest) -> None
     if request.read_only and operation.is_mutation:
         raise RequestRejected(Stage.METHOD, "A mutation must be sent by POST, not by GET.")
     if operation.is_subscription and not request.by_events:
-        message = "A subscription is answered as text/event-stream, which Accept must name first."
+        message = "A subscription requires text/event-stream as the first media type of Accept."
         raise RequestRejected(Stage.VALIDATION, message)
 
 
 def _explain_not_allowed() -> RequestRejected:
-    """Return the error of a request for plans. Plans show values of tables."""
+    """Return the error for a role that may not see plans. Plans contain values of tables."""
     code = {"code": "EXPLAIN_NOT_ALLOWED"}
-    error = GraphQLError(f"extensions.explain is for {SERVICE_ROLE}.", extensions=code)
+    error = GraphQLError(f"extensions.explain requires the role {SERVICE_ROLE}.", extensions=code)
     return RequestRejected(Stage.VALIDATION, error)
 
 
-def _may_be_outdated(answer: GraphQLResponse) -> bool:
-    """Return whether the catalog may lack a name of the request, so that nothing has happened."""
-    if answer.stage in (Stage.VALIDATION, Stage.VARIABLES):
+def _may_be_outdated(response: GraphQLResponse) -> bool:
+    """Return whether a newer catalog could change the response, and nothing has happened yet."""
+    if response.stage in (Stage.VALIDATION, Stage.VARIABLES):
         return True
-    codes = {error.get("extensions", {}).get("code") for error in answer.errors}
-    return answer.data == "null" and not codes.isdisjoint(OUTDATED_CODES)
+    codes = {error.get("extensions", {}).get("code") for error in response.errors}
+    return response.data == "null" and not codes.isdisjoint(OUTDATED_CODES)
 
 
 def _rejected(error: RequestRejected | GraphQLError | RecursionError) -> GraphQLResponse:
@@ -380,7 +363,7 @@ def _rejected(error: RequestRejected | GraphQLError | RecursionError) -> GraphQL
             return GraphQLResponse(stage, data, _formatted(errors), extensions)
         case GraphQLError():
             return GraphQLResponse(Stage.EXECUTION, "null", _formatted((error,)))
-    # Variables that were just read may still nest too deeply to compile.
+    # Variables may be shallow enough to read and still too deep to compile.
     deep = GraphQLError("The operation's arguments are nested too deeply.")
     return GraphQLResponse(Stage.VARIABLES, None, _formatted((deep,)))
 
@@ -390,13 +373,13 @@ def _formatted(errors: tuple[GraphQLError, ...]) -> tuple[Mapping[str, Any], ...
 
 
 def _database_error(error: DatabaseError, keys: tuple[str | None, ...]) -> Mapping[str, Any]:
-    """Return the part of PostgreSQL's error for the client: message, SQLSTATE and root field.
+    """Return PostgreSQL's error for the client: message, SQLSTATE and root field.
 
-    Details and hints may show values of rows that the role may not see.
+    Details and hints are omitted, because they may contain values of rows that the role may not see.
 
-    :param keys: the response keys of the root fields, None for those that are not the database's.
-    :raises RuntimeError: an internal error of PostgreSQL's, which is only for the log.  One that
-        refuses a value is the client's, as the type's author only lacked a better code.
+    :param keys: the response keys of the root fields, None for fields that need no database.
+    :raises RuntimeError: an internal error of PostgreSQL, which is only logged, unless it was raised for an
+        invalid value.
     """
     if error.code.startswith(INTERNAL) and not error.at_value:
         raise RuntimeError(f"PostgreSQL failed: {error.code}: {error.message}") from error
@@ -405,7 +388,7 @@ def _database_error(error: DatabaseError, keys: tuple[str | None, ...]) -> Mappi
     violation = violation_in(code, message)
     if violation is not None:
         message, code = violation.reason, DATA_EXCEPTION
-        fields = [key for place, key in enumerate(keys) if key is not None and place == violation.index]
-    # Of several fields PostgreSQL does not say which one it was.
-    place = {"path": fields} if len(fields) == 1 else {}
-    return {"message": message, **place, "extensions": {"code": code}}
+        fields = [key for index, key in enumerate(keys) if key is not None and index == violation.index]
+    # Of several fields, PostgreSQL does not report which one failed.
+    path = {"path": fields} if len(fields) == 1 else {}
+    return {"message": message, **path, "extensions": {"code": code}}

@@ -1,4 +1,4 @@
-"""Filters of rows and of groups, read into conditions (docs/reference/graphql.md, Filters)."""
+"""Filters of rows and of groups, converted to conditions (docs/reference/graphql.md, Filters)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PATTERNS = frozenset({Operator.LIKE, Operator.ILIKE, Operator.REGEX, Operator.I
 
 
 def filter_condition(view: TableView, tree: InputTree) -> Condition | None:
-    """Return the condition of a filter, None when it demands nothing."""
+    """Return the condition of a filter, None if every row matches."""
     if not tree:
         return None
     members = (_member_condition(view, name, member) for name, member in as_object(tree).items())
@@ -71,17 +71,16 @@ def _member_condition(view: TableView, name: str, member: InputTree) -> Conditio
     if name == "not":
         inner = filter_condition(view, member)
         return None if inner is None else Not(inner)
-    # Parts that demand nothing are ignored, in ``or`` too: a variable that is absent from one
-    # alternative must not open the others to every row.
+    # Empty parts are ignored, also in ``or``: an absent variable in one alternative must not make the
+    # filter match every row.
     parts = [part for part in (filter_condition(view, item) for item in as_items(member)) if part is not None]
     return all_of(parts) if name == "and" or len(parts) < 2 else Or(tuple(parts))
 
 
 def _related_condition(related: RelatedField, member: InputTree) -> Condition | None:
-    """Return the condition on related rows: the one of a to-one field, or some, none or every one.
+    """Return the condition on related rows.
 
-    A filter that requires nothing means any row. It is left out if it would require something but for absent
-    variables.
+    An empty filter matches any row. It is omitted if it is only empty because variables are absent.
     """
     if related.to_one:
         return _row_condition(related, member)
@@ -94,44 +93,41 @@ def _related_condition(related: RelatedField, member: InputTree) -> Condition | 
             if inner is not None:
                 conditions.append(Not(Exists(related.rows(NotTrue(inner)))))
         elif inner is not None or not is_partial(tree):
-            found = Exists(related.rows(inner))
-            conditions.append(found if word == "some" else Not(found))
+            exists = Exists(related.rows(inner))
+            conditions.append(exists if word == "some" else Not(exists))
     return all_of(conditions)
 
 
 def _row_condition(related: RelatedField, tree: InputTree) -> Condition | None:
-    """Return the condition that there is a row with these members, or none with ``is: NULL``."""
     target, members = related.target, as_object(tree)
     if "is" not in members or "is" in target.columns_by_name or "is" in target.others_by_input:
         inner = filter_condition(target, tree)
         return None if inner is None and is_partial(tree) else Exists(related.rows(inner))
     others = {name: member for name, member in members.items() if name != "is"}
     inner = filter_condition(target, others)
-    found = Exists(related.rows(inner))
+    exists = Exists(related.rows(inner))
     if _is_null(members["is"]):
         missing = Not(Exists(related.rows()))
-        return missing if inner is None else And((missing, found))
-    return found
+        return missing if inner is None else And((missing, exists))
+    return exists
 
 
 def _is_null(tree: InputTree) -> bool:
-    """Whether the operand of ``is`` is ``NULL``, and not ``NOT_NULL``."""
     if not isinstance(tree, InputLeaf):
-        raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
+        raise GraphQLError('The operator "is" accepts NULL or NOT_NULL, not null.')
     return tree.shape == "NULL"
 
 
 def operand(field: ColumnField) -> Expression:
-    """Return a column as it is compared and ordered by."""
     column = ColumnRef(field.column.name)
     return Cast(column, field.mapping.compare_as) if field.mapping.compare_as else column
 
 
 def operator_conditions(left: Expression, mapping: TypeMapping, operators: InputObject) -> list[Condition]:
-    """Return the conditions of one value's filter, one per operator.
+    """Return the conditions of a value's filter, one per operator.
 
-    A null operand is neither met nor, under ``not``, missed, as in SQL: a client's empty variable
-    must never widen an update or a delete to all rows.
+    As in SQL, comparing with null is neither true nor, under ``not``, false. Otherwise a null variable could
+    extend an update or a delete to all rows.
     """
     conditions: list[Condition] = []
     for name, tree in operators.items():
@@ -153,16 +149,14 @@ def operator_conditions(left: Expression, mapping: TypeMapping, operators: Input
 
 
 def _compared_with_null(left: Expression, type_: str, schema: str) -> Condition:
-    """Return the comparison with NULL, which is neither true nor false."""
     return Compare(left, Operator.EQ, Parameter(Fixed(None), type_), schema)
 
 
 def comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf: InputLeaf) -> Condition:
-    """Return the condition that compares a value with an operand."""
     type_ = mapping.parameter
     encode: Encode = encoder(mapping) if mapping.own is not None else encode_value
     if operator is Operator.STARTS_WITH and mapping.own is not None:
-        # citext has no such operator; the one of text would not ignore case, as its own patterns do.
+        # citext has no such operator, and text's is case-sensitive. citext's LIKE ignores case.
         operator, encode = Operator.LIKE, _encode_prefix
     if mapping.is_list:
         encode = encode_list
@@ -175,7 +169,6 @@ def comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf:
 
 
 def _encode_prefix(value: Any) -> str:
-    """Return the pattern of the texts that begin with a value."""
     return re.sub(r"([%_\\])", r"\\\1", encode_value(value)) + "%"
 
 
@@ -187,7 +180,6 @@ _JSON_OPERATORS = {
 
 
 def _at_paths(left: Expression, filters: list[InputTree]) -> list[Condition]:
-    """Return the conditions on members of a JSON value, each by its path."""
     conditions: list[Condition] = []
     for item in map(as_object, filters):
         path = Parameter(as_leaf(item["path"]).source(encode_list), "text[]")
@@ -224,9 +216,9 @@ def _node_id_condition(view: TableView, operators: InputObject) -> Condition | N
 
 
 def key_condition(view: TableView, leaf: InputLeaf) -> Condition:
-    """Return the condition that a row is the one that a node id names.
+    """Return the condition that selects the row with a node id.
 
-    :raises GraphQLError: the node id is of another table or its key has another form.
+    :raises GraphQLError: the node id belongs to another table, or its key has the wrong length.
     """
     key = leaf.decoded()
     if (key.schema, key.table) != (view.table.schema, view.table.name):
@@ -235,26 +227,24 @@ def key_condition(view: TableView, leaf: InputLeaf) -> Condition:
         raise leaf.error("Invalid value passed to nodeId argument. Error 5")
     return And(
         tuple(
-            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, place, type_), type_), schema)
-            for place, (column, type_, schema) in enumerate(_key_operands(view))
+            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, index, type_), type_), schema)
+            for index, (column, type_, schema) in enumerate(_key_operands(view))
         )
     )
 
 
 def _key_operands(view: TableView) -> Iterator[tuple[Expression, str, str]]:
-    """Yield the key's columns as they are compared, each with its slot type and its operators' schema."""
     for term, type_ in zip(view.key_order, view.key_types, strict=True):
         assert isinstance(term.expression, ColumnRef), "a key is made of columns"
         field = view.fields_by_column.get(term.expression.name)
         yield term.expression if field is None else operand(field), type_, term.schema
 
 
-# PostgreSQL has no min(boolean); false is less than true.
+# PostgreSQL has no min(boolean). False is less than true.
 _BOOLEAN_FUNCTIONS = {"min": AggregateFunction.EVERY, "max": AggregateFunction.SOME}
 
 
 def aggregate_of(name: str, field: ColumnField) -> Aggregate:
-    """Return the aggregate of a column by the name of its field, such as ``sum``."""
     distinct = name == "countDistinct"
     function = AggregateFunction.COUNT if distinct else AggregateFunction(name)
     if field.mapping.kind == "Boolean":
@@ -264,7 +254,6 @@ def aggregate_of(name: str, field: ColumnField) -> Aggregate:
 
 
 def having_condition(view: TableView, having: InputObject) -> Condition | None:
-    """Return the condition on the groups of ``groupBy``, None when it demands nothing."""
     conditions: list[Condition] = []
     for name, member in having.items():
         if member is None:

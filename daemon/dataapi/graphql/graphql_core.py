@@ -1,8 +1,8 @@
-"""Adaptations of graphql-core that depend on its insides.
+"""Adaptations of graphql-core that depend on its internals.
 
-A parser that reads by regular expressions and takes little memory; visits that leave no cycles; and types and
-schemas whose parts are made when they are first looked up, because a schema of a thousand tables has some
-fifteen thousand types and a role's documents use a few.
+A parser that uses regular expressions and little memory, visits that leave no reference cycles, and types and
+schemas that are created lazily. A schema of a thousand tables has about 15,000 types, of which a
+role's documents use a few.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphql.language.parser import Parser
 from graphql.type.schema import InterfaceImplementations
 
 LONGEST_BLOCK_STRING = 100_000
-"""Characters of the longest block string, which is read character by character."""
+"""Maximum length of a block string, which graphql-core reads character by character."""
 
 _IGNORED = re.compile(r"(?:[ \t,\ufeff\r\n]++|#[^\r\n\ud800-\udfff]*+)*+")
 _TOKEN = re.compile(
@@ -29,31 +29,36 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(r'[^"\\\r\n\ud800-\udfff]*+')
-# Not possessive: before Python 3.11.5 a group that fails halfway leaves the match a character too long.
+# Not possessive: before Python 3.11.5 a group that fails halfway leaves the match one character too long.
 _BLOCK_STRING = re.compile(r'"""(?:[^"\\]++|\\"""|\\|"(?!""))*')
 _PUNCTUATORS = {kind.value: kind for kind in gql.TokenKind}
 
 
 def parse_document(text: str, tokens: int) -> tuple[gql.DocumentNode, int]:
-    """Return the tree of a document and how many tokens it has.
+    """Return the syntax tree of a document and its number of tokens.
 
-    :param tokens: how many it may have.
-    :raises GraphQLError: the text is not a document, or has more tokens.
+    :param tokens: maximum number of tokens.
+    :raises GraphQLError: a syntax error, or too many tokens.
     """
     lexer = _Lexer(_SourceText(text))
     parsed = _DocumentParser(lexer.source, lexer=lexer, max_lexical_tokens=tokens).parse_document()
     return parsed, lexer.count
 
 
-def place_of(node: gql.Node) -> gql.SourceLocation | None:
-    """Return line and column of a node, None for one that is in no text."""
+def location_of(node: gql.Node) -> gql.SourceLocation | None:
+    """Return the line and column of a node, None if it is not from a text."""
     return (
         gql.SourceLocation(node.loc.line, node.loc.column) if isinstance(node.loc, _CompactLocation) else None
     )
 
 
+def offset(node: gql.Node) -> int:
+    """Return the offset of a node in its text, -1 if it is not from a text."""
+    return -1 if node.loc is None else node.loc.start
+
+
 class _CompactLocation(gql.Location):
-    """Where a node is in the text; without its tokens, which take more memory than the node."""
+    """The location of a node, without its tokens. They would take more memory than the node."""
 
     __slots__ = ("column", "line")
 
@@ -63,10 +68,7 @@ class _CompactLocation(gql.Location):
 
 
 class _DocumentParser(Parser):
-    """Makes nodes that know their places."""
-
     def loc(self, start_token: gql.Token) -> _CompactLocation:
-        """Return the place of a node that ends with the last token."""
         return _CompactLocation(start_token, self._lexer.last_token, self._lexer.source)
 
 
@@ -76,10 +78,10 @@ def visit_types(
     visitors: Sequence[gql.Visitor],
     keys: dict[str, tuple[str, ...]] | None = None,
 ) -> None:
-    """Visit a tree with several visitors, which may read the types of where they are.
+    """Visit a tree with visitors that may read the type at each node.
 
-    Visitors cache by the kind of node what they do with it, and that refers to them.  These caches are
-    cleared, so that the tree is not left to the garbage collector, which would find it late.
+    Visitors cache their methods by kind of node, and these refer back to them. Clearing the caches frees the
+    tree without a garbage collection.
     """
     parallel = gql.ParallelVisitor(visitors)
     typed = gql.TypeInfoVisitor(types, parallel)
@@ -91,24 +93,21 @@ def visit_types(
 
 
 class _SourceText(gql.Source):
-    """A text in which places are found at once, however many lines it has."""
-
     def get_location(self, position: int) -> gql.SourceLocation:
-        """Return line and column, both from 1 on."""
         lines, line_start = _lines(self.body[:position])
         return gql.SourceLocation(1 + lines, position + 1 - line_start)
 
 
 def _lines(text: str) -> tuple[int, int]:
-    """Return how many lines end in a text, and where the last one begins."""
+    """Return the number of line breaks in a text, and the offset of its last line."""
     ends = text.count("\n") + text.count("\r") - text.count("\r\n")
     return ends, 1 + max(text.rfind("\n"), text.rfind("\r"))
 
 
 class _Lexer(gql.Lexer):
-    """Reads tokens, skipping comments.
+    """Reads tokens and skips comments.
 
-    A token refers to the next one but not to the previous one, so that it is freed once it has been read.
+    A token has a reference to the next one but not to the previous one, so it is freed after use.
     """
 
     def __init__(self, source: gql.Source) -> None:
@@ -116,7 +115,6 @@ class _Lexer(gql.Lexer):
         self.count = 0
 
     def lookahead(self) -> gql.Token:
-        """Return the next token without moving on to it."""
         token = self.token
         if token.kind is gql.TokenKind.EOF:
             return token
@@ -125,11 +123,10 @@ class _Lexer(gql.Lexer):
         return token.next
 
     def read_next_token(self, start: int) -> gql.Token:
-        """Return the token after a position."""
         self.count += 1
         body = self.source.body
         ignored = _IGNORED.match(body, start)
-        assert ignored is not None, "nothing matches, too"
+        assert ignored is not None, "the pattern matches an empty string"
         position = ignored.end()
         lines, line_start = _lines(body[start:position])
         if lines:
@@ -137,7 +134,7 @@ class _Lexer(gql.Lexer):
             self.line_start = start + line_start
         match = _TOKEN.match(body, position)
         if match is None:
-            return super().read_next_token(position)  # strings, the end, and what is no token
+            return super().read_next_token(position)  # strings, the end of the text, and invalid tokens
         kind = gql.TokenKind.NAME
         if match["punctuator"]:
             return self.create_token(_PUNCTUATORS[match[0]], position, match.end())
@@ -146,13 +143,12 @@ class _Lexer(gql.Lexer):
         return self.create_token(kind, position, match.end(), match[0])
 
     def read_string(self, start: int) -> gql.Token:
-        """Return the string that begins at a position."""
         body = self.source.body
         parts: list[str] = []
         position = start + 1
         while True:
             plain = _PLAIN.match(body, position)
-            assert plain is not None, "nothing matches, too"
+            assert plain is not None, "the pattern matches an empty string"
             parts.append(plain[0])
             position = plain.end()
             following = body[position : position + 3]
@@ -170,7 +166,6 @@ class _Lexer(gql.Lexer):
             position += escape.size
 
     def read_block_string(self, start: int) -> gql.Token:
-        """Return the block string that begins at a position."""
         longest = start + LONGEST_BLOCK_STRING + len('"""')
         match = _BLOCK_STRING.match(self.source.body, start, longest)
         if match is not None and match.end() - start > LONGEST_BLOCK_STRING:
@@ -186,15 +181,15 @@ T = TypeVar("T")
 
 
 class LazyMap(Mapping[str, T]):
-    """A mapping whose values are made when first looked up.
+    """A mapping with values that are created on first use.
 
-    graphql-core looks types and fields up one by one, and walks all of them only for introspection.
-    Threads may share it: of two values that they make for one name at the same time, both get the first one
-    (``dict.setdefault`` is atomic).  The other one has no user yet.
+    graphql-core looks up single types and fields, and iterates over all of them only for introspection.
+    Threads may share a mapping: if two create a value for the same name, both get the first one
+    (``dict.setdefault`` is atomic).
 
-    :param make: makes the value of a name, None where there is none.
-    :param names: returns the names that may have a value, in the order in which they are listed.
-    :param unlisted: names that are found and never listed.
+    :param make: returns the value for a name, None if there is none.
+    :param names: returns the listed names in order. They may lack a value.
+    :param unlisted: names that have a value but are not listed.
     """
 
     def __init__(
@@ -206,31 +201,29 @@ class LazyMap(Mapping[str, T]):
         self._make = make
         self._names = names
         self._unlisted = unlisted
-        self._made: dict[str, T] = {}
-        self._whole = False
+        self._values: dict[str, T] = {}
+        self._is_complete = False
 
     def __getitem__(self, name: str) -> T:
-        value = self._made.get(name)
-        if value is None and (not self._whole or name in self._unlisted):
+        value = self._values.get(name)
+        if value is None and (not self._is_complete or name in self._unlisted):
             value = self._make(name)
             if value is not None and name not in self._unlisted:
-                value = self._made.setdefault(name, value)
+                value = self._values.setdefault(name, value)
         if value is None:
             raise KeyError(name)
         return value
 
-    def made(self) -> list[T]:
-        """Return the values that were made until now."""
-        return list(self._made.values())
+    def created(self) -> list[T]:
+        return list(self._values.values())
 
     def _all(self) -> dict[str, T]:
-        if not self._whole:
-            self._made = {name: self[name] for name in self._names() if name in self}
-            self._whole = True
-        return self._made
+        if not self._is_complete:
+            self._values = {name: self[name] for name in self._names() if name in self}
+            self._is_complete = True
+        return self._values
 
     def copy(self) -> dict[str, T]:
-        """Return all values in a new dict."""
         return dict(self._all())
 
     def __iter__(self) -> Iterator[str]:
@@ -241,7 +234,7 @@ class LazyMap(Mapping[str, T]):
 
 
 class LazyObjectType(gql.GraphQLObjectType):
-    """An object type whose fields are made one by one."""
+    """An object type with fields that are created on first use."""
 
     def __init__(
         self,
@@ -256,35 +249,32 @@ class LazyObjectType(gql.GraphQLObjectType):
 
 
 class LazySchema(gql.GraphQLSchema):
-    """A schema whose types are made when they are first looked up.
+    """A schema with types that are created on first use.
 
-    graphql-core's constructor walks every type; this one only takes the map that makes them.
-    The schema is valid by construction, which a test shows by validating whole ones.
+    graphql-core's constructor would visit every type. The schema is valid by construction, as a test checks.
 
-    :param subscription: the name of the root type of subscriptions, None where there are none.
+    :param subscription: the name of the subscription root type, None if there is none.
     """
 
     def __init__(
         self, query: gql.GraphQLObjectType, types: LazyMap[gql.GraphQLNamedType], subscription: str | None
     ) -> None:
         super().__init__(assume_valid=True)
-        del self.mutation_type, self.subscription_type  # so that the properties below are looked up
+        del self.mutation_type, self.subscription_type  # so that the properties below are used
         self.query_type = query
         self._subscription = subscription
-        self.type_map = types  # type: ignore[assignment]  # graphql-core changes it only when it builds it
+        self.type_map = types  # type: ignore[assignment]  # graphql-core only changes it while building the schema
 
     @cached_property
     def mutation_type(self) -> Any:  # type: ignore[override]  # graphql-core assigns it
-        """The type ``Mutation``, if the role has it; finding that out may look at every table."""
+        """The type ``Mutation``, None if the role has none. Computing it may visit every table."""
         return self.type_map.get("Mutation")
 
     @cached_property
     def subscription_type(self) -> Any:  # type: ignore[override]  # as above
-        """The root type of subscriptions, if the role has it."""
         return None if self._subscription is None else self.type_map.get(self._subscription)
 
     def get_implementations(self, interface_type: gql.GraphQLInterfaceType) -> InterfaceImplementations:
-        """Return the object types with node ids; making them all is needed for introspection only."""
         objects = [
             type_
             for type_ in self.type_map.values()
@@ -295,7 +285,6 @@ class LazySchema(gql.GraphQLSchema):
     def is_sub_type(
         self, abstract_type: gql.GraphQLAbstractType, maybe_sub_type: gql.GraphQLNamedType
     ) -> bool:
-        """Whether a type is a row with a node id; looks at no other type."""
         return (
             isinstance(maybe_sub_type, gql.GraphQLObjectType) and abstract_type in maybe_sub_type.interfaces
         )

@@ -1,4 +1,4 @@
-"""Introspection: answered from a schema that shows only what allows it."""
+"""Execution of introspection fields with a schema of the types that introspection may show."""
 
 from __future__ import annotations
 
@@ -10,67 +10,68 @@ from typing import Any
 import graphql as gql
 
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.graphql.compatibility import client_message
+from dataapi.graphql.arguments import Selector
 from dataapi.graphql.document import GraphQLOperation, OperationPlanInput
-from dataapi.graphql.plan import INTROSPECTION, answer_name, root_fields
+from dataapi.graphql.plan import INTROSPECTION, result_name
 from dataapi.graphql.validation import without_python
 
-Answers = dict[str, str]
+Results = dict[str, str]
 
-ANSWERS = 16
-"""Answers cached per role; clients and tools send few different introspection queries."""
-ANSWER_CHARACTERS = 50_000_000
-"""Characters of the answers cached per role."""
+CACHED_RESULTS = 16
+"""Maximum number of cached results per role. Clients and tools send few different introspection queries."""
+RESULT_CHARACTERS = 50_000_000
+"""Maximum size of the cached results per role, in characters."""
 FIELDS_PER_TYPE = 1_000
-"""How many fields one request may resolve for each type of the schema.
+"""Maximum number of fields that one request may resolve per type of the schema.
 
-A code generator's query takes a tenth of it; a few aliases and detours over interfaces would take
+A code generator's query needs a tenth of it. Aliases and cycles through interfaces could otherwise take
 minutes and gigabytes.
 """
 
 
 class Introspection:
-    """Answers the introspection fields of one role's operations.
+    """Executes the introspection fields of one role's operations.
 
-    Walking every type of a large schema takes seconds, so it happens on the worker thread.
+    Visiting every type of a large schema takes seconds, so it runs on the worker thread.
 
-    :param make_schema: makes the schema that introspection shows, None when introspection is off.
+    :param make_schema: returns the schema that introspection shows, None if introspection is disabled.
     """
 
     def __init__(self, make_schema: Callable[[], gql.GraphQLSchema | None]) -> None:
         self._make_schema = make_schema
         self._schema: gql.GraphQLSchema | None = None
-        self._answers: BoundedCache[str, Answers] = BoundedCache(ANSWERS, ANSWER_CHARACTERS)
+        self._results: BoundedCache[str, Results] = BoundedCache(CACHED_RESULTS, RESULT_CHARACTERS)
 
-    def answers(
+    def results(
         self,
         operation: GraphQLOperation,
         plan_input: OperationPlanInput,
         variables: Mapping[str, Any],
         text: str,
-    ) -> Answers:
-        """Return the JSON text of the operation's introspection fields by the names of their variables.
+    ) -> Results:
+        """Return the results of an operation's introspection fields as JSON text, by variable name.
 
         :raises GraphQLError: the operation resolves too many fields.
         """
-        # Variables of other types are for other fields; their types may even be hidden from introspection.
-        names = {
-            each.inner_name: str(each.type)
-            for each in operation.variables()
-            if each.type in (gql.GraphQLBoolean, gql.GraphQLString)
+        # Variables of other types belong to other fields. Introspection may even hide their types.
+        own_variables = [
+            each for each in operation.variables() if each.type in (gql.GraphQLBoolean, gql.GraphQLString)
+        ]
+        own = {
+            each.name: variables[each.inner_name] for each in own_variables if each.inner_name in variables
         }
-        own = {name: value for name, value in variables.items() if name in names}
         name = operation.node.name.value if operation.node.name else ""
         key = json.dumps([f"{name}:{text}", own], sort_keys=True)
-        found = self._answers.get(key)
-        if found is None:
-            fields = root_fields(operation, operation.shapes(plan_input))
+        results = self._results.get(key)
+        if results is None:
+            fields = Selector(operation, operation.shapes(plan_input)).root_fields()
             chosen = [nodes for nodes in fields.values() if nodes[0].name.value in INTROSPECTION]
-            found = self._execute(_document(names, chosen, operation.fragments), own)
-            self._answers.put(key, found, sum(map(len, found.values())))
-        return found
+            types = {each.name: str(each.type) for each in own_variables}
+            results = self._execute(_document(types, chosen, operation.fragments), own)
+            self._results.put(key, results, sum(map(len, results.values())))
+        return results
 
-    def _execute(self, document: gql.DocumentNode, variables: Mapping[str, Any]) -> Answers:
+    def _execute(self, document: gql.DocumentNode, variables: Mapping[str, Any]) -> Results:
         if self._schema is None:
             self._schema = self._make_schema()
         assert self._schema is not None, "the plan says that the operation introspects"
@@ -79,24 +80,22 @@ class Introspection:
 
         def counted(resolve: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
             if next(resolved) > maximum:
-                raise _TooMuch
+                raise _TooManyFields
             return resolve(*arguments, **named)
 
         try:
             result = gql.execute_sync(
                 self._schema, document, variable_values=dict(variables), middleware=[counted]
             )
-        except _TooMuch:
-            raise gql.GraphQLError("Too much is asked of introspection at once.") from None
-        for error in result.errors or ():  # a variable without a value that is needed
-            raise gql.GraphQLError(
-                client_message(without_python(error.message)), error.nodes, path=error.path
-            )
-        return {answer_name(name): json.dumps(value) for name, value in (result.data or {}).items()}
+        except _TooManyFields:
+            raise gql.GraphQLError("The introspection query is too complex.") from None
+        for error in result.errors or ():  # a required variable without a value
+            raise gql.GraphQLError(without_python(error.message), error.nodes, path=error.path)
+        return {result_name(name): json.dumps(value) for name, value in (result.data or {}).items()}
 
 
-class _TooMuch(BaseException):
-    """Ends an execution at once: graphql-core makes a field's error of every ``Exception``."""
+class _TooManyFields(BaseException):
+    """Raised to stop an execution. graphql-core would turn an ``Exception`` into a field's error."""
 
 
 def _document(
@@ -104,10 +103,6 @@ def _document(
     fields: list[list[gql.FieldNode]],
     fragments: Mapping[str, gql.FragmentDefinitionNode],
 ) -> gql.DocumentNode:
-    """Return a document that selects only the introspection fields.
-
-    :param types: names of its variables' types by their names.
-    """
     variables = tuple(
         gql.VariableDefinitionNode(
             variable=gql.VariableNode(name=gql.NameNode(value=name)),

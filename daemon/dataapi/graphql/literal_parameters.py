@@ -1,8 +1,8 @@
-"""Literals and aliases as parameters of documents, so that documents that differ in them share plans.
+"""Literals and aliases as parameters, so that documents with different ones share plans.
 
-Many clients write values into the text instead of sending variables, and name fields as they need them.
-Such a text is reduced to a shape without its numbers, strings and aliases; the first document of a shape is
-validated and compiled with parameters for them, and the next ones only bring other values.
+Many clients write values into the text instead of sending variables, and choose their own aliases. The
+shape of a text has no numbers, strings or aliases. The first document of a shape is validated and compiled
+with parameters for them, and later texts only supply other values.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 
 import graphql as gql
 
-from dataapi.graphql.compatibility import enum_value
-from dataapi.graphql.input_values import read_literal
+from dataapi.graphql.input_values import LiteralReading
 from dataapi.graphql.sources import parameter_name
 
 _TOKEN = re.compile(
@@ -30,67 +29,59 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 INTROSPECTING = re.compile(r"__(?:type|schema)\b")
-"""Finds text that may be an introspection field."""
+"""Matches text that may be an introspection field."""
 _MARK = "\0"
-"""Begins an alias in a shape; no text that has it is reduced to one."""
+"""Marks an alias in a shape. Texts that contain it are not shared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractedParameters:
     """A document's text without its literals and aliases.
 
-    :ivar shape: the text with every literal and alias replaced, equal for texts that differ only in them.
-    :ivar literals: the literals by the names of their parameters.
-    :ivar aliases: the aliases by the names of their parameters, each of them once.
-    :ivar places: the parameters' names by the offsets in the text of the tokens that they stand for.
+    :ivar shape: the text with placeholders. Texts that differ only in literals and aliases have equal shapes.
+    :ivar literals: the literals by parameter name.
+    :ivar aliases: the aliases by parameter name, each of them once.
+    :ivar names_by_offset: the parameter names by offset in the text.
     """
 
     shape: str
     literals: Mapping[str, gql.ConstValueNode]
     aliases: Mapping[str, str]
-    places: Mapping[int, str]
+    names_by_offset: Mapping[int, str]
 
 
 def extract_parameters(text: str) -> ExtractedParameters | None:
-    """Return a text without its literals and aliases, None for one without any or that must stay as it is."""
+    """Return a text without its literals and aliases, None if it has none or cannot be shared."""
     extraction = _Extraction()
     shape = _TOKEN.sub(extraction.replaced, text)
     if not extraction.aliases.keys().isdisjoint(extraction.names):
-        # The name of another field is part of the document, and so is an alias that may be merged with it.
+        # An alias that is also the name of a field may be merged with it, so it must stay in the text.
         extraction = _Extraction(aliases=False)
         shape = _TOKEN.sub(extraction.replaced, text)
-    # A default of a variable is part of the document; introspection is executed as it was written.
-    if not extraction.places or _MARK in text or "=" in shape or INTROSPECTING.search(shape):
+    # Defaults of variables are part of the document, and introspection runs with the original text.
+    if not extraction.names_by_offset or _MARK in text or "=" in shape or INTROSPECTING.search(shape):
         return None
     try:
         literals = {name: _literal(source) for name, source in extraction.literals.items()}
     except gql.GraphQLError:
-        return None  # an invalid escape, which parsing the whole document reports
+        return None  # an invalid escape: parsing the whole document reports it
     aliases = {name: alias for alias, name in extraction.aliases.items()}
-    return ExtractedParameters(shape, literals, aliases, extraction.places)
+    return ExtractedParameters(shape, literals, aliases, extraction.names_by_offset)
 
 
 class _Extraction:
-    """Collects the literals and aliases that are taken out of a text.
-
-    :ivar literals: source texts by the names of their parameters.
-    :ivar aliases: names of parameters by alias.
-    :ivar names: the names outside of parentheses that stay in the text.
-    """
-
     def __init__(self, *, aliases: bool = True) -> None:
         self.literals: dict[str, str] = {}
         self.aliases: dict[str, str] = {}
         self.names: set[str] = set()
-        self.places: dict[int, str] = {}
-        self._depth = 0 if aliases else 1  # a name before a colon in parentheses is an argument's
+        self.names_by_offset: dict[int, str] = {}
+        self._depth = 0 if aliases else 1  # in parentheses, a name before a colon is an argument
 
     def replaced(self, match: re.Match[str]) -> str:
-        """Return the text that stands in the shape for a token."""
         kind, source = match.lastgroup, match[0]
         if kind == "colon" and self._depth == 0:
-            parameter = self.aliases.setdefault(source, parameter_name(len(self.places)))
-            self.places[match.start()] = parameter
+            parameter = self.aliases.setdefault(source, parameter_name(len(self.names_by_offset)))
+            self.names_by_offset[match.start()] = parameter
             return _MARK + parameter
         if kind in ("name", "colon"):
             if self._depth == 0:
@@ -98,9 +89,9 @@ class _Extraction:
         elif kind == "parenthesis":
             self._depth += 1 if source == "(" else -1
         elif kind is not None:
-            parameter = parameter_name(len(self.places))
+            parameter = parameter_name(len(self.names_by_offset))
             self.literals[parameter] = source
-            self.places[match.start()] = parameter
+            self.names_by_offset[match.start()] = parameter
             if kind != "number":
                 return '""'
             return "0.0" if match["real"] else "0"
@@ -118,10 +109,10 @@ def _literal(source: str) -> gql.ConstValueNode:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What was taken out of a text.
+    """The values of a text's parameters.
 
-    :ivar values: the coerced literals and the aliases by the names of their parameters.
-    :ivar shapes: the literals' shapes, in the order of their places' types.
+    :ivar values: coerced literals and aliases by parameter name.
+    :ivar shapes: the shapes of the literals, in the order of the document.
     """
 
     values: Mapping[str, Any]
@@ -134,17 +125,18 @@ NO_PARAMETERS = Parameters({}, ())
 def coerce_literals(
     extracted: ExtractedParameters, types: Mapping[str, gql.GraphQLInputType]
 ) -> Parameters | None:
-    """Return the values of all parameters, None when a literal is not valid at its place.
+    """Return the values of all parameters, None if a literal is invalid.
 
-    :param types: those of the literals' places, by the names of their parameters.
+    :param types: the types of the literals, by parameter name.
     """
     if extracted.literals.keys() != types.keys():
-        return None  # a literal that is no argument's, such as a description
+        return None  # a literal outside of arguments, such as a description
+    reading = LiteralReading()
     values, shapes = dict[str, Any](extracted.aliases), list[Hashable]()
     for name, type_ in types.items():
-        found = read_literal(enum_value(extracted.literals[name], type_), type_)
-        if found is None:
+        coerced = reading.constant(extracted.literals[name], type_)
+        if coerced is None:
             return None
-        values[name], shape = found
+        values[name], shape = coerced
         shapes.append(shape)
     return Parameters(values, tuple(shapes))

@@ -1,16 +1,15 @@
-"""The statements of mutations: they insert, update and delete, and answer with the affected rows.
+"""The statements of mutations. They change rows and return the response.
 
-A mutation whose records have only columns of the row itself is one statement: the data-modifying query and
-the answer over what it returns.  PostgreSQL runs all parts of a statement on one snapshot, so relationships
-of changed rows would be those from before the change.  Where records have some, a second statement of
-the same message finds the rows again by their key and answers.
+If the selected records consist of columns of the row itself, one statement is enough: a data-modifying query
+and the response over its returned rows. All parts of a statement see the same snapshot, so relationships of
+changed rows would be those from before the change. If relationships are selected, a second statement in the
+same message reads the rows by their keys.
 
-Deleted rows are answered as they were, with what they were related to.  VOLATILE functions do not use that
-snapshot: where records call some, they are made before any row is deleted.
+Deleted rows are returned with their relationships from before the delete. VOLATILE functions do not use the
+statement's snapshot, so records that call them are computed before any row is deleted.
 
-A VOLATILE function that returns rows is called once, by a statement of its own.  The answer may have a page,
-a count and relationships of the rows: in the calling statement each of these would call the function again,
-and see related rows as they were before the call.
+A VOLATILE function that returns rows is called once, by its own statement. A page, a count or relationships
+in the calling statement would call it again and see related rows from before the call.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from dataapi.sql.stored_rows import call_first
 
 @dataclass(frozen=True, slots=True)
 class AffectedRecords(InnerOutput):
-    """The rows that a mutation affected."""
+    """The affected rows of a mutation."""
 
     output: Output
 
@@ -54,21 +53,20 @@ class AffectedRecords(InnerOutput):
 
 @dataclass(frozen=True, slots=True)
 class AffectedCount(InnerOutput):
-    """How many rows a mutation affected."""
+    """The number of affected rows of a mutation."""
 
     def reads_only_columns(self) -> bool:
-        """Return True: it reads no row."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class MutationStep:
-    """A mutation with its answer.
+    """A mutation and its response.
 
-    :ivar key: the columns that identify a row, each with its SQL type (``unknown`` where not every role may
-        name it); empty when rows can't be found again.
-    :ivar output: the answer, with ``AffectedRecords`` and ``AffectedCount`` in it.
-    :ivar guard: the limit of affected rows, None without one.
+    :ivar key: the key columns with their SQL types, ``unknown`` for types that a role may not be allowed to
+        use. Empty if rows cannot be read again.
+    :ivar output: the response, which contains ``AffectedRecords`` and ``AffectedCount``.
+    :ivar guard: the limit of affected rows, None if there is none.
     """
 
     mutation: Mutation
@@ -78,39 +76,39 @@ class MutationStep:
 
     @property
     def reads_again(self) -> bool:
-        """Whether the changed rows are found again by their key, for more than what they are made of."""
+        """Whether changed rows are read again by their keys, because relationships are selected."""
         plain = isinstance(self.mutation, Delete) or self.output.reads_only_columns()
         return bool(self.key) and not plain
 
 
 OperationStep = MutationStep | Output
-"""A mutation, or an output of its own, such as a volatile function's result."""
+"""A mutation, or another output such as a volatile function's result."""
 
 
 def compile_mutations(
     steps: tuple[tuple[Key, OperationStep], ...], dialect: Dialect = POSTGRESQL
 ) -> tuple[Compiled, ...]:
-    """Return the statements of mutation fields in order; the last one's row is the answer's JSON text."""
+    """Return the statements of mutation fields in order. The last one returns the data as JSON text."""
     steps = dialect.rewrite(steps)
     statements: list[Compiled] = []
     members: list[tuple[Key, Json]] = []
     for number, (key, step) in enumerate(steps):
-        *before, answer = step_statements(dialect, number, step)
+        *before, response = step_statements(dialect, number, step)
         statements += before
         if len(steps) == 1:
-            query = json_query(object_json(answer.writer, [(key, answer.json)]))
-            return (*statements, compiled(f"{answer.prefix}{query}", answer.writer))
+            query = json_query(object_json(response.writer, [(key, response.json)]))
+            return (*statements, compiled(f"{response.prefix}{query}", response.writer))
         result = quote_literal(f"dataapi.result{number}")
-        stored = f"select pg_catalog.set_config({result}, {json_sql(answer.json)}, true)"
-        statements.append(compiled(answer.prefix + stored, answer.writer))
+        stored = f"select pg_catalog.set_config({result}, {json_sql(response.json)}, true)"
+        statements.append(compiled(response.prefix + stored, response.writer))
         members.append((key, (f"pg_catalog.current_setting({result})",)))
     writer = dialect.writer()
     return (*statements, compiled(json_query(object_json(writer, members)), writer))
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """An answer's SQL before its statement is finished.
+class UnfinishedStatement:
+    """A response's SQL in an unfinished statement.
 
     :ivar prefix: a ``with`` clause, or empty.
     """
@@ -122,15 +120,15 @@ class Pending:
 
 def step_statements(
     dialect: Dialect, number: int, step: OperationStep
-) -> tuple[*tuple[Compiled, ...], Pending]:
-    """Return the statements of a field, of which the last one answers.
+) -> tuple[*tuple[Compiled, ...], UnfinishedStatement]:
+    """Return the statements of a field. The last one returns the response.
 
-    :param number: its place among the fields.
+    :param number: the index of the field.
     """
     if not isinstance(step, MutationStep):
         calling, output = _call_separately(dialect, step, f"dataapi.rows{number}")
         writer = dialect.writer()
-        return *calling, Pending(writer, "", output.json(writer, None))
+        return *calling, UnfinishedStatement(writer, "", output.json(writer, None))
     if step.reads_again:
         keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
         storing = _modify_and_store(dialect, number, step, keys, count)
@@ -138,40 +136,43 @@ def step_statements(
     return _in_one(dialect, number, step)
 
 
-def _in_one(dialect: Dialect, number: int, step: MutationStep) -> tuple[*tuple[Compiled, ...], Pending]:
+def _in_one(
+    dialect: Dialect, number: int, step: MutationStep
+) -> tuple[*tuple[Compiled, ...], UnfinishedStatement]:
     writer = dialect.writer()
     changed = writer.alias()
     row = Row(writer.alias(), step.mutation.table, derived=True)
     records, count = MemberWriter(writer, row, joining=False), "pg_catalog.count(*)"
-    answer = answer_json(writer, step.output, lambda inner: array_json(records.json(inner)), count)
+    response = response_json(writer, step.output, lambda inner: array_json(records.json(inner)), count)
     if writer.volatile and isinstance(step.mutation, Delete):
         return (_read_before(dialect, number, step, step.mutation),)
     change = dialect.mutation_sql(writer, MutationPart(step.mutation, changed, row, number, step.output))
-    # It is one row also where the answer has nothing of the rows.
+    # ``having`` makes it one row even if no rows are selected.
     source = f"{changed} as {row.alias}{''.join(records.joins)} having true"
-    guarded = _guarded_json(writer, number, step, count, answer)
-    return *change.before, Pending(writer, f"with {change.queries} ", (JsonQuery(guarded, source),))
+    guarded = _guarded_json(writer, number, step, count, response)
+    return *change.before, UnfinishedStatement(
+        writer, f"with {change.queries} ", (JsonQuery(guarded, source),)
+    )
 
 
-def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, answer: Json) -> Json:
-    """Return the answer, or SQL that raises where too many rows are affected."""
+def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, response: Json) -> Json:
     if step.guard is None:
-        return answer
+        return response
     violated = step.guard.violated_sql(writer, count)
-    raised = f"{raise_sql(step.guard.reason, count, number)}::text"
-    return (f"case when {violated} then {raised} else {json_sql(answer)} end",)
+    error_sql = f"{raise_sql(step.guard.reason, count, number)}::text"
+    return (f"case when {violated} then {error_sql} else {json_sql(response)} end",)
 
 
-def answer_json(writer: Writer, output: Output, records: Callable[[Output], Json], count: str) -> Json:
-    """Return the answer.
+def response_json(writer: Writer, output: Output, records: Callable[[Output], Json], count: str) -> Json:
+    """Return the JSON of a response.
 
-    :param records: makes the JSON array of the affected rows.
-    :param count: SQL of how many there are.
+    :param records: returns the JSON array of the affected rows.
+    :param count: SQL for their number.
     """
     match output:
         case Object(members):
-            made = [(key, answer_json(writer, value, records, count)) for key, value in members]
-            return object_json(writer, made)
+            written = [(key, response_json(writer, value, records, count)) for key, value in members]
+            return object_json(writer, written)
         case AffectedRecords(inner):
             return records(inner)
         case AffectedCount():
@@ -180,47 +181,45 @@ def answer_json(writer: Writer, output: Output, records: Callable[[Output], Json
             return output.json(writer, None)
 
 
-def _read_before(dialect: Dialect, number: int, step: MutationStep, delete: Delete) -> Pending:
-    """Return a delete whose records are made of the matching rows before the first of them is gone."""
+def _read_before(dialect: Dialect, number: int, step: MutationStep, delete: Delete) -> UnfinishedStatement:
+    """Return a delete whose records are computed before the first row is deleted."""
     writer = dialect.writer()
     before, changed = writer.alias(), writer.alias()
     row = Row(writer.alias(), delete.table, derived=True)
     matching, target = Row(writer.alias()), Row(writer.alias())
-    made: list[str] = []
+    record_columns: list[str] = []
     joins: list[str] = []
 
     def records(inner: Output) -> Json:
         members = MemberWriter(writer, row, joining=False)
-        name = f'"~record{len(made)}"'
-        made.append(f"{json_sql(members.json(inner))} as {name}")
+        name = f'"~record{len(record_columns)}"'
+        record_columns.append(f"{json_sql(members.json(inner))} as {name}")
         joins.extend(members.joins)
-        gone, known = writer.alias(), writer.alias()
-        listed = array_json((f"{known}.{name}",), f' order by {known}."~place"')
-        source = f'{changed} as {gone} join (select distinct on ("~identity") * from {before}) as {known}'
-        matching = f'{gone}."~identity" {EQUAL} {known}."~identity"'
-        return (JsonQuery(listed, f"{source} on {matching}"),)
+        deleted, read = writer.alias(), writer.alias()
+        array = array_json((f"{read}.{name}",), f' order by {read}."~place"')
+        source = f'{changed} as {deleted} join (select distinct on ("~identity") * from {before}) as {read}'
+        matching = f'{deleted}."~identity" {EQUAL} {read}."~identity"'
+        return (JsonQuery(array, f"{source} on {matching}"),)
 
     count = f"(select pg_catalog.count(*) from {changed})"
-    answer = answer_json(writer, step.output, records, count)
+    response = response_json(writer, step.output, records, count)
     identity = _identity(step, row)
     where = "" if delete.where is None else f" where {condition_sql(writer, delete.where, matching)}"
     source = f'(select {row.selection_from(matching)}, {identity(matching)} as "~identity"'
     source += f" from {qualified(delete.table)} as {matching.alias}{where}) as {row.alias}"
-    columns = ", ".join([f'{row.alias}."~identity"', 'pg_catalog.row_number() over () as "~place"', *made])
-    # As a condition that names no row, the count is made before any row is looked at.
+    columns = ", ".join(
+        [f'{row.alias}."~identity"', 'pg_catalog.row_number() over () as "~place"', *record_columns]
+    )
+    # The condition refers to no row, so PostgreSQL counts before it reads any.
     deleting = delete_sql(writer, delete, target, f"(select pg_catalog.count(*) from {before}) is not null")
     prefix = (
         f"with {before} as materialized (select {columns} from {source}{''.join(joins)}), "
         f'{changed} as ({deleting} returning {identity(target)} as "~identity") '
     )
-    return Pending(writer, prefix, _guarded_json(writer, number, step, count, answer))
+    return UnfinishedStatement(writer, prefix, _guarded_json(writer, number, step, count, response))
 
 
 def _identity(step: MutationStep, row: Row) -> Callable[[Row], str]:
-    """Return what makes the SQL of a text that identifies a row: of its key, or of all columns of the answer.
-
-    :param row: what was named of this one is in the answer.
-    """
     key = [name for name, _ in step.key]
     by_key = bool(key) and step.mutation.table.is_unique(key)
     names = key if by_key else list(row.columns)
@@ -236,41 +235,39 @@ def _identity(step: MutationStep, row: Row) -> Callable[[Row], str]:
 def _modify_and_store(
     dialect: Dialect, number: int, step: MutationStep, keys: str, count: str
 ) -> tuple[Compiled, ...]:
-    """Return what changes the rows and stores their keys and number in settings."""
     writer = dialect.writer()
     changed, row = writer.alias(), Row(writer.alias(), derived=True)
     for name, _ in step.key:
         row.column(name)
     change = dialect.mutation_sql(writer, MutationPart(step.mutation, changed, row, number))
-    counted = guarded_count(writer, number, step)
+    count_sql = guarded_count(writer, number, step)
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in step.key)
-    listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"
+    array = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"
     text = (
         f"with {change.queries} "
-        f"select pg_catalog.set_config({quote_literal(count)}, ({counted})::text, true), "
-        f"pg_catalog.set_config({quote_literal(keys)}, coalesce({listed}, '[]')::text, true) "
+        f"select pg_catalog.set_config({quote_literal(count)}, ({count_sql})::text, true), "
+        f"pg_catalog.set_config({quote_literal(keys)}, coalesce({array}, '[]')::text, true) "
         f"from {changed}"
     )
     return *change.before, compiled(text, writer)
 
 
 def guarded_count(writer: Writer, number: int, step: MutationStep) -> str:
-    """Return SQL of how many rows are affected, which raises where they are too many."""
-    counted = "pg_catalog.count(*)"
+    """Return SQL for the number of affected rows that raises an error if there are too many."""
+    count_sql = "pg_catalog.count(*)"
     if step.guard is None:
-        return counted
-    violated = step.guard.violated_sql(writer, counted)
-    raised = raise_sql(step.guard.reason, counted, number)
-    return f"case when {violated} then {raised} else {counted} end"
+        return count_sql
+    violated = step.guard.violated_sql(writer, count_sql)
+    error_sql = raise_sql(step.guard.reason, count_sql, number)
+    return f"case when {violated} then {error_sql} else {count_sql} end"
 
 
-def _read_again(dialect: Dialect, step: MutationStep, keys: str, count: str) -> Pending:
-    """Return the answer over the rows found again by the stored keys, in the order of the mutation."""
+def _read_again(dialect: Dialect, step: MutationStep, keys: str, count: str) -> UnfinishedStatement:
     writer = dialect.writer()
     row, stored = Row(writer.alias(), step.mutation.table), writer.alias()
     matches = []
-    for place, (name, type_) in enumerate(step.key):
-        value = f"({stored}.key {operator_sql('->>')} {place})"
+    for index, (name, type_) in enumerate(step.key):
+        value = f"({stored}.key {operator_sql('->>')} {index})"
         if type_ == "unknown":
             matches.append(f"{row.column(name)}::text {EQUAL} {value}")
         else:
@@ -280,23 +277,22 @@ def _read_again(dialect: Dialect, step: MutationStep, keys: str, count: str) -> 
         f"with ordinality as {stored}(key, place) "
         f"join {qualified(step.mutation.table)} as {row.alias} on {' and '.join(matches)}"
     )
-    counted = f"pg_catalog.current_setting({quote_literal(count)})::int"
+    count_sql = f"pg_catalog.current_setting({quote_literal(count)})::int"
 
     def records(inner: Output) -> Json:
         members = MemberWriter(writer, row)
-        listed = array_json(members.json(inner), f" order by {stored}.place")
-        return (JsonQuery(listed, f"{source}{''.join(members.joins)}"),)
+        array = array_json(members.json(inner), f" order by {stored}.place")
+        return (JsonQuery(array, f"{source}{''.join(members.joins)}"),)
 
-    return Pending(writer, "", answer_json(writer, step.output, records, counted))
+    return UnfinishedStatement(writer, "", response_json(writer, step.output, records, count_sql))
 
 
 def _call_separately(dialect: Dialect, output: Output, setting: str) -> tuple[tuple[Compiled, ...], Output]:
-    """Return the statement that calls a volatile function and stores its rows, and the output over these.
+    """Return a statement that calls a volatile function and stores its rows, and the output that reads them.
 
-    There is none when the call may stand in the answer itself: it changes nothing, or the answer has only
-    columns of one row.
+    There is no statement if the function changes nothing, or if only columns of one row are selected.
 
-    :param setting: the name of the transaction's setting that holds the rows.
+    :param setting: the name of the setting that stores the rows.
     """
     if not isinstance(output, One | ConnectionOutput) or output.rows.call is None:
         return (), output
@@ -304,5 +300,5 @@ def _call_separately(dialect: Dialect, output: Output, setting: str) -> tuple[tu
     volatile = output.rows.call.function.volatility is Volatility.VOLATILE
     if not volatile or (isinstance(output, One) and output.output.reads_only_columns()):
         return (), output
-    calling, kept = call_first(dialect.writer(), rows, setting)
-    return (calling,), replace(output, rows=kept)
+    calling, stored_rows = call_first(dialect.writer(), rows, setting)
+    return (calling,), replace(output, rows=stored_rows)

@@ -1,4 +1,4 @@
-"""Mutation fields to the algebra: inserts, updates, deletes and volatile functions."""
+"""Compiles mutation fields to the algebra: inserts, updates, deletes and volatile functions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from typing import Any
 from graphql import FieldNode, GraphQLError
 
 from dataapi.catalog.registry import TableFieldKind, TableType
-from dataapi.graphql.arguments import (
-    InputObject,
-    absent_variables,
-    as_items,
-    as_leaf,
-    as_object,
-    stored_value,
-)
+from dataapi.graphql.arguments import InputObject, as_items, as_leaf, as_object, stored_value
 from dataapi.graphql.compiler import Compiler, function_output
 from dataapi.graphql.filters import filter_condition
 from dataapi.graphql.mutation_statements import AffectedCount, AffectedRecords, MutationStep, OperationStep
@@ -25,7 +18,7 @@ from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, Table
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, TableField
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
-from dataapi.graphql.sources import Bounded, InputLeaf, UniformRows, Variables
+from dataapi.graphql.sources import BoundedCount, InputLeaf, UniformRows, Variables
 from dataapi.sql.algebra import Condition, Parameter
 from dataapi.sql.mutations import (
     DEFAULT,
@@ -46,10 +39,6 @@ from dataapi.sql.statement import Guard
 
 
 def mutation_step(compiler: Compiler, nodes: list[FieldNode]) -> OperationStep:
-    """Return the step of one field of ``Mutation``.
-
-    :raises GraphQLError: invalid arguments, which graphql-core's validation cannot find.
-    """
     arguments = compiler.arguments(nodes[0], MUTATION)
     match compiler.schema.mutation_fields.find(nodes[0].name.value):
         case FunctionField() as function:
@@ -57,32 +46,32 @@ def mutation_step(compiler: Compiler, nodes: list[FieldNode]) -> OperationStep:
         case TableField(TableFieldKind.INSERT, view) as field:
             return _step(compiler, field, nodes, read_insert(view, arguments))
         case TableField(kind, view) as field:
-            limit = Bounded("atMost", as_leaf(arguments["atMost"]))
+            limit = BoundedCount("atMost", as_leaf(arguments["atMost"]))
             where = _where(compiler, view, nodes[0], arguments)
             if kind is TableFieldKind.DELETE:
                 return _step(compiler, field, nodes, Delete(view.table, where), limit)
             update = Update(view.table, _assignments(view, as_object(arguments["set"])), where)
             return _step(compiler, field, nodes, update, limit)
         case None:
-            raise AssertionError("validation lets no unknown field pass")
+            raise AssertionError("validation rejects unknown fields")
 
 
-def _where(compiler: Compiler, view: TableView, node: FieldNode, arguments: InputObject) -> Condition | None:
+def _where(compiler: Compiler, view: TableView, field: FieldNode, arguments: InputObject) -> Condition | None:
     """Return the condition of the rows to change, None for every row.
 
-    :raises GraphQLError: the filter was meant to choose rows, but the variables in it are absent.
+    :raises GraphQLError: the filter is only empty because its variables are absent.
     """
     condition = filter_condition(view, arguments.get("filter"))
-    literal = {argument.name.value: argument.value for argument in node.arguments or ()}.get("filter")
-    if condition is not None or literal is None:
+    node = {argument.name.value: argument.value for argument in field.arguments or ()}.get("filter")
+    if condition is not None or node is None:
         return condition
-    absent = absent_variables(literal, compiler.shapes)
+    absent = compiler.selector.absent_variables(compiler.selector.literals(field)["filter"])
     if absent:
         names = ", ".join(f"${name}" for name in absent)
         raise GraphQLError(
             f"The filter would match every row, because it has no value for {names}. Provide one, or "
-            "write `filter: {}` to mean every row.",
-            literal,
+            "write `filter: {}` to match every row.",
+            node,
         )
     return None
 
@@ -92,12 +81,8 @@ def _step(
     field: TableField,
     nodes: list[FieldNode],
     mutation: Mutation,
-    limit: Bounded | None = None,
+    limit: BoundedCount | None = None,
 ) -> MutationStep:
-    """Return a mutation with its response.
-
-    :param limit: the maximum number of rows that it may affect.
-    """
     view, response_type = field.view, TableType[f"{field.kind.name}_RESPONSE"]
 
     def response_field(fields: list[FieldNode]) -> Output:
@@ -106,7 +91,7 @@ def _step(
         return AffectedRecords(compiler.row(view, fields, in_list=True))
 
     rows = row_count(mutation) if isinstance(mutation, Insert) else 1
-    # An insert may add more rows than the table is estimated to hold.
+    # An insert may add more rows than the table is estimated to have.
     table = None if limit is None else view.table
     with compiler.costing(limit or rows, table, disjoint=True):
         response = compiler.members(view.name_of(response_type), nodes, response_field)
@@ -127,9 +112,9 @@ def _assignments(view: TableView, values: InputObject) -> ValueRows:
 
 
 def read_insert(view: TableView, arguments: InputObject) -> Insert:
-    """Return the rows to insert; with related rows when any object names some.
+    """Return the rows to insert, with related rows if an object contains some.
 
-    :raises GraphQLError: no objects, or arguments that exclude each other.
+    :raises GraphQLError: no objects, or incompatible arguments.
     """
     tree = arguments["objects"]
     if tree == []:
@@ -149,7 +134,7 @@ def read_insert(view: TableView, arguments: InputObject) -> Insert:
 
 def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
     fields = [field for field in view.insertable if any(field.name in each for each in objects)]
-    fields = fields or list(view.insertable[:1])  # SQL needs one column to write a row of defaults
+    fields = fields or list(view.insertable[:1])  # SQL requires a column to insert a row of defaults
 
     rows = tuple(
         tuple(
@@ -162,14 +147,14 @@ def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
 
 
 def _conflict(argument: InputObject) -> OnConflict:
-    """Return what to do on a conflict; exactly one of the constraint and the columns is named."""
+    """Return what to do on conflict. Exactly one of the constraint and the columns is required."""
     constraint, columns, update = (argument.get(name) for name in ("constraint", "columns", "update"))
-    names = () if columns is None else as_leaf(columns).words()
+    names = () if columns is None else as_leaf(columns).enum_values()
     if (constraint is None) is not bool(names):
-        raise GraphQLError("onConflict takes either a constraint or the columns of a unique key")
+        raise GraphQLError("onConflict requires either a constraint or the columns of a unique key")
     return OnConflict(
         names,
-        () if update is None else tuple(dict.fromkeys(as_leaf(update).words())),
+        () if update is None else tuple(dict.fromkeys(as_leaf(update).enum_values())),
         None if constraint is None else str(as_leaf(constraint).shape),
     )
 
@@ -199,29 +184,24 @@ def _nested_row(view: TableView, values: InputObject) -> NestedRow:
 
 
 def _check_free(view: TableView, values: InputObject, columns: set[str], related: RelatedField) -> None:
-    """Check that a row names no column which its relationship to another row of the insert sets.
-
-    :raises GraphQLError: it names one.
-    """
     for field in view.insertable:
         if field.column.name in columns and field.name in values:
-            message = f"{field.name} can't be given together with {related.input_name}, which sets it"
+            message = f"{field.name} can't be combined with {related.input_name}: both set the same column"
             raise GraphQLError(message)
 
 
 def _batch(view: TableView, objects: InputLeaf) -> JsonRows:
-    """Return the rows of a variable whose objects all have the same members."""
-    assert isinstance(objects.shape, UniformRows), "any other list has a tree for each of its objects"
+    assert isinstance(objects.shape, UniformRows), "other lists have a tree for each object"
     fields = [field for field in view.insertable if field.name in objects.shape.members]
     source = BatchSource(objects, tuple((field.name, field.mapping) for field in fields))
-    columns = tuple(_json_column(view, field, str(place)) for place, field in enumerate(fields))
+    columns = tuple(_json_column(view, field, str(index)) for index, field in enumerate(fields))
     return JsonRows(Parameter(source, 'pg_catalog."json"'), True, columns)
 
 
 def _json_column(view: TableView, field: ColumnField, member: str) -> JsonColumn:
-    """Return a column of a batch; JSON travels as text, to be stored as it was written."""
+    """Return a column of a batch. JSON is passed as text, so that PostgreSQL stores it unchanged."""
     type_ = view.type_name(field)
-    assert type_ is not None, "batches are for tables whose types the role may name"
+    assert type_ is not None, "batches require that the role may use all type names"
     if field.mapping.kind != "JSON":
         return JsonColumn(field.column.name, type_, member=member)
     text = 'pg_catalog."_text"' if field.mapping.is_list else 'pg_catalog."text"'
@@ -230,10 +210,10 @@ def _json_column(view: TableView, field: ColumnField, member: str) -> JsonColumn
 
 @dataclass(frozen=True, slots=True)
 class BatchSource:
-    """The rows that a variable holds, as a JSON array of objects.
+    """The rows in a variable, as a JSON array of objects.
 
-    :ivar fields: names and type mappings of the members; the JSON names them by their numbers.
-    :ivar maximum: of how many rows there can be.
+    :ivar fields: names and type mappings of the members. In the JSON, their indexes are their names.
+    :ivar maximum: the maximum number of rows, None for no limit.
     """
 
     leaf: InputLeaf
@@ -241,16 +221,11 @@ class BatchSource:
     maximum: None = None
 
     def count(self, variables: Variables) -> int:
-        """Return the number of rows, for the cost of inserting them."""
         return len(self.leaf.origin.value(variables))
 
     def bind(self, variables: Variables) -> str | None:
-        """Return the JSON text.
-
-        :raises GraphQLError: a text is longer than its column.
-        """
         members = [
-            (name, str(place), _json_encoder(mapping)) for place, (name, mapping) in enumerate(self.fields)
+            (name, str(index), _json_encoder(mapping)) for index, (name, mapping) in enumerate(self.fields)
         ]
         try:
             rows = [_json_object(row, members) for row in self.leaf.origin.value(variables)]
@@ -260,18 +235,17 @@ class BatchSource:
 
 
 def _json_object(row: Any, members: list[tuple[str, str, Callable[[Any], Any]]]) -> dict[str, Any]:
-    return {place: None if row[name] is None else encode(row[name]) for name, place, encode in members}
+    return {index: None if row[name] is None else encode(row[name]) for name, index, encode in members}
 
 
 def _json_encoder(mapping: TypeMapping) -> Callable[[Any], Any]:
-    """Return what makes the JSON value of a cell: texts, which PostgreSQL reads as it does literals."""
     encode = encoder(mapping)
     if not mapping.is_list:
         return encode
 
     def texts(values: Any) -> list[str | None]:
         if mapping.max_length is not None:
-            encode(values)  # refuses a text that is too long
+            encode(values)  # raises if a text is too long
         items = values if isinstance(values, list | tuple) else [values]
         return [None if item is None else encode_value(item) for item in items]
 
@@ -279,7 +253,6 @@ def _json_encoder(mapping: TypeMapping) -> Callable[[Any], Any]:
 
 
 def row_count(insert: Insert) -> BatchSource | int:
-    """Return how many rows an insert adds to its table."""
     if not isinstance(insert.rows, JsonRows):
         return len(insert.rows.rows)
     source = insert.rows.value.source

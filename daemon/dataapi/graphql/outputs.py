@@ -1,4 +1,4 @@
-"""The outputs that only GraphQL has: connections, results of functions, node ids, cursors and ready JSON."""
+"""Outputs that only GraphQL has: connections, function results, node ids, cursors and ready JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from dataapi.sql.statement import Row, Writer
 
 @dataclass(frozen=True, slots=True)
 class FunctionValue(Output):
-    """The scalar or array result of a function call, or the list of those of a function that returns many."""
+    """The scalar or array result of a function, or the list of the results of a set-returning one."""
 
     call: FunctionCall
     form: WireForm = WireForm.JSON
@@ -49,44 +49,40 @@ class FunctionValue(Output):
     many: bool = False
 
     def json(self, writer: Writer, row: Row | None) -> Json:
-        """Return the call; a form that names its value twice calls the function once all the same."""
         call, type_ = call_sql(writer, self.call, row), self.call.function.returns
         if not self.many and self.form not in (WireForm.ENUM, WireForm.ENUM_ARRAY):
             return form_json(call, self.form, self.labels, type_)
         alias = writer.alias()
         value = form_json(f"{alias}.value", self.form, self.labels, type_, column=True)
-        listed = array_json(value) if self.many else value
-        return (JsonQuery(listed, f"{writer.dialect.call_source(self.call, call)} as {alias}(value)"),)
+        items = array_json(value) if self.many else value
+        return (JsonQuery(items, f"{writer.dialect.call_source(self.call, call)} as {alias}(value)"),)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionVoid(Output):
-    """Null, after calling a function for its effect."""
+    """Null, after a function was called for its effect."""
 
     call: FunctionCall
 
     def json(self, writer: Writer, row: Row | None) -> Json:
-        """Return a query that calls the function."""
         return (f"(select 'null'::text from {call_sql(writer, self.call, row)})",)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonText(Output):
-    """JSON that was made elsewhere, behind a ``json`` parameter."""
+    """Ready JSON, bound as a ``json`` parameter."""
 
     parameter: Parameter
 
     def json(self, writer: Writer, _row: Row | None) -> Json:
-        """Return the parameter's slot."""
         return (f"{writer.slot(self.parameter)}::text",)
 
 
 @dataclass(frozen=True, slots=True)
-class Instant(Output):
-    """The transaction's time."""
+class CurrentTime(Output):
+    """The time of the transaction."""
 
     def json(self, _writer: Writer, _row: Row | None) -> Json:
-        """Return ``now()``."""
         return value_json("pg_catalog.now()")
 
 
@@ -99,23 +95,20 @@ class NodeId(Output):
     key: tuple[str, ...]
 
     def json(self, _writer: Writer, row: Row | None) -> Json:
-        """Return the base64 of the table's name and the row's key."""
         names = [f"{quote_literal(self.schema)}::text", f"{quote_literal(self.table)}::text"]
         return quoted_json(base64_sql([*names, *(in_scope(row).column(name) for name in self.key)]))
 
     def reads_only_columns(self) -> bool:
-        """Return True: it is made of the key."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class RowCursor(Output):
-    """The current row's position in an order (docs/reference/graphql.md, Cursors)."""
+    """The current row's cursor (docs/reference/graphql.md, Cursors)."""
 
     order: tuple[OrderTerm, ...]
 
     def json(self, writer: Writer, row: Row | None) -> Json:
-        """Return the base64 of the order's values."""
         return quoted_json(cursor_sql(writer, self.order, in_scope(row)))
 
 
@@ -124,7 +117,7 @@ def cursor_sql(writer: Writer, order: tuple[OrderTerm, ...], row: Row) -> str:
 
 
 def base64_sql(values: list[str]) -> str:
-    """Return the base64 of a JSON array's text, without the line breaks that ``encode`` adds."""
+    """Return SQL for a JSON array in base64, without the line breaks that ``encode`` adds."""
     array = f"pg_catalog.jsonb_build_array({', '.join(values)})"
     encoded = f"pg_catalog.encode(pg_catalog.convert_to({array}::text, 'UTF8'), 'base64')"
     return f"pg_catalog.translate({encoded}, E'\\n', '')"
@@ -148,21 +141,21 @@ class PageInfo(InnerOutput):
 
 @dataclass(frozen=True, slots=True)
 class Edges(InnerOutput):
-    """The page's rows, each as the output says, in the page's order."""
+    """The rows of the page, in order."""
 
     output: Output
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionAggregates(InnerOutput):
-    """Outputs made of aggregates over all rows that match, whatever the page."""
+    """Aggregates over all matching rows, on all pages."""
 
     output: Output
 
 
 @dataclass(frozen=True, slots=True)
 class Groups(InnerOutput):
-    """A list with an output of each group of the matching rows, grouped and ordered by the keys."""
+    """Aggregates over groups of the matching rows, ordered by the keys."""
 
     keys: tuple[Expression, ...]
     having: Condition | None
@@ -172,12 +165,12 @@ class Groups(InnerOutput):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOutput(Output):
-    """A page of rows with what surrounds it.
+    """A page of rows and its page information.
 
-    :ivar rows: ``where`` without the page's position; ``order`` in the forward direction.
-    :ivar position: the position behind which the page begins, in the direction of paging
-        (with reversed terms when the page is taken backward).
-    :ivar backward: the page is the last rows of the order (``last``/``before``).
+    :ivar rows: the matching rows in forward order, without the restriction to ``position``.
+    :ivar position: the position after which the page starts in the direction of paging. For a backward page
+        its terms are reversed.
+    :ivar backward: whether the page has the last rows (``last`` or ``before``).
     """
 
     rows: Rows
@@ -193,10 +186,10 @@ class ConnectionOutput(Output):
 
 
 class _ConnectionWriter:
-    """Writes one connection: a page selected by an inner query, numbered where ``pageInfo`` needs it.
+    """Writes the SQL of a connection. An inner query selects the page.
 
-    The inner query takes the page's rows in the direction of paging (reversed for the
-    last rows), one more than the limit where the answer says whether there is a next page.
+    It selects rows in the direction of paging, and one more than the limit if the response says whether
+    another page follows. Rows are numbered if ``pageInfo`` needs it.
     """
 
     _NUMBER, _COUNT = quote_identifier("~number"), quote_identifier("~count")
@@ -209,18 +202,17 @@ class _ConnectionWriter:
         many = not at_most_one(self._rows)
         self._members = page_dialect(writer).page(writer, self._rows, lambda: self._inner, many=many)
         self._page = self._members.row
-        self._lookahead = self._looks_ahead(connection.output)
+        self._lookahead = self._needs_lookahead(connection.output)
         self._numbered = self._counted = self._reads_page = False
 
     @cached_property
     def _inner(self) -> Row:
-        """The row where it is selected."""
         return Row(self._writer.alias())
 
-    def _looks_ahead(self, output: Output) -> bool:
+    def _needs_lookahead(self, output: Output) -> bool:
         match output:
             case Object(members):
-                return any(self._looks_ahead(value) for _, value in members)
+                return any(self._needs_lookahead(value) for _, value in members)
             case PageInfo(PageInfoField.HAS_NEXT_PAGE):
                 return not self._connection.backward
             case PageInfo(PageInfoField.HAS_PREVIOUS_PAGE):
@@ -250,7 +242,6 @@ class _ConnectionWriter:
         return f"(select {alias}.*, {numbers} from {page} as {alias})"
 
     def _order(self) -> tuple[OrderTerm, ...]:
-        """Return the order in the direction of paging."""
         order = self._rows.order
         return tuple(term.reversed() for term in order) if self._connection.backward else order
 
@@ -273,7 +264,7 @@ class _ConnectionWriter:
         self._reads_page = True
         json = self._members.json(edge)
         order = within = ""
-        if self._connection.backward or self._members.joins:  # joins may lose the order
+        if self._connection.backward or self._members.joins:  # joins may change the order
             order = f" order by {self._number()}{' desc' if self._connection.backward else ''}"
         if self._lookahead:
             within = f" filter (where {self._number()} {operator_sql('<=')} {self._limit()})"
@@ -288,12 +279,12 @@ class _ConnectionWriter:
             number = self._last_number() if last else self._first_number()
             return quoted_json(f"pg_catalog.max({cursor}) filter (where {self._number()} {EQUAL} {number})")
         if (field is PageInfoField.HAS_NEXT_PAGE) == backward:
-            return value_json(self._behind_sql(), BOOL)
+            return value_json(self._other_side_sql(), BOOL)
         self._reads_page = True
         return value_json(f"(pg_catalog.count(*) {GREATER} {self._limit()})", BOOL)
 
-    def _behind_sql(self) -> str:
-        """Return whether rows exist on the side that the page came from."""
+    def _other_side_sql(self) -> str:
+        """Return SQL for whether rows exist on the other side of the page."""
         position, offset = self._connection.position, self._rows.offset
         alternatives = []
         if position is not None:
@@ -310,7 +301,7 @@ class _ConnectionWriter:
         row = Row(self._writer.alias(), self._rows.table)
         inner = output.json(self._writer, row)
         source = source_sql(self._writer, self._rows, row, self._parent)
-        # It is one row also where only type names are selected, and no aggregate.
+        # ``having`` makes it one row even if only type names are selected.
         return (JsonQuery(inner, f"{source} having true"),)
 
     def _groups_json(self, groups: Groups) -> Json:
@@ -318,11 +309,11 @@ class _ConnectionWriter:
         keys = [expression_sql(self._writer, key, row) for key in groups.keys]
         inner = json_sql(groups.output.json(self._writer, row))
         source = source_sql(self._writer, self._rows, row, self._parent)
-        listed, having = ", ".join(keys), ""
+        items, having = ", ".join(keys), ""
         if groups.having is not None:
             having = f" having {condition_sql(self._writer, groups.having, row)}"
-        page = f" order by {listed} limit {count_sql(self._writer, groups.limit)}"
-        grouped = f"select {inner} as value from {source} group by {listed}{having}{page}"
+        page = f" order by {items} limit {count_sql(self._writer, groups.limit)}"
+        grouped = f"select {inner} as value from {source} group by {items}{having}{page}"
         return (JsonQuery(array_json((f"{alias}.value",)), f"({grouped}) as {alias}"),)
 
     def _number(self) -> str:
@@ -330,7 +321,7 @@ class _ConnectionWriter:
         return f"{self._page.alias}.{self._NUMBER}"
 
     def _first_number(self) -> str:
-        # With a limit of 0, the only row there may be is the one that was looked ahead at.
+        # With a limit of 0, only the lookahead row can exist.
         return f"least(1, {self._limit()})" if self._lookahead else "1"
 
     def _last_number(self) -> str:

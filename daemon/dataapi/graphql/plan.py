@@ -1,4 +1,4 @@
-"""The plan of an operation for one shape of its variables, and how it is bound."""
+"""The plan of an operation for one shape of its variables."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from graphql import FieldNode, GraphQLError, GraphQLNonNull
 
 from dataapi.catalog.registry import TableFieldKind
 from dataapi.database.message import Bound
-from dataapi.graphql.arguments import SelectedFields, Selector, Shapes, as_leaf
+from dataapi.graphql.arguments import SelectedFields, Selector, as_leaf
 from dataapi.graphql.compiler import Compiler, Cost, function_output, member_key
 from dataapi.graphql.document import GraphQLOperation, OperationPlanInput
 from dataapi.graphql.mutation_statements import OperationStep, compile_mutations
 from dataapi.graphql.mutations import mutation_step
-from dataapi.graphql.outputs import Instant, JsonText
+from dataapi.graphql.outputs import CurrentTime, JsonText
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, TableField
-from dataapi.graphql.separate_statements import FieldStatements, are_separate, compile_separately
+from dataapi.graphql.separate_statements import FieldStatements, compile_separately, needs_several_messages
 from dataapi.graphql.sources import Fixed, Variables, client_key, source_weight
 from dataapi.graphql.transport import GraphQLRequest, RequestRejected, Stage
 from dataapi.sql.algebra import Parameter, Rows, SlotSource
@@ -28,24 +28,23 @@ from dataapi.sql.outputs import Key, Null, Object, Output, Text
 from dataapi.sql.statement import Compiled
 
 PLAN = 600
-"""About how many bytes a plan takes besides its statements and their sources."""
+"""Approximate size of a plan without its statements and their sources, in bytes."""
 INTROSPECTION = frozenset({"__schema", "__type"})
 
 
 @dataclass(frozen=True, slots=True)
-class Introspected:
-    """The result of an introspection field, found among the variables when the plan is bound."""
+class IntrospectionResult:
+    """The result of an introspection field. The variables contain it when the plan is bound."""
 
     key: str
 
     def bind(self, variables: Variables) -> str | None:
-        """Return the answer as JSON text."""
-        answer: str = variables[answer_name(self.key)]
-        return answer
+        result: str = variables[result_name(self.key)]
+        return result
 
 
-def answer_name(key: str) -> str:
-    """Return the variable of an introspection answer; no document can name one like this."""
+def result_name(key: str) -> str:
+    """Return the name of the variable for the result of an introspection field. Documents cannot use it."""
     return f"__schema:{key}"
 
 
@@ -53,14 +52,14 @@ def answer_name(key: str) -> str:
 class OperationPlan:
     """A compiled operation.
 
-    :ivar statements: run in order, the last one giving the data; none when the data is constant.
-    :ivar constants: the members of data that needs no database, their JSON text by response key.
+    :ivar statements: the statements in order. The last one returns the data. Empty if the data is constant.
+    :ivar constants: JSON text of the members of constant data, by response key.
     :ivar maximum: the highest cost with any variables.
-    :ivar errors: those of fields that are left out or null.
-    :ivar keys: the response keys of the root fields in order; None for one that needs no database.
-    :ivar fields: those whose statements are sent one by one; empty where all are sent at once.
-    :ivar introspects: whether introspection fields must be answered before the plan is bound.
-    :ivar has_data: whether the data is more than null.
+    :ivar errors: the errors of fields that are omitted or null.
+    :ivar keys: the response keys of the root fields in order, None for fields that need no database.
+    :ivar fields: fields with statements that are sent separately. Empty if all statements are sent together.
+    :ivar introspects: whether introspection fields must be executed before the plan is bound.
+    :ivar has_data: whether the data is not null.
     """
 
     statements: tuple[Compiled, ...] = ()
@@ -75,10 +74,9 @@ class OperationPlan:
     has_data: bool = True
 
     def constant(self, variables: Variables) -> str:
-        """Return the data of an operation that needs no database, as JSON text."""
         if not self.has_data:
             return "null"
-        # Names of GraphQL need no escapes in JSON.
+        # GraphQL names need no escapes in JSON.
         members = [
             f'"{client_key(key, variables)}": {value.bind(variables)}' for key, value in self.constants
         ]
@@ -86,37 +84,30 @@ class OperationPlan:
 
     @property
     def weight(self) -> int:
-        """Return about how many bytes the plan takes."""
         constants = sum(len(key) + source_weight(value) for key, value in self.constants)
         return PLAN + constants + sum(map(_weight, self.statements))
 
     @property
     def length(self) -> int:
-        """Return how many characters of SQL the statements have."""
         return sum(len(compiled.statement.text) for compiled in self.statements)
 
     def unprepared(self) -> OperationPlan:
-        """Return the plan with statements that are sent as they are.
-
-        A statement that does not come again would only take the place of one that does.
-        """
         statements = tuple(compiled.unprepared() for compiled in self.statements)
         return replace(self, statements=statements, fields=tuple(each.unprepared() for each in self.fields))
 
     def cost(self, variables: Variables) -> int:
-        """Return how many rows the operation may touch."""
         return sum(cost.rows(variables) for cost in self.costs)
 
-    def readings(self, variables: Variables) -> list[Bound]:
-        """Return statements that only read the values, and so fail where PostgreSQL cannot read one."""
-        return [reading.bind(variables) for each in self.statements for reading in each.input_checks]
+    def input_checks(self, variables: Variables) -> list[Bound]:
+        """Return statements that only parse the values, and fail if PostgreSQL rejects one."""
+        return [check.bind(variables) for each in self.statements for check in each.input_checks]
 
     def failures(self, variables: Variables) -> tuple[tuple[str, GraphQLError], ...]:
-        """Return the errors of values that cannot be bound, each with the response key of its root field.
+        """Return the errors of values that cannot be bound, with the response keys of their root fields.
 
         :raises GraphQLError: an error belongs to no root field.
         """
-        found: dict[str, GraphQLError] = {}
+        failures: dict[str, GraphQLError] = {}
         for compiled in self.statements:
             for source in compiled.sources:
                 try:
@@ -124,8 +115,8 @@ class OperationPlan:
                 except GraphQLError as error:
                     if not error.path:
                         raise
-                    found.setdefault(str(error.path[0]), error)
-        return tuple(found.items())
+                    failures.setdefault(str(error.path[0]), error)
+        return tuple(failures.items())
 
 
 def _weight(compiled: Compiled) -> int:
@@ -133,23 +124,17 @@ def _weight(compiled: Compiled) -> int:
     return own + sum(map(_weight, compiled.input_checks))
 
 
-def root_fields(operation: GraphQLOperation, shapes: Shapes) -> SelectedFields:
-    """Return the operation's root fields by response key."""
-    selector = Selector(operation.fragments, shapes)
-    return selector.fields((operation.node.selection_set,), frozenset({operation.root}))
-
-
 def compile_plan(
     operation: GraphQLOperation, schema: RoleSchema, plan_input: OperationPlanInput
 ) -> OperationPlan:
-    """Compile an operation; ``plan_input`` is all that the plan depends on besides the schema.
+    """Compile an operation. Besides the schema, the plan depends only on ``plan_input``.
 
-    :param operation: the one that ``plan_input`` names.
-    :raises GraphQLError: invalid arguments, which graphql-core's validation cannot find.
+    :param operation: the operation that ``plan_input`` identifies.
+    :raises GraphQLError: invalid arguments that graphql-core's validation does not detect.
     """
-    shapes = operation.shapes(plan_input)
-    fields = root_fields(operation, shapes)
-    compiler = Compiler(schema, operation.fragments, shapes)
+    selector = Selector(operation, operation.shapes(plan_input))
+    fields = selector.root_fields()
+    compiler = Compiler(schema, selector)
     if operation.is_mutation:
         return _plan_mutation(compiler, fields)
     return _plan_query(compiler, operation.root, fields, dict(plan_input.failed))
@@ -158,11 +143,9 @@ def compile_plan(
 def _plan_query(
     compiler: Compiler, root: str, fields: SelectedFields, failed: Mapping[str, GraphQLError]
 ) -> OperationPlan:
-    """Compile a query.
+    """Compile a query. A nullable field that fails is null. If all fields fail, so is the data.
 
-    A nullable field that fails is null; so is the data when every field failed.
-
-    :param failed: the errors of fields whose values cannot be bound, by response key.
+    :param failed: the errors of fields with values that cannot be bound, by response key.
     :raises GraphQLError: invalid arguments of a non-null field.
     """
     schema = compiler.schema
@@ -205,7 +188,7 @@ def _root_output(
         raise failure
     name = nodes[0].name.value
     if name in INTROSPECTION:
-        return JsonText(Parameter(Introspected(key), "json"))
+        return JsonText(Parameter(IntrospectionResult(key), "json"))
     return Text(root) if name == "__typename" else compiler.at(key, nodes, partial(_field_output, compiler))
 
 
@@ -220,18 +203,17 @@ def _plan(
 
 
 def _plan_mutation(compiler: Compiler, fields: SelectedFields) -> OperationPlan:
-    """Compile a mutation: its fields in order, all or nothing."""
     steps: list[tuple[Key, OperationStep]] = []
     keys: list[str | None] = []
     for key, nodes in fields.items():
-        is_name = nodes[0].name.value == "__typename"
+        is_typename = nodes[0].name.value == "__typename"
         step: OperationStep = (
-            Text(MUTATION) if is_name else compiler.at(key, nodes, partial(mutation_step, compiler))
+            Text(MUTATION) if is_typename else compiler.at(key, nodes, partial(mutation_step, compiler))
         )
         steps.append((member_key(key, nodes[0]), step))
-        keys.append(None if is_name else key)
+        keys.append(None if is_typename else key)
     dialect = dialect_of(compiler.schema.view.catalog)
-    if not (dialect.separate_messages and are_separate([step for _, step in steps])):
+    if not (dialect.separate_messages and needs_several_messages([step for _, step in steps])):
         plan = _plan(compiler, compile_mutations(tuple(steps), dialect), keys)
         return replace(plan, read_only=False)
     separate = compile_separately(dialect, list(fields), [step for _, step in steps])
@@ -250,25 +232,24 @@ def _field_output(compiler: Compiler, nodes: list[FieldNode]) -> Output:
             return function_output(compiler, function, nodes, arguments)
         case None if name == "node":
             return compiler.node(nodes, as_leaf(arguments["nodeId"]))
-        case None:  # heartbeat, the only other field that validation lets through
-            return Instant()
+        case None:  # validation allows only heartbeat besides these
+            return CurrentTime()
 
 
 def check_cost(
     plan: OperationPlan, variables: Variables, limit: int, request: GraphQLRequest
 ) -> Mapping[str, Any]:
-    """Refuse an operation that may touch too many rows.
+    """Return the response's ``extensions``, with the cost if the request asks for it.
 
-    :return: the response's ``extensions``, with the cost if the request asks for it.
-    :raises RequestRejected: with the cost and the limit.
+    :raises RequestRejected: the operation may touch too many rows.
     """
-    wanted = request.extensions is not None and request.extensions.get("cost") is True
+    has_cost = request.extensions is not None and request.extensions.get("cost") is True
     cost = plan.cost(variables)
-    extensions = {"cost": {"rows": cost, "limit": limit}} if wanted else {}
+    extensions = {"cost": {"rows": cost, "limit": limit}} if has_cost else {}
     if cost > limit:
         message = (
             f"The operation may touch {cost} rows, more than the {limit} allowed: "
-            "ask for smaller pages with `first`, or nest fewer collections."
+            "request smaller pages with `first`, or nest fewer collections."
         )
         raise RequestRejected(Stage.VALIDATION, message, extensions=extensions)
     return extensions

@@ -1,4 +1,4 @@
-"""The GraphQL operations of one role at one catalog generation: document, plan and bound statements."""
+"""A role's documents and plans for one catalog."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view
 from dataapi.settings import Project
 
 DOCUMENTS_PER_ROLE = 1_000
-"""Parsed and validated documents cached for one role."""
+"""Maximum number of cached documents per role."""
 DOCUMENT_BYTES = 12_000_000
-"""Bytes that the documents cached for one role take.
+"""Maximum size of the cached documents per role, in bytes.
 
-This and ``PLAN_BYTES`` also bound the time of a garbage collection, because it visits everything cached.
+This and ``PLAN_BYTES`` also limit the time of a garbage collection, because it visits all cached objects.
 """
 LONGEST_CACHED = 20_000
-"""Characters of the longest document that is cached."""
+"""Maximum length of a cached document, in characters."""
 PLANS_PER_ROLE = 5_000
-"""Plans cached for one role."""
+"""Maximum number of cached plans per role."""
 PLAN_BYTES = 6_000_000
-"""Bytes that the plans cached for one role take."""
+"""Maximum size of the cached plans per role, in bytes."""
 LONGEST_PLAN = 100_000
-"""Characters of SQL in the longest plan that is cached, and whose statements are prepared."""
+"""Maximum length of the SQL of a plan that is cached and prepared, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedDocument:
-    """A document, with the literals and aliases by name that were taken out of the request's text."""
+    """A document and the literals and aliases extracted from the request's text."""
 
     document: Document
     parameters: Parameters
 
     @property
     def weight(self) -> int:
-        """Return about how many bytes it takes, with a document that may not be cached otherwise."""
+        """The approximate size in bytes, including the document. It may not be cached elsewhere."""
         return self.document.weight + 2 * len(self.document.text) + 150 * len(self.parameters.values)
 
 
 class GraphQLRole:
-    """One role's schema, with the documents and plans made for it.
+    """A role's schema with its cached documents and plans.
 
-    Threads may share it: of what two of them make at the same time, one is used.
+    Threads may share it. If two create the same document, one of them is used.
 
-    :ivar texts: documents that were prepared before, by their texts.
+    :ivar texts: prepared documents by their texts.
     """
 
     def __init__(
@@ -68,7 +68,6 @@ class GraphQLRole:
         schemas = [self.schema]
 
         def introspected() -> GraphQLSchema | None:
-            """Make the schema that introspection shows."""
             usable = view.introspectable()
             if usable is None:
                 return None
@@ -76,14 +75,10 @@ class GraphQLRole:
             return schemas[-1].schema
 
         self.introspection = Introspection(introspected)
-        # Every request that uses the schemas has it.
+        # Requests that use the schemas hold a reference to ``introspection``.
         weakref.finalize(self.introspection, _dismantle, schemas).atexit = False
 
     def prepare(self, text: str) -> PreparedDocument:
-        """Return the document of a text that was not prepared before, with the parameters of the text.
-
-        :raises RequestRejected: the document does not parse, exceeds a limit or is not valid.
-        """
         if len(text) > LONGEST_CACHED:
             return self.exact(text)
         prepared = self._shared(text) or self.exact(text)
@@ -91,7 +86,7 @@ class GraphQLRole:
         return prepared
 
     def _shared(self, text: str) -> PreparedDocument | None:
-        """Return the document of all texts that differ only in literals and aliases, None without one."""
+        """Return the document that texts with other literals and aliases share, None if there is none."""
         extracted = extract_parameters(text)
         if extracted is None:
             return None
@@ -105,13 +100,11 @@ class GraphQLRole:
         return None if parameters is None else PreparedDocument(document, parameters)
 
     def exact(self, text: str) -> PreparedDocument:
-        """Return the document of exactly that text, its literals and aliases in it."""
         return PreparedDocument(Document(text, self.schema, self._limits), NO_PARAMETERS)
 
     def plan(
         self, document: Document, operation: GraphQLOperation, plan_input: OperationPlanInput
     ) -> OperationPlan:
-        """Compile an operation; the plan is cached if it may come again."""
         plan = compile_plan(operation, self.schema, plan_input)
         if plan.errors or len(document.text) > LONGEST_CACHED or plan.length > LONGEST_PLAN:
             return plan.unprepared()
@@ -120,7 +113,7 @@ class GraphQLRole:
 
 
 def _dismantle(schemas: list[RoleSchema]) -> None:
-    """Free unused schemas in a thread, because they may have a hundred thousand objects."""
+    """Free unused schemas in a thread, because they may consist of a hundred thousand objects."""
 
     def dismantle() -> None:
         while schemas:

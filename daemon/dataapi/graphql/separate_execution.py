@@ -1,4 +1,4 @@
-"""Runs a mutation that takes several messages, in one transaction."""
+"""Execution of mutations that need several messages in one transaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageTransaction, MultiMessageTransactions, with_retries
 from dataapi.catalog.model import Catalog
-from dataapi.graphql.separate_statements import FieldStatements, bound_after
+from dataapi.graphql.separate_statements import FieldStatements, bind_after
 from dataapi.graphql.sources import client_key
 from dataapi.http.messages import Request
 
@@ -21,11 +21,11 @@ async def run_separately(
     fields: Sequence[FieldStatements],
     variables: Mapping[str, Any],
 ) -> str:
-    """Run the statements of each field and return the data, as JSON text: all take effect, or none.
+    """Run the statements of each field and return the data as JSON text. Either all take effect or none.
 
-    It is run again when it lost to a concurrent one, as other mutations are.
+    It is retried after a serialization failure or deadlock, like other mutations.
 
-    :raises ApiError: the database refuses a statement.
+    :raises ApiError: the database rejects a statement.
     """
 
     async def attempt() -> str:
@@ -45,7 +45,7 @@ async def _data(
     for field in fields:
         row: tuple[Any, ...] = (field.constant,)
         for message in field.messages:
-            bound = bound_after(message, variables, row)
+            bound = bind_after(message, variables, row)
             [row] = await transaction.run(http, bound, read_only=False, continued=begun)
             begun = True
         members.append(f'"{client_key(field.key, variables)}":{row[0]}')

@@ -1,9 +1,8 @@
-"""Where a slot of a statement takes its value: from the document, or from the variables of a request.
+"""Sources of slot values: the literals of a document, or the variables of a request.
 
-A compiled operation holds the sources of its slots, and binding takes the text of each.  Sources
-compare equal when they would always bind the same text, so that they can share a slot.
-Node ids and cursors, base64 of a JSON array's text (docs/reference/graphql.md, Node ids), are decoded here;
-PostgreSQL writes them (``graphql.outputs.base64_sql``).
+A plan has the sources of its slots, and binding computes the text of each. Equal sources always bind the
+same text and can share a slot. Node ids and cursors, which are base64 of JSON arrays, are decoded here
+(docs/reference/graphql.md, Node ids). ``graphql.outputs.base64_sql`` creates them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """The row of a node id: a table, and the values of a key in text form."""
+    """The table and the key values of a node id, as text."""
 
     schema: str
     table: str
@@ -38,9 +37,9 @@ _INVALID_NODE_ID = "Invalid value passed to nodeId argument. Error"
 
 
 def _decode(text: str, message: str) -> tuple[str | None, ...]:
-    """Return the array's values in text form.
+    """Return the array's values as text.
 
-    :raises GraphQLError: the message, with the number of what failed: base64 (1), JSON (2) or the array (3).
+    :raises GraphQLError: the message with the number of the failed step: base64 (1), JSON (2) or array (3).
     """
     try:
         raw = base64.b64decode(text, validate=True)
@@ -56,18 +55,13 @@ def _decode(text: str, message: str) -> tuple[str | None, ...]:
 
 
 def decode_cursor(text: str) -> tuple[str | None, ...]:
-    """Return the ordering values of a cursor.
-
-    :raises GraphQLError: it is not a cursor.
-    """
     return _decode(text, "Failed to decode cursor, error")
 
 
 def decode_node_id(text: str) -> NodeKey:
-    """Return the row of a node id.
+    """Return the table and key of a node id.
 
-    :raises GraphQLError: it is not a node id; its number is 4 when the array is not a schema, a table and a
-        key.
+    :raises GraphQLError: the text is not a node id. Number 4: the array is not schema, table and key.
     """
     values = _decode(text, _INVALID_NODE_ID)
     texts = [value for value in values if value is not None]
@@ -86,7 +80,7 @@ class Undecodable:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdShape:
-    """The part of a node id that decides a plan: its table, and the number of key values."""
+    """The part of a node id that decides a plan: the table and the number of key values."""
 
     schema: str
     table: str
@@ -94,7 +88,6 @@ class NodeIdShape:
 
 
 def shape_of_node_id(text: str) -> NodeIdShape | Undecodable:
-    """Return the part of a node id that decides a plan."""
     try:
         key = decode_node_id(text)
     except GraphQLError as error:
@@ -103,7 +96,6 @@ def shape_of_node_id(text: str) -> NodeIdShape | Undecodable:
 
 
 def shape_of_cursor(text: str) -> tuple[bool, ...] | Undecodable:
-    """Return the part of a cursor that decides a plan: whether each of its values is null."""
     try:
         return tuple(value is None for value in decode_cursor(text))
     except GraphQLError as error:
@@ -111,9 +103,9 @@ def shape_of_cursor(text: str) -> tuple[bool, ...] | Undecodable:
 
 
 def _is_key_value(text: str, type_: str) -> bool:
-    """Whether a key's column may have the value; PostgreSQL has the last word on types other than these.
+    """Whether a value is valid for a key's column. PostgreSQL checks types other than these.
 
-    A value that it refuses fails the whole statement, with everything else that the operation selects.
+    An invalid value would make the whole statement fail, with all other fields.
     """
     bits = _INTEGER_BITS.get(type_)
     if bits is not None:
@@ -122,73 +114,73 @@ def _is_key_value(text: str, type_: str) -> bool:
 
 
 Variables = Mapping[str, Any]
-"""A request's coerced variables and the parameters of its document, by name."""
+"""Coerced variables of a request and parameters of its document, by name."""
 ResponsePath = tuple[str | int, ...]
 Shape: TypeAlias = Hashable
-"""The part of a value that decides a plan."""
+"""Part of a value that decides the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class UniformRows:
-    """The shape of several input objects that all have the same members, however many there are."""
+    """The shape of several input objects with the same members, whatever their number."""
 
     members: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A value that the document or the schema fixes."""
+    """A value known when the plan is compiled."""
 
     text: str | None
 
-    def bind(self, variables: Variables) -> str | None:  # noqa: ARG002 - the interface's
+    def bind(self, variables: Variables) -> str | None:  # noqa: ARG002 - part of the interface
         return self.text
 
 
 PARAMETER = ":"
-"""Begins the names of parameters; no document can name a variable or a field like this."""
+"""First character of parameter names. Names in documents cannot contain it."""
 
 
 def parameter_name(number: int) -> str:
-    """Return the name of the parameter for a literal or an alias of a text."""
     return f"{PARAMETER}{number}"
 
 
 def client_key(key: str, variables: Variables) -> str:
-    found: str = variables[key] if key.startswith(PARAMETER) else key
-    return found
+    name: str = variables[key] if key.startswith(PARAMETER) else key
+    return name
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A field's name in the response, which documents that share a plan differ in."""
+    """A field's alias. It may differ between documents that share a plan."""
 
     parameter: str
 
     def bind(self, variables: Variables) -> str | None:
-        """Return the client's alias."""
         alias: str = variables[self.parameter]
         return alias
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralOrigin:
-    """A literal of the document."""
+    """A literal in the document."""
 
     constant: Any
 
-    def value(self, variables: Variables) -> Any:  # noqa: ARG002 - as the other origins
+    def value(self, variables: Variables) -> Any:  # noqa: ARG002 - part of the interface
         return self.constant
 
 
 @dataclass(frozen=True, slots=True)
 class VariableOrigin:
-    """A place inside a variable's coerced value: the variable's name, then member names and indexes."""
+    """A value inside a variable.
+
+    :ivar path: the variable's name, then names of members and indexes.
+    """
 
     path: tuple[str | int, ...]
 
     def value(self, variables: Variables) -> Any:
-        """Return the value at the place, None when nothing is there."""
         value: Any = variables
         for step in self.path:
             value = value[step] if isinstance(step, int) else value.get(step)
@@ -199,7 +191,7 @@ class VariableOrigin:
 
 @dataclass(frozen=True, slots=True)
 class ListOrigin:
-    """A list literal with variables among its items."""
+    """A list literal that contains variables."""
 
     items: tuple[Origin | None, ...]
 
@@ -208,54 +200,48 @@ class ListOrigin:
 
 
 Origin: TypeAlias = LiteralOrigin | VariableOrigin | ListOrigin
-"""Where a leaf's coerced value comes from."""
+"""Origin of a leaf's coerced value."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputLeaf:
-    """A scalar, enum or list of such in an argument.
+    """A scalar, an enum value or a list of these in an argument.
 
-    Equal leaves always bind the same value.  Plans hold leaves, so these refer to their place in the
-    document, not to the document.
+    Equal leaves always bind the same value. Plans refer to leaves, so leaves have no reference to the
+    document.
 
     :ivar shape: the part of the value that decides the plan.
-    :ivar place: where it stands in the document.
-    :ivar path: the response path of the field that the argument is of.
+    :ivar location: its location in the document.
+    :ivar path: the response path of the field with the argument.
     """
 
     origin: Origin
     shape: Shape = field(compare=False)
-    place: SourceLocation | None = field(default=None, compare=False)
+    location: SourceLocation | None = field(default=None, compare=False)
     path: ResponsePath = field(default=(), compare=False)
 
     def error(self, message: str) -> GraphQLError:
         error = GraphQLError(message, path=self.path or None)
-        error.locations = None if self.place is None else [self.place]
+        error.locations = None if self.location is None else [self.location]
         return error
 
-    def words(self) -> tuple[Any, ...]:
-        """Return the shape of an enum value that is a pair, or of a list of enum values."""
-        assert isinstance(self.shape, tuple), "the type's values are words that decide a plan"
+    def enum_values(self) -> tuple[Any, ...]:
+        assert isinstance(self.shape, tuple), "values of this type are part of the shape"
         return self.shape
 
     def decoded(self) -> Any:
-        """Return the shape of a node id or cursor.
-
-        :raises GraphQLError: it cannot be decoded.
-        """
         if isinstance(self.shape, Undecodable):
             raise GraphQLError(self.shape.message)
         return self.shape
 
     def source(self, encode: Encode) -> SlotSource:
-        """Return the source that binds the leaf's value."""
         encoded = Encoded(self, encode)
         return Fixed(encoded.bind({})) if isinstance(self.origin, LiteralOrigin) else encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A leaf's value, encoded."""
+    """The encoded value of a leaf."""
 
     leaf: InputLeaf
     encode: Encode
@@ -270,13 +256,12 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class CursorPart:
-    """One ordering value of a cursor."""
+    """One value of a cursor."""
 
     leaf: InputLeaf
     index: int
 
     def bind(self, variables: Variables) -> str | None:
-        """Return the value's text."""
         return decode_cursor(self.leaf.origin.value(variables))[self.index]
 
 
@@ -292,7 +277,6 @@ class NodeIdPart:
     type: str
 
     def bind(self, variables: Variables) -> str | None:
-        """Return the value's text; raise GraphQLError for one that the column cannot have."""
         value = decode_node_id(self.leaf.origin.value(variables)).values[self.index]
         if not _is_key_value(value, self.type):
             raise self.leaf.error(f"{_INVALID_NODE_ID} 6")
@@ -300,27 +284,28 @@ class NodeIdPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
-    """A count that must not be negative, cut to a maximum."""
+class BoundedCount:
+    """A non-negative count with a maximum."""
 
     name: str
     leaf: InputLeaf
     maximum: int | None = None
 
     def count(self, variables: Variables) -> int:
-        """Return the count; raise GraphQLError for a negative one (docs/reference/graphql.md, Pagination)."""
+        """Return the count.
+
+        :raises GraphQLError: it is negative (docs/reference/graphql.md, Pagination).
+        """
         count: int = self.leaf.origin.value(variables)
         if count < 0:
             raise self.leaf.error(f"`{self.name}` must be an unsigned integer")
         return count if self.maximum is None else min(count, self.maximum)
 
     def bind(self, variables: Variables) -> str | None:
-        """Return the count's text."""
         return str(self.count(variables))
 
 
 def source_weight(source: SlotSource) -> int:
-    """Return about how many bytes a source takes."""
     match source:
         case Fixed(text):
             return 130 + len(text or "")
@@ -332,6 +317,5 @@ def source_weight(source: SlotSource) -> int:
             return 350
 
 
-def limit_of(page: Bounded | int) -> Parameter | int:
-    """Return a page's size as the statement takes it."""
+def limit_of(page: BoundedCount | int) -> Parameter | int:
     return page if isinstance(page, int) else Parameter(page, "bigint")

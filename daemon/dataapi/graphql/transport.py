@@ -1,6 +1,6 @@
-"""GraphQL over HTTP: reads a request from a message and writes a response to one.
+"""GraphQL over HTTP: reading requests and writing responses.
 
-Statuses are those that the ``graphql-http`` audits ask for (docs/reference/graphql.md, HTTP).
+The ``graphql-http`` audits define the status codes (docs/reference/graphql.md, HTTP).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from dataapi.http.strict_json import DECODER, InvalidConstant, unstorable_at
 
 
 class GraphQLRequest(NamedTuple):
-    """The members of a GraphQL-over-HTTP request, their JSON types already checked.
+    """A GraphQL-over-HTTP request with members of the right JSON types.
 
-    :ivar query: the text of the document, None when it is named by one of the last two members.
-    :ivar extensions: ``explain`` asks for PostgreSQL's plans of the statements, ``cost`` for how many rows
-        the operation may touch, ``consistency`` may keep a query from replicas; unknown ones are ignored.
-    :ivar read_only: the request came by GET, so that only queries may run.
+    :ivar query: the text of the document, None if an id or a hash identifies it.
+    :ivar extensions: ``explain`` requests PostgreSQL's plans, ``cost`` the number of rows that the operation
+        may touch, ``consistency`` the primary. Others are ignored.
+    :ivar read_only: whether only queries may run, because the method is GET.
     :ivar document_id: the id of a persisted document.
-    :ivar persisted_hash: the hash of one, as Apollo sends it in ``extensions.persistedQuery``.
-    :ivar by_events: the answer can be followed by others, so that subscriptions may run.
+    :ivar persisted_hash: the hash in Apollo's ``extensions.persistedQuery``.
+    :ivar by_events: whether further results can be sent. Subscriptions require it.
     """
 
     query: str | None
@@ -44,9 +44,9 @@ class GraphQLRequest(NamedTuple):
 
 
 class Stage(Enum):
-    """How far an operation came, which decides the HTTP status (docs/reference/graphql.md, HTTP)."""
+    """The stage that an operation reached. It decides the status (docs/reference/graphql.md, HTTP)."""
 
-    DOCUMENT = "document"  # there is no such document, or it may not run
+    DOCUMENT = "document"  # an unknown document, or one that may not run
     PARSE = "parse"
     VALIDATION = "validation"
     VARIABLES = "variables"
@@ -55,7 +55,7 @@ class Stage(Enum):
 
 
 class RequestRejected(Exception):
-    """A request that is refused before anything runs."""
+    """Raised for a request that is rejected before it runs."""
 
     def __init__(
         self, stage: Stage, *errors: GraphQLError | str, extensions: Mapping[str, Any] = MappingProxyType({})
@@ -67,13 +67,13 @@ class RequestRejected(Exception):
 
 
 class GraphQLResponse(NamedTuple):
-    """The engine's answer.
+    """The engine's response.
 
-    :ivar data: the JSON text of ``data`` (``null`` when an error reached the root), or
-        None when the operation was never executed and the member is absent.
+    :ivar data: the JSON text of ``data``, ``null`` if an error reached the root, None if the operation did
+        not run.
     :ivar errors: formatted errors: ``message``, ``locations``, ``path``, ``extensions``.
-    :ivar extensions: the response's ``extensions`` member, left out when empty.
-    :ivar may_change: whether the operation is a subscription, which has other answers later.
+    :ivar extensions: the ``extensions`` member, omitted if empty.
+    :ivar may_change: whether the operation is a subscription, with further results.
     """
 
     stage: Stage
@@ -90,17 +90,17 @@ _OFFERS = (JSON, GRAPHQL_RESPONSE)
 _VARY = ("Vary", f"Accept, {CALLER_VARY}")
 _BAD_REQUEST = "BAD_REQUEST"
 MEMBERS = {"query": str, "documentId": str, "operationName": str, "variables": dict, "extensions": dict}
-"""The members of a request, each with the type that its JSON value has."""
-# Each of these can say which document is meant.
+"""Members of a request and the types of their JSON values."""
+# Each of these may identify the document.
 _DOCUMENT_MEMBERS = ("query", "documentId", "extensions")
 
 
 def read(request: Request) -> GraphQLRequest:
-    """Read a GraphQL request: a JSON body by POST, or the query string by GET.
+    """Return the GraphQL request in the JSON body of a POST or the query string of a GET.
 
-    :raises ApiError: 400, 406 or 415; the message names the member and the place.
+    :raises ApiError: 400, 406 or 415. The message names the invalid member.
     """
-    if _chosen(request.headers.get("accept")) is None:
+    if _acceptable_type(request.headers.get("accept")) is None:
         raise ApiError(
             406,
             "NOT_ACCEPTABLE",
@@ -113,38 +113,36 @@ def read(request: Request) -> GraphQLRequest:
     return _request(_from_query(request.query), read_only=True)
 
 
-def respond(answer: GraphQLResponse, request: Request) -> Reply:
-    """Return the reply with an answer in the media type that the client accepts."""
-    media_type = _chosen(request.headers.get("accept")) or JSON
+def respond(response: GraphQLResponse, request: Request) -> Reply:
+    media_type = _acceptable_type(request.headers.get("accept")) or JSON
     headers: tuple[tuple[str, str], ...] = (("Content-Type", media_type),)
     if request.method != "POST":
         headers = (*headers, _VARY)
-    if answer.errors or answer.extensions:
-        return _with_errors(answer, headers, media_type)
-    return Reply(200, headers, f'{{"data":{answer.data}}}'.encode())
+    if response.errors or response.extensions:
+        return _with_errors(response, headers, media_type)
+    return Reply(200, headers, f'{{"data":{response.data}}}'.encode())
 
 
-def _with_errors(answer: GraphQLResponse, headers: tuple[tuple[str, str], ...], media_type: str) -> Reply:
+def _with_errors(response: GraphQLResponse, headers: tuple[tuple[str, str], ...], media_type: str) -> Reply:
     status = 200
-    if answer.stage is Stage.METHOD:
+    if response.stage is Stage.METHOD:
         status, headers = 405, (*headers, ("Allow", "POST"))
-    elif answer.stage is not Stage.EXECUTION and media_type is GRAPHQL_RESPONSE:
+    elif response.stage is not Stage.EXECUTION and media_type is GRAPHQL_RESPONSE:
         status = 400
-    return Reply(status, headers, _body(answer), code=_code(answer) if answer.errors else "")
+    return Reply(status, headers, _body(response), code=_code(response) if response.errors else "")
 
 
-def _code(answer: GraphQLResponse) -> str:
-    """Return the code of the first error, that of the stage for one of GraphQL's own."""
-    return str(answer.errors[0].get("extensions", {}).get("code") or f"GRAPHQL_{answer.stage.name}")
+def _code(response: GraphQLResponse) -> str:
+    return str(response.errors[0].get("extensions", {}).get("code") or f"GRAPHQL_{response.stage.name}")
 
 
 def media_type_of(request: Request) -> str:
-    """Return the media type of the answer; ``application/json`` also when nothing is acceptable."""
-    return _chosen(request.headers.get("accept")) or JSON
+    """Return the media type of the response, ``application/json`` if the client accepts none."""
+    return _acceptable_type(request.headers.get("accept")) or JSON
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser opens the URL, by GET and without a document, so that it is sent a page."""
+    """Whether a browser opens the URL: a GET for HTML, without a document."""
     return (
         request.method in ("GET", "HEAD")
         and "text/html" in request.headers.get("accept", "")
@@ -152,23 +150,23 @@ def wants_page(request: Request) -> bool:
     )
 
 
-def _body(answer: GraphQLResponse) -> bytes:
+def _body(response: GraphQLResponse) -> bytes:
     members = []
-    if answer.errors:
-        members.append('"errors":' + json.dumps(answer.errors, separators=(",", ":")))
-    if answer.data is not None:
-        members.append('"data":' + answer.data)
-    if answer.extensions:
-        members.append('"extensions":' + json.dumps(answer.extensions, separators=(",", ":")))
+    if response.errors:
+        members.append('"errors":' + json.dumps(response.errors, separators=(",", ":")))
+    if response.data is not None:
+        members.append('"data":' + response.data)
+    if response.extensions:
+        members.append('"extensions":' + json.dumps(response.extensions, separators=(",", ":")))
     return ("{" + ",".join(members) + "}").encode()
 
 
 @lru_cache(maxsize=256)
-def _chosen(accept: str | None) -> str | None:
-    """Return the best of our media types for an ``Accept`` header, or None if it takes neither.
+def _acceptable_type(accept: str | None) -> str | None:
+    """Return the best media type for an ``Accept`` header, None if neither is acceptable.
 
-    The quality of a type is that of the most specific range that names it (RFC 9110
-    section 12.5.1); among equals the one that is named first wins.
+    The most specific matching range gives the quality (RFC 9110, section 12.5.1). Of equal types the first
+    wins.
     """
     if accept is None or not accept.strip():
         return JSON
@@ -176,9 +174,9 @@ def _chosen(accept: str | None) -> str | None:
 
     def rank(offer: str) -> tuple[float, int]:
         for pattern in (offer.partition(";")[0], "application/*", "*/*"):
-            found = [(each.weight, -at) for at, each in enumerate(ranges) if each.name == pattern]
-            if found:
-                return max(found)
+            matches = [(each.weight, -at) for at, each in enumerate(ranges) if each.name == pattern]
+            if matches:
+                return max(matches)
         return 0, 0
 
     best = max(_OFFERS, key=rank)
@@ -199,22 +197,22 @@ def _check_content_type(content_type: str | None) -> None:
 
 def _object(body: bytes) -> dict[str, Any]:
     if not body:
-        _refuse("The request body is empty; expected a JSON object with the member query")
+        _reject("The request body is empty; expected a JSON object with the member query")
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        _refuse(f"The request body is not UTF-8: byte {error.start + 1} cannot be decoded")
+        _reject(f"The request body is not UTF-8: byte {error.start + 1} cannot be decoded")
     try:
-        found = DECODER.decode(text)
+        body_json = DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        _refuse_json(error, "The request body")
-    if isinstance(found, list):
-        _refuse("The request body is a list: batches are not supported, send one operation per request")
-    if not isinstance(found, dict):
-        _refuse(f"The request body must be a JSON object, not {_kind(found)}")
+        _reject_json(error, "The request body")
+    if isinstance(body_json, list):
+        _reject("The request body is a list: batches are not supported, send one operation per request")
+    if not isinstance(body_json, dict):
+        _reject(f"The request body must be a JSON object, not {_kind(body_json)}")
     if "\\u" in text:
-        _check_text(found, "")
-    return found
+        _check_text(body_json, "")
+    return body_json
 
 
 def _from_query(query: str) -> dict[str, Any]:
@@ -223,12 +221,12 @@ def _from_query(query: str) -> dict[str, Any]:
         if name in ("query", "documentId"):
             members[name] = value
         elif name == "operationName":
-            members[name] = value or None  # empty is the same as absent
+            members[name] = value or None  # empty means absent
         elif name in ("variables", "extensions") and value:
             try:
                 members[name] = DECODER.decode(value)
             except (ValueError, RecursionError) as error:
-                _refuse_json(error, f"The parameter {name}")
+                _reject_json(error, f"The parameter {name}")
             _check_text(members[name], name)
     return members
 
@@ -238,19 +236,19 @@ def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
         if value is None or isinstance(value, MEMBERS.get(name, object)):
             continue
         if MEMBERS[name] is str:
-            _refuse(f"{name} must be a string, not {_kind(value)}")
-        _refuse(f"{name} must be an object", f"{name} is {_kind(value)}.")
+            _reject(f"{name} must be a string, not {_kind(value)}")
+        _reject(f"{name} must be an object", f"{name} is {_kind(value)}.")
     query, document_id = members.get("query"), members.get("documentId")
     extensions = members.get("extensions")
     if query is not None and document_id is not None:
-        _refuse("query and documentId are both there; expected one of them")
+        _reject("query and documentId are both present; expected one of them")
     persisted_hash: str | None = None
     if query is None and document_id is None:
         match extensions:
-            case {"persistedQuery": {"sha256Hash": str(persisted_hash)}}:  # as Apollo's clients send it
+            case {"persistedQuery": {"sha256Hash": str(persisted_hash)}}:  # Apollo's clients
                 pass
             case _:
-                _refuse("query is missing; expected the text of a GraphQL document, or the documentId of one")
+                _reject("query is missing; expected the text of a GraphQL document, or the documentId of one")
     return GraphQLRequest(
         query,
         members.get("operationName"),
@@ -262,38 +260,38 @@ def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
     )
 
 
-def _refuse_json(error: ValueError | RecursionError, name: str) -> NoReturn:
+def _reject_json(error: ValueError | RecursionError, name: str) -> NoReturn:
     match error:
         case json.JSONDecodeError(msg=message, lineno=line, colno=column):
-            _refuse(f"{name} is not valid JSON: {message} at line {line} column {column}")
+            _reject(f"{name} is not valid JSON: {message} at line {line} column {column}")
         case RecursionError():
-            _refuse(f"{name} is nested too deeply")
+            _reject(f"{name} is nested too deeply")
         case InvalidConstant():
-            _refuse(f"{name} is not valid JSON: {error}")
-    _refuse(f"{name} holds a number of too many digits")  # as Python reads some thousand at most
+            _reject(f"{name} is not valid JSON: {error}")
+    _reject(f"{name} contains a number with too many digits")  # Python limits int() to 4,300 digits
 
 
-def _check_text(found: Any, place: str) -> None:
-    """Refuse what JSON can write and a database's UTF-8 text cannot hold."""
-    pending = [(place, found)]
+def _check_text(value: Any, path: str) -> None:
+    """Raise ApiError for text that JSON can represent and PostgreSQL cannot store."""
+    pending = [(path, value)]
     while pending:
-        where, value = pending.pop()
-        if isinstance(value, str):
-            _check_string(where, value)
-        elif isinstance(value, dict):
-            for name, inner in value.items():
-                _check_string(where or "a member's name", name)
-                pending.append((f"{where}.{name}" if where else name, inner))
-        elif isinstance(value, list):
-            pending.extend((f"{where}[{number}]", inner) for number, inner in enumerate(value))
+        at, inner = pending.pop()
+        if isinstance(inner, str):
+            _check_string(at, inner)
+        elif isinstance(inner, dict):
+            for name, member in inner.items():
+                _check_string(at or "a member's name", name)
+                pending.append((f"{at}.{name}" if at else name, member))
+        elif isinstance(inner, list):
+            pending.extend((f"{at}[{number}]", item) for number, item in enumerate(inner))
 
 
-def _check_string(where: str, value: str) -> None:
-    found = unstorable_at(value)
-    if found is not None and value[found] == "\0":
-        _refuse(f"{where} holds the character U+0000, which text cannot hold")
-    if found is not None:
-        _refuse(f"{where} holds half of a surrogate pair at character {found + 1}")
+def _check_string(path: str, value: str) -> None:
+    index = unstorable_at(value)
+    if index is not None and value[index] == "\0":
+        _reject(f"{path} contains the character U+0000, which PostgreSQL cannot store")
+    if index is not None:
+        _reject(f"{path} contains half of a surrogate pair at character {index + 1}")
 
 
 _KINDS = {
@@ -311,5 +309,5 @@ def _kind(value: object) -> str:
     return _KINDS[type(value)]
 
 
-def _refuse(message: str, details: str | None = None) -> NoReturn:
+def _reject(message: str, details: str | None = None) -> NoReturn:
     raise ApiError(400, _BAD_REQUEST, message, details=details)

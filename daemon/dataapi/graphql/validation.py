@@ -1,9 +1,8 @@
-"""Validation of a document for a role: a quick check that most documents pass, and graphql-core's rules.
+"""Validation of documents: a quick check that most documents pass, and graphql-core's rules.
 
-The check proves in one walk that a usual document is valid, in a tenth of the time that the thirty rules
-take.  What it cannot prove is for the rules, whose errors clients read.
-
-This depends on insides of graphql-core, as ``graphql_core`` does.
+The check proves in one pass that a common document is valid, in a tenth of the time of the thirty rules. All
+others are validated by the rules, which produce the error messages. This module depends on internals of
+graphql-core, like ``graphql_core``.
 """
 
 from __future__ import annotations
@@ -24,21 +23,19 @@ from graphql.validation.validation_context import NodeWithSelectionSet, Variable
 from dataapi.catalog.registry import TableFieldKind
 from dataapi.graphql.compatibility import AdaptedDocument
 from dataapi.graphql.graphql_core import visit_types
+from dataapi.graphql.input_values import MAX_ERRORS
 from dataapi.graphql.schema.role_schema import RoleSchema, RootFields, TableField
 
 COMPARISONS = 12_000
-"""How many pairs of fields the validation of one document may compare, less than a tenth of a second.
+"""Maximum number of compared pairs of fields per document. They take less than a tenth of a second.
 
-graphql-core's own limit is forty times as high, and no other request is answered meanwhile.
+graphql-core's limit is forty times as high.
 """
-MAX_ERRORS = 20
-"""Errors of one document after which validation stops; each may take a search for similar names."""
 
 _PYTHON_ERROR = re.compile(", but encountered error '.*'; found: ", re.DOTALL)
 
 
 def client_error(error: gql.GraphQLError) -> gql.GraphQLError:
-    """Return a validation error in words that say how to correct it."""
     if error.message == "Validation aborted.":
         return gql.GraphQLError(
             "The document is too complex: it repeats too many fields or nests too deeply."
@@ -48,7 +45,6 @@ def client_error(error: gql.GraphQLError) -> gql.GraphQLError:
 
 
 def without_python(message: str) -> str:
-    """Return a message of graphql-core's about a literal without words of Python's."""
     message = _PYTHON_ERROR.sub(", found: ", message)
     return f"{message.removesuffix('None.')}null." if message.endswith("not to be None.") else message
 
@@ -56,11 +52,11 @@ def without_python(message: str) -> str:
 # ---------------------------------------------------------------- the rules
 
 _DECLARATIONS = (gql.NoUndefinedVariablesRule, gql.NoUnusedVariablesRule, gql.VariablesInAllowedPositionRule)
-"""Rules on how variables are declared, which only ``graphql-validation = strict`` applies."""
+"""Rules on declarations of variables, which only ``graphql-validation = strict`` applies."""
 
 
 class _RequiredArguments(gql.ProvidedRequiredArgumentsRule):
-    """The rule without ``…ByPk`` fields, whose own error is better (docs/reference/graphql.md, Errors)."""
+    """The rule except for ``…ByPk`` fields, which have a better error (docs/reference/graphql.md, Errors)."""
 
     def __init__(self, context: gql.ValidationContext, fields: RootFields) -> None:
         super().__init__(context)
@@ -75,7 +71,7 @@ class _RequiredArguments(gql.ProvidedRequiredArgumentsRule):
 
 
 class _KnownFields(gql.FieldsOnCorrectTypeRule):
-    """The rule that also says where a field is missing because its table has no key."""
+    """The rule, with the reason if a field does not exist because its table has no key."""
 
     def __init__(self, context: gql.ValidationContext, schema: RoleSchema) -> None:
         super().__init__(context)
@@ -83,7 +79,7 @@ class _KnownFields(gql.FieldsOnCorrectTypeRule):
 
     def report_error(self, error: gql.GraphQLError) -> None:
         node = error.nodes[0] if error.nodes else None
-        assert isinstance(node, gql.FieldNode), "the rule is about fields"
+        assert isinstance(node, gql.FieldNode), "the rule reports fields"
         reason = self._schema.missing_key(node.name.value)
         if reason is not None:
             error = gql.GraphQLError(f"{error.message} {reason[0].upper()}{reason[1:]}.", error.nodes)
@@ -91,17 +87,15 @@ class _KnownFields(gql.FieldsOnCorrectTypeRule):
 
 
 class _OverlappingFields(gql.OverlappingFieldsCanBeMergedRule):
-    """The rule with our own limit of comparisons."""
-
     def __init__(self, context: gql.ValidationContext) -> None:
         super().__init__(context)
         self.rule_context.remaining_complexity_budget = COMPARISONS
 
 
 def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gql.GraphQLError]:
-    """Return a document's errors as graphql-core's ``validate`` does, without cycles.
+    """Return a document's errors like graphql-core's ``validate``, without reference cycles.
 
-    After ``MAX_ERRORS`` of them comes one that says so.
+    After ``MAX_ERRORS`` errors, the last one reports that there are more.
     """
     errors: list[gql.GraphQLError] = []
 
@@ -132,7 +126,7 @@ def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gq
     try:
         visit_types(document, types, visitors, query_document_keys_to_validate)
     except ValidationAbortedError as error:
-        error.__context__ = None  # nor does the error refer to the frames of the validation
+        error.__context__ = None  # so that the error does not refer to the frames of the validation
         errors.append(error.with_traceback(None))
     except RecursionError:
         errors.append(ValidationAbortedError("Validation aborted."))
@@ -140,8 +134,6 @@ def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gq
 
 
 class _Context(gql.ValidationContext):
-    """Finds the variables of a definition without cycles."""
-
     def __init__(
         self, schema: gql.GraphQLSchema, document: gql.DocumentNode, types: gql.TypeInfo, *args: Any
     ) -> None:
@@ -150,7 +142,6 @@ class _Context(gql.ValidationContext):
         self._usages: dict[NodeWithSelectionSet, list[VariableUsage]] = {}
 
     def get_variable_usages(self, node: NodeWithSelectionSet) -> list[VariableUsage]:
-        """Return the variables that an operation or a fragment uses itself."""
         usages = self._usages.get(node)
         if usages is None:
             fragment = node if isinstance(node, gql.FragmentDefinitionNode) else None
@@ -163,10 +154,10 @@ class _Context(gql.ValidationContext):
 # ---------------------------------------------------------------- the quick check
 
 
-def is_surely_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> bool:
-    """Whether a document is valid for sure; False for one that the rules may still accept.
+def is_certainly_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> bool:
+    """Whether a document is certainly valid. If false, the rules may still accept it.
 
-    Its operations declare no variables, so that any variable is valid anywhere.
+    Its operations declare no variables, so a variable is valid in any position.
     """
     document = adapted.document
     if not adapted.arguments_valid:
@@ -179,14 +170,14 @@ def is_surely_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> bool
         if isinstance(node, gql.FragmentDefinitionNode):
             fragments[node.name.value] = node
         elif node.operation is gql.OperationType.SUBSCRIPTION:
-            return False  # which may have one root field
+            return False  # a rule limits it to one root field
         else:
             operations[node.name.value if node.name else None] = node
     if len(operations) + len(fragments) < len(document.definitions):
-        return False  # of several with one name
+        return False  # duplicate names
     if None in operations and len(operations) > 1:
         return False
-    check = _Check(schema, fragments)
+    check = _QuickCheck(schema, fragments)
     try:
         return all(map(check.operation, operations.values())) and check.reached == fragments.keys()
     except RecursionError:
@@ -194,18 +185,13 @@ def is_surely_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> bool
 
 
 _FieldKey = tuple[object, str] | None
-"""Parent type and name of a field that merges with its like; None for one with arguments or a selection."""
+"""Parent type and name of a field, None if it has arguments or a selection and cannot be merged."""
 
 
 _CONDITIONS = frozenset({gql.GraphQLSkipDirective.name, gql.GraphQLIncludeDirective.name})
 
 
-class _Check:
-    """Walks operations, and fragments wherever they are spread.
-
-    :ivar reached: the fragments that were spread so far.
-    """
-
+class _QuickCheck:
     def __init__(
         self, schema: gql.GraphQLSchema, fragments: Mapping[str, gql.FragmentDefinitionNode]
     ) -> None:
@@ -220,10 +206,6 @@ class _Check:
         return root is not None and self._selections(node.selection_set, root, {})
 
     def _selections(self, node: gql.SelectionSetNode, parent: Any, keys: dict[str, _FieldKey]) -> bool:
-        """Check a selection set on a type.
-
-        :param keys: the fields of the object so far by their response keys.
-        """
         return all(self._selection(selection, parent, keys) for selection in node.selections)
 
     def _selection(self, node: gql.SelectionNode, parent: Any, keys: dict[str, _FieldKey]) -> bool:
@@ -251,7 +233,6 @@ class _Check:
         return valid
 
     def _overlap(self, target: Any, parent: Any) -> bool:
-        """Whether an object may be of both types."""
         return target is parent or (
             gql.is_composite_type(target) and gql.do_types_overlap(self._schema, target, parent)
         )

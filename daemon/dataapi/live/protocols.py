@@ -61,7 +61,7 @@ def live_graphql(authenticator: Authenticator, engine: Engine, render_error: Ren
     async def respond(request: Request) -> bytes:
         caller = await authenticator.authenticate(request)
         operation = transport.read(request)._replace(by_events=True)
-        response = await engine.answer(operation, caller, request)
+        response = await engine.execute(operation, caller, request)
         failed = bool(response.errors) and response.data in (None, "null")
         reply = transport.respond(response, request)
         if failed or not response.may_change:

@@ -211,7 +211,7 @@ def test_check_config_names_documents_that_are_left_out(shop: Database, tmp_path
     assert (code, output) == (os.EX_CONFIG, "")
     first, second = errors.splitlines()
     start = "project abcdefghijklmnopqrst: graphql-documents: "
-    assert first.startswith(f"{start}bad.graphql: document 'bad' is left out: Syntax Error")
+    assert first.startswith(f"{start}bad.graphql: document 'bad' is skipped: Syntax Error")
     assert second.startswith(f"{start}m.json: is not a manifest: ")
 
     (folder / "bad.graphql").unlink()
@@ -228,4 +228,4 @@ def test_check_config_looks_at_documents_without_the_database(tmp_path: Path) ->
     }
     code, _, errors = dataapi(environment, "check-config")
     assert code == os.EX_CONFIG
-    assert [" is left out: " in line for line in errors.splitlines()] == [True, False]
+    assert [" is skipped: " in line for line in errors.splitlines()] == [True, False]

@@ -75,7 +75,7 @@ async def outcome(pair: tuple[Engine, Recorder], text: str, variables: Any) -> A
     """Ask an engine; return what is run and what the client is told but for data."""
     engine, recorder = pair
     recorder.texts.clear()
-    answer = await engine.answer(GraphQLRequest(text, None, variables), Caller("anon", "{}"), HTTP)
+    answer = await engine.execute(GraphQLRequest(text, None, variables), Caller("anon", "{}"), HTTP)
     return answer.stage, answer.errors, list(recorder.texts)
 
 

@@ -129,7 +129,7 @@ async def test_too_costly_operations_are_refused_before_anything_runs(
     answer = await api.ask(query, variables)
     assert answer.error == (
         f"The operation may touch {cost} rows, more than the {LIMIT} allowed: "
-        "ask for smaller pages with `first`, or nest fewer collections."
+        "request smaller pages with `first`, or nest fewer collections."
     )
     assert "data" not in answer.body
     assert answer.messages == ()

@@ -136,7 +136,7 @@ async def test_cost_is_limited(api: Service) -> None:
         api, pages.replace("edges { cursor }", "edges { node { account { id } } }") % (30, 30)
     ) == (
         "The operation may touch 1830 rows, more than the 1000 allowed: "
-        "ask for smaller pages with `first`, or nest fewer collections."
+        "request smaller pages with `first`, or nest fewer collections."
     )
     query = """query($n: Int) { a: accountCollection(first: $n) { edges { node {
         accountCollection { edges { node { accountCollection { edges { cursor } } } } } } } } }"""

@@ -205,7 +205,7 @@ async def test_explain_is_for_service_role(api: Service, role: str, accept: str,
     assert answer.body == {
         "errors": [
             {
-                "message": "extensions.explain is for service_role.",
+                "message": "extensions.explain requires the role service_role.",
                 "extensions": {"code": "EXPLAIN_NOT_ALLOWED"},
             }
         ]

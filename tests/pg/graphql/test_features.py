@@ -149,7 +149,7 @@ async def test_upsert_takes_either_a_constraint_or_columns(featured: Service, gi
         f"""mutation {{ insertIntoartistCollection(
             objects: [{{name: "Zz"}}], onConflict: {given}) {{ affectedCount }} }}"""
     )
-    assert answer.error == "onConflict takes either a constraint or the columns of a unique key"
+    assert answer.error == "onConflict requires either a constraint or the columns of a unique key"
     assert answer.messages == ()
 
 
@@ -348,7 +348,7 @@ async def test_an_order_element_names_one_thing_at_every_level(reading: Service)
     answer = await reading.ask(
         "{ albumCollection(orderBy: [{artist: {name: AscNullsLast, id: AscNullsLast}}]) { __typename } }"
     )
-    assert answer.error == "An element of orderBy orders by one column, but 2 are given: name, id"
+    assert answer.error == "An element of orderBy must have one column, but has 2: name, id"
     assert answer.errors[0]["path"] == ["albumCollection"]
 
 
@@ -405,12 +405,12 @@ async def test_a_nested_insert_is_all_or_nothing(featured: Service) -> None:
         (
             "album",
             '{title: "x", artist_id: 1, artist: {name: "Y"}}',
-            "artist_id can't be given together with artist",
+            "artist_id can't be combined with artist",
         ),
         (
             "artist",
             '{name: "Y", albumCollection: [{title: "x", artist_id: 1}]}',
-            "artist_id can't be given together with",
+            "artist_id can't be combined with",
         ),
     ],
 )

@@ -271,7 +271,7 @@ async def test_a_node_id_is_a_filter(service: Service) -> None:
         ("{unknown: {eq: 1}}", "unknown field 'unknown'"),
         ("{a: {in: [1, null]}}", "Expected value of non-null type"),
         ("{a: {is: MAYBE}}", "Value 'MAYBE' does not exist in 'FilterIs' enum"),
-        ("{a: {is: null}}", 'The operator "is" takes NULL or NOT_NULL, not null.'),
+        ("{a: {is: null}}", 'The operator "is" accepts NULL or NOT_NULL, not null.'),
         ('"a"', "Expected value of type 'rowFilter'"),
         ("{and: 3}", "Expected value of type 'rowFilter'"),
     ],

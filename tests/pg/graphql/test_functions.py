@@ -239,7 +239,7 @@ async def test_arguments_from_variables(api: Service) -> None:
 async def test_arguments_that_no_overload_takes_name_those_that_there_are(api: Service) -> None:
     answer = await api.ask("{ find }")
     assert answer.error == (
-        "No form of find takes the arguments (); there are: find(email), find(id), find(id, email)"
+        "No overload of find accepts the arguments (). Overloads: find(email), find(id), find(id, email)"
     )
     assert answer.errors[0]["path"] == ["find"]
     assert answer.messages == ()

@@ -191,7 +191,7 @@ async def test_collections_filters_and_directions_are_described(server: Server, 
     for name in ("tFilter", "tOrderBy", "tInsertInput", "tUpdateInput"):
         given: Any = shown.type_map[name]
         assert given.fields["s"].description == "What it says"
-    assert '"""From small to large, then nulls."""\n  AscNullsLast' in text
+    assert '"""Ascending, nulls last."""\n  AscNullsLast' in text
 
 
 async def test_what_is_shown_is_what_is_served(server: Server, reactor: Any) -> None:

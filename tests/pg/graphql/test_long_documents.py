@@ -33,7 +33,7 @@ def asking(api: Service, text: str, variables: Any = None) -> Deferred[Any]:
     """Ask the engine as a client does that sends a body of that length."""
     request = GraphQLRequest(text, None, variables)
     http = Request("id", "POST", "/graphql/v1", "", {}, f"{text}{variables}".encode())
-    return Deferred.fromCoroutine(api.engine.answer(request, Caller("anon", "{}"), http))
+    return Deferred.fromCoroutine(api.engine.execute(request, Caller("anon", "{}"), http))
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ async def test_long_documents_are_compiled_off_the_reactor(
 ) -> None:
     compiling, bind = [], engine._bind
 
-    def noted(*arguments: Any, compiles: bool) -> Any:
-        if compiles:
+    def noted(*arguments: Any, may_compile: bool) -> Any:
+        if may_compile:
             compiling.append(threading.current_thread() is not threading.main_thread())
-        return bind(*arguments, compiles=compiles)
+        return bind(*arguments, may_compile=may_compile)
 
     monkeypatch.setattr(engine, "_bind", noted)
     await asking(api, f"# {expected}\n{text}", variables)

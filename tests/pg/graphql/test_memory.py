@@ -175,7 +175,7 @@ async def test_a_replaced_schema_is_free_without_a_garbage_collection(api: Servi
     [role] = api.engine._roles.values()
     introspected = role.introspection._schema
     assert introspected is not None
-    parts: list[Any] = [role.schema, role.schema.view, role.schema.types, *role.schema.types.made()]
+    parts: list[Any] = [role.schema, role.schema.view, role.schema.types, *role.schema.types.created()]
     parts += [role.introspection, introspected.get_type("person")]
     alive = [weakref.ref(part) for part in parts]
     gc.disable()
@@ -208,7 +208,7 @@ async def test_new_documents_leave_nothing_to_the_garbage_collector(
 
     async def ask(number: int) -> None:
         request = GraphQLRequest(text.replace("<N>", str(number)), None, None)
-        await api.engine.answer(request, Caller("anon", "{}"), HTTP)
+        await api.engine.execute(request, Caller("anon", "{}"), HTTP)
 
     for number in range(10):
         await ask(number)

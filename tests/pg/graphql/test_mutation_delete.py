@@ -167,7 +167,7 @@ async def test_a_filter_that_demands_nothing_for_want_of_variables_is_refused(
     answer = await api.ask(query)
     assert answer.error == (
         f"The filter would match every row, because it has no value for {names}. Provide one, or write "
-        "`filter: {}` to mean every row."
+        "`filter: {}` to match every row."
     )
     assert answer.errors[0]["locations"] == [
         {"line": 1, "column": query.index("filter: ") + len("filter: ") + 1}

@@ -137,7 +137,7 @@ async def test_query_and_id_together_are_refused(api: Service) -> None:
     """It would be open which of them is meant."""
     answer = await post(api, query="{ __typename }", documentId="Artist")
     assert answer.status == 400
-    assert answer.error == "query and documentId are both there; expected one of them"
+    assert answer.error == "query and documentId are both present; expected one of them"
 
 
 @pytest.mark.parametrize("accept", [GRAPHQL, "application/json"])

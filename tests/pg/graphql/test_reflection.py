@@ -54,7 +54,7 @@ def test_a_type_has_a_field_per_column(shop: Service) -> None:
     """Types: ``nodeId`` first, NOT NULL columns non-null, invalid names left out."""
     assert print_type(shop.schema().object_type("account")) == (
         "type account implements Node {\n"
-        '  """Identifies the row among all tables."""\n'
+        '  """Identifies the row across all tables."""\n'
         "  nodeId: ID!\n  id: Int!\n  email: String!\n  account_holder: String\n}"
     )
 

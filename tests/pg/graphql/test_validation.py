@@ -277,9 +277,18 @@ async def test_a_literal_of_a_plain_scalar_cannot_hold_a_variable(api: Service) 
     query = "query($v: Int) { itemCollection(filter: {raw: {eq: {a: [$v]}}}) { __typename } }"
     refused = await api.ask(query, {"v": 1}, check=False)
     assert refused.error == (
-        "A literal of type Opaque cannot hold variables: send all of it as one variable."
+        "A literal of type Opaque cannot contain variables: send the whole value as one variable."
     )
     assert refused.errors[0]["locations"] == [{"line": 1, "column": query.index("{a:") + 1}]
+
+
+async def test_errors_name_a_variable_of_several_types_as_the_client_does(api: Service) -> None:
+    query = "query($v: x) { itemCollection(first: $v, filter: {id: {eq: $v}, no: $v}) { __typename } }"
+    response = await api.ask(query, {"v": 1}, check=False)
+    assert response.error == (
+        "Expected value of type 'itemFilter' not to include unknown field 'no', "
+        "found: { id: { eq: $v }, no: $v }."
+    )
 
 
 @pytest.mark.parametrize(

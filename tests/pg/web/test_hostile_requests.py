@@ -72,8 +72,8 @@ async def test_input_objects_in_variables_are_limited(
     """Each would become a piece of SQL, which both the daemon and PostgreSQL have to read."""
     answer = await api.ask(query, variables)
     assert answer.error == (
-        f"The variable '{name}' holds too many input objects: 10000 are allowed in one request, not counting "
-        "rows that all name the same members."
+        f"The variable '{name}' contains too many input objects: 10000 are allowed in one request, "
+        "not counting rows that have the same members."
     )
     assert "data" not in answer.body
 

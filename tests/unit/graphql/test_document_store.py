@@ -68,12 +68,12 @@ def test_manifests_of_the_clients_tools_are_read(manifest: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("{ a", "broken.graphql: document 'broken' is left out: Syntax Error: Expected Name, found <EOF>."),
-        ("type A { b: C }", "broken.graphql: document 'broken' is left out: it holds no operation"),
-        ("fragment A on B { c }", "broken.graphql: document 'broken' is left out: it holds no operation"),
+        ("{ a", "broken.graphql: document 'broken' is skipped: Syntax Error: Expected Name, found <EOF>."),
+        ("type A { b: C }", "broken.graphql: document 'broken' is skipped: it contains no operation"),
+        ("fragment A on B { c }", "broken.graphql: document 'broken' is skipped: it contains no operation"),
         (
             "{a" * 5000,
-            "broken.graphql: document 'broken' is left out: Syntax Error: Document is nested too deeply",
+            "broken.graphql: document 'broken' is skipped: Syntax Error: Document is nested too deeply",
         ),
     ],
 )
@@ -92,8 +92,8 @@ def test_a_syntax_error_names_its_place() -> None:
         ({"a": 1}, "m.json: is not a manifest: "),
         ({"operations": [{"id": "a", "body": "{ a }"}, {"id": 1}]}, "m.json: operations[1] has no id "),
         ("{", "m.json: is not JSON: "),
-        ({"a": "{ a(b: \"\ud800\") }"}, "m.json: document 'a' is left out: it holds half of a surrogate"),
-        ({"sha256:0": "{ a }"}, "m.json: document 'sha256:0' is left out: that is not the SHA-256 of"),
+        ({"a": "{ a(b: \"\ud800\") }"}, "m.json: document 'a' is skipped: it contains half of a surrogate"),
+        ({"sha256:0": "{ a }"}, "m.json: document 'sha256:0' is skipped: its id is not the SHA-256 of"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_manifest_is_named(manifest: Any, expected: str) -> None:
@@ -117,7 +117,7 @@ def test_files_that_cannot_be_read_are_named_and_leave_the_rest() -> None:
 def test_an_id_has_one_text() -> None:
     found = read(a__graphql="{ a }", m__json={"a": "{ b }"}, n__json={"a": "{ a }"})
     assert found.find("a") == "{ a }"
-    assert found.problems == ["m.json: document 'a' is left out: another document has that id"]
+    assert found.problems == ["m.json: document 'a' is skipped: another document has this id"]
 
 
 def test_a_text_is_left_alone_unless_only_documents_may_run() -> None:

@@ -139,7 +139,7 @@ def test_an_overload_never_has_the_field_that_another_function_asks_for() -> Non
 
 def test_the_error_names_every_form() -> None:
     entry = entries(function(1, "f", TEXT, ("a", INT)), function(2, "f", TEXT, ("b", INT), ("c", INT)))["f"]
-    message = "No form of f takes the arguments (a, c); there are: f(a), f(b, c)"
+    message = "No overload of f accepts the arguments (a, c). Overloads: f(a), f(b, c)"
     assert arguments_error(entry, ["c", "a"]) == message
 
 

@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.graphql.graphql_core import LONGEST_BLOCK_STRING, LazyMap, parse_document, place_of
+from dataapi.graphql.graphql_core import LONGEST_BLOCK_STRING, LazyMap, location_of, parse_document
 from graphql import DocumentNode, GraphQLError, Node, SourceLocation, Visitor, parse, visit
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ def outcome(text: str, read: Callable[[str], DocumentNode]) -> object:
     class Noting(Visitor):
         def enter(self, node: Node, *_arguments: object) -> None:
             assert node.loc is not None
-            place = place_of(node)
+            place = location_of(node)
             if place is None:
                 place = SourceLocation(node.loc.start_token.line, node.loc.start_token.column)
             assert node is tree or place == node.loc.source.get_location(node.loc.start)

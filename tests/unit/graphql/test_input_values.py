@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from dataapi.graphql.input_values import (
+    MAX_ERRORS,
     MAX_INPUT_OBJECTS,
-    Place,
+    InputLimitExceeded,
+    InputPath,
+    LiteralReading,
     Reading,
-    UnreadableInput,
     input_type,
-    read_literal,
-    steps_to,
+    path_steps,
 )
 from dataapi.graphql.schema.type_mapping import BIG_FLOAT, BIG_INT, FLOAT, JSON, OPAQUE, UUID, abbreviated
-from dataapi.graphql.validation import MAX_ERRORS
 from graphql import (
     GraphQLBoolean,
     GraphQLEnumType,
@@ -75,19 +75,19 @@ VALUES = st.recursive(
 )
 
 
-def read(type_: Any, value: Any) -> tuple[Any, Any, tuple[tuple[Place, str], ...]]:
+def read(type_: Any, value: Any) -> tuple[Any, Any, tuple[tuple[InputPath, str], ...]]:
     """Return the coerced value, its shape and its faults."""
     shapes: list[Any] = []
     reading = Reading()
     coerced = input_type(type_).read(value, shapes, reading, (), "v")
-    return coerced, shapes, reading.faults
+    return coerced, shapes, reading.errors
 
 
 def check(type_: Any, value: Any) -> None:
     theirs = coerce_input_value(value, type_)
-    ours, shapes, faults = read(type_, value)
-    assert bool(faults) == (theirs is Undefined), "each refusal has a reason"
-    if not faults:
+    ours, shapes, errors = read(type_, value)
+    assert bool(errors) == (theirs is Undefined), "each refusal has a reason"
+    if not errors:
         assert json.dumps(ours) == json.dumps(theirs), "the order of members is the type's too"
         assert len(shapes) == 1
         hash(shapes[0])
@@ -137,7 +137,7 @@ def _at(value: Any, place: list[Any]) -> Any:
 @given(type_=st.sampled_from(TYPES), value=VALUES)
 def test_a_fault_has_its_place_and_the_value_as_json(type_: Any, value: Any) -> None:
     for place, message in read(type_, value)[2]:
-        name, *steps = steps_to(place)
+        name, *steps = path_steps(place)
         assert name == "v"
         found = _at(value, steps)
         if found is None or isinstance(found, bool):
@@ -221,19 +221,19 @@ def test_reading_stops_after_the_allowed_number_of_objects(type_: Any, value: An
     assert reading.objects == MAX_INPUT_OBJECTS - objects
     reading.objects = objects - 1
     if objects:
-        with pytest.raises(UnreadableInput):
+        with pytest.raises(InputLimitExceeded):
             input_type(type_).read(value, [], reading, (), "v")
 
 
 def test_reading_stops_after_the_allowed_number_of_faults() -> None:
     reading = Reading()
-    with pytest.raises(UnreadableInput):
+    with pytest.raises(InputLimitExceeded):
         input_type(GraphQLList(GraphQLInt)).read(["x"] * 2 * MAX_ERRORS, [], reading, (), "v")
-    assert [steps_to(place) for place, _ in reading.faults] == [["v", n] for n in range(MAX_ERRORS + 1)]
+    assert [path_steps(place) for place, _ in reading.errors] == [["v", n] for n in range(MAX_ERRORS + 1)]
 
 
 def test_literals_may_hold_any_number_of_objects() -> None:
-    found = read_literal(parse_value(f"[{'{} ' * (MAX_INPUT_OBJECTS + 1)}]"), GraphQLList(ROW))
+    found = LiteralReading().constant(parse_value(f"[{'{} ' * (MAX_INPUT_OBJECTS + 1)}]"), GraphQLList(ROW))
     assert found is not None
     assert len(found[0]) == MAX_INPUT_OBJECTS + 1
 
@@ -254,7 +254,7 @@ def literal(value: Any) -> str:
 @given(type_=st.sampled_from(TYPES), value=VALUES)
 def test_any_literal_is_coerced_as_graphql_core_does(type_: Any, value: Any) -> None:
     node = parse_value(literal(value))
-    theirs, found = coerce_input_literal(node, type_), read_literal(node, type_)
+    theirs, found = coerce_input_literal(node, type_), LiteralReading().constant(node, type_)
     assert (found is None) == (theirs is Undefined)
     if found is not None:
         assert json.dumps(found[0]) == json.dumps(theirs)

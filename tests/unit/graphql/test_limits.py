@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dataapi.graphql.compiler import Cost
 from dataapi.graphql.document import MAX_SELECTIONS, Limits, check_limits
-from dataapi.graphql.sources import Bounded, InputLeaf, VariableOrigin
+from dataapi.graphql.sources import BoundedCount, InputLeaf, VariableOrigin
 from graphql import GraphQLError, parse
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,13 +63,13 @@ def test_fragments_that_nothing_spreads_are_measured_too() -> None:
 
 def test_selection_sets_are_limited() -> None:
     check_limits(parse("{" + "a " * MAX_SELECTIONS + "}"), Limits())
-    with pytest.raises(GraphQLError, match="names more than the 5000 fields allowed"):
+    with pytest.raises(GraphQLError, match="has more than the 5000 fields allowed"):
         check_limits(parse("{ b {" + "a " * (MAX_SELECTIONS + 1) + "} }"), Limits())
 
 
-def page(name: str, maximum: int) -> Bounded:
+def page(name: str, maximum: int) -> BoundedCount:
     """Make a page size that a variable gives."""
-    return Bounded("first", InputLeaf(VariableOrigin((name,)), 1), maximum)
+    return BoundedCount("first", InputLeaf(VariableOrigin((name,)), 1), maximum)
 
 
 def test_cost_is_the_product_of_nested_pages() -> None:

@@ -130,7 +130,7 @@ def test_what_is_lifted_is_what_the_parser_reads(values: list[str]) -> None:
     if extracted is None:
         assert not visitor.found or "=" in text
         return
-    places = sorted(extracted.places.items())
+    places = sorted(extracted.names_by_offset.items())
     literals: list[tuple[int, Any]] = [(start, extracted.literals[name]) for start, name in places]
     assert [(start, node.kind, node.value) for start, node in literals] == visitor.found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dataapi.graphql.mutation_statements import AffectedCount, AffectedRecords, MutationStep
-from dataapi.graphql.separate_statements import are_separate, bound_after, compile_separately
+from dataapi.graphql.separate_statements import bind_after, compile_separately, needs_several_messages
 from dataapi.graphql.sources import Fixed
 from dataapi.sql.algebra import ColumnRef, Join, Parameter, Rows
 from dataapi.sql.dialects.citus import CITUS
@@ -33,12 +33,12 @@ def records(output: Output) -> Object:
 
 
 def test_what_needs_nothing_of_another_statement_is_sent_at_once() -> None:
-    assert not are_separate([step(COUNT, "c")])
+    assert not needs_several_messages([step(COUNT, "c")])
 
 
 def test_several_fields_and_related_rows_are_sent_one_by_one() -> None:
-    assert are_separate([step(COUNT, "c"), step(COUNT, "c")])
-    assert are_separate([step(records(PARENT), "c")])
+    assert needs_several_messages([step(COUNT, "c"), step(COUNT, "c")])
+    assert needs_several_messages([step(records(PARENT), "c")])
 
 
 def test_rows_are_found_again_by_what_the_change_returned() -> None:
@@ -46,7 +46,7 @@ def test_rows_are_found_again_by_what_the_change_returned() -> None:
     change, answer = field.messages
     assert change[0].statement.text.startswith('insert into "public"."task"')
     row = ("1", '{"(3,4)"}', "{3}", "{4}")
-    [bound] = bound_after(answer, {}, row)
+    [bound] = bind_after(answer, {}, row)
     assert set(bound.values) == {*row, "c"}
 
 

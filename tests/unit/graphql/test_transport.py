@@ -72,7 +72,10 @@ def test_a_document_may_be_named_by_apollos_hash() -> None:
     ("body", "message"),
     [
         (b'{"documentId": 5}', "documentId must be a string, not a number"),
-        (b'{"query": "{a}", "documentId": "A"}', "query and documentId are both there; expected one of them"),
+        (
+            b'{"query": "{a}", "documentId": "A"}',
+            "query and documentId are both present; expected one of them",
+        ),
         (b'{"extensions": {"persistedQuery": {"sha256Hash": 5}}}', "query is missing; expected the text"),
         (b'{"extensions": {"persistedQuery": "ab"}}', "query is missing; expected the text"),
     ],
@@ -131,7 +134,7 @@ def test_get_reads_the_query_string_and_may_only_query() -> None:
         (b'{"query": "a\x00"}', "The request body is not valid JSON: Invalid control character at"),
         (b"[" * 100_000, "The request body is nested too deeply"),
         (b'{"query":"{a}","variables":' + b'{"a":' * 99_999, "The request body is nested too deeply"),
-        (b'{"query": ' + b"1" * 5000 + b"}", "The request body holds a number of too many digits"),
+        (b'{"query": ' + b"1" * 5000 + b"}", "The request body contains a number with too many digits"),
         (b'[{"query": "{a}"}]', "batches are not supported"),
         (b'"{a}"', "The request body must be a JSON object, not a string"),
         (b"null", "The request body must be a JSON object, not null"),
@@ -144,16 +147,16 @@ def test_get_reads_the_query_string_and_may_only_query() -> None:
         (b'{"query": "{a}", "variables": "x"}', "variables must be an object"),
         (b'{"query": "{a}", "variables": []}', "variables must be an object"),
         (b'{"query": "{a}", "extensions": 0}', "extensions must be an object"),
-        (b'{"query": "a\\u0000"}', "query holds the character U+0000, which text cannot hold"),
+        (b'{"query": "a\\u0000"}', "query contains the character U+0000, which PostgreSQL cannot store"),
         (
             b'{"query": "{a}", "variables": {"f": [{}, {"g": "a\\u0000"}]}}',
-            "variables.f[1].g holds the character U+0000",
+            "variables.f[1].g contains the character U+0000",
         ),
         (
             b'{"query": "{a}", "variables": {"f": "ab\\ud800"}}',
-            "variables.f holds half of a surrogate pair at character 3",
+            "variables.f contains half of a surrogate pair at character 3",
         ),
-        (b'{"query": "{a}", "variables": {"\\udc00": 1}}', "variables holds half of a surrogate pair"),
+        (b'{"query": "{a}", "variables": {"\\udc00": 1}}', "variables contains half of a surrogate pair"),
     ],
 )
 def test_a_bad_body_is_refused_with_the_place(body: bytes, message: str) -> None:
@@ -174,7 +177,7 @@ def test_escaped_characters_beyond_the_first_plane_are_text_like_any_other() -> 
         ("variables={}", "query is missing"),
         ("query={a}&variables=[1]", "variables must be an object"),
         ("query={a}&variables={", "The parameter variables is not valid JSON"),
-        ("query={a}&variables=%22%5Cu0000%22", "variables holds the character U+0000"),
+        ("query={a}&variables=%22%5Cu0000%22", "variables contains the character U+0000"),
         ("query={a}&extensions=5", "extensions must be an object"),
         ("query=%ff", "The decoded parameter query is not valid UTF-8"),
         ("query=a%00b", "The parameter query contains the character U+0000"),

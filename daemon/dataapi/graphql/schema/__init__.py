@@ -1,1 +1,1 @@
-"""The GraphQL schema of a role: its types and root fields, each made when it is first looked up."""
+"""The GraphQL schema of a role. Types and root fields are created on first use."""

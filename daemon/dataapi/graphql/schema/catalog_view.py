@@ -1,4 +1,4 @@
-"""What one role sees of the catalog in GraphQL terms, made on demand: tables and their fields."""
+"""A role's view of the catalog: its tables and their GraphQL fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from dataapi.sql.statement import qualified
 
 @dataclass(frozen=True, slots=True)
 class ColumnField:
-    """A column as a field: ``name`` in input types and aggregates, ``field`` in the object type."""
+    """A column as a GraphQL field.
+
+    :ivar name: its name in input types and aggregates.
+    :ivar field: its name in the object type.
+    """
 
     name: str
     field: str
@@ -28,7 +32,10 @@ class ColumnField:
 
 @dataclass(frozen=True, slots=True)
 class ComputedField:
-    """A computed scalar field, with its name in the object type and the one in input types."""
+    """A function of a row that returns a scalar, as a field.
+
+    :ivar name: its name in the object type.
+    """
 
     name: str
     input_name: str
@@ -39,15 +46,15 @@ class ComputedField:
 
 @dataclass(frozen=True, slots=True)
 class RelatedField:
-    """A relationship as a field, by foreign key or by a function of the row.
+    """A relationship as a field, defined by a foreign key or by a function of the row.
 
-    :ivar input_name: the name in input types.
-    :ivar join: of the target's columns with the own ones; None for a computed relationship.
-    :ivar function: the one of a computed relationship.
-    :ivar outgoing: whether the foreign key is this table's own.
+    :ivar input_name: its name in input types.
+    :ivar join: the joined columns, None for a computed relationship.
+    :ivar function: the function of a computed relationship.
+    :ivar outgoing: whether this table has the foreign key.
     :ivar unique: whether the target's keys allow at most one related row.
-    :ivar disjoint: whether different rows have different related rows.
-    :ivar nullable: of a to-one field, whether the schema shows it as nullable.
+    :ivar disjoint: whether no two rows share a related row.
+    :ivar nullable: whether a to-one field is nullable in the schema.
     """
 
     name: str
@@ -64,11 +71,10 @@ class RelatedField:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The equal columns, the target's first."""
+        """The joined columns as pairs: the target's column, then this table's."""
         return () if self.join is None else self.join.pairs
 
     def rows(self, where: Condition | None = None) -> Rows:
-        """Return the rows that are related to the row in scope."""
         table = self.target.table
         if self.function is None:
             return Rows(table, join=self.join, where=where, unique=self.unique)
@@ -79,10 +85,10 @@ class RelatedField:
 class CatalogView:
     """A catalog as one role sees it.
 
-    :ivar non_null: a many-to-one relationship over NOT NULL columns is non-null
+    :ivar non_null: whether many-to-one relationships over NOT NULL columns are non-null
         (``graphql-non-null-relationships``).
-    :ivar max_rows: the configured page cap (``db-max-rows``), None without one.
-    :ivar schemas: those in the view, None for the whole search path.
+    :ivar max_rows: the configured page size limit (``db-max-rows``), None for no limit.
+    :ivar schemas: the schemas in the view, None for the whole search path.
     """
 
     catalog: Catalog
@@ -96,18 +102,16 @@ class CatalogView:
         self.privileges = Privileges(self.catalog, self.role)
         self._tables: dict[int, TableView | None] = {}
 
-    def made(self) -> list[object]:
-        """Return the view and its tables that were looked up so far."""
+    def created(self) -> list[object]:
         return [self, *filter(None, self._tables.values())]
 
     @cached_property
     def usable_schemas(self) -> frozenset[str]:
-        """The schemas in the view that the role may use."""
         schemas = self.catalog.search_path if self.schemas is None else self.schemas
         return frozenset(filter(self.privileges.can_use_schema, schemas))
 
     def introspectable(self) -> CatalogView | None:
-        """Return the view of the schemas that allow introspection, None without any."""
+        """Return the view restricted to schemas that allow introspection, None if there are none."""
         directives = self.catalog.directives
         allowed = frozenset(name for name in self.usable_schemas if directives.schema(name).introspection)
         if not allowed:
@@ -115,20 +119,18 @@ class CatalogView:
         return self if allowed == self.usable_schemas else replace(self, schemas=allowed)
 
     def copy_for_thread(self) -> CatalogView:
-        """Return a copy for another thread: it shares nothing that is made on demand."""
+        """Return a copy that shares no lazily created values."""
         return replace(self, names=CatalogNames(self.catalog))
 
     @cached_property
     def used_features(self) -> frozenset[str]:
-        """The features that are on for at least one table."""
         tables = self.catalog.directives.tables.values()
         return self.catalog.features.union(*(table.features for table in tables))
 
     def table(self, oid: int) -> TableView | None:
-        """Return the view of a table, None when the role does not see it."""
         if oid in self._tables:
             return self._tables[oid]
-        return self._tables.setdefault(oid, self._view_of(oid))  # another thread may have made it meanwhile
+        return self._tables.setdefault(oid, self._view_of(oid))  # another thread may have created it
 
     def _view_of(self, oid: int) -> TableView | None:
         table, name = self.catalog.tables.get(oid), self.catalog.base_names.get(oid)
@@ -139,7 +141,7 @@ class CatalogView:
         return view if view.readable and (view.has_node_id or view.columns) else None
 
     def reads(self, table: Table) -> bool:
-        """Whether the role may read some of a table, which need have no key."""
+        """Whether the role may read any column of a table. The table needs no key."""
         return table.schema in self.usable_schemas and self.privileges.can(table, "SELECT")
 
     def table_named(self, schema: str, name: str) -> TableView | None:
@@ -147,17 +149,15 @@ class CatalogView:
         return None if oid is None else self.table(oid)
 
     def table_of_type(self, oid: int) -> TableView | None:
-        """Return the view of the table whose row type that is."""
-        found = self.catalog.types.get(oid)
-        return self.table(found.relation) if found is not None and found.relation else None
+        type_ = self.catalog.types.get(oid)
+        return self.table(type_.relation) if type_ is not None and type_.relation else None
 
     def lists_enum(self, oid: int) -> bool:
-        """Whether introspection lists an enum: the role may use it, or sees a value of it."""
+        """Whether introspection lists an enum: the role may use it, or can see one of its values."""
         return self.privileges.can_use_type(oid) or oid in self._enums_in_use
 
     @cached_property
     def _enums_in_use(self) -> frozenset[int]:
-        """The enums of what the role sees; PostgreSQL lets it read columns of types that it may not use."""
         mappings: list[TypeMapping | None] = []
         for table in filter(None, map(self.table, self.catalog.base_names)):
             mappings += [field.mapping for field in table.columns]
@@ -168,11 +168,10 @@ class CatalogView:
         return frozenset(mapping.enum for mapping in mappings if mapping is not None)
 
     def can_call(self, function: Function) -> bool:
-        """Whether the role may call a function of a schema in the view."""
         return function.schema in self.usable_schemas and self.privileges.can_execute(function)
 
     def mapping(self, oid: int, typmod: int = -1) -> TypeMapping | None:
-        """Return how a type appears, None for one without a form in GraphQL or an enum not in the view."""
+        """Return the mapping of a type, None if it has no GraphQL type or is an enum outside the view."""
         mapping = mapping_of(self.catalog, oid, typmod)
         if mapping is None or not mapping.enum:
             return mapping
@@ -180,11 +179,11 @@ class CatalogView:
 
 
 DEFAULT_MAX_ROWS = 30
-"""The page cap where no directive or configuration sets one (docs/reference/graphql.md, Directives)."""
+"""Default page size limit (docs/reference/graphql.md, Directives)."""
 
 
 class TableView:
-    """One table as a role sees it: only columns with SELECT, only relationships to tables it sees.
+    """A table as one role sees it: its readable columns and its relationships to visible tables.
 
     :ivar readable: the SQL names of the columns that the role may read.
     """
@@ -199,10 +198,6 @@ class TableView:
         self.features = self.directives.features | self._catalog.features
 
     def name_of(self, kind: TableType) -> str:
-        """Return the name of one of the table's types.
-
-        :raises KeyError: the table has no such type.
-        """
         name = self._catalog.name_of_type(self.table.oid, kind)
         if name is None:
             raise KeyError(kind)
@@ -214,52 +209,46 @@ class TableView:
 
     @property
     def grouped(self) -> bool:
-        """Whether the table has ``groupBy``."""
         return "groupBy" in self.features and bool(self.orderable_columns)
 
     @cached_property
     def key(self) -> tuple[str, ...]:
-        """The key columns that the role may read."""
         return tuple(filter(self.readable.__contains__, self._catalog.primary_key(self.table)))
 
     @cached_property
     def has_node_id(self) -> bool:
-        """Whether rows have node ids: the role reads the whole key."""
+        """Whether rows have node ids: the role must be allowed to read the whole key."""
         return self.key == self._catalog.primary_key(self.table)
 
     @cached_property
     def columns(self) -> tuple[ColumnField, ...]:
-        """The readable columns that have a GraphQL type and a valid name."""
         return self._columns_with("SELECT")
 
     @cached_property
     def insertable(self) -> tuple[ColumnField, ...]:
-        """The columns that an insert may set."""
         return self._writable("INSERT") if self.table.insertable else ()
 
     @cached_property
     def allows_batches(self) -> bool:
-        """Whether many rows can be inserted as one value: the role may name the types of all columns."""
+        """Whether rows can be inserted as one JSON value: the role must be allowed to use all type names."""
         nested = "nestedInserts" in self.catalog_view.used_features
         return not nested and all(self.type_name(field) is not None for field in self.insertable)
 
     def type_name(self, field: ColumnField) -> str | None:
-        """Return the SQL name of a column's type (a domain's base), None when the role may not name it."""
+        """Return the SQL name of a column's type or a domain's base type, None if the role may not use it."""
         if field.mapping.parameter != "unknown":
             return field.mapping.parameter
-        found = self._catalog.types[field.column.type]
-        if found.kind is TypeKind.DOMAIN:
-            found = self._catalog.types[found.base]
-        return qualified(found) if self.catalog_view.privileges.can_use_schema(found.schema) else None
+        type_ = self._catalog.types[field.column.type]
+        if type_.kind is TypeKind.DOMAIN:
+            type_ = self._catalog.types[type_.base]
+        return qualified(type_) if self.catalog_view.privileges.can_use_schema(type_.schema) else None
 
     @cached_property
     def updatable(self) -> tuple[ColumnField, ...]:
-        """The columns that an update may set."""
         return self._writable("UPDATE") if self.table.updatable else ()
 
     @cached_property
     def deletable(self) -> bool:
-        """Whether the role may delete rows."""
         return self.table.deletable and self.catalog_view.privileges.has_table_privilege(self.table, "DELETE")
 
     @property
@@ -270,7 +259,6 @@ class TableView:
         return self._names.other_inputs.get(field, field)
 
     def _columns_with(self, privilege: str) -> tuple[ColumnField, ...]:
-        """Return the columns that the role has a privilege on and GraphQL a type and a name for."""
         allowed = self.catalog_view.privileges.columns(self.table, privilege)
         names = self._names
         fields = []
@@ -285,7 +273,6 @@ class TableView:
         return tuple(fields)
 
     def _writable(self, privilege: str) -> tuple[ColumnField, ...]:
-        """Return the columns that the role may write."""
         names = self.table.updatable_columns
         return tuple(
             field
@@ -296,26 +283,22 @@ class TableView:
 
     @cached_property
     def columns_by_name(self) -> dict[str, ColumnField]:
-        """The readable columns by their name in input types and aggregates."""
+        """The readable columns by their names in input types and aggregates."""
         return {field.name: field for field in self.columns}
 
     @cached_property
     def fields_by_column(self) -> dict[str, ColumnField]:
-        """The readable columns by their SQL names."""
         return {field.column.name: field for field in self.columns}
 
     @cached_property
     def orderable_columns(self) -> tuple[ColumnField, ...]:
-        """The readable columns to order and group by."""
         return tuple(column for column in self.columns if column.mapping.orderable)
 
     def columns_for(self, aggregate: str) -> tuple[ColumnField, ...]:
-        """Return the readable columns that an aggregate such as ``sum`` applies to."""
         return tuple(column for column in self.columns if column.mapping.allows(aggregate))
 
     @cached_property
     def fields_by_name(self) -> dict[str, ColumnField | ComputedField | RelatedField]:
-        """The fields of the object type by name, without ``nodeId``."""
         return {
             **{column.field: column for column in self.columns},
             **{field.name: field for field in self._others},
@@ -323,7 +306,6 @@ class TableView:
 
     @cached_property
     def others_by_input(self) -> dict[str, ComputedField | RelatedField]:
-        """The fields that are no columns by their names in input types, where features add them."""
         return {field.input_name: field for field in self._others}
 
     @property
@@ -332,7 +314,6 @@ class TableView:
 
     @cached_property
     def computed(self) -> tuple[ComputedField, ...]:
-        """The computed fields of scalar, enum and array types whose functions the role may execute."""
         fields = []
         for function, name in self._executable():
             mapping = None if function.returns_set else self.catalog_view.mapping(function.returns)
@@ -342,7 +323,7 @@ class TableView:
         return tuple(fields)
 
     def _executable(self) -> Iterator[tuple[Function, str]]:
-        # A function is passed the whole row, for which PostgreSQL requires SELECT on every column.
+        # The function receives the whole row, so PostgreSQL requires SELECT on every column.
         if self.readable.issuperset(column.name for column in self.table.columns):
             for function, name in self._names.computed:
                 if self.catalog_view.privileges.can_execute(function):
@@ -350,7 +331,6 @@ class TableView:
 
     @cached_property
     def related(self) -> tuple[RelatedField, ...]:
-        """The relationships to tables that the role sees."""
         by_key = (self._by_key(relationship, name) for relationship, name in self._names.relationships)
         computed = (self._by_function(function, name) for function, name in self._executable())
         return tuple(field for field in (*by_key, *computed) if field is not None)
@@ -371,11 +351,10 @@ class TableView:
             outgoing=relationship.outgoing,
             unique=relationship.to_one and target.table.is_unique(other for _, other in pairs),
             disjoint=self.table.is_unique(own for own, _ in pairs),
-            nullable=not (self.catalog_view.non_null and self._always_found(relationship, target)),
+            nullable=not (self.catalog_view.non_null and self._always_exists(relationship, target)),
         )
 
-    def _always_found(self, relationship: KeyRelationship, target: TableView) -> bool:
-        """Whether each row has a target (docs/reference/graphql.md, Relationships)."""
+    def _always_exists(self, relationship: KeyRelationship, target: TableView) -> bool:
         columns = [self.table.column(own) for own, _ in relationship.pairs]
         not_null = all(column is not None and not column.nullable for column in columns)
         valid = relationship.outgoing and relationship.foreign_key.validated
@@ -397,23 +376,21 @@ class TableView:
 
     @cached_property
     def insertable_relations(self) -> tuple[RelatedField, ...]:
-        """The relationships by key over which rows can be inserted together with this table's."""
         return tuple(field for field in self.related if field.function is None and field.target.insertable)
 
     @cached_property
     def max_rows(self) -> int:
-        """The page cap: the table's, else the schema's, else the configured one, else 30."""
+        """The page size limit: the table's, the schema's, the configured one or 30, in this order."""
         schema = self._catalog.directives.schema(self.table.schema)
         return self.directives.max_rows or schema.max_rows or self.catalog_view.max_rows or DEFAULT_MAX_ROWS
 
     @cached_property
     def key_is_unique(self) -> bool:
-        """Whether PostgreSQL enforces that the key is unique; that of a view is only declared."""
+        """Whether PostgreSQL enforces that the key is unique. A view's key is only declared."""
         return self.table.is_unique(self.key)
 
     @cached_property
     def key_order(self) -> tuple[OrderTerm, ...]:
-        """The order by key, ascending, that ends every order."""
         columns = filter(None, map(self.table.column, self.key))
         return tuple(
             OrderTerm(ColumnRef(column.name), nullable=column.nullable, schema=column.comparison_schema)
@@ -422,13 +399,12 @@ class TableView:
 
     @cached_property
     def key_types(self) -> tuple[str, ...]:
-        """The slot types of the key columns, ``unknown`` for one without a GraphQL type or name."""
         fields = (self.fields_by_column.get(name) for name in self.key)
         return tuple("unknown" if field is None else field.mapping.parameter for field in fields)
 
     @cached_property
     def by_key(self) -> tuple[ColumnField, ...]:
-        """The key's fields in key order, empty when the table has no ``ByPk`` field."""
+        """The key's fields in key order, empty if the table has no ``ByPk`` field."""
         fields = tuple(self.fields_by_column[name] for name in self.key if name in self.fields_by_column)
         whole = self.has_node_id and len(fields) == len(self.key)
         return fields if whole and has_by_pk_field(self._catalog, self.table) else ()

@@ -1,8 +1,8 @@
 """Functions as root fields: which ones a role can call, their arguments and their results.
 
-Stable and immutable functions are fields of ``Query``, volatile ones of ``Mutation``
-(docs/reference/graphql.md, Functions).  Overloads share a field where their results agree; the names of the
-provided arguments choose one.
+Stable and immutable functions become fields of ``Query``, volatile ones fields of ``Mutation``
+(docs/reference/graphql.md, Functions). Overloads with compatible results share a field, and the names of
+the provided arguments select one.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NUMBERS = {"Int": int, "Float": float}
 
 
 def constant_default(sql: str | None, mapping: TypeMapping) -> GraphQLDefaultInput | None:
-    """Return the default of an argument in the schema, None for an expression or a type without a plain form.
+    """Return the default of an argument in the schema, None if it is not a simple constant.
 
-    An argument with any other default is optional all the same (docs/reference/graphql.md, Functions).
+    An argument with another default is still optional (docs/reference/graphql.md, Functions).
 
-    :param sql: the default as PostgreSQL writes it, such as ``'a, b'::text``.
+    :param sql: the default as PostgreSQL prints it, such as ``'a, b'::text``.
     """
     value = None if sql is None or mapping.is_list else _constant(sql, mapping.kind)
     return None if value is None else GraphQLDefaultInput(value=value)
@@ -57,7 +57,7 @@ COLLECTION_ARGUMENTS = frozenset({"first", "last", "before", "after", "offset", 
 class FunctionArgument:
     """An argument of a function as a GraphQL argument.
 
-    :ivar composite: the composite type that the value is made of from JSON, None for others.
+    :ivar composite: the composite type that the JSON value is converted to, None for other types.
     """
 
     name: str
@@ -68,18 +68,16 @@ class FunctionArgument:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One function behind a root field."""
+    """One of the functions that share a root field."""
 
     function: Function
     arguments: tuple[FunctionArgument, ...]
 
     @property
     def required(self) -> frozenset[str]:
-        """Return the names of the arguments without a default."""
         return frozenset(item.name for item in self.arguments if item.argument.default is None)
 
-    def takes(self, provided: Collection[str]) -> bool:
-        """Whether the function can be called with these arguments."""
+    def accepts(self, provided: Collection[str]) -> bool:
         return self.required.issubset(provided) and {item.name for item in self.arguments}.issuperset(
             provided
         )
@@ -87,11 +85,11 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class FunctionField:
-    """A function's field, with all overloads that share it.
+    """A root field with the overloads that share it.
 
-    :ivar mapping: that of the result or of a list's items; None for rows and for no result.
-    :ivar view: that of a result of rows.
-    :ivar is_list: whether the result is a list, of rows a collection.
+    :ivar mapping: the type of the result or of a list's items, None for rows and for ``void``.
+    :ivar view: the table of the resulting rows.
+    :ivar is_list: whether the result is a list or a collection.
     """
 
     name: str
@@ -102,22 +100,21 @@ class FunctionField:
     description: str | None
 
     def arguments(self) -> dict[str, tuple[FunctionArgument, bool]]:
-        """Return the arguments of all overloads, and whether each is required by every one."""
-        found: dict[str, tuple[FunctionArgument, bool]] = {}
+        """Return the arguments of all overloads, each with whether every overload requires it."""
+        arguments: dict[str, tuple[FunctionArgument, bool]] = {}
         for overload in self.overloads:
             for item in overload.arguments:
                 required = all(item.name in other.required for other in self.overloads)
-                found.setdefault(item.name, (item, required))
-        return found
+                arguments.setdefault(item.name, (item, required))
+        return arguments
 
     def choose(self, provided: Collection[str]) -> Overload | None:
-        """Return the overload that takes these arguments, the one with the fewest of its own first."""
-        fitting = [overload for overload in self.overloads if overload.takes(provided)]
-        return min(fitting, key=lambda overload: len(overload.arguments), default=None)
+        """Return the overload for these arguments. One with fewer arguments comes first."""
+        candidates = [overload for overload in self.overloads if overload.accepts(provided)]
+        return min(candidates, key=lambda overload: len(overload.arguments), default=None)
 
 
 def function_fields(view: CatalogView, *, volatile: bool) -> dict[str, FunctionField]:
-    """Return the fields of the volatile functions that a role can call, or of the others, by name."""
     groups: dict[str, list[FunctionField]] = defaultdict(list)
     for function in view.catalog.functions:
         name = view.catalog.registry.functions.get(function.oid)
@@ -127,20 +124,19 @@ def function_fields(view: CatalogView, *, volatile: bool) -> dict[str, FunctionF
         if field is not None:
             groups[name].append(field)
     registry = view.catalog.registry
-    taken = {*registry.functions.values(), *(registry.mutations if volatile else registry.queries)}
-    found: dict[str, FunctionField] = {}
+    used_names = {*registry.functions.values(), *(registry.mutations if volatile else registry.queries)}
+    result: dict[str, FunctionField] = {}
     for requested, fields in groups.items():
-        for field in _merged(fields):
+        for field in _merge(fields):
             name = field.name
-            if name != requested:  # the field of an overload that does not fit the others
-                name = first_free((name,), name, taken)
-                taken.add(name)
-            found[name] = replace(field, name=name)
-    return found
+            if name != requested:  # an overload that is incompatible with the others
+                name = first_free((name,), name, used_names)
+                used_names.add(name)
+            result[name] = replace(field, name=name)
+    return result
 
 
 def _field(view: CatalogView, function: Function, name: str) -> FunctionField | None:
-    """Return the function's own field, None when the role cannot have it."""
     arguments = [_argument(view, function, argument) for argument in function.arguments]
     result = _result(view, function)
     accepted = tuple(argument for argument in arguments if argument is not None)
@@ -154,29 +150,25 @@ def _field(view: CatalogView, function: Function, name: str) -> FunctionField | 
 
 
 def _argument(view: CatalogView, function: Function, argument: Argument) -> FunctionArgument | None:
-    """Return an argument, None when the role cannot use its type."""
-    found = view.catalog.types[argument.type]
-    nameable = found.schema in view.usable_schemas
+    type_ = view.catalog.types[argument.type]
+    is_usable = type_.schema in view.usable_schemas
     name, mapping = argument_name(view.catalog, function, argument), view.mapping(argument.type)
     if mapping is None:
-        composite = found.kind is TypeKind.COMPOSITE and nameable and view.privileges.can_use_type(found.oid)
-        return FunctionArgument(name, argument, _OPAQUE, found) if composite else None
-    if mapping.parameter == "unknown" and nameable:
-        # PostgreSQL chooses overloads by the types of arguments; one of type unknown is a text to it.
-        mapping = replace(mapping, parameter=qualified(found))
+        composite = type_.kind is TypeKind.COMPOSITE and is_usable and view.privileges.can_use_type(type_.oid)
+        return FunctionArgument(name, argument, _OPAQUE, type_) if composite else None
+    if mapping.parameter == "unknown" and is_usable:
+        # PostgreSQL resolves overloads by argument types, and treats type unknown as text.
+        mapping = replace(mapping, parameter=qualified(type_))
     return FunctionArgument(name, argument, mapping)
 
 
 class _Result(NamedTuple):
-    """What a function returns: a value, rows of a table, or nothing."""
-
     mapping: TypeMapping | None = None
     view: TableView | None = None
     is_list: bool = False
 
 
 def _result(view: CatalogView, function: Function) -> _Result | None:
-    """Return what a function returns, None if that has no GraphQL type."""
     if view.catalog.types[function.returns].name == "void":
         return _Result()
     rows = view.table_of_type(function.returns)
@@ -191,12 +183,12 @@ def _result(view: CatalogView, function: Function) -> _Result | None:
 _OPAQUE = TypeMapping(OPAQUE, parameter="json")
 
 
-def _merged(entries: list[FunctionField]) -> Iterator[FunctionField]:
-    """Yield the fields of functions of one name: those that agree share one.
+def _merge(entries: list[FunctionField]) -> Iterator[FunctionField]:
+    """Yield the fields of functions with one name. Compatible ones share a field.
 
-    One that does not agree with the first gets a name of its own, made of its arguments.
+    An incompatible one is named after its arguments.
     """
-    entries = sorted(entries, key=_fewest_arguments)
+    entries = sorted(entries, key=_sort_key)
     shared = entries[0]
     for entry in entries[1:]:
         if _agree(shared, entry):
@@ -209,14 +201,14 @@ def _merged(entries: list[FunctionField]) -> Iterator[FunctionField]:
     yield shared
 
 
-def _fewest_arguments(entry: FunctionField) -> tuple[int, list[tuple[str, str, str]]]:
-    """Return what overloads are sorted by: their arguments, which outlive a dump and restore."""
+def _sort_key(entry: FunctionField) -> tuple[int, list[tuple[str, str, str]]]:
+    """Return the sort key of an overload. It does not change on dump and restore."""
     arguments = entry.overloads[0].arguments
     return len(arguments), [(item.name, item.mapping.kind, item.mapping.parameter) for item in arguments]
 
 
 def _agree(one: FunctionField, other: FunctionField) -> bool:
-    """Whether two functions can share a field: one result type, and one type for each argument's name."""
+    """Whether two functions can share a field: their results match, and so do arguments of the same name."""
     if (one.mapping, one.view, one.is_list) != (other.mapping, other.view, other.is_list):
         return False
     known = {name: item for name, (item, _) in one.arguments().items()}
@@ -228,8 +220,8 @@ def _agree(one: FunctionField, other: FunctionField) -> bool:
 
 
 def arguments_error(field: FunctionField, provided: Collection[str]) -> str:
-    """Return the message for arguments that no overload takes."""
     forms = ", ".join(
         f"{field.name}({', '.join(item.name for item in overload.arguments)})" for overload in field.overloads
     )
-    return f"No form of {field.name} takes the arguments ({', '.join(sorted(provided))}); there are: {forms}"
+    names = ", ".join(sorted(provided))
+    return f"No overload of {field.name} accepts the arguments ({names}). Overloads: {forms}"

@@ -1,6 +1,6 @@
-"""Recipes of the input types of tables: filters, orders, and what inserts, updates and ``groupBy`` take.
+"""The input types of tables: filters, orders, inserts, updates, upserts and ``groupBy``.
 
-Some exist only for tables whose directive or the configuration turns a feature on
+Some exist only if a feature is enabled by a directive or in the configuration
 (docs/reference/graphql.md, Features).
 """
 
@@ -39,25 +39,27 @@ def _filter_fields(types: TableTypes, view: TableView) -> InputFields:
         fields.update(_relation_filters(types, view))
     itself = types.of(view, TableType.FILTER)
     # A column of the same name replaces the operator (docs/reference/graphql.md, Filters).
-    for word, meaning in (("and", "All of these hold."), ("or", "At least one of these holds.")):
+    for word, meaning in (
+        ("and", "True if all conditions are true."),
+        ("or", "True if any condition is true."),
+    ):
         fields.setdefault(word, GraphQLInputField(GraphQLList(required(itself)), description=meaning))
-    fields.setdefault("not", GraphQLInputField(itself, description="This does not hold."))
+    fields.setdefault("not", GraphQLInputField(itself, description="Negates the condition."))
     return fields
 
 
 _FEATURE_FILTERS = {"JSON": "JSONFilter", "String": "StringSearchFilter"}
-"""The usual names of the filters that features give columns, by scalar."""
+"""Default names of the filter types that features add, by scalar."""
 
 
 def _column_filter(types: TableTypes, view: TableView, mapping: TypeMapping) -> Any:
-    usual = _FEATURE_FILTERS.get(mapping.kind)
-    if usual is None or mapping.is_list or FEATURE_OF_SHARED_TYPE[usual] not in view.features:
+    name = _FEATURE_FILTERS.get(mapping.kind)
+    if name is None or mapping.is_list or FEATURE_OF_SHARED_TYPE[name] not in view.features:
         return _filter_of(types, mapping)
-    return types.of_features[usual]
+    return types.of_features[name]
 
 
 def _filter_of(types: TableTypes, mapping: TypeMapping) -> Any:
-    """Return the filter type of a value, None when it can't be filtered."""
     if mapping.scalar is None:
         return types.filter_of_enum(mapping.enum, is_list=mapping.is_list)
     if mapping.kind == "JSON" and not mapping.is_list:
@@ -83,7 +85,7 @@ def _relation_filters(types: TableTypes, view: TableView) -> InputFields:
 
 def _row_filter_fields(types: TableTypes, view: TableView) -> InputFields:
     fields = _filter_fields(types, view)
-    fields.setdefault("is", GraphQLInputField(FILTER_IS, description="Whether there is a row."))
+    fields.setdefault("is", GraphQLInputField(FILTER_IS, description="Whether a related row exists."))
     return fields
 
 
@@ -140,7 +142,7 @@ def _on_conflict_fields(types: TableTypes, view: TableView) -> InputFields:
     updatable = types.find(view, TableType.UPDATE_COLUMN)
     if updatable is not None:
         fields["update"] = GraphQLInputField(
-            GraphQLList(required(updatable)), description="Columns to set on a row that is there already."
+            GraphQLList(required(updatable)), description="Columns to update if the row already exists."
         )
     return fields
 
@@ -175,7 +177,6 @@ def _having(name: str) -> TypeRecipe:
 def _enum(
     values: Callable[[TableView], Mapping[str, str]], exists: Callable[[TableView], object]
 ) -> TypeRecipe:
-    """Return the recipe of an enum whose values decide how a document compiles."""
     return TypeRecipe(
         GraphQLEnumType,
         lambda _types, view: values(view),
@@ -192,7 +193,7 @@ INPUT_TYPES = {
     TableType.FILTER: TypeRecipe(
         GraphQLInputObjectType,
         _filter_fields,
-        description="Conditions on a row of {}, all of which must hold.",
+        description="Conditions on a row of {}. All of them must be true.",
     ),
     TableType.COLLECTION_FILTER: TypeRecipe(
         GraphQLInputObjectType,
@@ -203,13 +204,13 @@ INPUT_TYPES = {
         GraphQLInputObjectType,
         _row_filter_fields,
         lambda view: "relationFilters" in view.catalog_view.used_features,
-        "Conditions on the related row of {}, which must be there unless `is` says otherwise.",
+        "Conditions on the related row of {}. It must exist, unless `is` is NULL.",
     ),
     TableType.ORDER_BY: TypeRecipe(
         GraphQLInputObjectType,
         _order_fields,
         lambda view: view.orderable_columns,
-        "What rows of {} are ordered by: one column.",
+        "A column to order rows of {} by.",
     ),
     TableType.COLLECTION_ORDER_BY: TypeRecipe(
         GraphQLInputObjectType,
@@ -237,7 +238,7 @@ INPUT_TYPES = {
         GraphQLInputObjectType,
         _on_conflict_fields,
         _upserts,
-        "What to do where a row is there already: update columns, or leave it as it is.",
+        "What to do on conflict: update columns, or keep the existing row.",
     ),
     TableType.CONFLICT_CONSTRAINT: _enum(
         _constraints, lambda view: "upsert" in view.features and _constraints(view)
@@ -250,7 +251,10 @@ INPUT_TYPES = {
         lambda view: _column_names(view.orderable_columns), lambda view: view.grouped
     ),
     TableType.HAVING: TypeRecipe(
-        GraphQLInputObjectType, _having_fields, lambda view: view.grouped, "Which groups to show."
+        GraphQLInputObjectType,
+        _having_fields,
+        lambda view: view.grouped,
+        "Conditions on groups. All of them must be true.",
     ),
     **{TableType.having(name): _having(name) for name in AGGREGATES},
 }

@@ -1,4 +1,4 @@
-"""The GraphQL schema of one role at one catalog generation: its root fields, and the whole of it as text."""
+"""The GraphQL schema of a role for one catalog: its root fields, and its text."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from dataapi.graphql.schema.types import OBJECT_TYPES, TableTypes, collection_fi
 from dataapi.settings import Project
 
 QUERY, MUTATION = "Query", "Mutation"
-"""The names of root types; a table may have that of the third, ``Subscription``."""
+"""Names of root types. A table may be named ``Subscription``, so that name is not fixed."""
 
 
 COMMON_FIELDS = {
     "node": gql.GraphQLField(
         NODE,
-        {"nodeId": gql.GraphQLArgument(required(gql.GraphQLID), description="A row's node id.")},
-        description="The row that a node id names.",
+        {"nodeId": gql.GraphQLArgument(required(gql.GraphQLID), description="Node id of a row.")},
+        description="The row with a node id.",
     ),
-    "heartbeat": gql.GraphQLField(required(DATETIME), description="The time in the database."),
+    "heartbeat": gql.GraphQLField(required(DATETIME), description="Current time of the database."),
 }
-"""The fields of ``Query`` that belong to no table or function."""
+"""Fields of ``Query`` that do not belong to a table or function."""
 UNLISTED = frozenset({"heartbeat"})
-"""Fields of ``Query`` that work and are not listed, as in pg_graphql."""
+"""Fields of ``Query`` that introspection does not list, as in pg_graphql."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TableField:
 
 
 class RootFields:
-    """The fields of ``Query`` or ``Mutation``, found by name and made on demand."""
+    """The fields of ``Query`` or ``Mutation``, created on demand."""
 
     def __init__(self, types: TableTypes, *, volatile: bool) -> None:
         self._types = types
@@ -70,7 +70,6 @@ class RootFields:
         yield from self._functions
 
     def find(self, name: str) -> TableField | FunctionField | None:
-        """Return the table's or function's field of that name, None when the role has none."""
         if name not in self._tables:
             return self._functions.get(name)
         kind, oid = self._tables[name]
@@ -78,7 +77,6 @@ class RootFields:
         return TableField(kind, view) if view is not None and _TABLE_FIELDS[kind].exists(view) else None
 
     def field(self, name: str) -> gql.GraphQLField | None:
-        """Make the field of that name, None when the role has none."""
         match self.find(name):
             case TableField(kind, view):
                 return _TABLE_FIELDS[kind].make(self._types, view)
@@ -89,19 +87,18 @@ class RootFields:
 
 
 class SubscriptionFields(RootFields):
-    """The fields of ``Subscription``: those of ``Query`` where the feature is on."""
+    """The fields of ``Subscription``: the fields of ``Query`` for which the feature is enabled."""
 
     def __init__(self, types: TableTypes) -> None:
         super().__init__(types, volatile=False)
         self._everywhere = _FEATURE in types.view.catalog.features
 
     def find(self, name: str) -> TableField | FunctionField | None:
-        found = super().find(name)
-        view = None if found is None else found.view
-        return found if self._everywhere or (view is not None and _FEATURE in view.features) else None
+        field = super().find(name)
+        view = None if field is None else field.view
+        return field if self._everywhere or (view is not None and _FEATURE in view.features) else None
 
     def field(self, name: str) -> gql.GraphQLField | None:
-        """Make the field of that name, None when the role has none."""
         if name in COMMON_FIELDS and (name in UNLISTED or not self._everywhere):
             return None
         return super().field(name)
@@ -112,7 +109,7 @@ _FEATURE = FEATURE_OF_SHARED_TYPE[SUBSCRIPTION]
 
 def _function_field(types: TableTypes, function: FunctionField) -> gql.GraphQLField:
     arguments = {}
-    overloaded = len(function.overloads) > 1  # a default would count as provided when the overload is chosen
+    overloaded = len(function.overloads) > 1  # a default would count as a provided argument
     for name, (item, is_required) in function.arguments().items():
         type_ = OPAQUE if item.composite is not None else types.output_type(item.mapping)
         default = None if overloaded else constant_default(item.argument.default, item.mapping)
@@ -143,7 +140,7 @@ def _by_key(types: TableTypes, view: TableView) -> gql.GraphQLField:
         )
         for field in view.by_key
     }
-    description = f"The row of {view.name} with that primary key."
+    description = f"The row of {view.name} with a primary key."
     return gql.GraphQLField(types.by_name[view.name], arguments, description=description)
 
 
@@ -156,7 +153,7 @@ def _insert(types: TableTypes, view: TableView) -> gql.GraphQLField:
     on_conflict = types.find(view, TableType.ON_CONFLICT_INPUT)
     if on_conflict is not None:
         arguments["onConflict"] = gql.GraphQLArgument(
-            on_conflict, description="What to do where a row is there already; by default it is an error."
+            on_conflict, description="What to do on conflict (default: raise an error)."
         )
     response = types.of(view, TableType.INSERT_RESPONSE)
     return gql.GraphQLField(response, arguments, description=f"Adds rows to {view.name}.")
@@ -166,7 +163,7 @@ def _update(types: TableTypes, view: TableView) -> gql.GraphQLField:
     arguments = {
         "set": gql.GraphQLArgument(
             required(types.of(view, TableType.UPDATE_INPUT)),
-            description="The new values of columns; others stay as they are.",
+            description="New values of columns. Other columns do not change.",
         ),
         **_affected_rows(types, view),
     }
@@ -185,22 +182,17 @@ def _affected_rows(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLA
     return {
         "filter": gql.GraphQLArgument(
             types.of(view, TableType.FILTER),
-            description="Only rows that meet these conditions; all rows without.",
+            description="Conditions on the rows to change (default: all rows).",
         ),
         "atMost": gql.GraphQLArgument(
             required(gql.GraphQLInt),
             default=gql.GraphQLDefaultInput(value=1),
-            description="The most rows that may be affected; more are an error that changes nothing.",
+            description="Maximum number of affected rows. If more would be affected, the mutation fails.",
         ),
     }
 
 
 class _FieldRecipe(NamedTuple):
-    """How a root field of a table is made.
-
-    :ivar exists: whether a table has the field.
-    """
-
     exists: Callable[[TableView], object]
     make: Callable[[TableTypes, TableView], gql.GraphQLField]
 
@@ -215,9 +207,9 @@ _TABLE_FIELDS = {
 
 
 class RoleSchema:
-    """Everything that documents of one role are compiled with.
+    """The types and root fields of one role.
 
-    :ivar strict: whether documents are validated only by the GraphQL specification's rules.
+    :ivar strict: whether documents are validated exactly as the GraphQL specification requires.
     """
 
     def __init__(self, view: CatalogView, *, strict: bool = False) -> None:
@@ -238,32 +230,31 @@ class RoleSchema:
 
     def _query(self) -> gql.GraphQLObjectType:
         fields = self.query_fields
-        return LazyObjectType(QUERY, fields.field, fields.names, "The entry points that read.", UNLISTED)
+        return LazyObjectType(QUERY, fields.field, fields.names, "Fields that read data.", UNLISTED)
 
     def _mutation(self) -> gql.GraphQLObjectType | None:
         fields = self.mutation_fields
         if not fields.any:
             return None
-        return LazyObjectType(MUTATION, fields.field, fields.names, "The entry points that write.")
+        return LazyObjectType(MUTATION, fields.field, fields.names, "Fields that change data.")
 
     def _subscription(self) -> gql.GraphQLObjectType | None:
         fields = self.subscription_fields
         if self._subscription_root is None or not fields.any:
             return None
-        description = "The entry points that read, and are answered again when the answer changes."
+        description = "Fields that read data, with a new result whenever the data changes."
         return LazyObjectType(self._subscription_root, fields.field, fields.names, description)
 
     def dismantle(self) -> None:
-        """Take apart what refers to itself, so that it is freed without waiting for a garbage collection.
+        """Break the reference cycles of types, so that they are freed without a garbage collection.
 
-        Types refer to each other in circles.  The schema cannot be used afterwards.
+        The schema cannot be used afterwards.
         """
-        made = (*self.types.made(), *self.view.made(), self.types.by_name, self.types)
-        for part in (*made, self.query_fields, self.mutation_fields, self.subscription_fields, self.schema):
+        parts = (*self.types.created(), *self.view.created(), self.types.by_name, self.types)
+        for part in (*parts, self.query_fields, self.mutation_fields, self.subscription_fields, self.schema):
             vars(part).clear()
 
     def root(self, operation: gql.OperationType) -> str:
-        """Return the name of the type of an operation's root fields."""
         if operation is gql.OperationType.SUBSCRIPTION:
             return self._subscription_root or SUBSCRIPTION
         return MUTATION if operation is gql.OperationType.MUTATION else QUERY
@@ -272,23 +263,21 @@ class RoleSchema:
         return self.types.by_name[name]
 
     def missing_key(self, field: str) -> str | None:
-        """Return that a table lacks a key, if the role reads it and would else have a field of that name."""
+        """Return why a field does not exist, if its table is readable but has no key."""
         table = self.view.names.keyless_by_field.get(field)
         return missing_key(table) if table is not None and self.view.reads(table) else None
 
     @cached_property
     def introspects(self) -> bool:
-        """Whether introspection is allowed for some of what the role sees."""
         return self.view.introspectable() is not None
 
     @cached_property
     def suggests_names(self) -> bool:
-        """Whether errors may suggest similar names: introspection is allowed for all that the role sees."""
+        """Whether errors may suggest names: all of the role's schemas must allow introspection."""
         return self.view.introspectable() is self.view
 
 
 def catalog_view(catalog: Catalog, field_names: CatalogNames, role: str, project: Project) -> CatalogView:
-    """Return what a role sees of a catalog, by the project's settings."""
     return CatalogView(
         catalog,
         field_names,
@@ -299,14 +288,14 @@ def catalog_view(catalog: Catalog, field_names: CatalogNames, role: str, project
 
 
 def schema_text(schema: RoleSchema) -> str:
-    """Return the schema in GraphQL's schema definition language, everything sorted by name.
+    """Return the schema in the schema definition language, sorted by name.
 
-    The text depends on nothing but what the role may see, so that two of them can be compared.
+    Equal schemas have equal texts.
     """
     lazy = schema.schema
     types = [type_ for name, type_ in lazy.type_map.items() if not name.startswith("__")]
     whole = gql.GraphQLSchema(lazy.query_type, lazy.mutation_type, lazy.subscription_type, types)
-    # graphql-core copies no schema with a Float that is not its own; in print they are the same.
+    # graphql-core cannot copy a schema with a custom Float. Both print the same.
     whole.type_map.update(
         {name: scalar for name, scalar in gql.specified_scalar_types.items() if name in whole.type_map}
     )

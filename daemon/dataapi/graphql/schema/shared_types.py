@@ -1,4 +1,4 @@
-"""Types that every schema has: enums of fixed words, ``PageInfo``, ``Node`` and the filters of scalars."""
+"""Types of every schema: fixed enums, ``PageInfo``, ``Node`` and the filters of scalars."""
 
 from __future__ import annotations
 
@@ -12,85 +12,82 @@ from dataapi.sql.algebra import Operator
 
 
 def required(type_: Any) -> Any:
-    """Return the type as non-null."""
     return gql.GraphQLNonNull(type_)
 
 
 def nullable(type_: gql.GraphQLInputType) -> gql.GraphQLInputType:
-    """Return the type without its non-null wrapper."""
     return type_.of_type if isinstance(type_, gql.GraphQLNonNull) else type_
 
 
 def list_of(type_: Any) -> Any:
-    """Return a non-null list of non-null items."""
     return gql.GraphQLNonNull(gql.GraphQLList(gql.GraphQLNonNull(type_)))
 
 
 ORDER_BY_DIRECTION = gql.GraphQLEnumType(
     "OrderByDirection",
-    # The values are pairs (descending, nulls first).
+    # values: (descending, nulls first)
     {
-        "AscNullsFirst": gql.GraphQLEnumValue((False, True), description="From small to large, after nulls."),
-        "AscNullsLast": gql.GraphQLEnumValue((False, False), description="From small to large, then nulls."),
-        "DescNullsFirst": gql.GraphQLEnumValue((True, True), description="From large to small, after nulls."),
-        "DescNullsLast": gql.GraphQLEnumValue((True, False), description="From large to small, then nulls."),
+        "AscNullsFirst": gql.GraphQLEnumValue((False, True), description="Ascending, nulls first."),
+        "AscNullsLast": gql.GraphQLEnumValue((False, False), description="Ascending, nulls last."),
+        "DescNullsFirst": gql.GraphQLEnumValue((True, True), description="Descending, nulls first."),
+        "DescNullsLast": gql.GraphQLEnumValue((True, False), description="Descending, nulls last."),
     },
-    description="A direction to order by.",
+    description="Sort direction and position of nulls.",
     extensions={"shapes": True},
 )
 FILTER_IS = gql.GraphQLEnumType(
     "FilterIs",
     {
-        "NULL": gql.GraphQLEnumValue("NULL", description="There is no value."),
-        "NOT_NULL": gql.GraphQLEnumValue("NOT_NULL", description="There is a value."),
+        "NULL": gql.GraphQLEnumValue("NULL", description="The value is null."),
+        "NOT_NULL": gql.GraphQLEnumValue("NOT_NULL", description="The value is not null."),
     },
-    description="Whether a value is there.",
+    description="Whether a value is null.",
     extensions={"shapes": True},
 )
 NODE = gql.GraphQLInterfaceType(
     "Node",
     {
         "nodeId": gql.GraphQLField(
-            gql.GraphQLNonNull(gql.GraphQLID), description="Identifies a row among all tables."
+            gql.GraphQLNonNull(gql.GraphQLID), description="Identifies a row across all tables."
         )
     },
-    description="A row that can be found again by its node id.",
+    description="A row that can be fetched by its node id.",
 )
 PAGE_INFO = gql.GraphQLObjectType(
     "PageInfo",
     {
-        "endCursor": gql.GraphQLField(gql.GraphQLString, description="The position of the last row."),
+        "endCursor": gql.GraphQLField(gql.GraphQLString, description="Cursor of the last row."),
         "hasNextPage": gql.GraphQLField(
-            gql.GraphQLNonNull(gql.GraphQLBoolean), description="Whether rows follow the last one."
+            gql.GraphQLNonNull(gql.GraphQLBoolean), description="Whether rows follow this page."
         ),
         "hasPreviousPage": gql.GraphQLField(
-            gql.GraphQLNonNull(gql.GraphQLBoolean), description="Whether rows come before the first one."
+            gql.GraphQLNonNull(gql.GraphQLBoolean), description="Whether rows precede this page."
         ),
-        "startCursor": gql.GraphQLField(gql.GraphQLString, description="The position of the first row."),
+        "startCursor": gql.GraphQLField(gql.GraphQLString, description="Cursor of the first row."),
     },
-    description="Where a page stands in its collection.",
+    description="Position of a page in its collection.",
 )
 
 _OPERATORS: dict[str, tuple[Operator | None, str]] = {
-    "eq": (Operator.EQ, "Equal to this."),
-    "neq": (Operator.NEQ, "Different from this."),
-    "gt": (Operator.GT, "Greater than this."),
-    "gte": (Operator.GTE, "Greater than this or equal to it."),
-    "lt": (Operator.LT, "Less than this."),
-    "lte": (Operator.LTE, "Less than this or equal to it."),
-    "in": (Operator.IN, "Equal to one of these."),
-    "is": (None, "Whether there is a value."),
-    "startsWith": (Operator.STARTS_WITH, "Begins with this text."),
-    "like": (Operator.LIKE, "Matches this pattern, in which % stands for any text and _ for one character."),
-    "ilike": (Operator.ILIKE, "Matches this pattern as `like` does, in upper or lower case."),
+    "eq": (Operator.EQ, "Equal to this value."),
+    "neq": (Operator.NEQ, "Not equal to this value."),
+    "gt": (Operator.GT, "Greater than this value."),
+    "gte": (Operator.GTE, "Greater than or equal to this value."),
+    "lt": (Operator.LT, "Less than this value."),
+    "lte": (Operator.LTE, "Less than or equal to this value."),
+    "in": (Operator.IN, "Equal to one of these values."),
+    "is": (None, "Whether the value is null."),
+    "startsWith": (Operator.STARTS_WITH, "Starts with this text."),
+    "like": (Operator.LIKE, "Matches this pattern: % is any text, _ is one character."),
+    "ilike": (Operator.ILIKE, "Matches this `like` pattern, ignoring case."),
     "regex": (Operator.REGEX, "Matches this POSIX regular expression."),
-    "iregex": (Operator.IREGEX, "Matches this POSIX regular expression, in upper or lower case."),
-    "contains": (Operator.CONTAINS, "Has all of these items."),
-    "containedBy": (Operator.CONTAINED_BY, "Has no other items than these."),
-    "overlaps": (Operator.OVERLAPS, "Has at least one of these items."),
+    "iregex": (Operator.IREGEX, "Matches this POSIX regular expression, ignoring case."),
+    "contains": (Operator.CONTAINS, "Contains all of these items."),
+    "containedBy": (Operator.CONTAINED_BY, "Contains only these items."),
+    "overlaps": (Operator.OVERLAPS, "Contains at least one of these items."),
 }
 OPERATORS = {name: operator for name, (operator, _) in _OPERATORS.items() if operator is not None}
-"""The filter operators that compare, by name; ``is`` is not among them."""
+"""Comparison operators of filters by name, without ``is``."""
 
 _ORDERED = ("eq", "gt", "gte", "in", "is", "lt", "lte", "neq")
 FILTER_OPERATORS: dict[str, tuple[str, ...]] = {
@@ -102,18 +99,14 @@ FILTER_OPERATORS: dict[str, tuple[str, ...]] = {
     "Opaque": ("eq", "is"),
     "ID": ("eq",),
 }
-"""Which operators a filter type has, by scalar name (docs/reference/graphql.md, Filters)."""
+"""Operators of filter types by scalar name (docs/reference/graphql.md, Filters)."""
 LIST_OPERATORS = ("containedBy", "contains", "eq", "is", "overlaps")
-_CONDITIONS = "Conditions on {}, all of which must hold."
+_CONDITIONS = "Conditions on {}. All of them must be true."
 
 
 def filter_type(
     name: str, item: Any, operators: tuple[str, ...], *, is_list: bool = False
 ) -> gql.GraphQLInputObjectType:
-    """Return a filter type over a scalar or enum or over a list of such.
-
-    :param item: the scalar or enum, None for whatever has a value.
-    """
     items: Any = item and gql.GraphQLList(gql.GraphQLNonNull(item))
     types = {"is": FILTER_IS, "in": items}
     if is_list:
@@ -133,7 +126,7 @@ def filter_type(
 
 
 IS_FILTER = filter_type("IsFilter", None, ("is",))
-"""The filter of what cannot be compared."""
+"""Filter of values that cannot be compared."""
 
 
 _SCALARS = {scalar.name: scalar for scalar in (*gql.specified_scalar_types.values(), *CUSTOM_SCALARS)}
@@ -155,12 +148,12 @@ COMMON_TYPES: dict[str, gql.GraphQLNamedType] = {
 
 
 def types_of_features(names: Mapping[str, str]) -> dict[str, gql.GraphQLInputObjectType]:
-    """Return the input types that features add to a schema as a whole, by their usual names.
+    """Return the shared input types of enabled features, by their default names.
 
-    :param names: the names of those that the schema has, by their usual names.
+    :param names: the actual names of the enabled types, by their default names.
     """
-    usual = all(name == own for name, own in names.items())
-    types = _TYPES_OF_FEATURES if usual else _make_types_of_features(names)
+    are_default = all(name == own for name, own in names.items())
+    types = _TYPES_OF_FEATURES if are_default else _make_types_of_features(names)
     return {name: type_ for name, type_ in types.items() if name in names}
 
 
@@ -173,13 +166,17 @@ def _json_filters(names: Mapping[str, str]) -> dict[str, gql.GraphQLInputObjectT
         names.get("JSONPathFilter", "JSONPathFilter"),
         {
             "path": gql.GraphQLInputField(
-                list_of(gql.GraphQLString), description="Member names and indexes."
+                list_of(gql.GraphQLString), description="Path to a member: names and indexes."
             ),
             "text": gql.GraphQLInputField(
                 _FILTERS["StringFilter"], description="Compares the member as text."
             ),
-            "number": gql.GraphQLInputField(_FILTERS["BigFloatFilter"], description="Compares a number."),
-            "boolean": gql.GraphQLInputField(_FILTERS["BooleanFilter"], description="Compares a boolean."),
+            "number": gql.GraphQLInputField(
+                _FILTERS["BigFloatFilter"], description="Compares a numeric member."
+            ),
+            "boolean": gql.GraphQLInputField(
+                _FILTERS["BooleanFilter"], description="Compares a boolean member."
+            ),
         },
     )
     json_filter = gql.GraphQLInputObjectType(
@@ -202,9 +199,9 @@ def _search_filters(names: Mapping[str, str]) -> dict[str, gql.GraphQLInputObjec
         names.get("TextSearch", "TextSearch"),
         {
             "query": gql.GraphQLInputField(
-                required(gql.GraphQLString), description="Words, in web search syntax."
+                required(gql.GraphQLString), description="Search terms in web search syntax."
             ),
-            "language": gql.GraphQLInputField(gql.GraphQLString, description="A text search configuration."),
+            "language": gql.GraphQLInputField(gql.GraphQLString, description="Text search configuration."),
         },
     )
     search_filter = gql.GraphQLInputObjectType(
@@ -221,10 +218,10 @@ _TYPES_OF_FEATURES = _make_types_of_features({})
 
 
 PAGING_ARGUMENTS = {
-    "first": gql.GraphQLArgument(gql.GraphQLInt, description="How many rows from the start."),
-    "last": gql.GraphQLArgument(gql.GraphQLInt, description="How many rows from the end."),
-    "before": gql.GraphQLArgument(CURSOR, description="Only rows before this position."),
-    "after": gql.GraphQLArgument(CURSOR, description="Only rows after this position."),
-    "offset": gql.GraphQLArgument(gql.GraphQLInt, description="How many rows to skip."),
+    "first": gql.GraphQLArgument(gql.GraphQLInt, description="Number of rows from the start."),
+    "last": gql.GraphQLArgument(gql.GraphQLInt, description="Number of rows from the end."),
+    "before": gql.GraphQLArgument(CURSOR, description="Only rows before this cursor."),
+    "after": gql.GraphQLArgument(CURSOR, description="Only rows after this cursor."),
+    "offset": gql.GraphQLArgument(gql.GraphQLInt, description="Number of rows to skip."),
 }
-"""The paging arguments of every collection."""
+"""Paging arguments of every collection."""

@@ -1,8 +1,7 @@
-"""The GraphQL type of each PostgreSQL type, and how its values travel both ways.
+"""The GraphQL type of each PostgreSQL type, and the conversion of input values.
 
-Input is handled here: a scalar's coerced value is the text (or number) that is bound, and PostgreSQL
-decides whether it is valid.  Output is JSON that PostgreSQL builds.  The table is in
-docs/reference/graphql.md, Types; composite types have no GraphQL type.
+The coerced value of a scalar is the text or number to bind. PostgreSQL decides whether it is valid, and
+formats output as JSON. docs/reference/graphql.md, Types, has the table. Composite types have no GraphQL type.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from dataapi.sql.outputs import Labels, WireForm
 from dataapi.sql.statement import qualified
 
 Encode = Callable[[Any], str]
-"""Makes the text form of a coerced value, which PostgreSQL reads."""
+"""Converts a coerced value to PostgreSQL's text format."""
 
-_LONGEST_TEXT, _MAX_MEMBERS, _DEEPEST = 100, 5, 2
-_CUT = "…"
+_MAX_TEXT, _MAX_MEMBERS, _MAX_DEPTH = 100, 5, 2
+_ELLIPSIS = "…"
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(
@@ -39,26 +38,26 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def abbreviated(value: Any, depth: int = 0) -> str:
-    """Return a value as JSON, shortened where it is long or deep."""
+    """Return a value as JSON, shortened if it is long or deeply nested."""
     if isinstance(value, str):
-        return json.dumps(_cut(value), ensure_ascii=False)
+        return json.dumps(_shortened(value), ensure_ascii=False)
     if not value or not isinstance(value, dict | list):
-        return _cut(json.dumps(value))
+        return _shortened(json.dumps(value))
     begin, end = "{}" if isinstance(value, dict) else "[]"
-    if depth == _DEEPEST:
-        return begin + _CUT + end
+    if depth == _MAX_DEPTH:
+        return begin + _ELLIPSIS + end
     items = islice(value, _MAX_MEMBERS)
     if isinstance(value, dict):
         parts = [f"{abbreviated(name)}: {abbreviated(value[name], depth + 1)}" for name in items]
     else:
         parts = [abbreviated(item, depth + 1) for item in items]
     if len(value) > _MAX_MEMBERS:
-        parts.append(_CUT)
+        parts.append(_ELLIPSIS)
     return f"{begin}{', '.join(parts)}{end}"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + _CUT
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + _ELLIPSIS
 
 
 def _big_int(value: Any) -> int:
@@ -83,7 +82,7 @@ def _big_float(value: Any) -> str:
 
 def _float(value: Any) -> float:
     if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
-        return float(value)  # JSON has no such numbers: they come in as they go out
+        return float(value)  # JSON has no such numbers: output uses the same strings
     try:
         number: float = gql.GraphQLFloat.coerce_input_value(value)
     except gql.GraphQLError:
@@ -91,7 +90,7 @@ def _float(value: Any) -> float:
             raise gql.GraphQLError(
                 f"Float cannot represent non numeric value: {abbreviated(value)}"
             ) from None
-        message = f"Float cannot represent {abbreviated(value)}, which is too large or would lose precision"
+        message = f"Float cannot represent {abbreviated(value)}: it is too large or would lose precision"
         raise gql.GraphQLError(message) from None
     return number
 
@@ -113,7 +112,6 @@ def _json(value: Any) -> str:
 
 
 def _opaque(value: Any) -> str:
-    """Return what is bound for a type without special handling: its text, or JSON for a structure."""
     if isinstance(value, str):
         return value
     return json.dumps(value)
@@ -135,11 +133,12 @@ def _uuid(value: Any) -> str:
 
 
 class _Scalar(gql.GraphQLScalarType):
-    """A scalar whose errors name the place of a literal."""
-
     def parse_literal(self, node: gql.ValueNode, variables: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
-        if _holds_variable(node):
-            message = f"A literal of type {self.name} cannot hold variables: send all of it as one variable."
+        if _contains_variable(node):
+            message = (
+                f"A literal of type {self.name} cannot contain variables: "
+                "send the whole value as one variable."
+            )
             raise gql.GraphQLError(message, node)
         try:
             return self.coerce_input_value(gql.value_from_ast_untyped(node))
@@ -147,11 +146,11 @@ class _Scalar(gql.GraphQLScalarType):
             raise gql.GraphQLError(error.message, node) from None
 
 
-def _holds_variable(node: gql.ValueNode) -> bool:
+def _contains_variable(node: gql.ValueNode) -> bool:
     if isinstance(node, gql.ListValueNode):
-        return any(map(_holds_variable, node.values))
+        return any(map(_contains_variable, node.values))
     if isinstance(node, gql.ObjectValueNode):
-        return any(_holds_variable(member.value) for member in node.fields)
+        return any(_contains_variable(member.value) for member in node.fields)
     return isinstance(node, gql.VariableNode)
 
 
@@ -162,16 +161,16 @@ def _scalar(name: str, description: str, coerce: Any = None) -> gql.GraphQLScala
 BIG_INT = _scalar("BigInt", "A 64-bit integer, as a string.", _big_int)
 BIG_FLOAT = _scalar("BigFloat", "A decimal number of any precision, as a string.", _big_float)
 UUID = _scalar("UUID", "A universally unique identifier.", _uuid)
-DATE = _scalar("Date", "A date, in ISO 8601 form.")
-TIME = _scalar("Time", "A time of day, in ISO 8601 form.")
-DATETIME = _scalar("Datetime", "A date and time, in ISO 8601 form.")
-JSON = _scalar("JSON", "A string that holds serialized JSON.", _json)
-CURSOR = _scalar("Cursor", "An opaque position in a collection, for paging.")
-OPAQUE = _scalar("Opaque", "A value of a type without special handling.", _opaque)
+DATE = _scalar("Date", "A date in ISO 8601 format.")
+TIME = _scalar("Time", "A time of day in ISO 8601 format.")
+DATETIME = _scalar("Datetime", "A date and time in ISO 8601 format.")
+JSON = _scalar("JSON", "Serialized JSON, as a string.", _json)
+CURSOR = _scalar("Cursor", "Opaque position in a collection, for paging.")
+OPAQUE = _scalar("Opaque", "A value of any other type.", _opaque)
 
 FLOAT = _scalar("_Float", gql.GraphQLFloat.description or "", _float)
 FLOAT.name = "Float"  # graphql-core refuses to define a type of this name
-"""GraphQL's own Float, which also takes the strings "NaN", "Infinity" and "-Infinity"."""
+"""GraphQL's Float that also accepts the strings "NaN", "Infinity" and "-Infinity"."""
 
 CUSTOM_SCALARS = (FLOAT, BIG_INT, BIG_FLOAT, UUID, DATE, TIME, DATETIME, JSON, CURSOR, OPAQUE)
 
@@ -180,19 +179,19 @@ CUSTOM_SCALARS = (FLOAT, BIG_INT, BIG_FLOAT, UUID, DATE, TIME, DATETIME, JSON, C
 class TypeMapping:
     """How a PostgreSQL type appears in GraphQL.
 
-    :ivar scalar: the GraphQL scalar of the value (of the element, for a list); None for an enum.
-    :ivar enum: the enum's type oid, 0 for a scalar.
-    :ivar is_list: an array.
-    :ivar form: how the value is written to JSON.
-    :ivar labels: the enum's labels that have other names in GraphQL, ``(label, name)``.
-    :ivar parameter: the slot type of one value of the type.
-    :ivar list_parameter: the slot type of a list of such values.
-    :ivar max_length: characters, of ``varchar(n)`` and ``char(n)``; None without a limit.
-    :ivar comparable: ``=`` exists.
-    :ivar orderable: ``<`` exists.
-    :ivar own: the type, where operators and aggregates came with it; None for PostgreSQL's own.
-    :ivar compare_as: the type to cast a value to before it is compared, "" for none: PostgreSQL
-        finds no operator for a domain over an enum.
+    :ivar scalar: the GraphQL scalar of the value or of a list's items, None for an enum.
+    :ivar enum: the enum's oid, 0 for a scalar.
+    :ivar is_list: whether the type is an array.
+    :ivar form: the JSON form of the value.
+    :ivar labels: enum labels with a different GraphQL name, as ``(label, name)``.
+    :ivar parameter: the slot type of a value.
+    :ivar list_parameter: the slot type of a list of values.
+    :ivar max_length: maximum number of characters of ``varchar(n)`` and ``char(n)``, None for no limit.
+    :ivar comparable: whether the type has ``=``.
+    :ivar orderable: whether the type has ``<``.
+    :ivar own: the type if it defines operators or aggregates, None for PostgreSQL's built-in types.
+    :ivar compare_as: the type to cast to before comparing, "" for none. PostgreSQL finds no operator for a
+        domain over an enum.
     """
 
     scalar: gql.GraphQLScalarType | None
@@ -210,15 +209,12 @@ class TypeMapping:
 
     @property
     def kind(self) -> str:
-        """Return the scalar's name, ``Enum`` for an enum."""
         return self.scalar.name if self.scalar is not None else "Enum"
 
     def schema_of(self, name: str) -> str:
-        """Return the schema of the operator or aggregate that a name means for its values."""
         return OWN_SCHEMA if self.own is None else self.own.schema_of(name)
 
     def allows(self, aggregate: str) -> bool:
-        """Whether an aggregate of ``AGGREGATES`` applies (docs/reference/graphql.md, Aggregates)."""
         if aggregate == "countDistinct":
             return self.orderable
         kinds = _NUMERIC if aggregate in ("sum", "avg") else _EXTREMAL
@@ -226,13 +222,13 @@ class TypeMapping:
 
 
 AGGREGATES = {
-    "sum": "Sums of numbers.",
-    "avg": "Means of numbers.",
-    "min": "The least values.",
-    "max": "The greatest values.",
+    "sum": "Sums of numeric columns.",
+    "avg": "Averages of numeric columns.",
+    "min": "Minimum values.",
+    "max": "Maximum values.",
     "countDistinct": None,
 }
-"""The fields of an aggregate with a member for each column, with their descriptions."""
+"""Descriptions of the aggregates that have a field per column."""
 _NUMERIC = frozenset({"Int", "BigInt", "Float", "BigFloat"})
 _EXTREMAL = _NUMERIC | {"String", "Boolean", "Date", "Time", "Datetime"}
 
@@ -266,26 +262,26 @@ _NOT_COMPARABLE = frozenset(
     }
 )
 _NOT_ORDERABLE = _NOT_COMPARABLE | {"line", "lseg", "box", "path", "circle", "xid", "cid", "aclitem"}
-_LENGTH_OFFSET = 4  # a varchar's typmod counts the four bytes of its header
+_LENGTH_OFFSET = 4  # a varchar's typmod includes the four bytes of its header
 
 
 def mapping_of(catalog: Catalog, oid: int, typmod: int = -1) -> TypeMapping | None:
-    """Return how a type appears, or None for a composite or pseudo-type."""
+    """Return the mapping of a type, None for a composite or pseudo-type."""
     return _mapping_of(catalog, oid, typmod) if has_value(catalog, oid) else None
 
 
 def _mapping_of(catalog: Catalog, oid: int, typmod: int) -> TypeMapping:
-    found = catalog.types[oid]
-    if found.kind is TypeKind.DOMAIN:
-        mapping = _mapping_of(catalog, found.base, typmod)
+    type_ = catalog.types[oid]
+    if type_.kind is TypeKind.DOMAIN:
+        mapping = _mapping_of(catalog, type_.base, typmod)
         if mapping.is_list or not mapping.enum:
             return mapping
-        return replace(mapping, compare_as=qualified(catalog.types[found.base]))
-    if not is_list(found):
-        return _single(catalog, found, typmod)
-    element = _mapping_of(catalog, found.element, typmod)
+        return replace(mapping, compare_as=qualified(catalog.types[type_.base]))
+    if not is_list(type_):
+        return _scalar_mapping(catalog, type_, typmod)
+    element = _mapping_of(catalog, type_.element, typmod)
     forms = {WireForm.TEXT: WireForm.TEXT_ARRAY, WireForm.ENUM: WireForm.ENUM_ARRAY}
-    parameter = _parameter(found)
+    parameter = _parameter(type_)
     return replace(
         element,
         is_list=True,
@@ -294,43 +290,40 @@ def _mapping_of(catalog: Catalog, oid: int, typmod: int) -> TypeMapping:
         list_parameter=parameter,
         orderable=False,
         compare_as="",
-        own=found if found.operators else None,
+        own=type_ if type_.operators else None,
     )
 
 
-def _single(catalog: Catalog, found: Type, typmod: int) -> TypeMapping:
-    values = enum_values(catalog, found) if found.oid in catalog.base_names else None
+def _scalar_mapping(catalog: Catalog, type_: Type, typmod: int) -> TypeMapping:
+    values = enum_values(catalog, type_) if type_.oid in catalog.base_names else None
     if values is not None:
         labels = tuple((label, value) for label, value in values.items() if label != value)
-        return TypeMapping(None, found.oid, form=WireForm.ENUM, labels=labels)
-    scalar, form = gql.GraphQLString if found.name == "citext" else OPAQUE, WireForm.JSON
-    if found.schema == "pg_catalog":
-        scalar, form = _SCALARS.get(found.name, (OPAQUE, form))
+        return TypeMapping(None, type_.oid, form=WireForm.ENUM, labels=labels)
+    scalar, form = gql.GraphQLString if type_.name == "citext" else OPAQUE, WireForm.JSON
+    if type_.schema == "pg_catalog":
+        scalar, form = _SCALARS.get(type_.name, (OPAQUE, form))
     return TypeMapping(
         scalar,
         form=form,
-        parameter=_parameter(found),
-        list_parameter=_parameter(found, "_"),
-        max_length=typmod - _LENGTH_OFFSET if found.name in ("varchar", "bpchar") and typmod >= 0 else None,
-        comparable=found.name not in _NOT_COMPARABLE,
-        orderable=found.name not in _NOT_ORDERABLE and scalar is not JSON,
-        own=found if found.operators else None,
+        parameter=_parameter(type_),
+        list_parameter=_parameter(type_, "_"),
+        max_length=typmod - _LENGTH_OFFSET if type_.name in ("varchar", "bpchar") and typmod >= 0 else None,
+        comparable=type_.name not in _NOT_COMPARABLE,
+        orderable=type_.name not in _NOT_ORDERABLE and scalar is not JSON,
+        own=type_ if type_.operators else None,
     )
 
 
-def _parameter(found: Type, prefix: str = "") -> str:
-    """Return the slot type: PostgreSQL's own types by name, others as inferred.
+def _parameter(type_: Type, prefix: str = "") -> str:
+    """Return the slot type: the name of a built-in type, else ``unknown``.
 
-    The name of another type could be in a schema that the role may not use.
-
-    :param prefix: of the name.
+    The role may not be allowed to use the schema of another type.
     """
-    native = found.schema == "pg_catalog"
-    return f"pg_catalog.{quote_identifier(prefix + found.name)}" if native else "unknown"
+    native = type_.schema == "pg_catalog"
+    return f"pg_catalog.{quote_identifier(prefix + type_.name)}" if native else "unknown"
 
 
 def builtin_mapping(name: str) -> TypeMapping:
-    """Return how one of PostgreSQL's own scalar types appears, such as ``int8``."""
     scalar, form = _SCALARS[name]
     return TypeMapping(
         scalar, form=form, parameter=f'pg_catalog."{name}"', list_parameter=f'pg_catalog."_{name}"'
@@ -338,14 +331,12 @@ def builtin_mapping(name: str) -> TypeMapping:
 
 
 def aggregate_mapping(aggregate: str, mapping: TypeMapping) -> TypeMapping:
-    """Return how an aggregate of a column is compared."""
     if aggregate == "countDistinct":
         return builtin_mapping("int8")
     return builtin_mapping("numeric") if aggregate in ("sum", "avg") else mapping
 
 
 def encode_value(value: Any) -> str:
-    """Return the text form that PostgreSQL reads for a coerced scalar or enum value."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -354,7 +345,7 @@ def encode_value(value: Any) -> str:
 
 
 def encode_list(values: Any) -> str:
-    """Return the array literal of coerced values; a lone value is a list of one."""
+    """Return coerced values as an array literal. A single value becomes a list of one."""
     items = values if isinstance(values, list | tuple) else [values]
     return "{" + ",".join("NULL" if item is None else _array_item(encode_value(item)) for item in items) + "}"
 
@@ -364,7 +355,7 @@ def _array_item(text: str) -> str:
 
 
 def encode_hstore(value: Any) -> str:
-    """Return the text form of an ``hstore``, of such a text or of JSON of the object that it is shown as."""
+    """Return an ``hstore`` literal. The value may be such a literal or a JSON object."""
     text = encode_value(value)
     try:
         members = EXACT_DECODER.decode(text)
@@ -384,7 +375,7 @@ def _plain(value: Any) -> str:
 
 
 def encoder(mapping: TypeMapping) -> Encode:
-    """Return what makes the text of a value to be written, refusing one that is too long."""
+    """Return the function that encodes a value to store. It rejects a value that is too long."""
     if mapping.own is not None and mapping.own.name == "hstore":
         return encode_hstore
     encode: Encode = encode_list if mapping.is_list else encode_value
@@ -393,8 +384,6 @@ def encoder(mapping: TypeMapping) -> Encode:
 
 @lru_cache(maxsize=256)
 def _checked_length(encode: Encode, limit: int) -> Encode:
-    """Return the encoder that also refuses more characters than a column takes."""
-
     def encode_checked(value: Any) -> str:
         for item in value if isinstance(value, list | tuple) else [value]:
             if isinstance(item, str) and len(item) > limit:

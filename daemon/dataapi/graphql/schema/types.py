@@ -1,7 +1,7 @@
-"""The GraphQL types of one role, each made when it is first looked up.
+"""The GraphQL types of one role, created on demand.
 
-The catalog's registry maps each name to its owner.  Recipes define the types of a table and their fields:
-those of object types are here, those of input types in ``input_types``.
+The catalog's registry maps each type name to a table or enum. Recipes define the types of a table: object
+types are here, input types in ``input_types``.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _CONSTANT_TYPES = {**COMMON_TYPES, **gql.introspection_types}
 
 @dataclass(frozen=True, slots=True)
 class TypeRecipe:
-    """How one of the types of a table is made.
+    """How one of the types of a table is created.
 
     :ivar kind: the class of the type.
-    :ivar members: makes its fields or enum values; called when they are first looked at.
+    :ivar members: returns the fields or enum values, called on first use.
     :ivar exists: whether a table has the type.
-    :ivar description: with ``{}`` for the name of the table's object type.
+    :ivar description: may contain ``{}`` for the name of the table's object type.
     :ivar options: further arguments of ``kind``.
     """
 
@@ -52,7 +52,6 @@ class TypeRecipe:
     options: Callable[[TableView], Mapping[str, Any]] = lambda _view: {}
 
     def make(self, name: str, types: TableTypes, view: TableView) -> gql.GraphQLNamedType | None:
-        """Return a table's type, None when the table has none."""
         if not self.exists(view):
             return None
         options = dict(self.options(view))
@@ -62,11 +61,12 @@ class TypeRecipe:
 
 
 class TableTypes:
-    """The types of one role's view.
+    """The types of a role.
 
-    :param roots: make the root types by name, None where the role has no such type.
-    :ivar by_name: every type, made on demand; the schema's ``type_map``.
-    :ivar of_features: the types that features add to the schema as a whole, by their usual names.
+    :param roots: functions that create the root types, by name. They return None if the role has no such
+        type.
+    :ivar by_name: all types, created on demand: the schema's ``type_map``.
+    :ivar of_features: the shared types of features, by their default names.
     """
 
     def __init__(
@@ -83,27 +83,20 @@ class TableTypes:
         self._shared = _CONSTANT_TYPES | {type_.name: type_ for type_ in self.of_features.values()}
         self.by_name: LazyMap[Any] = LazyMap(self._make, self._names)
 
-    def made(self) -> list[gql.GraphQLNamedType]:
-        """Return the types that were made so far and belong to no other schema."""
-        return [type_ for type_ in self.by_name.made() if type_.name not in self._shared]
+    def created(self) -> list[gql.GraphQLNamedType]:
+        """Return the types created so far, without the types shared by all schemas."""
+        return [type_ for type_ in self.by_name.created() if type_.name not in self._shared]
 
     def of(self, view: TableView, kind: TableType) -> Any:
-        """Return a type of a table.
-
-        :raises KeyError: the table has no such type.
-        """
         return self.by_name[view.name_of(kind)]
 
     def find(self, view: TableView, kind: TableType) -> Any:
-        """Return a type of a table, None when it has none."""
         return self._find(view.table.oid, kind)
 
     def filter_of_enum(self, oid: int, *, is_list: bool) -> Any:
-        """Return the filter type of an enum or of lists of it, None when there is none."""
         return self._find(oid, EnumType.LIST_FILTER if is_list else EnumType.FILTER)
 
     def output_type(self, mapping: TypeMapping) -> Any:
-        """Return the nullable type of a value, for output and input."""
         item = mapping.scalar or self.by_name[self._registry.base_names[mapping.enum]]
         return gql.GraphQLList(item) if mapping.is_list else item
 
@@ -154,7 +147,7 @@ def _object_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLF
     fields = {}
     if view.has_node_id:
         fields["nodeId"] = gql.GraphQLField(
-            required(gql.GraphQLID), description="Identifies the row among all tables."
+            required(gql.GraphQLID), description="Identifies the row across all tables."
         )
     for column in view.columns:
         type_ = types.output_type(column.mapping)
@@ -172,23 +165,22 @@ def _object_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLF
 def _related_field(types: TableTypes, related: RelatedField) -> gql.GraphQLField:
     target = related.target
     if not related.to_one:
-        return collection_field(types, target, related.description or f"Rows of {target.name} of this row.")
+        return collection_field(types, target, related.description or f"Related rows of {target.name}.")
     type_ = types.by_name[target.name]
     return gql.GraphQLField(type_ if related.nullable else required(type_), description=related.description)
 
 
 def collection_field(types: TableTypes, view: TableView, description: str | None) -> gql.GraphQLField:
-    """Return a field that is a page of a table's rows, with the full collection arguments."""
     arguments = {
         **PAGING_ARGUMENTS,
         "filter": gql.GraphQLArgument(
-            types.of(view, TableType.FILTER), description="Only rows that meet these conditions."
+            types.of(view, TableType.FILTER), description="Conditions on the rows."
         ),
     }
     if view.orderable_columns:
         arguments["orderBy"] = gql.GraphQLArgument(
             gql.GraphQLList(required(types.of(view, TableType.ORDER_BY))),
-            description="What the rows are ordered by, one column each; the key comes last by itself.",
+            description="Columns to order by, one per element. Ties are ordered by the key.",
         )
     return gql.GraphQLField(
         required(types.of(view, TableType.CONNECTION)), arguments, description=description
@@ -201,12 +193,12 @@ def _connection_fields(types: TableTypes, view: TableView) -> dict[str, gql.Grap
             list_of(types.of(view, TableType.EDGE)), description="The rows of the page."
         ),
         "pageInfo": gql.GraphQLField(
-            required(PAGE_INFO), description="Where the page stands in the collection."
+            required(PAGE_INFO), description="Position of the page in the collection."
         ),
     }
     if view.directives.total_count:
         fields["totalCount"] = gql.GraphQLField(
-            required(gql.GraphQLInt), description="How many rows match the filter, on all pages."
+            required(gql.GraphQLInt), description="Number of rows that match the filter, on all pages."
         )
     if view.directives.aggregate:
         fields["aggregate"] = gql.GraphQLField(
@@ -228,24 +220,20 @@ def _connection_fields(types: TableTypes, view: TableView) -> dict[str, gql.Grap
 
 def _edge_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLField]:
     return {
-        "cursor": gql.GraphQLField(
-            required(gql.GraphQLString), description="The row's position in the collection."
-        ),
+        "cursor": gql.GraphQLField(required(gql.GraphQLString), description="Cursor of the row."),
         "node": gql.GraphQLField(types.by_name[view.name], description="The row."),
     }
 
 
 def _response_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLField]:
     return {
-        "affectedCount": gql.GraphQLField(
-            required(gql.GraphQLInt), description="How many rows were affected."
-        ),
-        "records": gql.GraphQLField(list_of(types.by_name[view.name]), description="The rows themselves."),
+        "affectedCount": gql.GraphQLField(required(gql.GraphQLInt), description="Number of affected rows."),
+        "records": gql.GraphQLField(list_of(types.by_name[view.name]), description="The affected rows."),
     }
 
 
 def _aggregate_fields(types: TableTypes, view: TableView) -> dict[str, gql.GraphQLField]:
-    fields = {"count": gql.GraphQLField(required(gql.GraphQLInt), description="How many rows match.")}
+    fields = {"count": gql.GraphQLField(required(gql.GraphQLInt), description="Number of matching rows.")}
     for name, description in AGGREGATES.items():
         result = types.find(view, TableType.aggregate_result(name))
         if result is not None:
@@ -259,9 +247,9 @@ def column_recipe(
     member: Callable[[TableTypes, TypeMapping], Any],
     allowed: Callable[[TableView], bool],
 ) -> TypeRecipe:
-    """Return the recipe of a type with a member for each column that an aggregate applies to.
+    """Return the recipe of a type with a member for each column to which an aggregate applies.
 
-    :param allowed: whether a table has the type if there is such a column.
+    :param allowed: whether a table with such a column has the type.
     """
     return TypeRecipe(
         kind,
