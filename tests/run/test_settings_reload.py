@@ -132,7 +132,7 @@ def test_a_mistake_keeps_the_settings_and_is_named(daemon: Daemon) -> None:
     assert reloaded.status == 503
     assert "db-pool = 'many'" in reloaded.json["failures"]["configuration"]
     assert daemon.graphql(QUICK).status == 200
-    assert any("the configuration is not used" in line["message"] for line in daemon.lines)
+    assert any("the configuration was not applied" in line["message"] for line in daemon.lines)
     rewrite(daemon, "db-pool = many", "db-pool = 3")
     rewrite(daemon, "db-uri = ", "db-uri = postgresql://authenticator@127.0.0.1:1/none ; ")
     reloaded = daemon.admin("POST", "/reload")

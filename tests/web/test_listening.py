@@ -61,7 +61,7 @@ async def test_connections_wait_until_somebody_accepts(reactor: Any) -> None:
     port = free_port()
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
     waiting = deferToThread(greeting, port)
-    accepting = accept(reactor, bound.handed, greeter())
+    accepting = accept(reactor, bound.as_descriptor, greeter())
     assert await waiting == b"hello"
     accepting.stop()
     await bound.close()
@@ -81,7 +81,7 @@ async def test_a_replacement_may_listen_on_the_same_port(reactor: Any, kind: str
     with pytest.raises(StartFailed, match="in use"):
         bind(reactor, [endpoint])
     await old.close()
-    accepting = accept(reactor, new.handed, greeter())
+    accepting = accept(reactor, new.as_descriptor, greeter())
     host = "127.0.0.1" if kind == "tcp" else "::1"
     assert await deferToThread(greeting, port, host) == b"hello"
     accepting.stop()
@@ -133,7 +133,7 @@ async def test_a_connection_from_before_a_socket_closes_gets_all_that_is_sent(
         def connectionMade(self) -> None:  # noqa: N802 - Protocol
             opened.callback(self.transport)
 
-    accepting = accept(reactor, bound.handed, Factory.forProtocol(Accepted))
+    accepting = accept(reactor, bound.as_descriptor, Factory.forProtocol(Accepted))
     with socket.create_connection((host, bound.port.socket.getsockname()[1])):
         transport = await opened
         assert all(transport.socket.getsockopt(level, option) == 0 for level, option in options)
@@ -191,7 +191,7 @@ async def test_connections_opened_together_are_spread(reactor: Any) -> None:
     counters, counts = [Counter(), Counter()], make_counts(2)
     shares = [ConnectionShare(counts, 2, worker) for worker in range(2)]
     accepting = [
-        accept(reactor, replace(bound.handed, share=share), counter)
+        accept(reactor, replace(bound.as_descriptor, share=share), counter)
         for share, counter in zip(shares, counters, strict=True)
     ]
     while sum(counter.made for counter in counters) < 16:
@@ -250,7 +250,7 @@ async def test_a_connection_is_left_to_the_worker_that_serves_the_fewest(reactor
     counts = make_counts(2)
     machines, sites = (WorkerReactor(), WorkerReactor()), (Site(), Site())
     first, second = (
-        accept(machine, replace(bound.handed, share=ConnectionShare(counts, 2, worker)), site)
+        accept(machine, replace(bound.as_descriptor, share=ConnectionShare(counts, 2, worker)), site)
         for worker, (machine, site) in enumerate(zip(machines, sites, strict=True))
     )
     first.doRead()
@@ -278,7 +278,7 @@ async def test_accepting_pauses_while_the_system_is_exhausted(reactor: Any) -> N
     """Without descriptors for connections the process rests a second instead of spinning."""
     [bound] = bind(reactor, [f"tcp:{free_port()}:interface=127.0.0.1"])
     watcher = Watcher()
-    acceptor = Acceptor(watcher, bound.handed.descriptor, greeter())
+    acceptor = Acceptor(watcher, bound.as_descriptor.descriptor, greeter())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(acceptor, "_socket", Exhausted(acceptor._socket))
         acceptor.doRead()
@@ -335,7 +335,7 @@ async def test_a_unix_path_stays_until_the_socket_is_closed(reactor: Any, tmp_pa
     """Accepting and ending leaves a Unix socket's path to whoever bound it."""
     path = tmp_path / "api"
     [bound] = bind(reactor, [f"unix:{path}"])
-    accepting = accept(reactor, bound.handed, greeter())
+    accepting = accept(reactor, bound.as_descriptor, greeter())
 
     def greeted() -> bytes:
         with socket.socket(socket.AF_UNIX) as stream:
@@ -346,7 +346,7 @@ async def test_a_unix_path_stays_until_the_socket_is_closed(reactor: Any, tmp_pa
     assert await deferToThread(greeted) == b"hello"
     accepting.stop()
     assert path.exists()
-    again = accept(reactor, bound.handed, greeter())
+    again = accept(reactor, bound.as_descriptor, greeter())
     assert await deferToThread(greeted) == b"hello"
     again.stop()
     await bound.close()
@@ -366,7 +366,7 @@ async def test_tls_endpoints_speak_tls(reactor: Any, tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path)
     port = free_port()
     [bound] = bind(reactor, [f"ssl:{port}:interface=127.0.0.1:privateKey={certificate}"])
-    accepting = accept(reactor, bound.handed, greeter())
+    accepting = accept(reactor, bound.as_descriptor, greeter())
 
     def greeted() -> bytes:
         with secure(port, certificate) as stream:
@@ -390,7 +390,7 @@ async def test_answers_arrive_over_tls_whole_and_in_order(reactor: Any, tmp_path
     certificate = make_certificate(tmp_path)
     port = free_port()
     [bound] = bind(reactor, [f"ssl:{port}:interface=127.0.0.1:privateKey={certificate}"])
-    accepting = accept(reactor, bound.handed, site)
+    accepting = accept(reactor, bound.as_descriptor, site)
     answers = {"a": 5_000_000, "b": 3, "c": 5_000_000, "d": 4}
 
     def asked() -> bytes:

@@ -124,11 +124,11 @@ def test_check_config_finds_schemas_and_roles_that_are_missing(database: Databas
     schema = f"{place}: schema api: {missing}"
     code, _, errors = dataapi("check-config", environ=environ)
     assert code == os.EX_CONFIG
-    assert errors.splitlines() == [f"{place}: requests run as web_anon, and there is no such role", schema]
+    assert errors.splitlines() == [f"{place}: requests run as web_anon, but there is no such role", schema]
     database.execute("create role web_anon")
     try:
         assert dataapi("check-config", environ=environ)[2].splitlines() == [
-            f"{place}: requests run as web_anon, and the login role of db-uri may not become that role",
+            f"{place}: requests run as web_anon, but the login role of db-uri is not a member of that role",
             schema,
         ]
     finally:
@@ -184,9 +184,8 @@ def test_check_config_finds_functions_that_are_missing(database: Database) -> No
     code, _, errors = dataapi("check-config", environ=environ)
     assert code == os.EX_CONFIG
     before, root = errors.splitlines()
-    missing = "and there is no such function without arguments in"
-    assert f"db-pre-request names check_request, {missing} public" in before
-    assert f"db-root-spec names hidden.root, {missing} hidden" in root
+    assert "db-pre-request: no function check_request without arguments exists in public" in before
+    assert "db-root-spec: no function hidden.root without arguments exists in hidden" in root
 
     database.execute("create function hidden.root() returns int language sql as 'select 1'")
     environ["DATAAPI_PROJECT_DB_PRE_REQUEST"] = "hidden.check_request"
@@ -290,7 +289,7 @@ def test_keys_makes_what_goes_into_files_that_are_not_there_yet(tmp_path: Path) 
     )
     code, _, errors = dataapi("check-config", "--offline", "--config", "x.ini")
     assert code == os.EX_CONFIG
-    assert errors.count("(dataapi keys makes what goes into it)\n") == 2
+    assert errors.count("(dataapi keys generates its content)\n") == 2
     code, output, told = dataapi("keys", "--config", "x.ini")
     assert (code, told) == (0, errors)
     made = dict(line.split(" = ") for line in output.splitlines() if line[0] not in ";[")
