@@ -580,7 +580,7 @@ def test_the_consoles_receiver_takes_a_delivery_and_verifies_it(page: Page, hook
     hooks.ask("PATCH", f"/endpoints/{endpoint['id']}", signing_secret="another secret")
     page.get_by_role("button", name="Send a test event").click()
     item.get_by_text("answered 500").wait_for()
-    item.first.get_by_text("signed with another secret").wait_for()
+    item.first.get_by_text("signed with a different secret").wait_for()
 
 
 def test_a_receiver_says_what_has_to_be_allowed(page: Page, hooks: Hooks) -> None:

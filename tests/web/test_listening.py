@@ -98,7 +98,7 @@ async def test_who_has_connected_is_accepted_before_a_socket_closes(reactor: Any
         socket.create_connection(listening.getsockname()) as early,
         socket.socket() as late,
     ):
-        emptied = Deferred.fromCoroutine(bound.empty(clock))
+        emptied = Deferred.fromCoroutine(bound.drain(clock))
         late.setblocking(False)
         assert late.connect_ex(listening.getsockname()) == errno.EINPROGRESS
         clock.advance(1)
@@ -308,7 +308,7 @@ async def test_a_taken_port_is_named(reactor: Any) -> None:
     """The endpoint that cannot be bound is named, with the system's reason and what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taker:
         endpoint = f"tcp:{taker.getsockname()[1]}:interface=127.0.0.1"
-        advice = "change listen and admin-listen"
+        advice = "change listen or admin-listen"
         with pytest.raises(StartFailed, match=rf"cannot listen on {endpoint}: .*in use.*{advice}"):
             bind(reactor, [endpoint])
     gc.collect()

@@ -103,7 +103,7 @@ class LazyWebhooks:
     async def snapshot(self) -> Snapshot:
         return await self._part.snapshot() if self._part else {}
 
-    async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
+    async def handle(self, request: Request, path: str, parameters: Mapping[str, str]) -> Reply:
         """Handle a request to the management API.
 
         :raises ApiError: 404 if webhooks are disabled, 503 until they have started.
@@ -114,7 +114,7 @@ class LazyWebhooks:
             raise ManagementError(
                 ErrorCode.UNAVAILABLE, "Webhooks are starting", headers=(("Retry-After", "1"),)
             )
-        return await self._part.api.answer(request, path, places)
+        return await self._part.api.handle(request, path, parameters)
 
 
 def _webhooks_inputs(settings: Settings) -> tuple[object, ...] | None:

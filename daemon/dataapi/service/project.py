@@ -323,7 +323,7 @@ class ProjectPart:
             database_available=available,
             generation=catalog.generation if catalog else None,
             problems=(
-                *(f"{problem.server}: {problem.message}" for problem in self._watcher.problems),
+                *(f"{problem.place}: {problem.message}" for problem in self._watcher.problems),
                 *(f"graphql-documents: {problem}" for problem in documents),
                 *self._role_faults(),
             ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.concurrency.timers import Backoff
 from dataapi.http.errors import DatabaseUnavailable
-from dataapi.service.webhooks import CONNECTIONS, REFUSED, WebhooksPart
+from dataapi.service.webhooks import CONNECTIONS, DENIED_BACKOFF, WebhooksPart
 from dataapi.settings import Project, Settings, Webhooks
 from dataapi.telemetry.metrics import FAMILIES, exposition
 from dataapi.telemetry.readiness import WebhooksState
@@ -126,7 +126,7 @@ async def test_a_refusal_is_tried_again_further_apart(
         " create schema webhooks authorization authenticator"
     )
     assert log.read_text().count("permission denied") == before
-    assert [REFUSED.after(failures) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert [DENIED_BACKOFF.after(failures) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 async def test_one_process_tries_again_and_others_wait_for_it(

@@ -232,7 +232,7 @@ def test_the_management_api_is_unavailable_until_webhooks_start() -> None:
     """Clients are asked to come back, and the state says why."""
     webhooks = LazyWebhooks(Clock(), Settings(projects=(), webhooks=WebhooksSettings()))
     request = Request("1", "GET", "/v2/event-types", "", {}, b"")
-    error = outcome(webhooks.answer(request, request.path, {}))
+    error = outcome(webhooks.handle(request, request.path, {}))
     assert isinstance(error, ManagementError)
     assert (error.status, error.headers) == (503, (("Retry-After", "1"),))
     assert webhooks.state() == WebhooksState(False, False, "webhooks are starting")
@@ -243,7 +243,7 @@ def test_without_their_section_webhooks_are_off() -> None:
     webhooks = LazyWebhooks(Clock(), Settings(projects=()))
     outcome(webhooks.start())
     request = Request("1", "GET", "/v2/event-types", "", {}, b"")
-    error = outcome(webhooks.answer(request, request.path, {}))
+    error = outcome(webhooks.handle(request, request.path, {}))
     assert isinstance(error, ManagementError)
     assert (error.status, error.code) == (404, "not_found")
     assert error.message == "Webhooks are off: the configuration has no section [webhooks]"

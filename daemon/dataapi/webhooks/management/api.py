@@ -47,7 +47,7 @@ Reason: TypeAlias = Callable[[], str | None]
 class ManagementApi:
     """Responds to every operation that is declared."""
 
-    on = True
+    enabled = True
     portal_origins: Sequence[str] = ()
 
     def __init__(
@@ -58,7 +58,7 @@ class ManagementApi:
         self._reason = reason
         self._repeatable = RepeatableRequests(store.answers)
 
-    async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
+    async def handle(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
         """Respond to a request.
 
         :param path: its path in the table.
