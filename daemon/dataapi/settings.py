@@ -1,10 +1,11 @@
-"""The configuration as frozen values. A field is the one declaration of a configuration key.
+"""The configuration as immutable values. Each field declares a configuration key.
 
 A key has the field's name, with ``-`` for ``_``, and its type and default. ``Annotated`` names the parser of
 its value, in ``service/configuration/parsers.py``. A field without ``repr`` is a secret. The environment may
-set every key, and the database those marked ``InDatabase``. ``#:`` comments are the documentation, from which
-``make reference`` writes ``etc/dataapi.ini`` and ``docs/reference/configuration.md``; a field without one
-shares the previous comment.
+set every key, and the database those marked ``InDatabase``.
+
+``#:`` comments are the documentation, from which ``make reference`` generates ``etc/dataapi.ini`` and
+``docs/reference/configuration.md``. A field without a comment shares the previous one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ InDatabase = Annotated[T, IN_DATABASE]
 
 Names = tuple[str, ...]
 Automatic = Annotated[bool | None, "automatic"]
-"""A switch; None stands for ``auto``."""
+"""A boolean, or None for ``auto``."""
 Count = Annotated[int, "count"]
 Positive = Annotated[int, "positive"]
 Seconds = Annotated[float, "seconds"]
@@ -47,9 +48,9 @@ class TransactionEnd(Enum):
         return self.value.endswith("allow-override")
 
     def rolls_back(self, prefer: str) -> bool:
-        """Return whether a transaction is rolled back, which the ``Prefer`` header may override.
+        """Return whether a transaction is rolled back. The ``Prefer`` header may override it.
 
-        :param prefer: the header's value. The first of ``tx=commit`` and ``tx=rollback`` in it counts.
+        :param prefer: value of the header. The first of ``tx=commit`` and ``tx=rollback`` applies.
         """
         if self.allows_override and "tx=" in prefer:
             preferences = [part.strip() for part in prefer.split(",")]
@@ -61,12 +62,12 @@ class TransactionEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """One database with its APIs.
+    """A database with its APIs.
 
     For several databases, write one section [project:REF] for each, with the project's reference of 20
     letters as REF. Each has its own hosts, and the host name of a request selects the project.
 
-    :ivar app_settings: the keys ``app.settings.…`` with their values, for SQL to read.
+    :ivar app_settings: keys ``app.settings.…`` and their values, for SQL to read.
     :ivar settings_error: why the settings in the database cannot be read. If set, every request fails.
     """
 
@@ -347,11 +348,11 @@ class Webhooks:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A whole configuration, checked.
+    """A complete, validated configuration.
 
     :ivar webhooks: None if there is no section ``[webhooks]``.
-    :ivar file: the file that was read, None if all values come from the environment.
-    :ivar secret_files: the files that contain secrets, which may include ``file``.
+    :ivar file: the configuration file, or None if all values come from the environment.
+    :ivar secret_files: files that contain secrets, possibly including ``file``.
     """
 
     projects: tuple[Project, ...]

@@ -96,7 +96,7 @@ def test_a_health_check_asks_whether_it_is_ready(daemon: Daemon, tmp_path: Path)
         [*DATAAPI, "ready", "--config", str(away)], capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stdout) == (os.EX_UNAVAILABLE, "")
-    assert "does not answer" in checked.stderr
+    assert "does not respond" in checked.stderr
 
 
 def test_versions_are_those_that_are_installed_and_that_serve(daemon: Daemon) -> None:

@@ -54,7 +54,7 @@ def test_check_config_fails_without_the_database_unless_it_is_to_be_left_out() -
     assert (code, output) == (os.EX_UNAVAILABLE, "")
     assert errors.startswith("project abcdefghijklmnopqrst: the database cannot be checked: ")
     assert "Connection refused" in errors
-    good = "the environment: the configuration is good; 1 project\n"
+    good = "the environment: the configuration is valid; 1 project\n"
     assert dataapi("check-config", "--offline", environ=KEYED) == (0, good, "")
 
 
@@ -101,7 +101,7 @@ def test_check_config_names_clashes_without_calling_them_mistakes(database: Data
         "grant select on blog to service_role"
     )
     code, output, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri})
-    assert (code, output) == (0, "the environment: the configuration is good; 1 project\n")
+    assert (code, output) == (0, "the environment: the configuration is valid; 1 project\n")
     place = "note: project abcdefghijklmnopqrst: foreign key blog_author_fkey of table public.blog"
     assert errors.splitlines() == [
         f"{place}: the GraphQL field blogCollection of account is foreign key blog_editor_fkey of table"
@@ -152,7 +152,7 @@ def test_check_config_names_tables_that_graphql_leaves_out(database: Database) -
         """
     )
     code, output, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri})
-    assert (code, output) == (0, "the environment: the configuration is good; 1 project\n")
+    assert (code, output) == (0, "the environment: the configuration is valid; 1 project\n")
     assert errors.splitlines() == [
         f"note: project abcdefghijklmnopqrst: table public.{name} has no primary key, which GraphQL needs"
         for name in ("note", "part")
