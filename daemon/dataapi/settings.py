@@ -44,7 +44,6 @@ class TransactionEnd(Enum):
 
     @property
     def allows_override(self) -> bool:
-        """Whether the client may choose how its transaction ends."""
         return self.value.endswith("allow-override")
 
     def rolls_back(self, prefer: str) -> bool:
@@ -281,12 +280,10 @@ class Project:
 
     @property
     def search_path(self) -> Names:
-        """Schemas on the search path of statements, those that the APIs expose first."""
         return tuple(dict.fromkeys((*self.db_schemas, *self.db_extra_search_path)))
 
     @property
     def longest_line(self) -> int:
-        """Maximum size of a line in a streamed response, in bytes."""
         return self.max_answer // 10
 
 
@@ -408,5 +405,4 @@ class Settings:
 
     @property
     def connections_per_address(self) -> int:
-        """Maximum number of connections from one address in each process."""
         return self.max_connections_per_address or -(-self.max_connections // 2)

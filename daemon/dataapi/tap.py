@@ -86,12 +86,10 @@ class Options(usage.Options):
             _exit_with_message(os.EX_USAGE, f"{error}; twistd dataapi --help shows the options")
 
     def parseArgs(self, *words: str) -> None:  # noqa: N802 - usage.Options
-        """Reject arguments that are not options."""
         if words:
             raise usage.UsageError(f"unexpected argument: {words[0]}")
 
     def getUsage(self, width: int | None = None) -> str:  # noqa: N802 - usage.Options
-        """Return the help, followed by examples."""
         return "\n  ".join([f"{super().getUsage(width).rstrip()}\n\nExamples:", *EXAMPLES]) + "\n"
 
     def opt_listen(self, endpoint: str) -> None:
@@ -107,7 +105,6 @@ class Options(usage.Options):
 
     @property
     def overrides(self) -> list[tuple[str, str, str]]:
-        """Return the configuration keys that the command line sets."""
         overrides = []
         if self["listen"]:
             overrides.append(("dataapi", "listen", "\n".join(self["listen"])))
@@ -119,7 +116,6 @@ class Options(usage.Options):
 
     @property
     def directory(self) -> Path | None:
-        """The directory given with ``--embedded``, or None."""
         return Path(self["embedded"]) if self["embedded"] else None
 
 
@@ -179,9 +175,6 @@ def _configured(options: Options) -> SettingsSource:
 
 
 def _demo(options: Options) -> SettingsSource:
-    """Create the demo's source. The only settings are those of ``[dataapi]`` in the environment and the
-    options.
-    """
     defaults = Settings(projects=(), log_format="text", log_level="warn")
     settings = load_service(os.environ, overrides=options.overrides, defaults=defaults)
     return Demo(settings, options.directory, to_descriptor(1))

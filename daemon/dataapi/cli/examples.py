@@ -99,7 +99,6 @@ class Formatter(argparse.HelpFormatter):
 
 
 def parsers(words: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield the names and parsers of a command and its subcommands, recursively."""
     yield words, parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -108,7 +107,6 @@ def parsers(words: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, 
 
 
 def is_group(parser: argparse.ArgumentParser) -> bool:
-    """Return whether a command has subcommands."""
     return any(isinstance(action, argparse._SubParsersAction) for action in parser._actions)
 
 
@@ -121,7 +119,6 @@ def spelling(action: argparse.Action) -> str:
 
 
 def add_examples(parser: argparse.ArgumentParser) -> None:
-    """Add the examples to the parser of ``dataapi`` and of its subcommands."""
     for words, command in parsers(parser.prog, parser):
         command.epilog = "\n  ".join([_HEADING, *EXAMPLES[words]])
         command.formatter_class = Formatter

@@ -42,7 +42,6 @@ _CONNECTION_OPTIONS: tuple[str, ...] = ("sslmode", "sslrootcert", "target_sessio
 
 
 def add(subcommands: Any) -> argparse.ArgumentParser:
-    """Add the subcommand to a command line, and return its parser."""
     summary = "Prepare a database for the daemon and write the configuration."
     parser: argparse.ArgumentParser = subcommands.add_parser("init", help=summary, description=summary)
     parser.add_argument(
@@ -109,7 +108,6 @@ class Init:
         self._input = prompt_input
 
     def run(self) -> None:
-        """Set up a database, or undo that. Raises ``Failed``."""
         options = self._options
         if not options.print and options.uri is None:
             options.uri = self._prompt("PostgreSQL URI of an administrator: ")
@@ -129,7 +127,6 @@ class Init:
             self._set_up()
 
     def _set_up(self) -> None:
-        """Write the configuration, and run or print the SQL."""
         options = self._options
         config = options.config.absolute()
         provision = Provision(
@@ -176,7 +173,6 @@ class Init:
             self._print_next_steps(provision, new_secrets, config)
 
     def _apply(self, sql: str) -> None:
-        """Show the SQL and run it after confirmation, or only print it."""
         options = self._options
         if options.print:
             self._output.write(sql)
@@ -199,7 +195,6 @@ class Init:
             raise _failed(status_of_sqlstate(error.sqlstate), reason) from error
 
     def _print_next_steps(self, provision: Provision, new_secrets: Secrets, config: Path) -> None:
-        """Log in as the daemon, and print the next steps."""
         project = new_secrets.project
         try:
             with connected(project["db-uri"]) as fetch:
@@ -226,7 +221,6 @@ class Init:
             self._output.write(f"  curl 'http://127.0.0.1:8000/rest/v1/{name}?limit=3' -H 'apikey: {key}'\n")
 
     def _prompt(self, question: str) -> str:
-        """Prompt for a line. Return "" without a terminal."""
         if self._input is None:
             return ""
         self._output.write(question)

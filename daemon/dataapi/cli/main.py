@@ -46,7 +46,6 @@ _ABOUT_NEW_KEYS = """\
 
 
 def main() -> None:
-    """Run the command and exit. This is the console script."""
     try:
         status = run(sys.argv[1:], os.environ, sys.stdout, sys.stderr)
         sys.stdout.flush()
@@ -274,7 +273,6 @@ class Command:
             raise Failed(os.EX_UNAVAILABLE, text) from error
 
     def _project_keys(self, settings: Settings, project: Project) -> str | None:
-        """Print a project's keys. Return an error message if they cannot be signed."""
         if len(settings.projects) > 1:
             self._print(f"; project {project.ref}")
         now = int(time.time())
@@ -325,13 +323,11 @@ class Command:
         return os.EX_OK
 
     def init(self) -> int:
-        """Run ``dataapi.cli.init``, with prompts if standard input is a terminal."""
         prompt_input = sys.stdin if sys.stdin.isatty() else None
         init.Init(self._options, self._output, self._errors, prompt_input).run()
         return os.EX_OK
 
     def webhooks(self) -> int:
-        """Run a subcommand of ``dataapi.cli.webhooks``."""
         result = webhooks.execute(self._load(), self._options, self._errors)
         if isinstance(result, TextTable):
             show(result, self._output, self._environ)
@@ -340,7 +336,6 @@ class Command:
         return os.EX_OK
 
     def _project(self) -> Project:
-        """Return the project given with ``--project``, or the only one."""
         projects = {project.ref: project for project in self._complete().projects}
         requested = self._options.project or (next(iter(projects)) if len(projects) == 1 else None)
         if requested not in projects:
@@ -351,7 +346,6 @@ class Command:
         return load(self._options.config, self._environ)
 
     def _complete(self) -> Settings:
-        """Load the configuration, including the settings in databases with ``db-config``."""
         return with_database_settings(self._load())
 
     def _print(self, text: str) -> None:
@@ -359,7 +353,6 @@ class Command:
 
 
 def _state(body: str) -> DaemonState | None:
-    """Return the state in a response of ``/ready``, or None if it is something else."""
     try:
         return state_from_json(json.loads(body))
     except (ValueError, LookupError, TypeError):
@@ -367,7 +360,6 @@ def _state(body: str) -> DaemonState | None:
 
 
 def _readiness(state: DaemonState) -> TextTable:
-    """Return the state of the projects and of webhooks as a table."""
     rows = [
         (
             project.ref,
@@ -390,7 +382,6 @@ def _project_status(project: ProjectState) -> str:
 
 
 def _new_keys(lacking: Collection[str]) -> str:
-    """Return configuration lines with new values for the missing keys."""
     project = {
         "jwt-secret": new_secret,
         "publishable-keys": new_publishable_key,

@@ -37,7 +37,6 @@ class TextTable:
 
 
 def show(table: TextTable, output: TextIO, environ: Mapping[str, str]) -> None:
-    """Write a table for a terminal or for programs, depending on the output."""
     if output.isatty():
         lines = _aligned(table, colors=not environ.get("NO_COLOR") and environ.get("TERM") != "dumb")
     else:

@@ -82,9 +82,6 @@ def execute(settings: Settings, options: argparse.Namespace, errors: TextIO) -> 
 
 
 def _configured_organization(settings: Settings, project: str | None) -> str:
-    """Return the organization of a configured project, or the only configured organization. Raises
-    ``Failed``.
-    """
     organizations = {
         configured.organization for configured in settings.projects if project in (None, configured.ref)
     }
@@ -302,7 +299,6 @@ def _watch_row(watch: Watch, *, known: bool) -> tuple[str, ...]:
 
 
 def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
-    """Run a statement as the owner of the table."""
     with opened(options.owner_uri or options.uri) as database:
         # The name of the table is resolved with the owner's search path.
         complete(database.fetch(CALLERS_OBJECTS + statement))
@@ -310,7 +306,6 @@ def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
 
 
 def _watch_call(options: argparse.Namespace) -> str:
-    """Return the call of ``webhooks.watch``. The scope defaults to the configured organization."""
     named = {name: getattr(options, name) for name in ("columns", "when", "operations", *_SCOPE)}
     always = (f"{quote_identifier('always')} => true",) if options.always else ()
     if not any(named[name] for name in _SCOPE):
@@ -325,7 +320,6 @@ def _watch_call(options: argparse.Namespace) -> str:
 
 
 def _unwatch_call(options: argparse.Namespace) -> str:
-    """Return the call of ``webhooks.unwatch``, for one type or all."""
     return _call("unwatch", *(_literal(value) for value in (options.table, options.type) if value))
 
 
@@ -349,11 +343,6 @@ async def _organization(store: Store, options: argparse.Namespace) -> None:
 
 
 def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., int]) -> None:
-    """Add the subcommands to the command line's parser.
-
-    :param run: the handler of all subcommands.
-    """
-
     def leaf(group: Any, name: str, action: Action) -> argparse.ArgumentParser:
         summary = action.__doc__ or ""
         parser: argparse.ArgumentParser = group.add_parser(
@@ -497,8 +486,6 @@ def _add_organization(parser: argparse._ActionsContainer, *, required: bool = Fa
 
 
 def _read(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a parser that reports errors to argparse."""
-
     def read(text: str) -> Any:
         try:
             return parse(text)

@@ -54,12 +54,10 @@ class LazyWebhooks:
 
     @property
     def enabled(self) -> bool:
-        """Whether the configuration enables webhooks."""
         return self._settings.webhooks is not None
 
     @property
     def portal_origins(self) -> tuple[str, ...]:
-        """Origins whose pages may embed the customer portal in a frame."""
         return self._settings.webhooks.portal_origins if self._settings.webhooks is not None else ()
 
     async def start(self) -> None:
@@ -73,7 +71,6 @@ class LazyWebhooks:
             await part.start()
 
     async def configure(self, settings: Settings) -> None:
-        """Apply changed settings. Attempts in flight finish with the old ones."""
         previous, self._settings = self._settings, settings
         if _webhooks_inputs(previous) != _webhooks_inputs(settings):
             if self._part is not None:
@@ -182,7 +179,6 @@ class ProcessAssembly:
         return part
 
     def site(self, projects: Sequence[ProjectPart], requests: RequestMetrics) -> ApiSite:
-        """Create the protocol factory of the public sockets."""
         from dataapi.web.app import make_site  # noqa: PLC0415 - imported by the projects' start
 
         single_process = self._settings.workers == 1
@@ -193,7 +189,6 @@ class ProcessAssembly:
     def configure(
         self, settings: Settings, site: ApiSite, projects: Sequence[ProjectPart], requests: RequestMetrics
     ) -> None:
-        """Make the site serve these projects with these settings."""
         self._observer.learn(settings)
         site.configure(
             [project.apis.backend for project in projects if project.apis is not None],

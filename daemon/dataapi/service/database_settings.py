@@ -116,12 +116,10 @@ class DatabaseSettings:
 
     @property
     def settings(self) -> Settings:
-        """The settings known before the start."""
         return self._source.settings
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Errors of the settings that were read last, by project reference."""
         return self._failures
 
     async def prepare(self) -> Settings:
@@ -132,7 +130,6 @@ class DatabaseSettings:
         return None if settings is None else await self._with_databases(settings)
 
     async def reread_database(self, ref: str) -> Settings | None:
-        """Read the settings in the database of one project again."""
         if self._configured is None or self._complete is None:
             return None
         [configured] = [project for project in self._configured.projects if project.ref == ref]

@@ -51,7 +51,6 @@ class Demo:
         self._demo: PreparedDemo | None = None
 
     async def prepare(self) -> Settings:
-        """Start the server, create the sample, and return the settings with its project."""
         try:
             self._demo = await prepare_demo(self._directory, self.settings)
         except EmbeddedServerError as error:
@@ -62,7 +61,6 @@ class Demo:
         return None
 
     async def reread_database(self, _ref: str) -> Settings | None:
-        """Keep the printed keys."""
         return None
 
     @property
@@ -134,7 +132,6 @@ def _prepared_keys(directory: Path | None, uri: str) -> DemoKeys:
 
 
 def _keys(directory: Path | None, new_key: Callable[[], str], new_token: Callable[[], str]) -> DemoKeys:
-    """Return the keys stored in the directory, after creating the missing ones."""
     file = directory / "demo-keys.json" if directory is not None else None
     if file is not None and file.exists():
         try:
@@ -159,7 +156,6 @@ def _keys(directory: Path | None, new_key: Callable[[], str], new_token: Callabl
 
 
 def demo_project(uri: str, keys: DemoKeys) -> Project:
-    """Return the demo's only project, with all optional features enabled."""
     return Project(
         ref=DEMO_REF,
         organization=DEMO_ORGANIZATION,

@@ -30,7 +30,6 @@ class ShortCollections:
         gc.callbacks.append(self._count)
 
     def stop(self) -> None:
-        """Stop freezing objects."""
         if self._count in gc.callbacks:
             gc.callbacks.remove(self._count)
 

@@ -71,7 +71,6 @@ class Finding:
         return self.severity is Severity.MISTAKE
 
     def __str__(self) -> str:
-        """Return the finding as one line of text."""
         project = f"project {self.project}: " if self.project else ""
         return f"{self.severity.value}{project}{self.text}"
 
@@ -143,7 +142,6 @@ def _everybody_reads(file: Path) -> bool:
 
 
 def inspect_documents(project: Project) -> list[Finding]:
-    """Check the project's persisted documents, and return the findings. Needs no database."""
     if project.graphql_documents is None:
         return []
     from dataapi.graphql.document_store import read_folder  # noqa: PLC0415 - the start needs only ``role_faults``
@@ -170,7 +168,6 @@ def _catalog(project: Project, fetch: Fetch) -> Catalog:
 
 
 def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
-    """Yield the findings about a pooler that shares server connections. Blocks."""
     if _in_statement_mode(project.db_uri):
         yield Finding(project.ref, "db-uri names a pooler in statement mode, which is not supported")
         return
@@ -202,7 +199,6 @@ def _in_statement_mode(uri: str) -> bool:
 
 
 def _passes_settings_on(one: Fetch, other: Fetch) -> bool:
-    """Return whether a session setting of one client is visible to another client."""
     one("select pg_catalog.set_config('dataapi.probe', 'seen', false)", ())
     seen = "select pg_catalog.current_setting('dataapi.probe', true)"
     try:
@@ -221,9 +217,6 @@ def _superuser(catalog: Catalog) -> Iterator[str]:
 
 
 def _keyless_tables(catalog: Catalog) -> Iterator[str]:
-    """Yield a note for each readable table without a primary key, which GraphQL leaves out. Views are
-    skipped.
-    """
     privileges = [Privileges(catalog, role.name) for role in catalog.roles.values() if role.excess is None]
     tables = [
         table
@@ -236,7 +229,6 @@ def _keyless_tables(catalog: Catalog) -> Iterator[str]:
 
 
 def _privileges_missing(project: Project, catalog: Catalog) -> Iterator[str]:
-    """Yield a warning for each exposed schema in which ``service_role`` may read no table."""
     if SERVICE_ROLE not in catalog.roles:
         return
     privileges = Privileges(catalog, SERVICE_ROLE)
@@ -250,7 +242,6 @@ def _privileges_missing(project: Project, catalog: Catalog) -> Iterator[str]:
 
 
 def _function_faults(project: Project, fetch: Fetch) -> Iterator[str]:
-    """Yield an error for each configured function that does not exist. Blocks."""
     keys = {"db-pre-request": project.db_pre_request, "db-root-spec": project.db_root_spec}
     for key, function in keys.items():
         if not function:
@@ -268,7 +259,6 @@ async def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _roles(project: Project) -> list[str]:
-    """Return the roles of requests with an API key, and of anonymous requests."""
     names = dict.fromkeys((project.db_anon_role, SERVICE_ROLE if project.secret_keys else ""))
     return list(filter(None, names))
 

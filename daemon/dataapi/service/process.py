@@ -59,24 +59,20 @@ class ServedProject(ServedPart, Protocol):
 
     def snapshot(self) -> Snapshot: ...
 
-    async def drain(self) -> None:
-        """Ask the subscribers of live queries to reconnect elsewhere."""
+    async def drain(self) -> None: ...
 
-    async def catalog(self) -> Mapping[str, Any] | None:
-        """Return the catalog as JSON values, or None before it is first loaded."""
+    async def catalog(self) -> Mapping[str, Any] | None: ...
 
 
 class ServedWebhooks(ServedPart, Protocol):
     """Webhooks of a running daemon. The APIs do not depend on them."""
 
-    async def configure(self, settings: Settings) -> None:
-        """Apply changed settings."""
+    async def configure(self, settings: Settings) -> None: ...
 
     async def drain(self, seconds: float) -> None:
         """Stop claiming deliveries, and wait at most ``seconds`` for attempts in flight."""
 
-    def state(self) -> WebhooksState | None:
-        """Return whether webhooks work, or None if they are disabled."""
+    def state(self) -> WebhooksState | None: ...
 
     async def snapshot(self) -> Snapshot: ...
 
@@ -96,8 +92,7 @@ class Assembly(Protocol):
 
     def project(self, settings: Project) -> ServedProject: ...
 
-    def site(self, projects: Sequence[Any], requests: RequestMetrics) -> DrainableSite:
-        """Create the protocol factory of the public sockets. The projects must have started."""
+    def site(self, projects: Sequence[Any], requests: RequestMetrics) -> DrainableSite: ...
 
     def configure(
         self, settings: Settings, site: Any, projects: Sequence[Any], requests: RequestMetrics
@@ -139,7 +134,6 @@ class Process:
         self._draining = False
 
     async def start(self) -> None:
-        """Start the projects, accept requests, then start webhooks."""
         await self._changing.acquire()
         gc.disable()  # nearly everything that is loaded at start is long-lived
         try:
@@ -158,7 +152,6 @@ class Process:
         self._starting = False
 
     async def drain(self) -> None:
-        """Keep serving, but close each connection after its next response, and report not ready."""
         self._draining = True
         if self._site:
             self._site.draining = True
@@ -185,7 +178,6 @@ class Process:
             await self._tracing.stop(self._reactor)
 
     async def state(self) -> DaemonState:
-        """Check the databases, and return whether requests can be served."""
         checking = [project.check() for project in self._projects]
         if self._webhooks:
             checking.append(self._webhooks.check())
@@ -210,7 +202,6 @@ class Process:
         return {ref: catalog for ref, catalog in catalogs.items() if catalog is not None}
 
     async def reload(self, settings: Settings | None = None) -> Reloaded:
-        """Apply the settings, if given, and reload the catalog of every project."""
         failures = {} if settings is None else await self.configure(settings)
         reloading = [(project, Deferred.fromCoroutine(project.reload())) for project in self._projects]
         generations: dict[str, int] = {}
@@ -265,7 +256,6 @@ class Process:
             await self._webhooks.configure(settings)
 
     async def _stop_replaced(self, project: ServedProject) -> None:
-        """Stop a replaced project after its requests have finished."""
         try:
             await project.drain()
             if project.settings.settings_error is None:

@@ -143,18 +143,15 @@ class ProjectPart:
         return await self._pool.fetch(text, values, within=REFLECTION_TIMEOUT)
 
     async def _retry_settings(self) -> None:
-        """Request the settings repeatedly, until a part that has them replaces this one."""
         for failures in count(1):
             await deferLater(self._reactor, SETTINGS_RETRY.after(failures))
             self._reconfigure(self.ref)
 
     def _renew_sessions(self) -> Deferred[Any]:
-        """Replace every connection. Fires when the new ones are in use."""
         replicas = [] if self._replicas is None else self._replicas.renew()
         return gatherResults([self._pool.renew(), *replicas])
 
     def _renew(self) -> None:
-        """Replace every connection, and request a reload of the configuration."""
         self._renew_sessions()
         self._reconfigure(None)
 
@@ -202,14 +199,12 @@ class ProjectPart:
         )
 
     def _resize(self, more: int) -> None:
-        """Set the size of the pools to ``db-pool`` plus ``more``."""
         size = self.settings.db_pool + more
         self._pool.resize(size)
         if self._replicas is not None:
             self._replicas.resize(size)
 
     def _listen(self, channels: Sequence[str], **callbacks: Any) -> Listener:
-        """Create the listener for the catalog watcher. Live queries share it."""
         # Standbys do not support LISTEN.
         uri = primary_uri(self.settings.db_uri)
         if self.settings.live_interval is not None:
@@ -248,7 +243,6 @@ class ProjectPart:
         return role_faults(self.settings, catalog) if catalog is not None else []
 
     async def _check_pooler(self) -> None:
-        """Check whether the pooler supports prepared statements, if the configuration enables them."""
         if self.settings.db_prepared_statements and self._pool.pooled:
             self._loses_statements = await loses_statements(self._reactor, self.settings.db_uri)
             if self._loses_statements:
@@ -263,12 +257,10 @@ class ProjectPart:
         )
 
     async def drain(self) -> None:
-        """Ask the subscribers of live queries to reconnect elsewhere."""
         if self.apis is not None and self.apis.live is not None:
             await self.apis.live.drain()
 
     async def stop(self) -> None:
-        """Close every connection after its statement has finished."""
         if self.apis is not None and self.apis.live is not None:
             self.apis.live.stop()
         if self._keys is not None:
@@ -298,11 +290,9 @@ class ProjectPart:
         return generation
 
     async def check(self) -> None:
-        """Check now whether the database responds. ``state`` returns the result."""
         await self._pool.check()
 
     async def catalog(self) -> Mapping[str, Any] | None:
-        """Return the catalog as JSON values, or None before it is first loaded."""
         catalog = self._watcher.current
         # A thread, because a large catalog would block the reactor.
         return None if catalog is None else await deferToThread(catalog_document, catalog)
@@ -386,7 +376,6 @@ def session_options(project: Project) -> SessionOptions:
 
 
 def query_log(project: Project) -> QueryLog | None:
-    """Return the log of the project's SQL, or None if ``log-query`` is ``no``."""
     if project.log_query == "no":
         return None
     slow = project.log_query_threshold if project.log_query == "slow" else None

@@ -110,7 +110,6 @@ def _qualified(table: str, schema: str) -> str:
 
 
 def _default_privileges(provision: Provision) -> str:
-    """Return SQL for the privileges of objects created later, by the current owners in each schema."""
     grants = [("all", kind, "service_role") for kind in ("tables", "sequences", "routines")]
     grants += [("select", "tables", role) for role, access in provision.access.items() if access.everything]
     schemas = ", ".join(quote_literal(schema).strip() for schema in provision.schemas)
@@ -221,7 +220,6 @@ class Secrets:
 
 
 def configuration_files(provision: Provision, secrets: Secrets, config: Path) -> dict[Path, str]:
-    """Return the text of the configuration and of its secret files, by path."""
     folder = config.with_suffix(".secrets")
     texts: dict[Path, str] = {}
 

@@ -55,7 +55,6 @@ def replica_findings(project: Project, roles: Sequence[str], primary: Fetch) -> 
 
 
 def _faults(primary: Fetch, replica: Fetch, roles: Sequence[str]) -> Iterator[str]:
-    """Yield the reasons why a server cannot serve reads for the primary."""
     replica_database, database = (
         fetch("select pg_catalog.current_database()", ())[0][0] for fetch in (replica, primary)
     )

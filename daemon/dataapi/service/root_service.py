@@ -51,14 +51,12 @@ RELOAD_SIGNALS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 class RequestServer(Operated, Protocol):
     """Serves the public sockets: this process, or its workers."""
 
-    async def start(self) -> None:
-        """Start serving, and return when requests are accepted."""
+    async def start(self) -> None: ...
 
     async def drain(self) -> None:
         """Keep serving, but close each connection after its next response, and report not ready."""
 
-    async def stop(self) -> None:
-        """Stop accepting connections, and return when the requests in flight have finished."""
+    async def stop(self) -> None: ...
 
     async def configure(self, settings: Settings) -> Mapping[str, str]:
         """Apply changed settings. Return the error of each project that keeps its old settings."""
@@ -112,7 +110,6 @@ class RootService(Service):
         self._reload_failed = False
 
     def setServiceParent(self, parent: Any) -> None:  # noqa: N802 - IService
-        """Join the application, and register the log observer that twistd starts."""
         super().setServiceParent(parent)
         if self._observer is not None:
             parent.setComponent(ILogObserver, self._observer)
@@ -197,7 +194,6 @@ class RootService(Service):
         self._reactor.stop()
 
     def stopService(self) -> Deferred[None]:  # noqa: N802 - IService
-        """Stop the parts. The Deferred fires when all of them have stopped."""
         super().stopService()
         self._stopping = True
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -249,7 +245,6 @@ class RootService(Service):
         self._start_pending_reloads()
 
     def _reconfigure(self, ref: str | None) -> None:
-        """Reload everything, or only the settings in the database of project ``ref``."""
         if ref is None:
             self._request_reload("NOTIFY")
         else:
@@ -295,7 +290,6 @@ class RootService(Service):
         return outcome
 
     async def _reload(self) -> Reloaded:
-        """Reload the configuration and the catalogs. If the configuration is invalid, keep the old one."""
         await self._reading.acquire()
         try:
             return await self._reload_now()
@@ -324,7 +318,6 @@ class RootService(Service):
         return replace(outcome, failures={**self._source.failures, **outcome.failures})
 
     def _changed(self, settings: Settings | None) -> Settings | None:
-        """Store new settings, except those that need a restart. Return None if nothing changed."""
         if settings is None:
             return None
         fixed = {name: getattr(self._settings, name) for name in _FIXED}
@@ -408,26 +401,21 @@ class Notifier:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Notifier:
-        """Create a notifier from ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID``."""
         microseconds = environ.get("WATCHDOG_USEC", "")
         ours = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         watchdog = int(microseconds) / 2_000_000 if microseconds.isdigit() and ours else None
         return cls(environ.get("NOTIFY_SOCKET") or None, watchdog or None)
 
     def ready(self, status: str) -> None:
-        """Report that requests are served. ``systemctl status`` shows ``status``."""
         self._notify(f"READY=1\nSTATUS={status}")
 
     def status(self, template: str) -> None:
-        """Set the text that ``systemctl status`` shows."""
         self._notify(f"STATUS={template}")
 
     def reloading(self) -> None:
-        """Report that a reload has started. A call of ``ready`` must follow."""
         self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}\nSTATUS=reloading")
 
     def stopping(self) -> None:
-        """Report that the daemon finishes the requests in flight and then exits."""
         self._notify("STOPPING=1\nSTATUS=finishing requests in flight")
 
     def alive(self) -> None:

@@ -35,8 +35,7 @@ class SettingsSource(Protocol):
     """Provides the settings, and starts what they need."""
 
     @property
-    def settings(self) -> Settings:
-        """The settings known before the start."""
+    def settings(self) -> Settings: ...
 
     async def prepare(self) -> Settings:
         """Start what the settings need, and return the complete settings. Raises ``StartFailed``."""
@@ -51,11 +50,9 @@ class SettingsSource(Protocol):
     def failures(self) -> Mapping[str, str]:
         """Errors of the settings that were read last, by project reference."""
 
-    def announce(self) -> None:
-        """Print instructions for the operator when requests are served."""
+    def announce(self) -> None: ...
 
-    async def cleanup(self) -> None:
-        """Stop what ``prepare`` started."""
+    async def cleanup(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +78,9 @@ class Configured:
     def failures(self) -> Mapping[str, str]:
         return {}
 
-    def announce(self) -> None:
-        """Do nothing."""
+    def announce(self) -> None: ...
 
-    async def cleanup(self) -> None:
-        """Do nothing."""
+    async def cleanup(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

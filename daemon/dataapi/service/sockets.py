@@ -76,7 +76,6 @@ class StartFailed(Exception):
 
     @property
     def status(self) -> int:
-        """The exit status of the process."""
         return os.EX_NOPERM if isinstance(self.__cause__, PermissionError) else os.EX_UNAVAILABLE
 
 
@@ -108,7 +107,6 @@ class ConnectionShare:
             self._counts[self._worker] = count
 
     def leave(self) -> None:
-        """Accept no more connections in this worker."""
         self.report(_ABSENT)
         self._left = True
 
@@ -179,7 +177,6 @@ def _require_ttl(connection: socket.socket, ttl: int) -> None:
 
 
 def _error_text(error: Exception) -> str:
-    """Return the message of an error without its number, but with the file name."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     file = error.filename2 or error.filename
@@ -256,7 +253,6 @@ def bind(reactor: Any, descriptions: Sequence[str], *, reuse_port: bool = False)
 
 
 def accept(reactor: Any, bound: Descriptor, factory: Any) -> Acceptor:
-    """Start to serve a bound socket with ``factory``."""
     if bound.share is not None:
         factory.report = bound.share.report
         factory.report(0)
@@ -310,7 +306,6 @@ class Acceptor:
         return "dataapi"
 
     def doRead(self) -> None:  # noqa: N802 - IReadDescriptor
-        """Accept queued connections, unless another worker is due."""
         for _ in range(_ACCEPT_BATCH):
             if self._share is not None and not self._share.is_due:
                 self._pause(_DEFER, self._accept_anyway)
@@ -319,7 +314,6 @@ class Acceptor:
                 return
 
     def _accept(self) -> bool:
-        """Accept one connection, and return whether there may be more."""
         try:
             connection, _ = self._socket.accept()
         except (BlockingIOError, ConnectionError, InterruptedError):
@@ -341,7 +335,6 @@ class Acceptor:
         return True
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: ARG002, N802 - IReadDescriptor
-        """Stop, because the reactor stops or the socket is broken."""
         self.stop()
 
     def stop(self) -> None:

@@ -218,7 +218,6 @@ class WebhooksPart:
         return None if self._pool.available else "the database cannot be reached"
 
     def _api(self) -> ManagementApi:
-        """Return a management API for the current event types."""
         return ManagementApi(self.store, self.catalogue, self._url_check, lambda: self.reason)
 
     def _enqueued(self) -> None:
@@ -235,7 +234,6 @@ class WebhooksPart:
         await wait_at_most(READY_TIMEOUT, first_attempt, self._reactor)
 
     async def drain(self, seconds: float) -> None:
-        """Stop publishing and claiming, and wait at most ``seconds`` for attempts in flight."""
         self._stopping = True
         self._retry.cancel()
         self._denied_retry.cancel()
@@ -252,11 +250,9 @@ class WebhooksPart:
         await self._pool.stop()
 
     async def check(self) -> None:
-        """Check now whether the database responds. ``state`` returns the result."""
         await self._pool.check()
 
     def state(self) -> WebhooksState:
-        """Return whether webhooks work. The reason has more details than clients may see."""
         reason = self.reason
         if reason is not None and not self._pool.available and self._pool.trouble is not None:
             reason = f"the database cannot be reached: {self._pool.trouble}"
@@ -270,7 +266,6 @@ class WebhooksPart:
         return WebhooksState(self._pool.available, self._migrated, reason)
 
     async def snapshot(self) -> Snapshot:
-        """Return the metrics of the pool and of deliveries."""
         statistics, dispatcher = await self._statistics(), self._dispatcher
         return {
             **pool_snapshot("webhooks", self._pool),
@@ -300,7 +295,6 @@ class WebhooksPart:
         self._background.spawn(self._prepare())
 
     async def _prepare(self) -> None:
-        """Migrate the schema and start. Schedule another attempt on failure."""
         try:
             may_migrate = self._retries or self._denied_retry.failures == 0
             applied = await migrate(self._pool) if may_migrate else await check_migrated(self._pool)
@@ -334,7 +328,6 @@ class WebhooksPart:
         self._listener.give_up(server)
 
     async def _listen(self) -> None:
-        """Start to listen for notifications, if possible. Otherwise the queue is only polled."""
         if self._listens:
             await self._listener.start()
         if self._listener.swallowed:
@@ -364,7 +357,6 @@ class WebhooksPart:
                 return
 
     async def _take_over_dead(self) -> None:
-        """Take over the deliveries of dispatchers that have died, while this one's own session is alive."""
         while True:
             await deferLater(self._reactor, WATCH_EVERY * (0.75 + 0.5 * random.random()))
             if not self._listener.listening or self._reactor.seconds() < self._takeover_from:
@@ -378,7 +370,6 @@ class WebhooksPart:
                 self._dispatcher.wake()
 
     async def _poll_types(self) -> None:
-        """Poll for row change types that commands have added or removed."""
         while True:
             await deferLater(self._reactor, TYPES_EVERY * (0.75 + 0.5 * random.random()))
             with suppress(ApiError):
@@ -393,7 +384,6 @@ class WebhooksPart:
             self.api = self._api()
 
     async def _run_upkeep(self) -> None:
-        """Run upkeep now and every hour. Several daemons may run it concurrently."""
         while True:
             try:
                 result = await self.store.upkeep.run()
@@ -403,7 +393,6 @@ class WebhooksPart:
             await deferLater(self._reactor, UPKEEP_EVERY * (0.9 + 0.2 * random.random()))
 
     def _retry_later(self, error: ApiError | CannotMigrate) -> None:
-        """Log why the schema cannot be used, unless that was logged before, and schedule another attempt."""
         if self._stopping:
             return
         # An outage is usually short. A missing privilege needs an administrator: retry less often.

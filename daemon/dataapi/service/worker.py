@@ -46,7 +46,6 @@ class Worker(LineOnlyReceiver):
         self.status = 0
 
     def lineReceived(self, line: bytes) -> None:  # noqa: N802 - LineOnlyReceiver
-        """Receive the assignment (the first line) or a command."""
         if self._stopping and self._process is None:
             return  # it could not start
         if self._process is None:
@@ -63,11 +62,9 @@ class Worker(LineOnlyReceiver):
             executing.addCallback(lambda reply: self._send({"id": document["id"], **reply}))
 
     def connectionLost(self, reason: Failure | None = None) -> None:  # noqa: ARG002, N802 - Protocol
-        """Stop, because the parent is gone."""
         self.stop()
 
     def stop(self) -> None:
-        """Stop after the requests in flight have finished."""
         if not self._stopping:
             self._stopping = True
             self._reactor.stop()
@@ -135,7 +132,6 @@ class Worker(LineOnlyReceiver):
 
 
 def main() -> int:
-    """Run a worker until it is stopped, and return its exit status."""
     from twisted.internet import reactor as installed  # noqa: PLC0415 - the process's entry point
 
     reactor: Any = IReactorCore(installed)

@@ -88,7 +88,6 @@ class LineSplitter:
             self._receive(line)
 
     def finish(self) -> None:
-        """Pass on an incomplete last line."""
         rest, self._rest = self._rest, b""
         if rest:
             self._receive(rest)
@@ -132,6 +131,5 @@ class WorkerClient:
             result.callback(document["answer"])
 
     def close(self) -> None:
-        """Fail all pending commands, because the worker has ended."""
         for number in list(self._pending):
             self.received({"id": number, "error": "the worker ended"})

@@ -119,7 +119,6 @@ class WorkerProcess(ProcessProtocol):
         return self.missed_beats < STUCK_AFTER_BEATS
 
     async def snapshot(self) -> Snapshot:
-        """Return the worker's metrics. Raises ``WorkerGone``."""
         self.last_snapshot = from_json(await self._client.send("snapshot", _METRICS_WITHIN))
         return self.last_snapshot
 
@@ -128,27 +127,20 @@ class WorkerProcess(ProcessProtocol):
         return catalogs
 
     async def drain(self) -> None:
-        """Make the worker close each connection after its next response. Raises ``WorkerGone``."""
         await self._client.send("drain", _DRAIN_WITHIN)
 
     async def reload(self, settings: Settings | None) -> Reloaded:
-        """Apply settings, if given, and reload the catalogs. Raises ``WorkerGone``."""
         pickled = settings and dump_settings(settings)
         document = await self._client.send("reload", _RELOAD_WITHIN, settings=pickled)
         return Reloaded(document["generations"], document["failures"])
 
     async def configure(self, settings: Settings) -> Mapping[str, str]:
-        """Apply settings. Return the error of each project that keeps its old settings.
-
-        :raises WorkerGone: the worker ended or did not reply in time.
-        """
         failures: Mapping[str, str] = await self._client.send(
             "configure", _RELOAD_WITHIN, settings=dump_settings(settings)
         )
         return failures
 
     def signal(self, name: str) -> None:
-        """Send a signal (``TERM`` or ``KILL``), unless the process has ended."""
         assert self.transport is not None
         try:
             self.transport.signalProcess(name)

@@ -52,7 +52,6 @@ _PARENT_ONLY = (
 
 
 def restart_wait(deaths: int) -> float:
-    """Return the seconds to wait before restarting a worker after ``deaths`` deaths in a row."""
     return _BACKOFF.after(deaths)
 
 
@@ -110,14 +109,12 @@ class Workers:
         self._starting = False
 
     async def drain(self) -> None:
-        """Make the workers close each connection after its next response, and stop restarting them."""
         self._stopping = True
         await self._send_to(
             WorkerProcess.drain, [worker for worker in self._running.values() if worker.responds]
         )
 
     async def stop(self) -> None:
-        """Stop the workers after their requests have finished. Kill those that take too long."""
         self._stopping = True
         deadline = self._reactor.callLater(_KILL_AFTER, self._signal, "KILL")
         self._signal("TERM")
@@ -187,7 +184,6 @@ class Workers:
         return Reloaded(generations, failures)
 
     async def configure(self, settings: Settings) -> Mapping[str, str]:
-        """Apply settings in every worker. Return the error of each project that keeps its old settings."""
         self._settings = settings
         stuck = self._stuck()
         responsive = [worker for worker in self._running.values() if worker not in stuck]
@@ -201,7 +197,6 @@ class Workers:
         return [worker for worker in self._running.values() if not worker.responds and worker.serves]
 
     def _beat(self) -> None:
-        """Send heartbeats, and kill workers that have missed too many. They are restarted."""
         stuck = tuple(sorted(worker.number for worker in self._stuck()))
         serving = sorted(n for n, worker in self._running.items() if worker.serves and worker.responds)
         state = WorkersState(0, self._settings.workers, tuple(serving), stuck)
@@ -227,7 +222,6 @@ class Workers:
         return replies
 
     async def _supervise(self, number: int) -> None:
-        """Run a worker, restarting it whenever it ends, until the daemon stops."""
         deaths, refusal = 0, None
         while True:
             began = self._reactor.seconds()

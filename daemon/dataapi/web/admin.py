@@ -129,7 +129,6 @@ def _response(reply: Reply) -> Response:
 
 
 def _unmatched(request: Request, error: BaseException | None, paths: Sequence[str]) -> Reply:
-    """Return the response to a request without a route."""
     path = request.path.decode("ascii", "replace")
     if isinstance(error, MethodNotAllowed):
         allowed = sorted(error.valid_methods or ())

@@ -83,13 +83,10 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
 
 
 def _wants_console(backend: Backend, request: Request) -> bool:
-    """Return whether a browser opens the URL of an API and may open the console instead."""
     return transport.wants_page(request) and may_open(backend.project, request)
 
 
 def _declare_operations(app: Klein, path: str, webhooks: WebhooksApi) -> None:
-    """Declare a path of the management API or of publishing."""
-
     async def operate(_backend: Backend | None, request: Request, **parameters: Any) -> Reply:
         return await webhooks.handle(request, path, parameters)
 
@@ -133,12 +130,10 @@ class ProjectApis:
 
     @property
     def requests(self) -> int:
-        """Number of requests to both APIs, including those of live queries."""
         return self._engine.requests + self._rest.requests
 
     @property
     def plan_lookups(self) -> tuple[int, int]:
-        """Number of plan cache hits and misses."""
         engine, figures = self._engine, self._rest.figures
         return engine.hits + figures.hits, engine.misses + figures.misses
 

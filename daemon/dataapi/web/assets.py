@@ -61,7 +61,6 @@ class Assets:
         return Reply(200, (*headers, *_SAFE, *framed), self._html)
 
     async def file(self, name: str, request: Request) -> Reply | None:
-        """Return a file in an encoding that the client accepts, or None if there is no such file."""
         if not self._names:
             self._names = await deferToThread(_names, self._folder)
         if name not in self._names:
@@ -97,6 +96,5 @@ def _headers(name: str, encoding: str) -> tuple[tuple[str, str], ...]:
 
 
 def _encoding(accepted: str) -> str:
-    """Return the best encoding that an ``Accept-Encoding`` header allows."""
     offered = {entry.name for entry in parse_accept(accepted)}
     return next((name for name in _ENCODINGS if name in offered), "identity")

@@ -54,7 +54,6 @@ class ProtocolFamily:
 
     @property
     def allow(self) -> tuple[str, str]:
-        """The ``Allow`` header."""
         return "Allow", ", ".join(self.methods)
 
 
@@ -103,7 +102,6 @@ def _issue(issue: Issue) -> dict[str, Any]:
 
 
 def internal_error(request_id: str) -> ApiError:
-    """Return the error for an internal failure. Only the log contains the cause."""
     return ApiError(
         500,
         "PGRSTX00",
@@ -175,5 +173,4 @@ _FAMILIES = (GRAPHQL, REST, MANAGEMENT, PUBLISHING, CONSOLE, PORTAL)
 
 
 def family_of(path: str) -> ProtocolFamily:
-    """Return the protocol family of a path, or ``OTHER``."""
     return next((family for family in _FAMILIES if path.startswith(family.prefix)), OTHER)

@@ -23,13 +23,11 @@ def is_of_another_origin(headers: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=256)
 def is_loopback(address: str) -> bool:
-    """Return whether an address is a loopback address."""
     parsed = _address(address)
     return parsed is not None and parsed.is_loopback
 
 
 def is_loopback_name(host: str) -> bool:
-    """Return whether a ``Host`` header names this machine as localhost or by a loopback address."""
     name = _name(host)
     return name == "localhost" or is_loopback(name)
 
@@ -43,7 +41,6 @@ def may_be_rebound(host: str, own_name: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """Return the name or address in a ``Host`` header."""
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     return name.lower().removesuffix(".")
 

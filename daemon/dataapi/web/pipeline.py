@@ -88,7 +88,6 @@ class Deadlines:
         return False
 
     def rest(self) -> None:
-        """Stop the timer, because no work is expected soon."""
         if self._timer is not None and not self._ends:
             self._timer.cancel()
             self._timer = None
@@ -155,7 +154,6 @@ class Pipeline:
         self._deadlines: dict[float, Deadlines] = {}
 
     def configure(self, backends: Sequence[Backend], observe: Observe) -> None:
-        """Serve these projects from the next request on."""
         self._backends = Backends(backends)
         self._observe = observe
 
@@ -179,12 +177,10 @@ class Pipeline:
             self._reject(received, routed, decision)
 
     def refuse(self, received: ServerRequest, error: ApiError) -> None:
-        """Respond with an error to a request that was not read completely."""
         routed, _ = self._route(received, b"")
         self._reject(received, routed, routed.refuse(error))
 
     def handle(self, received: ServerRequest, body: bytes) -> None:
-        """Handle a request that was read completely."""
         routed, error = (
             self._route(received, body)
             if received.routed is None
@@ -231,7 +227,6 @@ class Pipeline:
                 site.settle()
 
     def pause(self) -> None:
-        """Stop the timers while no client is connected."""
         for deadlines in self._deadlines.values():
             deadlines.rest()
 
@@ -290,7 +285,6 @@ class Pipeline:
         received.finish()
 
     def _route(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
-        """Route a request. If it is malformed, also return the error."""
         started = self._seconds()
         method, target, minor, headers, _, _ = received.head
         error, host, query = None, None, ""
@@ -318,7 +312,6 @@ class Pipeline:
         return RoutedRequest(route, request, backend, started, facts), error
 
     def _with_body(self, routed: RoutedRequest, body: bytes) -> RoutedRequest:
-        """Return the request with its body, and the current time as its start."""
         return routed._replace(request=routed.request._replace(body=body), started=self._seconds())
 
     def _headers(self, routed: RoutedRequest, code: str) -> tuple[tuple[str, str], ...]:
@@ -349,7 +342,6 @@ class Pipeline:
         return headers
 
     def _reject(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
-        """Respond to a request that is still being received."""
         received.reject(reply, self._headers(routed, reply.code))
         self._report(routed, reply.status, len(reply.body), reply.code)
 
@@ -359,7 +351,6 @@ class Pipeline:
         received.finish()
 
     def _report(self, routed: RoutedRequest, status: int, size: int, code: str) -> None:
-        """Pass the request and its facts to the observer."""
         route, request, backend, began, facts = routed
         project = "" if backend is None else backend.project.ref
         seconds = self._seconds() - began
@@ -433,7 +424,6 @@ def _counted_ids() -> Iterator[str]:
 
 
 def _timed_out(limit: float) -> ApiError:
-    """Return the error for a request that has timed out."""
     return ApiError(
         504,
         "REQUEST_TIMEOUT",

@@ -40,20 +40,17 @@ Handler = Callable[..., Awaitable[Reply]]
 class ProjectApi(Protocol):
     """One protocol of one project."""
 
-    async def handle(self, http: Request, caller: Caller) -> Reply:
-        """Handle a request. Raises ``ApiError`` for errors that the client may see."""
+    async def handle(self, http: Request, caller: Caller) -> Reply: ...
 
 
 class WebhooksApi(Protocol):
     """The management API of webhooks, which is shared by all projects."""
 
     @property
-    def enabled(self) -> bool:
-        """Whether webhooks are configured."""
+    def enabled(self) -> bool: ...
 
     @property
-    def portal_origins(self) -> Sequence[str]:
-        """Origins whose pages may embed the customer portal in a frame."""
+    def portal_origins(self) -> Sequence[str]: ...
 
     async def handle(self, request: Request, path: str, parameters: Mapping[str, str]) -> Reply:
         """Handle a request.
@@ -67,17 +64,13 @@ class WebhooksApi(Protocol):
 class ConsoleData(Protocol):
     """The console's data about one project. All methods raise ``ApiError`` if the caller may not see it."""
 
-    async def schema(self, request: Request, caller: Caller) -> bytes:
-        """Return the schema as visible to the caller's role, as JSON."""
+    async def schema(self, request: Request, caller: Caller) -> bytes: ...
 
-    async def identity(self, caller: Caller) -> Mapping[str, Any]:
-        """Return the role of the caller's requests, after checking that it can be assumed."""
+    async def identity(self, caller: Caller) -> Mapping[str, Any]: ...
 
-    async def documents(self, request: Request, caller: Caller) -> bytes:
-        """Return the persisted documents as JSON."""
+    async def documents(self, request: Request, caller: Caller) -> bytes: ...
 
-    async def health(self, request: Request, caller: Caller) -> Mapping[str, Any]:
-        """Return the state of the project and its slow requests."""
+    async def health(self, request: Request, caller: Caller) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +99,12 @@ class Backends:
         self._fallback = next((backend for backend in backends if not backend.project.hosts), None)
 
     def choose(self, host: str | None) -> Backend | None:
-        """Return the project for a ``Host`` header, or None."""
         if not self._by_host or not host:
             return self._fallback
         return self._by_host.get(_host_name(host), self._fallback)
 
 
 def _host_name(host: str) -> str:
-    """Return the host of a ``Host`` header in lower case, without port, brackets and trailing dot."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower().removesuffix(".")
@@ -172,7 +163,6 @@ class Routes:
 
 
 def no_route(route: Route) -> ApiError:
-    """Return the error for a path without a route."""
     return ApiError(
         404,
         "PGRST125",
@@ -207,6 +197,5 @@ class RoutedRequest(NamedTuple):
         return project if family is None else min(family, project)
 
     def refuse(self, error: ApiError) -> Reply:
-        """Return the response for an error in the format of the protocol."""
         verbosity = "verbose" if self.backend is None else self.backend.project.client_error_verbosity
         return self.route.family.render_error(error, self.request, verbosity)

@@ -61,7 +61,6 @@ def parse_endpoints(value: str) -> tuple[str, ...]:
 
 
 def parse_some_endpoints(value: str) -> tuple[str, ...]:
-    """Parse a non-empty list of endpoints."""
     parsed = parse_endpoints(value)
     if not parsed:
         raise InvalidValue("expected at least one Twisted endpoint, such as tcp:8000:interface=127.0.0.1")

@@ -80,7 +80,6 @@ SECTIONS = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
 
 
 def is_confidential(name: str, value: Any) -> bool:
-    """Return whether knowing the value of a key grants access."""
     match name:
         case "db-uri" | "db-read-uri":
             return "password" in connection_parameters(value, {})
@@ -92,19 +91,16 @@ def is_confidential(name: str, value: Any) -> bool:
 
 
 def sections_of(name: str) -> list[str]:
-    """Return the sections that have a key with this name."""
     return [section for section in SECTIONS if key_of(section, name) is not None]
 
 
 def keys_of(section: str) -> dict[str, ConfigurationKey] | None:
-    """Return the keys of a section, or None if there is no such section."""
     if section == "project" or section.startswith("project:"):
         return PROJECT
     return SECTIONS.get(section)
 
 
 def key_of(section: str, name: str) -> ConfigurationKey | None:
-    """Return a key of a section, or None if there is no such key or section."""
     return (keys_of(section) or {}).get("app.settings.*" if name.startswith(APP_SETTINGS) else name)
 
 

@@ -63,7 +63,6 @@ def load_service(
 
 
 def _assemble(sources: ConfigurationSources, file: Path | None) -> Settings:
-    """Build the settings, and check rules that involve several keys. Raises ``ConfigurationError``."""
     for name in sources.sections:
         if keys_of(name) is None:
             sources.wrong(name, "", f"no such section{suggestion(name, SECTIONS)}")
@@ -97,7 +96,6 @@ def _assemble(sources: ConfigurationSources, file: Path | None) -> Settings:
 
 
 def _check_ports(sources: ConfigurationSources, settings: Settings) -> None:
-    """Check that no two listeners have the same address."""
     seen = set()
     for key, endpoints in (("listen", settings.listen), ("admin-listen", settings.admin_listen)):
         for endpoint in endpoints:
@@ -163,7 +161,6 @@ def key_mistakes(values: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[st
 
 
 def _check_hosts(sources: ConfigurationSources, projects: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check that with several projects, each has host names of its own."""
     owners: dict[str, str] = {}
     for section, values in projects.items():
         hosts = values.get("hosts", ())

@@ -30,7 +30,6 @@ class Mistake:
     lacks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return the mistake as one line of text."""
         key = " ".join(part for part in (f"[{self.section}]" if self.section else "", self.key) if part)
         value = "" if self.value is None else f" = {self.value!r}"
         return f"{self.origin}: {key}{value}: {self.expected}" if key else f"{self.origin}: {self.expected}"

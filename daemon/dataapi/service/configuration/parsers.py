@@ -51,7 +51,6 @@ def one_of(*names: str) -> Callable[[str], str]:
 
 
 def listed(value: str) -> tuple[str, ...]:
-    """Split a value at commas and newlines, and drop empty items."""
     return tuple(item.strip() for item in re.split(r"[,\n]", value) if item.strip())
 
 
@@ -70,7 +69,6 @@ def each(
 
 
 def boolean(value: str, expected: str = "expected yes or no") -> bool:
-    """Parse yes, true, on, 1 or no, false, off, 0."""
     parsed = ConfigParser.BOOLEAN_STATES.get(value.lower())
     if parsed is None:
         raise InvalidValue(expected)
@@ -78,7 +76,6 @@ def boolean(value: str, expected: str = "expected yes or no") -> bool:
 
 
 def automatic(value: str) -> bool | None:
-    """Parse yes, no or auto (None)."""
     return None if value.lower() == "auto" else boolean(value, "expected yes, no or auto")
 
 
@@ -124,7 +121,6 @@ def time_limit(value: str) -> float | None:
 
 
 def waits(value: str) -> tuple[float, ...]:
-    """Parse a list of delays in seconds, which may be 0."""
     items = each(_DECIMAL.fullmatch, "expected seconds separated by commas, such as 10, 30, 90, 270")(value)
     return tuple(map(float, items))
 
@@ -197,7 +193,6 @@ def jwt_secret(value: str) -> str:
 
 
 def claim_path(value: str) -> str:
-    """Parse the path of the role in the claims."""
     try:
         parse_role_path(value)
     except ValueError as error:
@@ -206,7 +201,6 @@ def claim_path(value: str) -> str:
 
 
 def features(value: str) -> frozenset[str]:
-    """Parse the GraphQL features that are enabled for all tables."""
     return frozenset(each(FEATURES.__contains__, f"expected some of {', '.join(FEATURES)}")(value))
 
 
@@ -219,7 +213,6 @@ def folder(value: str) -> Path:
 
 
 def api_keys(value: str) -> tuple[str, ...]:
-    """Parse a list of API keys without duplicates."""
     keys = each(
         lambda key: key.isascii() and key.isprintable() and " " not in key,
         "expected keys of ASCII letters, digits and signs, separated by commas or line ends",
@@ -247,7 +240,6 @@ origins = each(_ORIGIN.fullmatch, "expected origins without path, such as https:
 
 
 def web_address(value: str) -> str:
-    """Parse the public URL of a service."""
     try:
         address = urlsplit(value)
         valid = address.scheme in ("http", "https") and address.hostname and (address.port or 1)
@@ -272,7 +264,6 @@ def encryption_keys(value: str) -> tuple[str, ...]:
 
 
 def networks(value: str) -> tuple[str, ...]:
-    """Parse a list of networks in CIDR notation and addresses."""
     items = listed(value)
     try:
         for item in items:
@@ -283,7 +274,6 @@ def networks(value: str) -> tuple[str, ...]:
 
 
 def proxy(value: str) -> str:
-    """Parse the URL of an HTTP proxy."""
     try:
         parse_proxy(value)
     except ValueError:

@@ -138,7 +138,6 @@ def parse(text: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the line number, kind and text of each token."""
     position = 0
     while position < len(text):
         line = text.count("\n", 0, position) + 1

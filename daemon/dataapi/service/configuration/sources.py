@@ -72,7 +72,6 @@ class ConfigurationSources:
         return None
 
     def exists(self, path: Path) -> bool:
-        """Return whether a file can be read."""
         try:
             self._read_file(path)
         except OSError:
@@ -120,7 +119,6 @@ class ConfigurationSources:
     def wrong(
         self, section: str, key: str, expected: str, *, value: str | None = None, lacks: tuple[str, ...] = ()
     ) -> None:
-        """Record a mistake in a section or key."""
         self.mistakes.append(Mistake(self.origin, expected, section, key, value, lacks))
 
     def override(self, environ: Mapping[str, str], overrides: Iterable[tuple[str, str, str]]) -> None:
@@ -178,14 +176,12 @@ class ConfigurationSources:
         return values
 
     def _files(self, entry: Entry) -> Iterator[Path]:
-        """Yield the file that contains the value of an entry, if any."""
         if entry.value.startswith("@/"):
             yield Path(entry.value[1:].strip())
         elif entry.origin == self.origin:
             yield Path(self.origin)
 
     def _resolve(self, entry: Entry) -> str:
-        """Return the value of an entry, after reading the file of ``@/path``."""
         if not entry.value.startswith("@/"):
             return entry.value.strip()
         [path] = self._files(entry)
@@ -197,7 +193,6 @@ class ConfigurationSources:
 
 
 def _right_sections(name: str) -> str:
-    """Return ``; it belongs in …`` if other sections have the key, otherwise an empty string."""
     sections = " or ".join(f"[{section}]" for section in sections_of(name))
     return f"; it belongs in {sections}" if sections else ""
 
@@ -249,12 +244,10 @@ def _section_and_key(words: str) -> tuple[str, str]:
 
 
 def _key(words: str) -> str:
-    """Return the key of an upper-case name, or "" if the name is not upper case."""
     return key_of_variable(words) if words == words.upper() else ""
 
 
 def _variables(section: str) -> list[str]:
-    """Return the names of all variables, including those for the section of one of several projects."""
     sections = dict(SECTIONS)
     if section.startswith("project:"):
         sections[section] = PROJECT

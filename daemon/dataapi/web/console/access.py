@@ -35,7 +35,6 @@ def is_from_this_machine(request: Request) -> bool:
 
 
 def may_open(project: Project, request: Request) -> bool:
-    """Return whether the configuration key ``console`` lets the client open the console."""
     return project.console == "yes" or (project.console == "local" and is_local(request))
 
 

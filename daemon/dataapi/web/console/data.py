@@ -93,7 +93,6 @@ class ProjectData:
         return (await self._described(catalog, caller.role)).text + b"}"
 
     async def identity(self, caller: Caller) -> dict[str, str]:
-        """Return the caller's role, after checking that it can be assumed. Raises ``ApiError``."""
         await self._transactions.assume(caller.role)
         return {"role": caller.role}
 
@@ -142,7 +141,6 @@ def _check_service(caller: Caller, data: str) -> None:
 
 
 def _listed(documents: Mapping[str, str]) -> bytes:
-    """Return documents as JSON, ordered by id. Called in a thread."""
     pause, listed = Naps(), []
     for document_id in sorted(documents):
         pause()

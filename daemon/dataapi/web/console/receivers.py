@@ -100,7 +100,6 @@ class Receivers:
         return name, receiver
 
     def find(self, name: str) -> Receiver | None:
-        """Return a receiver and mark it as used, or return None if it does not exist."""
         self._delete_unused()
         receiver = self._receivers.pop(name, None)
         if receiver is not None:
@@ -109,7 +108,6 @@ class Receivers:
         return receiver
 
     def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> int | None:
-        """Store a request and return the status of the response, or None if there is no such receiver."""
         receiver = self.find(name)
         if receiver is None:
             return None

@@ -86,7 +86,6 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
 
 
 def _declare_receivers(app: Klein) -> None:
-    """Declare the routes of test receivers (docs/console.md, A receiver for trying)."""
     receivers = Receivers(time.time, lambda: secrets.token_urlsafe(24), _signing_secret)
 
     async def create(backend: Backend, request: Request) -> Reply:
@@ -172,7 +171,6 @@ def declare_data(app: Klein, name: str, handler: Handler) -> None:
 
 
 def json_reply(document: Any) -> Reply:
-    """Return a document as JSON that must not be cached."""
     return _data(json.dumps(document, ensure_ascii=False).encode())
 
 
@@ -182,7 +180,6 @@ def _data(body: bytes) -> Reply:
 
 
 def redirect(page: str) -> Reply:
-    """Return a redirect to a page of the console."""
     return Reply(302, (("Location", f"{PATH}{page}"), ("Vary", "Accept")), b"")
 
 

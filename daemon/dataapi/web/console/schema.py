@@ -54,11 +54,9 @@ class SchemaDescription:
 
     @property
     def tables(self) -> frozenset[tuple[str, str]]:
-        """Schemas and names of the described tables."""
         return frozenset((visible.table.schema, visible.table.name) for visible in self._tables.values())
 
     def document(self) -> Record:
-        """Return the description, without policies."""
         described: Record = {
             "role": self._privileges.role,
             "generation": self._catalog.generation,
@@ -157,7 +155,6 @@ class SchemaDescription:
 
     @cached_property
     def _problems(self) -> Mapping[int, list[Problem]]:
-        """Problems of tables, their columns and foreign keys, by table."""
         locations: dict[str, int] = {}
         for oid, visible in self._tables.items():
             locations[place_of(visible.table)] = oid
@@ -172,11 +169,9 @@ class SchemaDescription:
         return problems
 
     def _is_described(self, problem: Problem) -> bool:
-        """Return whether a problem belongs to a described table."""
         return any(problem in problems for problems in self._problems.values())
 
     def _relationships(self) -> Iterator[Record]:
-        """Yield the foreign keys whose columns are visible, each from the referencing table."""
         catalog = self._catalog
         for key in (*catalog.foreign_keys, *catalog.view_keys):
             self._pause()
@@ -204,7 +199,6 @@ class SchemaDescription:
         return frozenset(self._catalog.view_keys)
 
     def _field(self, key: ForeignKey, table: Table, *, outgoing: bool) -> str | None:
-        """Return the GraphQL field for a foreign key, seen from one of its tables, or None."""
         view = self._graphql.table(table.oid)
         if view is None:
             return None
@@ -220,7 +214,6 @@ class SchemaDescription:
 
 
 def _accepted(table: Table) -> list[str]:
-    """Return the statements that PostgreSQL supports for a relation. Views may not support all."""
     supported = {"INSERT": table.insertable, "UPDATE": table.updatable, "DELETE": table.deletable}
     return [name for name, is_supported in supported.items() if is_supported]
 
@@ -230,7 +223,6 @@ def _shows(visible: VisibleTable, columns: tuple[str, ...]) -> bool:
 
 
 def _graphql(view: TableView) -> Record:
-    """Return the names of a table's type and root fields that the role may use."""
     fields = {
         TableFieldKind.COLLECTION: True,
         TableFieldKind.BY_KEY: view.by_key,
@@ -245,7 +237,6 @@ def _graphql(view: TableView) -> Record:
 
 
 def _directives(directives: TableDirectives) -> Record:
-    """Return a table's directives, by their keys in comments."""
     values = {
         "name": directives.name,
         "description": directives.description,

@@ -16,7 +16,6 @@ from dataapi.web.routing import Backend, Route, WebhooksApi, no_route, route
 
 
 def declare(app: Klein, webhooks: WebhooksApi) -> None:
-    """Declare the routes of the page. They return 404 while webhooks are disabled."""
     assets = Assets("dataapi.web.portal", "portal.html")
 
     @route(app, PORTAL.prefix)

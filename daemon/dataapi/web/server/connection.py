@@ -74,26 +74,19 @@ class ConnectionSite(SiteState, Interface):
     header_timeout: float
     keep_alive_timeout: float
 
-    def expect(self, received: ServerRequest, length: int | None, /) -> None:
-        """Check the head of a request."""
+    def expect(self, received: ServerRequest, length: int | None, /) -> None: ...
 
-    def handle(self, received: ServerRequest, body: bytes, /) -> None:
-        """Handle a request that was read completely."""
+    def handle(self, received: ServerRequest, body: bytes, /) -> None: ...
 
-    def refuse(self, received: ServerRequest, error: ApiError, /) -> None:
-        """Respond with an error."""
+    def refuse(self, received: ServerRequest, error: ApiError, /) -> None: ...
 
-    def has_room(self, address: str) -> bool:
-        """Return whether another connection from this address is allowed."""
+    def has_room(self, address: str) -> bool: ...
 
-    def opened(self, connection: ClientConnection) -> None:
-        """Register a new connection."""
+    def opened(self, connection: ClientConnection) -> None: ...
 
-    def count_feed(self, connection: ClientConnection) -> bool:
-        """Count a connection as a subscription. Return False if there are too many."""
+    def count_feed(self, connection: ClientConnection) -> bool: ...
 
-    def closed(self, connection: ClientConnection) -> None:
-        """Unregister a connection."""
+    def closed(self, connection: ClientConnection) -> None: ...
 
 
 @implementer(IHalfCloseableProtocol)
@@ -152,7 +145,6 @@ class ClientConnection(Protocol):
 
     @property
     def quiet(self) -> bool:
-        """Whether the client has sent no complete request for a while."""
         return not self.busy and self.site.reactor.seconds() - self.progressed >= _QUIET_AFTER
 
     # Requests
@@ -174,7 +166,6 @@ class ClientConnection(Protocol):
                 self.transport.pauseProducing()
 
     def _advance(self) -> None:
-        """Receive requests until one is being handled, or more data is needed."""
         if self._advancing:
             return
         self._advancing = True
@@ -255,7 +246,6 @@ class ClientConnection(Protocol):
         return True
 
     def finished(self) -> None:
-        """Continue with the next request."""
         if self.feed is not None:  # the timer was stopped while the feed was running
             self._end_within(self.site.timeout)
         self.request = None
@@ -270,7 +260,6 @@ class ClientConnection(Protocol):
                 self.close()
 
     def _sent(self) -> None:
-        """Continue after all pending data has been sent."""
         if self.feed is not None:
             self.feed.taken()
             return
@@ -285,13 +274,11 @@ class ClientConnection(Protocol):
         self.progressed = self.site.reactor.seconds()
 
     def _end_within(self, seconds: float) -> None:
-        """Close the connection after this time, unless the client makes progress."""
         self._deadline = self.site.reactor.seconds() + seconds
         _cancel(self._timer)
         self._timer = self.site.reactor.callLater(seconds, self._check_timeout)
 
     def _check_timeout(self) -> None:
-        """Disconnect a client that has made no progress with its request or response."""
         if self._state is _HANDLING and not self.sender.waits:  # the client is waiting for us
             self._progressed()
         idle = self._state is _RECEIVING and self.request is None and not self.sender.waits
@@ -307,22 +294,18 @@ class ClientConnection(Protocol):
     # The end
 
     def close(self) -> None:
-        """Close the connection after all pending data has been sent."""
         self._state = _CLOSING
         self.sender.close()
 
     def _close_within(self, seconds: float) -> None:
-        """Close the connection, or abort it if the client does not confirm in time."""
         self._end_within(seconds)  # first, because closing may end the connection immediately
         self.close()
 
     def abort(self) -> None:
-        """Close the connection and discard pending data."""
         self._state = _CLOSING
         self.transport.abortConnection()
 
     def drain(self) -> None:
-        """Close the connection soon, but after the response to a complete request."""
         _cancel(self._draining)
         self._draining = self.site.reactor.callLater(_DRAIN_TIMEOUT, self._drained)
         if self.quiet:
@@ -358,7 +341,6 @@ class ClientConnection(Protocol):
             self.close()
 
     def readConnectionLost(self) -> None:  # noqa: N802 - twisted's name
-        """Handle the requests of a client that has ended its input, then close."""
         if self._input_ended or self.feed is not None or not self.busy:
             self.close()
             return
@@ -382,10 +364,9 @@ class ClientConnection(Protocol):
         self._presence = self.site.reactor.callLater(_PRESENCE_INTERVAL, self._check_presence)
 
     def writeConnectionLost(self) -> None:  # noqa: N802 - twisted's name
-        """Wait for the client to close the connection."""
+        ...
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's name
-        """Clean up, and cancel the request in progress."""
         self._state = _CLOSING
         for timer in (self._timer, self._presence, self._draining):
             _cancel(timer)

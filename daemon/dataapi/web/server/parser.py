@@ -155,7 +155,6 @@ class RequestParser:
         return Head(method.decode("ascii"), target, int(minor), headers, length, closes or minor == b"0")
 
     def _read_headers(self, received: bytes) -> None:
-        """Parse headers, and cache them for the next request."""
         self._last_received = b""
         headers = self._parsed_headers(_LINE_FOR_LLHTTP + received)
         length = _body_length(headers)
@@ -224,7 +223,6 @@ class RequestParser:
 
 
 def _check_limits(received: bytes) -> None:
-    """Raise the error if a head, or the beginning of one, exceeds a limit."""
     line, _, headers = received.partition(b"\r\n")
     if len(line) > _MAX_LINE_LENGTH:
         raise target_too_long()

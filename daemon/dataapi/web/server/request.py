@@ -37,7 +37,6 @@ class Budget:
         self.free = self._size = size
 
     def resize(self, size: int) -> None:
-        """Change the size. Reserved bytes stay reserved."""
         self.free += size - self._size
         self._size = size
 
@@ -49,7 +48,6 @@ class Budget:
         return True
 
     def release(self, count: int) -> None:
-        """Release reserved bytes."""
         self.free += count
 
 
@@ -63,11 +61,9 @@ class SiteState(Protocol):
     draining: bool
 
     @property
-    def connections(self) -> Sized:
-        """The open connections."""
+    def connections(self) -> Sized: ...
 
-    def settle(self) -> None:
-        """Stop timers and complete a pending drain if no connections and requests are left."""
+    def settle(self) -> None: ...
 
 
 class RequestConnection(Protocol):
@@ -80,20 +76,15 @@ class RequestConnection(Protocol):
     progressed: float
 
     @property
-    def site(self) -> SiteState:
-        """State that all connections share."""
+    def site(self) -> SiteState: ...
 
-    def begin_feed(self, feed: Feed) -> bool:
-        """Start an unlimited response. Return False if there are too many."""
+    def begin_feed(self, feed: Feed) -> bool: ...
 
-    def finished(self) -> None:
-        """Continue with the next request."""
+    def finished(self) -> None: ...
 
-    def linger(self) -> None:
-        """Close the connection after a rejection."""
+    def linger(self) -> None: ...
 
-    def abort(self) -> None:
-        """Close the connection and discard pending data."""
+    def abort(self) -> None: ...
 
 
 class ServerRequest:
@@ -163,7 +154,6 @@ class ServerRequest:
         self.connection.linger()
 
     def finish(self) -> None:
-        """Finish the request after its response has been written."""
         if self._budgeted:
             self._forget_body()
         self.connection.finished()
@@ -199,7 +189,6 @@ class ServerRequest:
         self._end_body()
 
     def _begin_body(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
-        """Write the head and the beginning of a body of unknown length."""
         if self._chunked:
             headers = (*headers, ("Transfer-Encoding", "chunked"))
         else:
@@ -219,20 +208,16 @@ class ServerRequest:
 
     @property
     def waits(self) -> bool:
-        """Whether there is unsent data."""
         return self.connection.sender.waits
 
     @property
     def progressed(self) -> float:
-        """When the client last received unsent data, by the reactor's clock."""
         return self.connection.progressed
 
     def write(self, piece: Chunk) -> None:
-        """Send a piece of the body, or queue it."""
         self.connection.sender.send(piece.framed if self._chunked else piece.plain)
 
     def abort(self) -> None:
-        """Close the connection and discard unsent data."""
         self.connection.abort()
 
     def _head(self, reply: Reply, headers: tuple[tuple[str, str], ...], length: int | None) -> bytes:
@@ -244,7 +229,6 @@ class ServerRequest:
         return response_head(reply.status, (*headers, *reply.headers), length, reply.reason)
 
     def lost(self) -> None:
-        """Cancel the request of a client that has disconnected."""
         self.gone = True
         self._forget_body()
         if self.handling is not None:
@@ -361,13 +345,11 @@ class OutgoingData:
             self.socket.registerProducer(self, False)  # calls resumeProducing
 
     async def room(self) -> None:
-        """Wait until all data has been sent."""
         if self.waits:
             self._room = Deferred()
             await self._room
 
     def resumeProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Write more data, because the transport has sent all of its own."""
         self._full = False
         self._progress()
         self._write()
@@ -393,7 +375,6 @@ class OutgoingData:
                 self._sent()
 
     def close(self) -> None:
-        """Close the connection after all data has been sent."""
         self._end = self._close
         if not self.waits:
             self._close()
@@ -426,13 +407,11 @@ class OutgoingData:
                 self._end()
 
     def drop(self) -> None:
-        """Discard unsent data, because the connection is lost."""
         self.waits = False
         self._unsent.clear()
         self._progress = self._sent = self._end = lambda: None
 
     def pauseProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Stop writing, because the transport's buffer is full."""
         self._full = True
 
     def stopProducing(self) -> None:  # noqa: N802 - twisted's name

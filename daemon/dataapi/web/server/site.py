@@ -84,7 +84,6 @@ class ApiSite(Factory):
         observe: Observe,
         settings: Settings,
     ) -> None:
-        """Serve these projects with these limits from the next request on."""
         self._pipeline.configure(backends, observe)
         self._limit(settings)
 
@@ -97,7 +96,6 @@ class ApiSite(Factory):
         self.proxies = TrustedProxies(settings.trusted_proxies)
 
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 - twisted's name
-        """Return the protocols for ALPN: HTTP/1.1 only."""
         return [b"http/1.1"]
 
     def buildProtocol(self, addr: Any) -> Protocol:  # noqa: N802 - twisted's name
@@ -112,7 +110,6 @@ class ApiSite(Factory):
         return ClientConnection(self, peer)
 
     def opened(self, connection: ClientConnection) -> None:
-        """Register a new connection."""
         self.connections[connection] = None
         if connection.crowded:
             self._crowded += 1
@@ -121,7 +118,6 @@ class ApiSite(Factory):
         self.report(len(self.connections))
 
     def count_feed(self, connection: ClientConnection) -> bool:
-        """Count a connection towards ``max-subscriptions``. Return False if there are too many."""
         if self._feeds >= self._max_subscriptions:
             return False
         self._forget(connection)
@@ -130,7 +126,6 @@ class ApiSite(Factory):
         return True
 
     def closed(self, connection: ClientConnection) -> None:
-        """Unregister a connection."""
         if connection in self.connections:
             self._forget(connection)
         self.report(len(self.connections))
@@ -164,7 +159,6 @@ class ApiSite(Factory):
         return True
 
     def _make_room(self, among: Callable[[ClientConnection], bool]) -> bool:
-        """Close the oldest connection without a complete request. Return False if there is none."""
         quiet = next(
             (connection for connection in self.connections if connection.quiet and among(connection)), None
         )
@@ -208,7 +202,6 @@ class ApiSite(Factory):
         return drained.addBoth(settled)
 
     def settle(self) -> None:
-        """If no connections and requests are left, stop the timers and complete a pending drain."""
         if self._is_settled():
             self._pause()
             if self._drained:
