@@ -155,14 +155,14 @@ def test_a_page_that_is_refused_leads_to_the_dialog(page: Page, refused: set[str
 def test_a_refused_request_of_rest_leads_to_the_dialog(page: Page, refused: set[str]) -> None:
     refused.add("/rest/v1/")
     page.goto("/console/rest")
-    page.get_by_label("Address, behind /rest/v1/").fill("note?id=eq.1")
+    page.get_by_label("Address, after /rest/v1/").fill("note?id=eq.1")
     page.get_by_role("button", name="DELETE").wait_for()
     draft = json.dumps(json.dumps({"method": "DELETE", "target": "note?id=eq.1"}))
     page.evaluate(f"sessionStorage.setItem('dataapi.request', {draft})")
     page.reload()
     page.get_by_role("button", name="Send").click()
     answer = page.get_by_role("region", name="Answer").get_by_role("alert")
-    expect(answer).to_contain_text("Callers without a token may not do this. Choose a role that may.")
+    expect(answer).to_contain_text("This requires a token. Choose a role with the privilege.")
     answer.get_by_role("button", name="Change the key or token").click()
     expect(page.get_by_role("dialog", name="Call the APIs as")).to_be_visible()
 

@@ -44,7 +44,7 @@ def test_a_read_follows_the_table_and_marks_what_changed(page: Page, notes: Data
     """Until the switch is off; rows that the answer before lacked are marked."""
     act_as(page, "anon")
     page.goto("/console/rest")
-    page.get_by_label("Address, behind /rest/v1/").fill("note?order=id")
+    page.get_by_label("Address, after /rest/v1/").fill("note?order=id")
     switch = page.get_by_role("checkbox", name="Live")
     switch.check()
     rows = page.get_by_role("region", name="Rows").locator("tbody tr")

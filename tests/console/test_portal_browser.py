@@ -183,7 +183,7 @@ def test_a_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform,
         assert page.title() == "Acme's webhooks · Webhooks"
         page.get_by_role("button", name="Test").click()
         page.get_by_role("dialog").get_by_role("button", name="Send").click()
-        page.get_by_role("dialog").get_by_text("The receiver answered 200").wait_for()
+        page.get_by_role("dialog").get_by_text("The receiver responded with 200").wait_for()
         again = page.get_by_role("dialog").get_by_role("button", name="Send another")
         assert again.evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(124, 58, 237)"
         page.get_by_role("button", name="Close").last.click()
@@ -192,7 +192,7 @@ def test_a_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform,
         page.get_by_role("region", name="Deliveries").get_by_role("button").first.click()
         page.get_by_role("button", name="Retry now").click()
         attempts = page.get_by_role("list", name="Attempts").get_by_role("article")
-        attempts.nth(1).get_by_text("The receiver answered 200").wait_for()
+        attempts.nth(1).get_by_text("The receiver responded with 200").wait_for()
         assert not any(secret in sent for sent in requests)
         assert logged == []
     assert secret not in platform.daemon.text
@@ -225,7 +225,7 @@ def test_a_projects_page_shows_what_its_organization_received(platform: Platform
         expect(row).to_contain_text("Delivered")
         row.get_by_role("button").click()
         dialog = page.get_by_role("dialog")
-        expect(dialog.get_by_text("The organization alone sees what its receiver answered")).to_be_visible()
+        expect(dialog.get_by_text("Only the organization can see this response")).to_be_visible()
         expect(dialog.get_by_role("button", name="Retry now")).to_have_count(0)
         assert f"/hooks/{ACME.organization}" not in page.content()
 
