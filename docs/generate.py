@@ -21,7 +21,7 @@ from dataapi.cli.examples import EXAMPLES, is_group, parsers, spelling
 from dataapi.cli.main import command_line_parser
 from dataapi.cli.status import STATUSES
 from dataapi.plugins.platform_events import platform_events
-from dataapi.rest.respond import NOT_SINGLE, OTHER_KEY, TOO_MANY, violated
+from dataapi.rest.respond import KEY_MISMATCH, NOT_SINGLE, TOO_MANY, violated
 from dataapi.service.configuration.keys import SECTIONS, ConfigurationKey
 from dataapi.service.configuration.parsers import automatic
 from dataapi.service.configuration.sources import variable_name
@@ -383,7 +383,7 @@ def _refusals() -> dict[str, Refusals]:
             for call in ast.walk(scope):
                 if isinstance(call, ast.Call):
                     _note(call, texts, found)
-    for reason in (OTHER_KEY, NOT_SINGLE, TOO_MANY):
+    for reason in (KEY_MISMATCH, NOT_SINGLE, TOO_MANY):
         error = violated(reason, 2)
         found[reason] = Refusals({error.status}, {error.message: None})
     return found

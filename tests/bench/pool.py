@@ -1,12 +1,13 @@
-"""What one round trip costs in processor time: bare psycopg2, bare txpostgres and our pool.
+"""Processor time of a round trip by psycopg2, txpostgres' pool, psycopg's pool under asyncio, and our pool.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/pool.py [RUNS]``.  The columns are
-microseconds of this process's processor time per round trip, one at a time, and round trips a second
-with 16 at a time.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/pool.py [RUNS]`` with ``psycopg-pool`` installed.  The
+columns are microseconds of this process's processor time per round trip, one request at a time, and round
+trips per second with 16 concurrent requests.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.database.pool import Pool
+from psycopg_pool import AsyncConnectionPool
 from support.postgres import Database, Server
-from twisted.internet import defer, task
+from twisted.internet import defer, task, threads
 from txpostgres import txpostgres
 
 if TYPE_CHECKING:
@@ -55,6 +57,30 @@ def synchronous(database: Database, runs: int) -> float:
     return used / runs * 1e6
 
 
+async def by_psycopg_pool(database: Database, runs: int) -> tuple[float, float]:
+    """Measure psycopg's own pool, which needs asyncio: settings and statement in one pipeline."""
+    settings, statement = SIMPLE.split(";", maxsplit=1)[0], "select %s::int + 1"
+
+    async def several(count: int) -> None:
+        for _ in range(count):
+            async with pool.connection() as connection, connection.pipeline(), connection.transaction():
+                await connection.execute(settings, VALUES[:-1], prepare=True)
+                cursor = await connection.execute(statement, VALUES[-1:], prepare=True)
+                await cursor.fetchall()
+
+    async def together(count: int) -> None:
+        await asyncio.gather(*(several(count // 16) for _ in range(16)))
+
+    async with AsyncConnectionPool(database.uri, min_size=10, max_size=10) as pool:
+        await together(1600)
+        start = time.process_time()
+        await several(runs)
+        used = time.process_time() - start
+        began = time.perf_counter()
+        await together(runs)
+        return used / runs * 1e6, runs // 16 * 16 / (time.perf_counter() - began)
+
+
 async def measure(once: Once, runs: int) -> tuple[float, float]:
     """Return the microseconds of one round trip, and round trips a second with 16 at a time."""
 
@@ -82,6 +108,8 @@ async def main(reactor: Any, runs: int) -> None:
         database = server.create_database()
         print(f"{'':34}{'us of CPU':>10}{'per second':>12}")  # noqa: T201
         print(f"{'psycopg2, blocking':34}{synchronous(database, runs):10.1f}{'':>12}")  # noqa: T201
+        each, rate = await threads.deferToThread(asyncio.run, by_psycopg_pool(database, runs))
+        print(f"{'psycopg pool, pipeline':34}{each:10.1f}{rate:12.0f}")  # noqa: T201
         for name, make in (("txpostgres pool, runQuery", _bare), ("dataapi pool, run", _ours)):
             once, close = await make(reactor, database)
             each, rate = await measure(once, runs)

@@ -19,8 +19,8 @@ from dataapi.sql.algebra import (
     Expression,
     OrderTerm,
     Parameter,
-    RelatedAggregateOf,
-    RelatedOf,
+    RelatedAggregate,
+    RelatedValue,
     Rows,
 )
 
@@ -143,7 +143,7 @@ def _by_row(related: RelatedField, element: InputObject) -> Ordering | None:
     if inner is None:
         return None
     term, type_ = inner
-    expression = RelatedOf(related.rows(), term.expression)
+    expression = RelatedValue(related.rows(), term.expression)
     return replace(term, expression=expression, nullable=True), type_
 
 
@@ -154,7 +154,7 @@ def _by_rows(related: RelatedField, element: InputObject) -> Ordering | None:
     name, tree = member
     rows = related.rows()
     if name == "count":
-        count = RelatedAggregateOf(rows, AggregateFunction.COUNT, None)
+        count = RelatedAggregate(rows, AggregateFunction.COUNT, None)
         return _term(count, tree, nullable=False), "bigint"
     column = _only(as_object(tree))
     if column is None:
@@ -162,6 +162,6 @@ def _by_rows(related: RelatedField, element: InputObject) -> Ordering | None:
     column_name, direction = column
     field = related.target.columns_by_name[column_name]
     aggregate = aggregate_of(name, field)
-    expression = RelatedAggregateOf(rows, aggregate.function, aggregate.expression, aggregate.schema)
+    expression = RelatedAggregate(rows, aggregate.function, aggregate.expression, aggregate.schema)
     term = _term(expression, direction, nullable=True)
     return replace(term, schema=field.mapping.schema_of("<")), field.mapping.parameter

@@ -45,12 +45,12 @@ from dataapi.graphql.schema.type_mapping import aggregate_mapping
 from dataapi.graphql.sources import PARAMETER, Alias, Fixed, InputLeaf, Variables, limit_of
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import (
+    Aggregate,
     AggregateFunction,
-    AggregateOf,
     And,
     CallArgument,
-    ColumnOf,
-    ComputedOf,
+    ColumnRef,
+    ComputedValue,
     FunctionCall,
     Operator,
     OrderTerm,
@@ -152,7 +152,7 @@ def member_key(key: str, node: FieldNode) -> Key:
     return Parameter(Alias(key) if key.startswith(PARAMETER) else Fixed(key), "text")
 
 
-COUNT = AggregateOf(AggregateFunction.COUNT)
+COUNT = Aggregate(AggregateFunction.COUNT)
 
 MAX_OBJECTS = 3_000
 """Objects that one operation may select, about half a second to compile.
@@ -264,9 +264,9 @@ class Compiler:
     def _row_field(self, view: TableView, nodes: list[FieldNode]) -> Output:
         match view.fields_by_name.get(nodes[0].name.value):
             case ColumnField(column=column, mapping=mapping):
-                return Value(ColumnOf(column.name), mapping.form, mapping.labels)
+                return Value(ColumnRef(column.name), mapping.form, mapping.labels)
             case ComputedField(function=function, mapping=mapping):
-                return Value(ComputedOf(function), mapping.form, mapping.labels)
+                return Value(ComputedValue(function), mapping.form, mapping.labels)
             case RelatedField() as related:
                 return self._related(view, related, nodes)
             case None:  # validation lets no other field pass
@@ -363,7 +363,7 @@ class Compiler:
 
     def _groups(self, view: TableView, nodes: list[FieldNode]) -> Output:
         arguments = self.arguments(nodes[0], view.name_of(TableType.CONNECTION))
-        keys = tuple(map(ColumnOf, dict.fromkeys(as_leaf(arguments["by"]).words())))
+        keys = tuple(map(ColumnRef, dict.fromkeys(as_leaf(arguments["by"]).words())))
         if not keys:
             raise GraphQLError("groupBy needs at least one column in `by`")
         having = having_condition(view, as_object(arguments.get("having") or {}))
@@ -373,13 +373,13 @@ class Compiler:
             output = self.members(view.name_of(TableType.GROUP), nodes, group, in_list=True)
         return Groups(keys, having, limit_of(page), output)
 
-    def _group_field(self, view: TableView, keys: tuple[ColumnOf, ...], nodes: list[FieldNode]) -> Output:
+    def _group_field(self, view: TableView, keys: tuple[ColumnRef, ...], nodes: list[FieldNode]) -> Output:
         if nodes[0].name.value == "aggregate":
             return self._aggregate(view, nodes)
         return self.members(view.name_of(TableType.GROUP_KEYS), nodes, partial(self._key_field, view, keys))
 
-    def _key_field(self, view: TableView, keys: tuple[ColumnOf, ...], nodes: list[FieldNode]) -> Output:
+    def _key_field(self, view: TableView, keys: tuple[ColumnRef, ...], nodes: list[FieldNode]) -> Output:
         """Return the output of a key; null for a column that the rows are not grouped by."""
         field = view.columns_by_name[nodes[0].name.value]
-        key = ColumnOf(field.column.name)
+        key = ColumnRef(field.column.name)
         return Value(key, field.mapping.form, field.mapping.labels) if key in keys else Null()

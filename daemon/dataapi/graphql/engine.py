@@ -405,7 +405,7 @@ def _database_error(error: DatabaseError, keys: tuple[str | None, ...]) -> Mappi
     violation = violation_in(code, message)
     if violation is not None:
         message, code = violation.reason, DATA_EXCEPTION
-        fields = [key for place, key in enumerate(keys) if key is not None and place == violation.place]
+        fields = [key for place, key in enumerate(keys) if key is not None and place == violation.index]
     # Of several fields PostgreSQL does not say which one it was.
     place = {"path": fields} if len(fields) == 1 else {}
     return {"message": message, **place, "extensions": {"code": code}}

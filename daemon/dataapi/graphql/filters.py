@@ -22,19 +22,19 @@ from dataapi.graphql.schema.type_mapping import (
 )
 from dataapi.graphql.sources import Fixed, InputLeaf, NodeIdPart
 from dataapi.sql.algebra import (
+    Aggregate,
     AggregateFunction,
-    AggregateOf,
     And,
-    CastOf,
-    ColumnOf,
+    Cast,
+    ColumnRef,
     Compare,
-    ComputedOf,
+    ComputedValue,
     Condition,
     Exists,
     Expression,
     IsNull,
     JsonKind,
-    JsonMemberOf,
+    JsonMember,
     Not,
     NotTrue,
     Operator,
@@ -67,7 +67,7 @@ def _member_condition(view: TableView, name: str, member: InputTree) -> Conditio
         case RelatedField() as related:
             return _related_condition(related, member)
         case ComputedField(function=function, mapping=mapping):
-            return all_of(operator_conditions(ComputedOf(function), mapping, as_object(member)))
+            return all_of(operator_conditions(ComputedValue(function), mapping, as_object(member)))
     if name == "not":
         inner = filter_condition(view, member)
         return None if inner is None else Not(inner)
@@ -123,8 +123,8 @@ def _is_null(tree: InputTree) -> bool:
 
 def operand(field: ColumnField) -> Expression:
     """Return a column as it is compared and ordered by."""
-    column = ColumnOf(field.column.name)
-    return CastOf(column, field.mapping.compare_as) if field.mapping.compare_as else column
+    column = ColumnRef(field.column.name)
+    return Cast(column, field.mapping.compare_as) if field.mapping.compare_as else column
 
 
 def operator_conditions(left: Expression, mapping: TypeMapping, operators: InputObject) -> list[Condition]:
@@ -142,7 +142,7 @@ def operator_conditions(left: Expression, mapping: TypeMapping, operators: Input
             conditions.append(_text_search(left, as_object(tree)))
         elif mapping.kind == "JSON" and name in _JSON_OPERATORS and leaf is not None:
             value = Parameter(leaf.source(encode_value), "text" if name == "hasKey" else "jsonb")
-            conditions.append(Compare(CastOf(left, "jsonb"), _JSON_OPERATORS[name], value))
+            conditions.append(Compare(Cast(left, "jsonb"), _JSON_OPERATORS[name], value))
         elif name == "is":
             conditions.append(IsNull(left, negated=not _is_null(tree)))
         elif leaf is None:
@@ -194,7 +194,7 @@ def _at_paths(left: Expression, filters: list[InputTree]) -> list[Condition]:
         for name, (kind, mapping) in _MEMBER_KINDS.items():
             operators = item.get(name)
             if operators is not None:
-                member = JsonMemberOf(CastOf(left, "jsonb"), path, kind)
+                member = JsonMember(Cast(left, "jsonb"), path, kind)
                 conditions += operator_conditions(member, mapping, as_object(operators))
     return conditions
 
@@ -244,7 +244,7 @@ def key_condition(view: TableView, leaf: InputLeaf) -> Condition:
 def _key_operands(view: TableView) -> Iterator[tuple[Expression, str, str]]:
     """Yield the key's columns as they are compared, each with its slot type and its operators' schema."""
     for term, type_ in zip(view.key_order, view.key_types, strict=True):
-        assert isinstance(term.expression, ColumnOf), "a key is made of columns"
+        assert isinstance(term.expression, ColumnRef), "a key is made of columns"
         field = view.fields_by_column.get(term.expression.name)
         yield term.expression if field is None else operand(field), type_, term.schema
 
@@ -253,14 +253,14 @@ def _key_operands(view: TableView) -> Iterator[tuple[Expression, str, str]]:
 _BOOLEAN_FUNCTIONS = {"min": AggregateFunction.EVERY, "max": AggregateFunction.SOME}
 
 
-def aggregate_of(name: str, field: ColumnField) -> AggregateOf:
+def aggregate_of(name: str, field: ColumnField) -> Aggregate:
     """Return the aggregate of a column by the name of its field, such as ``sum``."""
     distinct = name == "countDistinct"
     function = AggregateFunction.COUNT if distinct else AggregateFunction(name)
     if field.mapping.kind == "Boolean":
         function = _BOOLEAN_FUNCTIONS.get(name, function)
     schema = field.mapping.schema_of(function.value)
-    return AggregateOf(function, ColumnOf(field.column.name), distinct, schema)
+    return Aggregate(function, ColumnRef(field.column.name), distinct, schema)
 
 
 def having_condition(view: TableView, having: InputObject) -> Condition | None:
@@ -270,7 +270,7 @@ def having_condition(view: TableView, having: InputObject) -> Condition | None:
         if member is None:
             continue
         if name == "count":
-            count = AggregateOf(AggregateFunction.COUNT)
+            count = Aggregate(AggregateFunction.COUNT)
             conditions += operator_conditions(count, builtin_mapping("int8"), as_object(member))
             continue
         for column, operators in as_object(member).items():

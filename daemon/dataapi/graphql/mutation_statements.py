@@ -21,10 +21,9 @@ from dataclasses import dataclass, replace
 from dataapi.catalog.model import Volatility
 from dataapi.database.sql_text import EQUAL, operator_sql, quote_identifier, quote_literal
 from dataapi.graphql.outputs import ConnectionOutput
-from dataapi.sql.dialect import POSTGRESQL, ChangeOf, Dialect
+from dataapi.sql.dialect import POSTGRESQL, Dialect, MutationPart
 from dataapi.sql.dml import delete_sql
 from dataapi.sql.expressions import condition_sql
-from dataapi.sql.kept_rows import call_first
 from dataapi.sql.mutations import Delete, Mutation
 from dataapi.sql.outputs import (
     InnerOutput,
@@ -40,6 +39,7 @@ from dataapi.sql.outputs import (
 )
 from dataapi.sql.row_output import MemberWriter, One
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, qualified, raise_sql
+from dataapi.sql.stored_rows import call_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def compile_mutations(
     steps: tuple[tuple[Key, OperationStep], ...], dialect: Dialect = POSTGRESQL
 ) -> tuple[Compiled, ...]:
     """Return the statements of mutation fields in order; the last one's row is the answer's JSON text."""
-    steps = dialect.rewritten(steps)
+    steps = dialect.rewrite(steps)
     statements: list[Compiled] = []
     members: list[tuple[Key, Json]] = []
     for number, (key, step) in enumerate(steps):
@@ -146,7 +146,7 @@ def _in_one(dialect: Dialect, number: int, step: MutationStep) -> tuple[*tuple[C
     answer = answer_json(writer, step.output, lambda inner: array_json(records.json(inner)), count)
     if writer.volatile and isinstance(step.mutation, Delete):
         return (_read_before(dialect, number, step, step.mutation),)
-    change = dialect.change(writer, ChangeOf(step.mutation, changed, row, number, step.output))
+    change = dialect.mutation_sql(writer, MutationPart(step.mutation, changed, row, number, step.output))
     # It is one row also where the answer has nothing of the rows.
     source = f"{changed} as {row.alias}{''.join(records.joins)} having true"
     guarded = _guarded_json(writer, number, step, count, answer)
@@ -241,7 +241,7 @@ def _modify_and_store(
     changed, row = writer.alias(), Row(writer.alias(), derived=True)
     for name, _ in step.key:
         row.column(name)
-    change = dialect.change(writer, ChangeOf(step.mutation, changed, row, number))
+    change = dialect.mutation_sql(writer, MutationPart(step.mutation, changed, row, number))
     counted = guarded_count(writer, number, step)
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in step.key)
     listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"

@@ -56,7 +56,7 @@ class FunctionValue(Output):
         alias = writer.alias()
         value = form_json(f"{alias}.value", self.form, self.labels, type_, column=True)
         listed = array_json(value) if self.many else value
-        return (JsonQuery(listed, f"{writer.dialect.called(self.call, call)} as {alias}(value)"),)
+        return (JsonQuery(listed, f"{writer.dialect.call_source(self.call, call)} as {alias}(value)"),)
 
 
 @dataclass(frozen=True, slots=True)

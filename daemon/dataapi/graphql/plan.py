@@ -109,7 +109,7 @@ class OperationPlan:
 
     def readings(self, variables: Variables) -> list[Bound]:
         """Return statements that only read the values, and so fail where PostgreSQL cannot read one."""
-        return [reading.bind(variables) for each in self.statements for reading in each.readings]
+        return [reading.bind(variables) for each in self.statements for reading in each.input_checks]
 
     def failures(self, variables: Variables) -> tuple[tuple[str, GraphQLError], ...]:
         """Return the errors of values that cannot be bound, each with the response key of its root field.
@@ -130,7 +130,7 @@ class OperationPlan:
 
 def _weight(compiled: Compiled) -> int:
     own = len(compiled.statement.text) + sum(map(source_weight, compiled.sources))
-    return own + sum(map(_weight, compiled.readings))
+    return own + sum(map(_weight, compiled.input_checks))
 
 
 def root_fields(operation: GraphQLOperation, shapes: Shapes) -> SelectedFields:
@@ -231,7 +231,7 @@ def _plan_mutation(compiler: Compiler, fields: SelectedFields) -> OperationPlan:
         steps.append((member_key(key, nodes[0]), step))
         keys.append(None if is_name else key)
     dialect = dialect_of(compiler.schema.view.catalog)
-    if not (dialect.sends_apart and are_separate([step for _, step in steps])):
+    if not (dialect.separate_messages and are_separate([step for _, step in steps])):
         plan = _plan(compiler, compile_mutations(tuple(steps), dialect), keys)
         return replace(plan, read_only=False)
     separate = compile_separately(dialect, list(fields), [step for _, step in steps])

@@ -22,7 +22,7 @@ from dataapi.graphql.mutation_statements import (
 )
 from dataapi.graphql.sources import Variables
 from dataapi.sql.algebra import Parameter, Rows
-from dataapi.sql.dialect import ChangeOf, Dialect
+from dataapi.sql.dialect import Dialect, MutationPart
 from dataapi.sql.dialects.tenants import tenant_in
 from dataapi.sql.expressions import condition_sql
 from dataapi.sql.outputs import Json, Output, Text, array_json, json_query, json_sql
@@ -90,7 +90,7 @@ def compile_separately(
 ) -> tuple[FieldStatements, ...]:
     """Return the statements of mutation fields, in order."""
     found = []
-    for number, (key, step) in enumerate(zip(keys, dialect.rewritten(tuple(steps)), strict=True)):
+    for number, (key, step) in enumerate(zip(keys, dialect.rewrite(tuple(steps)), strict=True)):
         if isinstance(step, Text):
             found.append(FieldStatements(key, (), json.dumps(step.text)))
         elif isinstance(step, MutationStep) and step.reads_again:
@@ -115,7 +115,7 @@ def _modify(dialect: Dialect, number: int, step: MutationStep) -> tuple[Compiled
     keys = [row.column(name) for name, _ in step.key]
     columns = [f"({guarded_count(writer, number, step)})::text", _listed(_identity_sql(keys))]
     columns += [_listed(f"{key}::text") for key in keys]
-    change = dialect.change(writer, ChangeOf(step.mutation, changed, row, number))
+    change = dialect.mutation_sql(writer, MutationPart(step.mutation, changed, row, number))
     text = f"with {change.queries} select {', '.join(columns)} from {changed} as {row.alias}"
     return *change.before, compiled(text, writer)
 
@@ -136,7 +136,7 @@ def _read(dialect: Dialect, step: MutationStep) -> Compiled:
     writer = dialect.writer()
     table, tenant = step.mutation.table, tenant_in(step.mutation)
     row = Row(writer.alias(), table)
-    row.value = dialect.whole(Rows(table), row)
+    row.value = dialect.whole_row(Rows(table), row)
     identities = writer.slot(Parameter(Earlier(_IDENTITIES), "text[]"))
     identity = _identity_sql([row.column(name) for name, _ in step.key])
     conditions = [] if tenant is None else [condition_sql(writer, tenant, row)]

@@ -1,1 +1,1 @@
-"""The REST API: requests in PostgREST's dialect, and their answers."""
+"""The REST API, compatible with PostgREST."""

@@ -1,4 +1,4 @@
-"""Answers of PostgreSQL's planner: the plan of a statement in place of its rows."""
+"""EXPLAIN statements for ``Accept: application/vnd.pgrst.plan``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataapi.database.message import Bound, explained
 from dataapi.rest.negotiation import Explain
 
 
-def explaining(bound: Bound, explain: Explain) -> Bound:
-    """Return the statement that explains another one, which runs only if it is analyzed.
+def explain_statement(bound: Bound, explain: Explain) -> Bound:
+    """Return the statement that explains another one.
 
-    An analyzed change is made, as everything in a transaction is that is not undone at its end.
+    With ``analyze``, PostgreSQL runs the statement, so a mutation takes effect unless it is rolled back.
     """
     return explained(bound, ", ".join([f"format {'json' if explain.as_json else 'text'}", *explain.options]))

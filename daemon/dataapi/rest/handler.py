@@ -1,4 +1,4 @@
-"""Answers the REST requests of one project: parses, plans, runs and responds."""
+"""Handles the REST requests of one project: parses, plans, runs and responds."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from dataapi.rest.stream import stream
 from dataapi.settings import Project
 from dataapi.sql.dialect import dialect_of
 
-LONG = 20_000
-"""Bytes of a body beyond which it is parsed in a thread; a CSV of the largest size can take a second."""
+LONG_BODY = 20_000
+"""Size of a body in bytes above which it is parsed in a thread.  The largest CSV can take a second."""
 LONG_QUERY = 4_000
-"""Characters of a query string beyond which it is parsed and planned in a thread."""
+"""Length of a query string above which it is parsed and planned in a thread."""
 LONG_BATCH = 2_000
-"""Bytes of a batch beyond which its requests are parsed and planned in a thread."""
+"""Size of a batch in bytes above which its requests are parsed and planned in a thread."""
 
 _MAX_REPLANS = 2
-"""How often a request is planned again by a newer catalog: a new name may be followed by a new privilege."""
-_WRONG_METHOD = 405
+"""Maximum number of times to plan a request again.  A new name may be followed by a new privilege."""
+_METHOD_NOT_ALLOWED = 405
 _OUTDATED = OUTDATED | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
 S = TypeVar("S")
@@ -46,14 +46,14 @@ T = TypeVar("T")
 
 
 class RestHandler:
-    """Answers REST requests.
+    """Handles REST requests.
 
-    :param catalog: returns the current snapshot, None before the first one.
-    :param refresh: makes sure that a catalog is not outdated.
-    :param worker: runs what takes long.
-    :param regrant: makes sure that a privilege that a catalog denies was not granted since.
-    :ivar figures: hits and misses of the cache of statements.
-    :ivar requests: requests that have come.
+    :param catalog: returns the current catalog, None before the first one is loaded.
+    :param refresh: returns a catalog that is up to date.
+    :param regrant: returns a catalog in which a denied privilege is up to date.
+    :param worker: runs long work.
+    :ivar figures: hits and misses of the plan cache.
+    :ivar requests: number of requests received.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class RestHandler:
         self.requests = 0
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
-        """Answer a request: parse, plan, run, respond.
+        """Handle a request: parse, plan, run, respond.
 
-        A name, a type and a grant may be newer than the catalog.  Nothing has been done yet then, so the
-        request is planned again by a newer catalog if there is one.
+        The catalog may lack a new name, type or grant.  The request has no effect in that case, so it is
+        planned again if there is a newer catalog.
 
-        :raises ApiError: a failure, as the client may read it.
+        :raises ApiError: Any failure, as a client error.
         """
         self.requests += 1
         catalog = self._catalog()
@@ -102,16 +102,18 @@ class RestHandler:
         while True:
             try:
                 if isinstance(parsed, ApiRequest):
-                    return await self._answer(http, caller, parsed, catalog)
-                return await self._answer_batch(http, caller, parsed, catalog)
+                    return await self._respond(http, caller, parsed, catalog)
+                return await self._respond_batch(http, caller, parsed, catalog)
             except ApiError as error:
-                newer = await self._newer(catalog, caller, error) if replans < _MAX_REPLANS else catalog
+                newer = (
+                    await self._newer_catalog(catalog, caller, error) if replans < _MAX_REPLANS else catalog
+                )
                 if newer.is_like(catalog):
                     raise
             catalog = await self._serve(newer, caller)
             replans += 1
 
-    async def _answer(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
+    async def _respond(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
         if not request.input.target:
             return await self._describe(http, caller, request, catalog)
         role = self._roles[caller.role]
@@ -121,12 +123,14 @@ class RestHandler:
                 request = await self._adapt(http, request, plan.adapted)
             http.context.report(StageEnd("plan", perf_counter()))
             if isinstance(plan, StatementPlan):
-                return await execute(request, plan, _InMessage(self._transactions, catalog, http, caller))
+                return await execute(
+                    request, plan, _SingleMessageExecution(self._transactions, catalog, http, caller)
+                )
             if isinstance(plan, StreamPlan):
                 return await stream(self._transactions, catalog, http, caller, request, plan)
             return plan
         except ApiError as error:
-            if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
+            if error.status == _METHOD_NOT_ALLOWED and not any(name == "Allow" for name, _ in error.headers):
                 raise error.replaced(headers=error.headers + _allow(role, request.input)) from error
             raise
 
@@ -136,17 +140,15 @@ class RestHandler:
         return make_plan(role, plan_input)
 
     async def _adapt(self, http: Request, request: ApiRequest, adapted: AdaptedValues) -> ApiRequest:
-        """Return the request with the values of its plan's statements."""
         if _is_long(http):
             return request._replace(values=await self._worker.run(adapted.adapt, request.values))
         return request._replace(values=adapted.adapt(request.values))
 
     async def _serve(self, catalog: Catalog | None, caller: Caller) -> Catalog:
-        """Return a catalog that has the caller's role, with which the role is ready; raises ``ApiError``."""
         try:
             served = catalog_for(catalog, caller)
         except UnknownRole:
-            served = await self._with_role(catalog, caller)
+            served = await self._catalog_with_role(catalog, caller)
         if self._tables is None or not served.is_like(self._served):
             self._tables = CatalogTables(served)
             self._roles.clear()
@@ -155,24 +157,22 @@ class RestHandler:
             self._roles[caller.role] = RestRole(self._project, self._tables, caller.role, self.figures)
         return served
 
-    async def _newer(self, catalog: Catalog, caller: Caller, error: ApiError) -> Catalog:
-        """Return the catalog that serves, where an error may be one of an outdated catalog."""
+    async def _newer_catalog(self, catalog: Catalog, caller: Caller, error: ApiError) -> Catalog:
         if isinstance(error, PrivilegeDenied):
             return await self._regrant(catalog, caller.role, error.item)
         return await self._refresh(catalog) if error.code in _OUTDATED else catalog
 
-    async def _with_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
-        """Return a catalog that has the caller's role; PostgreSQL itself reports why it cannot be assumed."""
+    async def _catalog_with_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
+        """Refresh the catalog to get the caller's role.  PostgreSQL reports why a role cannot be assumed."""
         await self._transactions.assume(caller.role)
-        assert catalog is not None, "without a catalog no role is looked for"
+        assert catalog is not None, "a role is only looked up in a catalog"
         return catalog_for(await self._refresh(catalog), caller)
 
     async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
-        """Answer a request of the root with the description of the API."""
         if request.input.reads:
             await self._transactions.run_pre_request(catalog, http, caller)
             http.context.report(StageEnd("transaction", perf_counter()))
-        reply = await self._descriptions.answer(http, request, catalog, caller.role)
+        reply = await self._descriptions.respond(http, request, catalog, caller.role)
         http.context.report(StageEnd("plan", perf_counter()))
         return reply
 
@@ -180,58 +180,54 @@ class RestHandler:
 
     async def _parse_batch(self, http: Request, catalog: Catalog) -> list[tuple[Request, ApiRequest]]:
         def parse() -> list[tuple[Request, ApiRequest]]:
-            return _each(
+            return _map_requests(
                 batch.read(http), lambda each: (each, parse_request(each, self._project, catalog.timezones))
             )
 
         return await self._worker.run(parse) if len(http.body) > LONG_BATCH else parse()
 
-    async def _answer_batch(
+    async def _respond_batch(
         self, http: Request, caller: Caller, requests: list[tuple[Request, ApiRequest]], catalog: Catalog
     ) -> Reply:
-        """Answer a batch: all of its requests are planned before the first one runs."""
         role = self._roles[caller.role]
 
         def plan() -> list[Part]:
-            return _each(requests, partial(_part, role))
+            return _map_requests(requests, partial(_part, role))
 
         parts = await self._worker.run(plan) if len(http.body) > LONG_BATCH else plan()
         http.context.report(StageEnd("plan", perf_counter()))
         max_bytes = self._project.max_answer
-        return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, max_bytes))
+        return batch.combined_reply(
+            await run_batch(self._transactions, http, caller, catalog, parts, max_bytes)
+        )
 
 
-class _InMessage(NamedTuple):
-    """Runs the statements of a request in one message."""
-
+class _SingleMessageExecution(NamedTuple):
     transactions: MultiMessageTransactions
     catalog: Catalog
     http: Request
     caller: Caller
 
     async def run(self, plan: StatementPlan, statements: tuple[Bound, ...]) -> Rows:
-        """Run the statements of a plan and return the last one's rows."""
         return await self.transactions.run(
             self.catalog, self.http, self.caller, statements,
             read_only=plan.read_only, settings=plan.settings, by_replica=plan.by_replica,
         )  # fmt: skip
 
     async def estimate(self, statement: Bound) -> int:
-        """Return how many rows the planner expects of a statement."""
         dialect = dialect_of(self.catalog)
-        [found] = await self.transactions.explain(
-            self.catalog, self.http, self.caller, (statement,), dialect.of_planner
+        [result] = await self.transactions.explain(
+            self.catalog, self.http, self.caller, (statement,), dialect.planner_settings
         )
-        return dialect.planned_rows(found["plan"])
+        return dialect.planned_rows(result["plan"])
 
 
 def _is_long(http: Request) -> bool:
-    """Return whether a request may take long to parse and plan, in which others must be answered."""
-    return len(http.body) > LONG or len(http.query) > LONG_QUERY
+    return len(http.body) > LONG_BODY or len(http.query) > LONG_QUERY
 
 
-def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
-    """Apply a function to each request of a batch; errors have the index of theirs."""
+def _map_requests(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
+    """Apply a function to each request of a batch.  Errors get the index of their request."""
     results = []
     for index, item in enumerate(items):
         try:
@@ -250,10 +246,9 @@ def _part(role: RestRole, parsed: tuple[Request, ApiRequest]) -> Part:
 
 
 def make_plan(role: RestRole, plan_input: PlanInput) -> Plan:
-    """Make a plan, with the settings that the client prefers besides its own, and cache it.
+    """Make and cache a plan.
 
-    :raises ApiError: the request is invalid; PGRST122 (400), a preference is unknown, and nothing else is
-        wrong.
+    :raises ApiError: The request is invalid.  PGRST122 (400) if its only error is an unknown preference.
     """
     plan = _plan(role, plan_input)
     if isinstance(plan, Reply):
@@ -273,7 +268,6 @@ def _plan(role: RestRole, plan_input: PlanInput) -> Plan:
 
 
 def _allow(role: RestRole, plan_input: PlanInput) -> tuple[tuple[str, str], ...]:
-    """Return the ``Allow`` header of an answer to OPTIONS."""
     try:
         options = _plan(role, plan_input._replace(method="OPTIONS"))
     except ApiError:

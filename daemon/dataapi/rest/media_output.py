@@ -1,4 +1,4 @@
-"""Bodies of answers: the SQL of rows in the form that was negotiated."""
+"""Response bodies: the SQL of rows in the negotiated media type."""
 
 from __future__ import annotations
 
@@ -26,38 +26,39 @@ from dataapi.sql.statement import Writer, qualified
 
 
 class Form(Enum):
-    """How the rows are written into the body."""
+    """The format of the rows in the body."""
 
     NONE = "none"
-    """Not at all: they are counted."""
+    """No body.  The rows are counted."""
     ARRAY = "array"
     """A JSON array."""
     STRIPPED = "stripped"
-    """A JSON array of objects without their null members."""
+    """A JSON array of objects without null members."""
     CSV = "csv"
-    """RFC 4180 with a header line; the last line has no end.
+    """RFC 4180 with a header line.  The last line has no line end.
 
-    NULL is empty, or the word ``NULL`` if it is alone in its line.  A text that would be read so is quoted.
+    NULL is an empty field, or ``NULL`` if it is the only field of its line.  Text that reads like NULL is
+    quoted.
     """
     VALUE = "value"
-    """The one row, or the one value of a function, as JSON; null when there is none."""
+    """The only row, or a function's only value, as JSON.  null if there is none."""
     VALUES = "values"
     """A JSON array of a function's values."""
 
 
 class Content(Enum):
-    """What a value is that is a body by itself."""
+    """The type of a single value that is the whole body."""
 
     TEXT = "text"
     BYTES = "bytes"
-    """A ``bytea``, whose text is hexadecimal with ``\\x`` before it."""
+    r"""A ``bytea``, as hexadecimal text with the prefix ``\x``."""
     XML = "xml"
-    """Written by its type's output function, which leaves out a declared encoding: the body has another."""
+    """XML without its encoding declaration, because the body has another encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """The one value of a function as it stands."""
+    """The only value of a function, unchanged."""
 
     content: Content
 
@@ -66,16 +67,16 @@ class Raw:
 class GeoJson:
     """A GeoJSON feature collection.
 
-    :ivar function: the SQL name of the function that makes a feature of a row.
+    :ivar function: SQL name of the function that converts a row to a feature.
     """
 
     function: str
 
     @classmethod
     def by(cls, postgis: str | None) -> GeoJson:
-        """Return the form that PostGIS makes.
+        """Return the body for an installation of PostGIS.
 
-        :param postgis: its schema, None where it is no extension: then it is where the search path leads.
+        :param postgis: schema of PostGIS.  None if it is not an extension: the search path is used.
         """
         name = "st_asgeojson"
         return cls(name if postgis is None else f"{quote_identifier(postgis)}.{name}")
@@ -83,11 +84,11 @@ class GeoJson:
 
 @dataclass(frozen=True, slots=True)
 class HandlerBody:
-    """A body made by an aggregate of the database over the rows (a custom media type handler).
+    """A body from an aggregate of the database over the rows (a custom media type handler).
 
-    :ivar function: the aggregate's SQL name, quoted and qualified.
-    :ivar table: the table whose row type it takes; None when it takes any, and reads the members' names,
-        which then must be ``Text``.
+    :ivar function: quoted and qualified SQL name of the aggregate.
+    :ivar table: table whose row type the aggregate accepts.  None if it accepts any row type.  It then reads
+        the names of the members, which must be ``Text``.
     """
 
     function: str
@@ -102,9 +103,9 @@ _JSON = frozenset({Form.ARRAY, Form.STRIPPED, Form.VALUE, Form.VALUES})
 
 
 def body_parts(writer: Writer, output: Output, source: RowSource, body: Body) -> tuple[str, str]:
-    """Return the SQL of a body, an aggregate, and the ``from`` item of the rows that it is made of.
+    """Return the SQL of a body, which is an aggregate, and the ``from`` item of its rows.
 
-    :raises ApiError: PGRST127 (400), an aggregate reads the members' names, of which some are a client's.
+    :raises ApiError: PGRST127 (400) if an aggregate reads the members' names and one cannot be a column name.
     """
     if body in _JSON:
         json, item = json_rows(writer, output, source)
@@ -127,7 +128,7 @@ def _json_sql(json: Json, body: Body) -> str:
 def _body_sql(writer: Writer, rows: OutputRows, body: Body) -> str:
     match body:
         case HandlerBody(function, table, content):
-            return _content_sql(f"{function}({_handled_sql(rows, function, table)})", content)
+            return _content_sql(f"{function}({_handler_input_sql(rows, function, table)})", content)
         case Raw(content):
             return f"pg_catalog.string_agg({_content_sql(rows.column(0), content)}, '')"
         case Form.CSV:
@@ -145,18 +146,19 @@ def _content_sql(value: str, content: Content) -> str:
     return f"pg_catalog.xml_out({value})::text" if content is Content.XML else f"({value})::text"
 
 
-def _handled_sql(rows: OutputRows, function: str, table: Table | None) -> str:
+def _handler_input_sql(rows: OutputRows, function: str, table: Table | None) -> str:
     if rows.scalar:
         return rows.column(0)
     if table is not None:
-        columns = ", ".join(rows.column(place) for place in range(len(rows.columns)))
+        columns = ", ".join(rows.column(index) for index in range(len(rows.columns)))
         return f"row({columns})::{qualified(table)}"
     if not rows.named:
         raise ApiError(
             400,
             "PGRST127",
             "Feature not implemented",
-            details=f"The aggregate {function} takes rows of any kind, whose members cannot be renamed.",
+            details=f"The aggregate {function} accepts any row type, so member names must be distinct and "
+            "valid column names.",
         )
     return rows.alias
 
@@ -165,16 +167,11 @@ def _handled_sql(rows: OutputRows, function: str, table: Table | None) -> str:
 
 
 def csv_header(output: Output, name_of: Callable[[Parameter], str]) -> str:
-    """Return the header line of rows as CSV, with its line end.
-
-    :param name_of: finds the name that stands behind a parameter.
-    """
     names = [key.text if isinstance(key, Text) else name_of(key) for key in _keys(output)]
     return ",".join(map(csv_field, names)) + "\n"
 
 
 def csv_field(text: str) -> str:
-    """Return a text as a field of RFC 4180, quoted where it must be."""
     if re.search('[",\r\n]', text) or not text:
         return '"' + text.replace('"', '""') + '"'
     return text
@@ -184,38 +181,37 @@ def _keys(output: Output) -> list[Key]:
     if not isinstance(output, Record):
         return []
     keys = ((_keys(each.record) if isinstance(each, Spread) else [each[0]]) for each in output.members)
-    return [key for some in keys for key in some]
+    return [key for group in keys for key in group]
 
 
 def csv_line_sql(rows: OutputRows) -> str:
-    """Return the SQL of a row as a line of CSV, without its end.
+    """Return the SQL of a row as a line of CSV, without its line end.
 
-    A row's text form is one but for its brackets, for backslashes, which it doubles, and for the word
-    ``NULL``, which it does not quote.  Lines with that word are made field by field.
+    The text form of a row is a line of CSV except for its parentheses, doubled backslashes and an unquoted
+    ``NULL``.  Lines that contain ``NULL`` are built field by field.
     """
     if not rows.columns:
         return "''::text"
     if len(rows.columns) == 1:
-        # An empty line would be no row.
+        # Parsers skip empty lines.
         nothing = f"when line {EQUAL} '' then {quote_literal(NULL)}"
         word = f"when line {EQUAL} {quote_literal(NULL)} then {_QUOTED_NULL}"
         return _line_sql(_fields_sql(rows.alias), f"{nothing} {word}")
     fields = []
-    for place in range(len(rows.columns)):
-        field = _fields_sql(f"row({rows.column(place)})")
+    for index in range(len(rows.columns)):
+        field = _fields_sql(f"row({rows.column(index)})")
         fields.append(f"case when {field} {EQUAL} {quote_literal(NULL)} then {_QUOTED_NULL} else {field} end")
-    apart = f"pg_catalog.array_to_string(array[{', '.join(fields)}], ',')"
+    field_by_field = f"pg_catalog.array_to_string(array[{', '.join(fields)}], ',')"
     has_word = f"pg_catalog.strpos(line, {quote_literal(NULL)}) {GREATER} 0"
-    return _line_sql(_fields_sql(rows.alias), f"when {has_word} then {apart}")
+    return _line_sql(_fields_sql(rows.alias), f"when {has_word} then {field_by_field}")
 
 
 def _line_sql(line: str, cases: str) -> str:
-    """Return SQL that computes a line once, and in some cases returns another one."""
+    # The offset makes PostgreSQL compute the line only once.
     return f"(select case {cases} else line end from (select {line} as line offset 0) as made)"
 
 
 def _fields_sql(row: str) -> str:
-    """Return the SQL of the fields in the text form of a row."""
     fields = f"pg_catalog.substr(pg_catalog.left(({row})::text, -1), 2)"
     return f"pg_catalog.replace({fields}, E'\\\\\\\\', E'\\\\')"
 
@@ -241,20 +237,19 @@ def _features_sql(writer: Writer, rows: OutputRows, function: str) -> str:
 
 
 def _renamed_sql(writer: Writer, rows: OutputRows, feature: str) -> str:
-    """Return a feature whose properties, named by their columns, have their keys as names."""
-    made, each, name = writer.alias(), writer.alias(), writer.alias()
+    source, member, rename = writer.alias(), writer.alias(), writer.alias()
     arrow = operator_sql("->")
-    names = ", ".join(
+    renames = ", ".join(
         f"({quote_literal(column)}::text, {key_sql(writer, key)}::text)"
         for key, column in rows.columns
         if key is not None
     )
     properties = (
-        f"select pg_catalog.json_object_agg({name}.renamed, {each}.value) "
-        f"from pg_catalog.json_each({made}.feature {arrow} 'properties') as {each} "
-        f"join (values {names}) as {name}(own, renamed) on {name}.own {EQUAL} {each}.key"
+        f"select pg_catalog.json_object_agg({rename}.renamed, {member}.value) "
+        f"from pg_catalog.json_each({source}.feature {arrow} 'properties') as {member} "
+        f"join (values {renames}) as {rename}(own, renamed) on {rename}.own {EQUAL} {member}.key"
     )
     members = (
-        f"'type', 'Feature', 'geometry', {made}.feature {arrow} 'geometry', 'properties', ({properties})"
+        f"'type', 'Feature', 'geometry', {source}.feature {arrow} 'geometry', 'properties', ({properties})"
     )
-    return f"(select pg_catalog.json_build_object({members}) from (select {feature} as feature) as {made})"
+    return f"(select pg_catalog.json_build_object({members}) from (select {feature} as feature) as {source})"

@@ -1,4 +1,4 @@
-"""Negotiates the media type of an answer: ``Accept`` against the types that the role may have; pure."""
+"""Negotiates the media type of a response; pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dataapi.rest.media_output import Body, Content, Form, GeoJson, HandlerBody
 from dataapi.rest.parse.body import BINARY
 
 LONGEST_CACHED = 300
-"""Characters of an ``Accept`` header whose result is cached: clients repeat themselves."""
+"""Maximum length of an ``Accept`` header whose result is cached."""
 
 PLAN_OPTIONS = ("analyze", "verbose", "settings", "buffers", "wal")
-"""Options of ``EXPLAIN``, in the order in which answers name them."""
+"""Options of ``EXPLAIN``, in the order of the response's content type."""
 
 LINES = "application/x-ndjson"
 OBJECT = "application/vnd.pgrst.object+json"
@@ -27,30 +27,30 @@ OPENAPI = "application/openapi+json"
 
 
 class MediaKind(Enum):
-    """How the body is made."""
+    """Kinds of response bodies."""
 
     JSON = "json"
-    """An array of objects, or the value of a function that returns no set."""
+    """An array of objects, or the value of a function that does not return a set."""
     OBJECT = "object"
-    """The one object there must be."""
+    """Exactly one object."""
     CSV = "csv"
     GEOJSON = "geojson"
     LINES = "lines"
-    """A JSON object a line, sent while the rows come."""
+    """One JSON object per line, streamed."""
     RAW = "raw"
-    """A function's value as it is."""
+    """A function's value, unchanged."""
     HANDLER = "handler"
-    """By an aggregate of the database."""
+    """The result of an aggregate of the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowHandler:
-    """An aggregate of the database that makes a media type of rows.
+    """An aggregate of the database that converts rows to a media type.
 
-    :ivar media_type: in small letters, ``*/*`` for whatever is accepted.
-    :ivar function: its SQL name, quoted and qualified.
-    :ivar table: the oid of the table whose rows it takes, 0 for any rows.
-    :ivar content: what it returns.
+    :ivar media_type: lower-case media type, or ``*/*`` for any.
+    :ivar function: quoted and qualified SQL name of the aggregate.
+    :ivar table: OID of the table whose rows the aggregate accepts, 0 for any rows.
+    :ivar content: type of its result.
     """
 
     media_type: str
@@ -61,10 +61,10 @@ class RowHandler:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """The statement's plan is requested in place of its rows.
+    """A request for the plan of the statement instead of its rows.
 
-    :ivar as_json: else as text.
-    :ivar options: some of ``PLAN_OPTIONS``.
+    :ivar as_json: whether to return the plan as JSON rather than text.
+    :ivar options: a subset of ``PLAN_OPTIONS``.
     """
 
     as_json: bool
@@ -73,14 +73,14 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """The form of an answer.
+    """The negotiated media type of a response.
 
-    :ivar content_type: the answer's header.
-    :ivar stripped: leave null members out.
-    :ivar row_handler: what makes the body, for ``MediaKind.HANDLER``.
-    :ivar explain: answer with the plan of the statement that would make this body.
-    :ivar single: whether the answer must be exactly one object.
-    :ivar is_binary: whether the body comes as a ``bytea``.
+    :ivar content_type: the ``Content-Type`` header.
+    :ivar stripped: whether to omit null members.
+    :ivar row_handler: aggregate that builds the body, for ``MediaKind.HANDLER``.
+    :ivar explain: respond with the plan of the statement.
+    :ivar single: whether the result must be exactly one object.
+    :ivar is_binary: whether the body is a ``bytea``.
     """
 
     kind: MediaKind
@@ -92,17 +92,11 @@ class Media:
     is_binary: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Derive the offers of each answer."""
         handler = self.row_handler
         object.__setattr__(self, "single", self.kind is MediaKind.OBJECT)
         object.__setattr__(self, "is_binary", handler is not None and handler.content is Content.BYTES)
 
     def body(self, table: Table | None, postgis: str | None) -> Body:
-        """Return how the body is made of rows.
-
-        :param table: the table of the rows.
-        :param postgis: see ``GeoJson.by``.
-        """
         handler = self.row_handler
         if handler is not None:
             return HandlerBody(handler.function, table if handler.table else None, handler.content)
@@ -114,13 +108,13 @@ class Media:
 
 
 class Offers(NamedTuple):
-    """Media types that are available besides JSON, CSV and GeoJSON.
+    """Media types that are available in addition to JSON, CSV and GeoJSON.
 
-    :ivar row_handlers: the aggregates that the role may use, those for a table's rows before others.
-    :ivar table: the oid of the table of whose whole rows the answer is, 0 when it is of anything else.
-    :ivar raw: the media types that a function's value is as it stands, ``*/*`` for all.
-    :ivar lines: whether rows can be sent while they come.
-    :ivar plans: whether plans may be requested (``db-plan-enabled``).
+    :ivar row_handlers: aggregates that the role may use, those for a table's rows first.
+    :ivar table: OID of the table whose whole rows are returned, 0 for other results.
+    :ivar raw: media types of a function's unchanged value, ``*/*`` for any.
+    :ivar lines: whether rows can be streamed.
+    :ivar plans: whether plans are available (``db-plan-enabled``).
     """
 
     row_handlers: tuple[RowHandler, ...] = ()
@@ -133,8 +127,8 @@ class Offers(NamedTuple):
 def negotiate(accept: str | None, offers: Offers) -> Media:
     """Return the available media type that the client prefers.
 
-    :param accept: the ``Accept`` header; None accepts anything.
-    :raises ApiError: PGRST107 (406), none of the accepted media types is available.
+    :param accept: the ``Accept`` header.  None accepts any media type.
+    :raises ApiError: PGRST107 (406) if none of the accepted media types is available.
     """
     accept = ANY_MEDIA_TYPE if accept is None else accept
     return (_cached if len(accept) <= LONGEST_CACHED else _negotiate)(accept, offers)
@@ -142,21 +136,20 @@ def negotiate(accept: str | None, offers: Offers) -> Media:
 
 def _negotiate(accept: str, offers: Offers) -> Media:
     accepted = parse_accept(accept)
-    for form in accepted:
-        media = _media(form, offers)
+    for media_range in accepted:
+        media = _media(media_range, offers)
         if media is not None:
             return media
-    raise unavailable([_canonical(form) for form in accepted] or [accept])
+    raise unavailable([_canonical(media_range) for media_range in accepted] or [accept])
 
 
 def unavailable(names: Iterable[str]) -> ApiError:
-    """Return the error for media ranges that are not available."""
     return ApiError(406, "PGRST107", f"None of these media types are available: {', '.join(names)}")
 
 
 _cached = lru_cache(maxsize=512)(_negotiate)
 
-# ---------------------------------------------------------------- the choice
+# ---------------------------------------------------------------- selection
 
 _OBJECTS = (OBJECT, "application/vnd.pgrst.object")
 _ARRAYS = ("application/vnd.pgrst.array+json", "application/vnd.pgrst.array")
@@ -174,31 +167,32 @@ _BUILT_IN = {
 _WITH_CHARSET = frozenset({*_BUILT_IN, "text/plain", "text/xml"})
 
 
-def _media(form: MediaType, offers: Offers) -> Media | None:
-    if form.name in _PLANS:
-        return _plan(form, offers) if offers.plans else None
-    if form.name in _OBJECTS:
-        return Media(MediaKind.OBJECT, f"{_canonical(form)}; charset=utf-8", _strips(form))
-    if form.name in _ARRAYS:
-        if not _strips(form):
-            return _found("application/json", offers)
-        return Media(MediaKind.JSON, f"{_canonical(form)}; charset=utf-8", stripped=True)
-    if form.name.endswith("/*") and form.name != ANY_MEDIA_TYPE:
-        return _in_range(form.name[:-1], offers)
-    return _found(form.name, offers)
+def _media(media_range: MediaType, offers: Offers) -> Media | None:
+    if media_range.name in _PLANS:
+        return _plan(media_range, offers) if offers.plans else None
+    if media_range.name in _OBJECTS:
+        return Media(
+            MediaKind.OBJECT, f"{_canonical(media_range)}; charset=utf-8", _strips_nulls(media_range)
+        )
+    if media_range.name in _ARRAYS:
+        if not _strips_nulls(media_range):
+            return _media_named("application/json", offers)
+        return Media(MediaKind.JSON, f"{_canonical(media_range)}; charset=utf-8", stripped=True)
+    if media_range.name.endswith("/*") and media_range.name != ANY_MEDIA_TYPE:
+        return _media_in_range(media_range.name[:-1], offers)
+    return _media_named(media_range.name, offers)
 
 
-def _plan(form: MediaType, offers: Offers) -> Media | None:
-    media = _media(_explained(form), offers)
+def _plan(media_range: MediaType, offers: Offers) -> Media | None:
+    media = _media(_explained(media_range), offers)
     if media is None or media.explain is not None:
         return None
-    explain = Explain(_PLANS[form.name], _options(form))
-    content_type = f"{_canonical(form)}; charset=utf-8"
+    explain = Explain(_PLANS[media_range.name], _options(media_range))
+    content_type = f"{_canonical(media_range)}; charset=utf-8"
     return Media(media.kind, content_type, media.stripped, media.row_handler, explain)
 
 
-def _found(name: str, offers: Offers) -> Media | None:
-    """Return what answers a media type: a function's own value, then handlers for the table, then for any."""
+def _media_named(name: str, offers: Offers) -> Media | None:
     if ANY_MEDIA_TYPE in offers.raw:
         return Media(MediaKind.RAW, BINARY)
     if name in offers.raw:
@@ -213,10 +207,10 @@ def _found(name: str, offers: Offers) -> Media | None:
     return _BUILT_IN.get(name)
 
 
-def _in_range(beginning: str, offers: Offers) -> Media | None:
+def _media_in_range(prefix: str, offers: Offers) -> Media | None:
     names = (*offers.raw, *(row_handler.media_type for row_handler in offers.row_handlers), *_BUILT_IN)
-    found = (_found(name, offers) for name in names if name.startswith(beginning))
-    return next((media for media in found if media is not None), None)
+    matches = (_media_named(name, offers) for name in names if name.startswith(prefix))
+    return next((media for media in matches if media is not None), None)
 
 
 def _content_type(name: str) -> str:
@@ -228,36 +222,33 @@ def _content_type(name: str) -> str:
 # ---------------------------------------------------------------- names
 
 
-def _strips(form: MediaType) -> bool:
-    return form.parameter("nulls") == "stripped"
+def _strips_nulls(media_range: MediaType) -> bool:
+    return media_range.parameter("nulls") == "stripped"
 
 
-def _options(form: MediaType) -> tuple[str, ...]:
-    requested = (form.parameter("options") or "").split("|")
+def _options(media_range: MediaType) -> tuple[str, ...]:
+    requested = (media_range.parameter("options") or "").split("|")
     return tuple(option for option in PLAN_OPTIONS if option in requested)
 
 
-def _explained(form: MediaType) -> MediaType:
-    """Return the media type whose statement is explained."""
-    name, *fields = (form.parameter("for") or "application/json").lower().split(";")
+def _explained(media_range: MediaType) -> MediaType:
+    name, *fields = (media_range.parameter("for") or "application/json").lower().split(";")
     parameters = [field.strip().partition("=") for field in fields]
     return MediaType(name.strip(), tuple((key, value) for key, _, value in parameters))
 
 
-def _canonical(form: MediaType) -> str:
-    """Return a media range of PostgREST's as it names it itself."""
-    if form.name in _OBJECTS:
-        return _OBJECTS[0] + (";nulls=stripped" if _strips(form) else "")
-    if form.name in _ARRAYS:
-        return _ARRAYS[0] + ";nulls=stripped" if _strips(form) else "application/json"
-    if form.name in _PLANS:
-        options = "|".join(_options(form))
-        name = "application/vnd.pgrst.plan+" + ("json" if _PLANS[form.name] else "text")
-        canonical = f'{name}; for="{_canonical(_explained(form))}"'
+def _canonical(media_range: MediaType) -> str:
+    if media_range.name in _OBJECTS:
+        return _OBJECTS[0] + (";nulls=stripped" if _strips_nulls(media_range) else "")
+    if media_range.name in _ARRAYS:
+        return _ARRAYS[0] + ";nulls=stripped" if _strips_nulls(media_range) else "application/json"
+    if media_range.name in _PLANS:
+        options = "|".join(_options(media_range))
+        name = "application/vnd.pgrst.plan+" + ("json" if _PLANS[media_range.name] else "text")
+        canonical = f'{name}; for="{_canonical(_explained(media_range))}"'
         return f"{canonical}; options={options}" if options else canonical
-    return form.name
+    return media_range.name
 
 
 def unhex(text: bytes) -> bytes:
-    """Return the bytes of a ``bytea`` in the text form that it has with ``bytea_output = hex``."""
     return bytes.fromhex(text[2:].decode("ascii")) if text.startswith(rb"\x") else text

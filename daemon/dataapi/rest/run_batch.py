@@ -22,7 +22,7 @@ from dataapi.sql.dialect import dialect_of
 
 
 class Part(NamedTuple):
-    """One request of a batch with its plan."""
+    """One request of a batch, with its plan."""
 
     http: Request
     request: ApiRequest
@@ -37,12 +37,12 @@ async def run_batch(
     parts: Sequence[Part],
     max_bytes: int,
 ) -> list[Reply]:
-    """Run the parts of a batch in one transaction and return their replies, in order.
+    """Run the parts of a batch in one transaction and return their replies in order.
 
-    The transaction is run again if it lost to a concurrent one, like that of a single request.
+    The transaction is retried after a serialization failure, like that of a single request.
 
-    :param max_bytes: the most that the bodies of all replies may have together.
-    :raises ApiError: the batch was undone; ``index`` names the request that failed, where one did.
+    :param max_bytes: maximum total size of the replies' bodies in bytes.
+    :raises ApiError: The batch was rolled back.  ``index`` identifies the failed request, if any.
     """
     plans = [part.plan for part in parts if not isinstance(part.plan, Reply)]
     read_only = all(isinstance(plan, StreamPlan) or plan.read_only for plan in plans)
@@ -83,26 +83,22 @@ async def _reply(transaction: MultiMessageTransaction, catalog: Catalog, part: P
         statement = statement_of(request, plan)
         rows = await transaction.run(http, (statement,), read_only=True, settings=plan.settings)
         return await complete(request, plan, rows)
-    return await execute(request, plan, _InBatch(transaction, catalog, http))
+    return await execute(request, plan, _BatchExecution(transaction, catalog, http))
 
 
-class _InBatch(NamedTuple):
-    """Runs the statements of one request of a batch."""
-
+class _BatchExecution(NamedTuple):
     transaction: MultiMessageTransaction
     catalog: Catalog
     http: Request
 
     async def run(self, plan: StatementPlan, statements: tuple[Bound, ...]) -> Rows:
-        """Run the statements of a plan and return the last one's rows."""
         return await self.transaction.run(
             self.http, statements, read_only=plan.read_only, settings=plan.settings
         )
 
     async def estimate(self, statement: Bound) -> int:
-        """Return how many rows the planner expects of a statement."""
         dialect = dialect_of(self.catalog)
-        [[found]] = await self.transaction.run(
-            self.http, (explained(statement),), read_only=True, settings=dialect.of_planner, again=True
+        [[plan_text]] = await self.transaction.run(
+            self.http, (explained(statement),), read_only=True, settings=dialect.planner_settings, again=True
         )
-        return dialect.planned_rows(json.loads(found))
+        return dialect.planned_rows(json.loads(plan_text))

@@ -1,8 +1,8 @@
-"""Statements whose single row is a REST answer: the body, how many rows it has, and what functions set.
+"""Statements that return a REST response in a single row: body, number of rows, headers and status.
 
-The columns are those of ``ResultRow``.  The body is made by PostgreSQL in the form that was negotiated.
-What is too large is refused by the statement too: it would fill the daemon's memory, and hold up others
-while it is read.
+The columns are those of ``ResultRow``.  PostgreSQL builds the body in the negotiated media type.  The
+statement also rejects responses that are too large, which would fill the daemon's memory and delay other
+requests.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import EQUAL, GREATER, PLUS, quote_identifier, quote_literal
 from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql
 from dataapi.sql.algebra import Condition, OrderTerm, Parameter, Rows
-from dataapi.sql.dialect import POSTGRESQL, Answer, Change, ChangeOf, Check, Dialect
+from dataapi.sql.dialect import POSTGRESQL, Check, Dialect, MutationPart, MutationSql, ResultQuery
 from dataapi.sql.dml import UNCOUNTED
 from dataapi.sql.expressions import condition_sql, source_sql
-from dataapi.sql.kept_rows import call_first, keeping_sql, kept_rows_sql, may_lack, partial_row_sql
 from dataapi.sql.mutations import Delete, Mutation
 from dataapi.sql.outputs import Output, json_sql
 from dataapi.sql.page_source import RowSource, row_source
 from dataapi.sql.parts import reads_only_columns
 from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, raise_sql
+from dataapi.sql.stored_rows import call_first, may_lack, partial_row_sql, store_rows_sql, stored_rows_sql
 
 TOO_LARGE = "PGRST100"
-"""The reason that a statement raises for an answer of too many bytes."""
+"""Reason of the error for a response of too many bytes."""
 
 SCALAR = "pgrst_scalar"
-"""The column of rows that are single values of a function; clients know it by this name."""
+"""Column name of single values that a function returns.  Clients rely on this name."""
 
 UPDATED = "dataapi.updated"
-"""The transaction's setting that counts the rows that an upsert updates; it must be "0" before."""
+"""Setting of the transaction that counts the rows that an upsert updates.  It must start at "0"."""
 
 
 class Total(Enum):
-    """How all matching rows are counted, not only those of the page."""
+    """How to count all matching rows, including those outside the page."""
 
     NONE = "none"
     EXACT = "exact"
     BOUNDED = "bounded"
-    """Up to one more than the bound of ``compile_answer``: an estimate takes over beyond it."""
+    """Up to the bound of ``compile_result`` plus one.  An estimate is used for larger totals."""
 
 
 class ResultRow(NamedTuple):
-    """The row of an answer.
+    """The result row of a statement.
 
-    :ivar body: bytes of JSON, and text of other forms.
-    :ivar rows: how many are in the body.
-    :ivar total: matching rows, None when they were not counted.
-    :ivar response_headers, response_status: the settings ``response.headers`` and ``response.status``
-        that functions made, empty or None where they did not.
-    :ivar location: for an insert, a JSON object of the one inserted row's key with its values as text.
-    :ivar inserted: for an upsert, how many rows were inserted and not updated.
+    :ivar body: bytes of JSON, text of other media types.
+    :ivar rows: number of rows in the body.
+    :ivar total: number of matching rows, None if not counted.
+    :ivar response_headers: the setting ``response.headers``, empty or None if not set.
+    :ivar response_status: the setting ``response.status``, empty or None if not set.
+    :ivar location: for an insert of one row, JSON object with its key's values as text.
+    :ivar inserted: for an upsert, number of rows inserted rather than updated.
     """
 
     body: bytes | str | None
@@ -67,19 +67,19 @@ class ResultRow(NamedTuple):
     inserted: int | None = None
 
 
-TO_COME = ResultRow(None, 0, None, None, None)
-"""The part of an answer that is known before its rows."""
-SETTINGS = (
+PENDING_ROW = ResultRow(None, 0, None, None, None)
+"""The result row of a streamed response, before its rows."""
+RESPONSE_SETTINGS = (
     "pg_catalog.current_setting('response.headers', true)",
     "pg_catalog.current_setting('response.status', true)",
 )
-"""SQL of what functions set for the answer, to stand where all rows were computed before."""
+"""SQL of the response settings that functions set.  It must be evaluated after all rows."""
 
 
 # ---------------------------------------------------------------- reads and calls
 
 
-def compile_answer(
+def compile_result(
     rows: Rows,
     output: Output,
     body: Body,
@@ -90,40 +90,38 @@ def compile_answer(
     guard: Guard | None = None,
     dialect: Dialect = POSTGRESQL,
 ) -> Compiled:
-    """Return the statement that answers with rows; its columns are the first five of ``ResultRow``.
+    """Return the statement that returns rows.  Its columns are the first five of ``ResultRow``.
 
-    A function that may change something is called once, whatever is asked of its rows.
+    A volatile function is called exactly once.
 
-    :param output: a ``Record`` of each row, or a function's value (``ColumnOf(SCALAR)``).
+    :param output: a ``Record`` of each row, or a function's value (``ColumnRef(SCALAR)``).
     :param bound: a ``bigint`` parameter, for ``Total.BOUNDED``.
-    :param max_bytes: raise ``TOO_LARGE`` and the size of a body of more.
-    :param guard: raise where the number of rows is out of bounds.
+    :param max_bytes: maximum size of the body in bytes.  A larger body raises ``TOO_LARGE`` with its size.
+    :param guard: bound for the number of rows.
     """
     writer = dialect.writer()
-    rows, output = dialect.answered(rows, output)
+    rows, output = dialect.rewrite_result(rows, output)
     source = _Source(writer, rows)
     counted = _total_sql(writer, source, output, total, bound)
-    made, item = body_parts(writer, output, source.page(), body)
-    columns = (made, "pg_catalog.count(*)", counted, *SETTINGS)
-    checks: list[Check] = [] if max_bytes is None else [partial(_within, max_bytes)]
+    body_sql, item = body_parts(writer, output, source.page(), body)
+    columns = (body_sql, "pg_catalog.count(*)", counted, *RESPONSE_SETTINGS)
+    checks: list[Check] = [] if max_bytes is None else [partial(_size_checked, max_bytes)]
     if guard is not None:
-        checks.append(partial(_guarded, writer, guard))
-    answer = Answer(_NAMES, columns, item, source.with_call())
-    return compiled(dialect.checked(writer, answer, checks), writer)
+        checks.append(partial(_guard_checked, writer, guard))
+    query = ResultQuery(_RESULT_COLUMNS, columns, item, source.with_clause())
+    return compiled(dialect.checked(writer, query, checks), writer)
 
 
-_NAMES = ('"body"', '"count"', '"total"', '"headers"', '"status"')
+_RESULT_COLUMNS = ('"body"', '"count"', '"total"', '"headers"', '"status"')
 
 
-def _within(maximum: int, size: str, _number: str, found: str) -> str:
-    """Return the number of rows of an answer, raising instead where its body has more bytes."""
-    return f"case when {size} {GREATER} {maximum} then {raise_sql(TOO_LARGE, size)} else {found} end"
+def _size_checked(maximum: int, size: str, _number: str, value: str) -> str:
+    return f"case when {size} {GREATER} {maximum} then {raise_sql(TOO_LARGE, size)} else {value} end"
 
 
-def _guarded(writer: Writer, guard: Guard, _size: str, number: str, found: str) -> str:
-    """Return the number of rows, raising instead where it is out of bounds."""
+def _guard_checked(writer: Writer, guard: Guard, _size: str, number: str, value: str) -> str:
     violated, raised = guard.violated_sql(writer, number), raise_sql(guard.reason, number)
-    return f"case when {violated} then {raised} else {found} end"
+    return f"case when {violated} then {raised} else {value} end"
 
 
 def compile_call(
@@ -136,19 +134,19 @@ def compile_call(
     guard: Guard | None = None,
     dialect: Dialect = POSTGRESQL,
 ) -> tuple[Compiled, ...]:
-    """Return the statements of a call, the last of which returns the answer; see ``compile_answer``.
+    """Return the statements of a function call.  The last one returns the result; see ``compile_result``.
 
-    A volatile function is called by a statement of its own if the answer has more than columns of its rows.
+    A separate statement calls a volatile function if the output needs more than columns of its rows.
     """
     calling: tuple[Compiled, ...] = ()
     call, plain = rows.call, reads_only_columns((output, rows.where, rows.order))
     volatile = call is not None and call.function.volatility is Volatility.VOLATILE
-    if volatile and rows.table is not None and dialect.reads_after and not plain:
-        first, rows = call_first(dialect.writer(), rows, _KEPT_ROWS)
+    if volatile and rows.table is not None and dialect.reads_written_rows and not plain:
+        first, rows = call_first(dialect.writer(), rows, _STORED_ROWS)
         calling = (first,)
     return (
         *calling,
-        compile_answer(rows, output, body, total, max_bytes=max_bytes, guard=guard, dialect=dialect),
+        compile_result(rows, output, body, total, max_bytes=max_bytes, guard=guard, dialect=dialect),
     )
 
 
@@ -159,13 +157,13 @@ def compile_lines(
     max_bytes: int | None = None,
     dialect: Dialect = POSTGRESQL,
 ) -> Compiled:
-    """Return the statement that gives a row of one column for each row, to be sent while they come.
+    """Return a statement whose rows are the lines of a streamed response.
 
-    :param form: ``ARRAY`` or ``STRIPPED`` for a JSON value each, ``CSV`` for a line each, without its end.
-    :param max_bytes: raise ``TOO_LARGE`` and the size of a line of more.
+    :param form: ``ARRAY`` or ``STRIPPED`` for JSON values, ``CSV`` for lines without line ends.
+    :param max_bytes: maximum size of a line in bytes.  A larger line raises ``TOO_LARGE`` with its size.
     """
     writer = dialect.writer()
-    rows, output = dialect.answered(rows, output)
+    rows, output = dialect.rewrite_result(rows, output)
     source = row_source(writer, rows, None)
     if form is Form.CSV:
         result = output_rows(writer, output, source)
@@ -178,12 +176,12 @@ def compile_lines(
     if max_bytes is None:
         return compiled(f"select {line} from {item}", writer)
     size = 'pg_catalog.pg_column_size("line")'
-    refused = (
+    within_limit = (
         f"case when {size} {GREATER} {max_bytes} then {raise_sql(TOO_LARGE, size)} {EQUAL} 0 else true end"
     )
-    # Without the offset PostgreSQL would make each line twice.
+    # Without the offset, PostgreSQL would compute each line twice.
     lines = f'(select {line} from {item} offset 0) as "lines"("line")'
-    text = f'select "line" from {lines} where {refused}'
+    text = f'select "line" from {lines} where {within_limit}'
     return compiled(text, writer)
 
 
@@ -191,7 +189,7 @@ def _total_sql(writer: Writer, source: _Source, output: Output, total: Total, bo
     if total is Total.NONE:
         return "null::bigint"
     if total is Total.BOUNDED:
-        assert bound is not None, "counting up to a bound needs one"
+        assert bound is not None, "a bounded count needs a bound"
         counted = (
             f"(select 1 from {source.all_rows()} limit {writer.slot(bound)} {PLUS} 1) as {writer.alias()}"
         )
@@ -203,10 +201,9 @@ def _total_sql(writer: Writer, source: _Source, output: Output, total: Total, bo
 
 
 class _Source:
-    """The rows of a table or of a function; one that may change something is called in a ``with`` query.
+    """Rows of a table or function.  A volatile function is called in a ``with`` query.
 
-    What is not volatile is called where it stands, as often as it is read: PostgreSQL can look into it, and
-    apply conditions there.
+    Other functions are called at each reference, because PostgreSQL can inline them and push conditions down.
     """
 
     def __init__(self, writer: Writer, rows: Rows) -> None:
@@ -214,57 +211,58 @@ class _Source:
         self._writer = writer
         call = rows.call
         volatile = call is not None and call.function.volatility is Volatility.VOLATILE
-        self._called = writer.alias() if call is not None and (volatile or call.value_column) else ""
+        self._call_name = writer.alias() if call is not None and (volatile or call.value_column) else ""
         self._used: list[Row] = []
 
-    def with_call(self) -> str:
-        """Return what the statement begins with; what is read of the call is known only at the end."""
-        if not self._called:
+    def with_clause(self) -> str:
+        """Return the ``with`` clause of the call.  Use this after writing everything else."""
+        if not self._call_name:
             return ""
         call = self.rows.call
-        assert call is not None, "only a call is called apart"
+        assert call is not None, "only calls need a with clause"
         inner, needed = Row(self._writer.alias()), Row("", derived=True)
         for row in self._used:
-            needed.also(row)
+            needed.reference_columns_of(row)
         if call.value_column:
-            # A value that nothing names would not be computed.
+            # PostgreSQL would not call the function if nothing referenced its value.
             needed.column(call.value_column)
         source = source_sql(self._writer, Rows(self.rows.table, call=call), inner, None)
-        return f"with {self._called} as materialized (select {needed.selection_from(inner)} from {source}) "
+        return (
+            f"with {self._call_name} as materialized (select {needed.selection_from(inner)} from {source}) "
+        )
 
     def page(self) -> RowSource:
-        row = Row(self._writer.alias(), derived=bool(self._called))
+        row = Row(self._writer.alias(), derived=bool(self._call_name))
         return RowSource(row, self._sql(row), self.rows)
 
     def all_rows(self) -> str:
-        """Return the ``from`` item of all rows, to count them."""
-        return self._sql(Row(self._writer.alias(), derived=bool(self._called)))
+        return self._sql(Row(self._writer.alias(), derived=bool(self._call_name)))
 
     def _sql(self, row: Row) -> str:
-        if not self._called:
+        if not self._call_name:
             return source_sql(self._writer, self.rows, row, None)
         self._used.append(row)
-        rows, relation = replace(self.rows, call=None), f"{self._called} as {row.alias}"
+        rows, relation = replace(self.rows, call=None), f"{self._call_name} as {row.alias}"
         return source_sql(self._writer, rows, row, None, relation=relation)
 
 
 def compile_matching(rows: Rows, dialect: Dialect = POSTGRESQL) -> Compiled:
-    """Return the statement of all rows that match, whatever the page, for a look at its plan."""
+    """Return a statement that matches all rows outside any page, for the planner's estimate."""
     writer = dialect.writer()
-    source = source_sql(writer, dialect.rewritten(rows), Row(writer.alias()), None)
+    source = source_sql(writer, dialect.rewrite(rows), Row(writer.alias()), None)
     return compiled(f"select 1 from {source}", writer)
 
 
 # ---------------------------------------------------------------- mutations
 
-_OTHERS = ('"total"', '"headers"', '"status"', '"location"', '"inserted"')
+_OTHER_COLUMNS = ('"total"', '"headers"', '"status"', '"location"', '"inserted"')
 
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """The part of the changed rows that an answer shows.
+    """The part of the written rows that a response contains.
 
-    :ivar required: shows only the rows that satisfy it.
+    :ivar required: include only rows that satisfy this condition.
     """
 
     table: Table
@@ -276,11 +274,11 @@ class Representation:
 
 @dataclass(frozen=True, slots=True)
 class MutationQuery:
-    """A mutation and its answer.
+    """A mutation and its response.
 
-    :ivar representation: None to show nothing, which takes no privilege to read.
-    :ivar located: key columns of which the one changed row's values are answered.
-    :ivar max_bytes: a larger body is refused; None where none is made, as only the plan is asked for.
+    :ivar representation: None for no rows, so that no privilege to read is needed.
+    :ivar located: key columns whose values the response contains if exactly one row changed.
+    :ivar max_bytes: maximum size of the body in bytes, None if only the plan is requested.
     :ivar reads_whole: whether the role may read all columns of the rows.
     """
 
@@ -293,74 +291,73 @@ class MutationQuery:
 
 
 def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tuple[Compiled, ...]:
-    """Return the statements of a mutation, the last of which returns the answer.
+    """Return the statements of a mutation.  The last one returns the result.
 
-    PostgreSQL runs all parts of one statement on the same snapshot.  If the answer has more than columns of
-    the changed rows, such as related rows, a second statement makes it, which sees what was written.
+    All parts of a statement see the same snapshot.  If the response contains more than columns of the changed
+    rows, such as related rows, a second statement builds it, because only a later statement sees the written
+    rows.
     """
-    query, writer = dialect.rewritten(query), dialect.writer()
+    query, writer = dialect.rewrite(query), dialect.writer()
     changed = writer.alias()
     row = Row(writer.alias(), derived=True)
     body, page = _body_and_page(writer, query.representation, changed, row)
     location = _location_sql(writer, query.located, changed, row)
     count = _count_sql(writer, query.guards, changed)
-    asked = ChangeOf(query.mutation, changed, row, shown=query.representation, guards=query.guards)
-    if _reads_after(dialect, query, row):
-        change = _change_first(dialect, writer, asked, whole=query.reads_whole)
+    part = MutationPart(query.mutation, changed, row, output=query.representation, guards=query.guards)
+    if _reads_written_rows(dialect, query, row):
+        change = _mutate_first(dialect, writer, part, whole=query.reads_whole)
     else:
-        change = dialect.change(writer, asked)
-    columns = (body, count, "null::bigint", *SETTINGS, location, change.inserted)
-    answer = f"select {', '.join(columns)} from {page}"
+        change = dialect.mutation_sql(writer, part)
+    columns = (body, count, "null::bigint", *RESPONSE_SETTINGS, location, change.inserted)
+    result = f"select {', '.join(columns)} from {page}"
     if query.representation is None or query.max_bytes is None:
-        return *change.before, compiled(f"with {change.queries} {answer}", writer)
-    counted = _within(query.max_bytes, 'pg_catalog.pg_column_size("body")', '"count"', '"count"')
-    bounded = f'select "body", {counted}, {", ".join(_OTHERS)}'
-    named = f'"answer"("body", "count", {", ".join(_OTHERS)})'
-    text = f'with {change.queries}, {named} as ({answer}) {bounded} from "answer"'
+        return *change.before, compiled(f"with {change.queries} {result}", writer)
+    counted = _size_checked(query.max_bytes, 'pg_catalog.pg_column_size("body")', '"count"', '"count"')
+    bounded = f'select "body", {counted}, {", ".join(_OTHER_COLUMNS)}'
+    named = f'"answer"("body", "count", {", ".join(_OTHER_COLUMNS)})'
+    text = f'with {change.queries}, {named} as ({result}) {bounded} from "answer"'
     return *change.before, compiled(text, writer)
 
 
-_KEPT_ROWS, _KEPT_INSERTED = "dataapi.kept_rows", "dataapi.kept_inserted"
+_STORED_ROWS, _INSERTED_COUNT = "dataapi.kept_rows", "dataapi.kept_inserted"
 """The transaction's settings that keep rows for the next statement, and how many an upsert inserted."""
 
 
-def _reads_after(dialect: Dialect, query: MutationQuery, row: Row) -> bool:
-    """Whether the answer is made by a statement after the change; deleted rows are shown as they were.
+def _reads_written_rows(dialect: Dialect, query: MutationQuery, row: Row) -> bool:
+    """Whether a separate statement builds the response after the mutation.
 
-    :param row: what the answer needs of a row was named of this one.
+    :param row: row whose referenced columns the response needs.
     """
-    shown, mutation = query.representation, query.mutation
-    if shown is None or isinstance(mutation, Delete) or not dialect.reads_after:
+    output, mutation = query.representation, query.mutation
+    if output is None or isinstance(mutation, Delete) or not dialect.reads_written_rows:
         return False
-    if reads_only_columns((shown.record, shown.order, shown.required)):
+    if reads_only_columns((output.record, output.order, output.required)):
         return False
     return query.reads_whole or row.needs_whole or may_lack(mutation.table, row.columns)
 
 
-def _change_first(dialect: Dialect, writer: Writer, asked: ChangeOf, *, whole: bool) -> Change:
-    """Return a change that a statement of its own makes, and the query of the rows that it keeps."""
-    table = asked.mutation.table
+def _mutate_first(dialect: Dialect, writer: Writer, part: MutationPart, *, whole: bool) -> MutationSql:
+    table = part.mutation.table
     first = dialect.writer()
     row = Row(first.alias(), derived=True)
     if whole:
         row.needs_whole = True
     else:
-        row.also(asked.row)
+        row.reference_columns_of(part.row)
     changed = first.alias()
-    change = dialect.change(first, replace(asked, name=changed, row=row))
+    change = dialect.mutation_sql(first, replace(part, name=changed, row=row))
     value = row.whole() if row.needs_whole else partial_row_sql(table, row.alias, row.columns)
-    kept, inserted = [keeping_sql(_KEPT_ROWS, value)], UNCOUNTED
+    settings, inserted = [store_rows_sql(_STORED_ROWS, value)], UNCOUNTED
     if change.inserted != UNCOUNTED:
-        setting = quote_literal(_KEPT_INSERTED)
-        kept.append(f"pg_catalog.set_config({setting}, ({change.inserted})::text, true)")
+        setting = quote_literal(_INSERTED_COUNT)
+        settings.append(f"pg_catalog.set_config({setting}, ({change.inserted})::text, true)")
         inserted = f"pg_catalog.current_setting({setting})::bigint"
-    text = f"with {change.queries} select {', '.join(kept)} from {changed} as {row.alias}"
-    queries = f"{asked.name} as ({kept_rows_sql(writer, table, _KEPT_ROWS, asked.row)})"
-    return Change(queries, inserted, (*change.before, compiled(text, first)))
+    text = f"with {change.queries} select {', '.join(settings)} from {changed} as {row.alias}"
+    queries = f"{part.name} as ({stored_rows_sql(writer, table, _STORED_ROWS, part.row)})"
+    return MutationSql(queries, inserted, (*change.before, compiled(text, first)))
 
 
 def _count_sql(writer: Writer, guards: tuple[Guard, ...], changed: str) -> str:
-    """Return the number of rows in the body, raising instead where a guard is violated."""
     listed, affected = "pg_catalog.count(*)", f"(select pg_catalog.count(*) from {changed})"
     cases = []
     for guard in guards:
@@ -370,7 +367,6 @@ def _count_sql(writer: Writer, guards: tuple[Guard, ...], changed: str) -> str:
 
 
 def _location_sql(writer: Writer, key: tuple[str, ...], changed: str, row: Row) -> str:
-    """Return the key of the one row as a JSON object of texts, null when there is not one row."""
     if not key:
         return "null::json"
     only, member = writer.alias(), writer.alias()
@@ -379,14 +375,13 @@ def _location_sql(writer: Writer, key: tuple[str, ...], changed: str, row: Row) 
     columns = ", ".join(map(quote_identifier, key))
     listed = f"pg_catalog.json_object_agg({member}.key, {member}.value)"
     members = f"pg_catalog.json_each_text(pg_catalog.row_to_json({only})) as {member}"
-    found = f"(select {listed} from (select {columns} from {changed} limit 1) as {only}, {members})"
-    return f"case when pg_catalog.count(*) {EQUAL} 1 then {found} end"
+    location = f"(select {listed} from (select {columns} from {changed} limit 1) as {only}, {members})"
+    return f"case when pg_catalog.count(*) {EQUAL} 1 then {location} end"
 
 
 def _body_and_page(
     writer: Writer, representation: Representation | None, changed: str, row: Row
 ) -> tuple[str, str]:
-    """Return the body and the ``from`` item that it is made over; what is needed of a row is named."""
     source = f"{changed} as {row.alias}"
     if representation is None:
         return "null::text", source

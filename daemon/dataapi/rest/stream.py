@@ -1,4 +1,4 @@
-"""Reads whose rows are sent while they come."""
+"""Reads whose rows are streamed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dataapi.rest.parse.preferences import Action
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.model import StreamPlan
 from dataapi.rest.respond import as_bytes, content_range, location, make_reply
-from dataapi.rest.statements import TO_COME
+from dataapi.rest.statements import PENDING_ROW
 
 Rows = list[tuple[Any, ...]]
 
@@ -31,11 +31,11 @@ async def stream(
     request: ApiRequest,
     plan: StreamPlan,
 ) -> Reply:
-    """Return the reply whose body is the rows of a read, sent while they come.
+    """Return a reply that streams the rows of a read.
 
-    Few rows are answered at once, with a ``Content-Range``.
+    A small number of rows is returned as a complete reply, with a ``Content-Range``.
 
-    :raises ApiError: an error of the database before the first rows.
+    :raises ApiError: The database fails before the first rows.
     """
     batches = transactions.stream(
         catalog, http, caller, statement_of(request, plan), plan.settings, by_replica=plan.by_replica
@@ -47,19 +47,17 @@ async def stream(
     if len(first) < FIRST_FETCH:
         await batches.aclose()
         return await complete(request, plan, first)
-    return _head(request, plan)._replace(stream=_pieces(plan, _with_first(first, batches)))
+    return _head(request, plan)._replace(stream=_body(plan, _with_first(first, batches)))
 
 
 def statement_of(request: ApiRequest, plan: StreamPlan) -> Bound:
-    """Return the statement of a stream, bound to the values of a request."""
     [statement] = plan.statements
     return statement.bind(request.values)
 
 
 def _head(request: ApiRequest, plan: StreamPlan) -> Reply:
-    """Return the reply without its body."""
     content_type = plan.media.content_type
-    return make_reply(request, Action.STREAM, TO_COME, 200, content_type, location(request))
+    return make_reply(request, Action.STREAM, PENDING_ROW, 200, content_type, location(request))
 
 
 async def _with_first(first: Rows, others: Batches) -> Batches:
@@ -72,48 +70,45 @@ async def _with_first(first: Rows, others: Batches) -> Batches:
 
 
 async def complete(request: ApiRequest, plan: StreamPlan, rows: Rows) -> Reply:
-    """Return the reply of a read whose rows are all there."""
-
-    async def at_once() -> Batches:
+    async def only_batch() -> Batches:
         yield rows
 
     head = _head(request, plan)
-    body = b"".join([piece async for piece in _pieces(plan, at_once())])
+    body = b"".join([piece async for piece in _body(plan, only_batch())])
     header = ("Content-Range", content_range(request.values.offset, len(rows), None))
     return head._replace(headers=(*head.headers, header), body=body)
 
 
-def _pieces(plan: StreamPlan, batches: Batches) -> Stream:
+def _body(plan: StreamPlan, batches: Batches) -> Stream:
     if plan.media.kind is MediaKind.LINES:
         return stream_json_lines(batches)
     return stream_rows(batches, prefix=plan.prefix)
 
 
 async def stream_rows(batches: Batches, *, prefix: bytes = b"") -> Stream:
-    """Give the bytes of rows of one text column each as lines; closing it ends the transaction.
+    """Yield rows of one text column as lines.  Closing the stream ends the transaction.
 
-    As in an answer that is made at once, no line end comes behind the last row.
+    As in a complete reply, there is no line end after the last row.
 
-    :param prefix: the bytes before the first row, such as a header line with its end.
-    :raises ApiError: an error of the database; before the first piece it can still be answered.
+    :param prefix: bytes before the first row, such as a header line with its line end.
+    :raises ApiError: The database fails.  Before the first piece, the error can still be sent as a response.
     """
-    before, begun = prefix, not prefix
+    separator, started = prefix, not prefix
     try:
         async for rows in batches:
             if rows:
-                yield before + b"\n".join([as_bytes(value) for (value,) in rows])
-                before, begun = b"\n", True
-        if not begun:
+                yield separator + b"\n".join([as_bytes(value) for (value,) in rows])
+                separator, started = b"\n", True
+        if not started:
             yield prefix
     finally:
         await batches.aclose()
 
 
 async def stream_json_lines(batches: Batches) -> Stream:
-    """Give rows of one JSON value each as lines.
+    """Yield rows of one JSON value as lines.
 
-    A line end within such a value is white space between its tokens, as PostgreSQL keeps it in
-    columns of type ``json``; within strings it is escaped.
+    PostgreSQL preserves line ends between the tokens of ``json`` values; they are replaced by spaces.
     """
     try:
         async for rows in batches:
@@ -123,7 +118,7 @@ async def stream_json_lines(batches: Batches) -> Stream:
 
 
 def _line(value: bytes | str | None) -> bytes:
-    # A function's value that is NULL is a line too.
+    # A function's NULL is a line, too.
     line = as_bytes(value) or b"null"
     if b"\n" in line or b"\r" in line:
         line = line.replace(b"\r", b" ").replace(b"\n", b" ")

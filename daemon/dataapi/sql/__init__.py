@@ -1,1 +1,1 @@
-"""What both APIs ask of the database: the algebra of reads and writes, and the one generator of its SQL."""
+"""The algebra of reads and writes that both APIs compile to, and the generator of its SQL."""

@@ -1,9 +1,8 @@
-"""The algebra that both APIs compile to: expressions, which rows in which order, and the conditions on them.
+"""The algebra that both APIs compile to: expressions, rows, orders and conditions.
 
-A front end (GraphQL, REST) turns a request into these values, ``outputs`` and ``mutations``;
-the other modules turn them into SQL.  They hold catalog objects, fixed words and
-``Parameter``s; a value of a request appears only behind a ``Parameter``, whose source finds it when
-the statement is bound.
+A front end (GraphQL, REST) turns a request into these values and those of ``outputs`` and ``mutations``. The
+other modules of this package turn them into SQL.  A value contains only catalog objects, constants and
+``Parameter``s.  Values from a request are always behind a ``Parameter``, and are bound later.
 """
 
 from __future__ import annotations
@@ -24,23 +23,19 @@ if TYPE_CHECKING:
 
 
 class SlotSource(Protocol):
-    """Where a front end finds the value of a slot; equal sources find the same value."""
+    """Reads a slot's value from a request, as text, None for NULL.  Equal sources read the same value."""
 
-    def bind(self, values: Any, /) -> str | None:
-        """Return the value as text, None for NULL.
-
-        :param values: those of one request, in the front end's own form.
-        """
+    def bind(self, values: Any, /) -> str | None: ...
 
     def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A slot of the statement.
+    """A slot of a statement.
 
-    :ivar source: where the value is found when the statement is bound; equal parameters share a slot.
-    :ivar type: the slot's SQL type as text, ``unknown`` to let PostgreSQL infer it at each place.
+    :ivar source: reads the value when the statement is bound.  Equal parameters share a slot.
+    :ivar type: SQL type of the slot, or ``unknown`` to let PostgreSQL infer it at each use.
     """
 
     source: SlotSource
@@ -48,17 +43,17 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnOf:
+class ColumnRef:
     """A column of the current row."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class CastOf:
-    """An expression as another type.
+class Cast:
+    """An expression cast to another type.
 
-    :ivar type: the type's SQL name, quoted and qualified.
+    :ivar type: quoted and qualified SQL name of the type.
     """
 
     expression: Expression
@@ -66,10 +61,10 @@ class CastOf:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionOf:
-    """An expression passed through a function of one argument, such as a domain's representation.
+class FunctionExpression:
+    """A function of one argument applied to an expression, such as a domain's representation.
 
-    :ivar function: the function's SQL name, quoted and qualified.
+    :ivar function: quoted and qualified SQL name of the function.
     """
 
     function: str
@@ -77,26 +72,26 @@ class FunctionOf:
 
 
 @dataclass(frozen=True, slots=True)
-class ComputedOf:
+class ComputedValue:
     """A computed field: a function of the current row."""
 
     function: Function
 
 
 @dataclass(frozen=True, slots=True)
-class RelatedOf:
-    """An expression over the one row that a to-one relationship leads to."""
+class RelatedValue:
+    """An expression over the row of a to-one relationship."""
 
     rows: Rows
     expression: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class RelatedAggregateOf:
-    """An aggregate over the rows that a to-many relationship leads to.
+class RelatedAggregate:
+    """An aggregate over the rows of a to-many relationship.
 
-    :ivar expression: None for ``count(*)``.
-    :ivar schema: as of ``AggregateOf``.
+    :ivar expression: operand of the aggregate, None for ``count(*)``.
+    :ivar schema: schema of the aggregate function.
     """
 
     rows: Rows
@@ -106,13 +101,13 @@ class RelatedAggregateOf:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonPathOf:
-    """A member of a JSON value as ``->`` and ``->>`` find it; NULL where there is none.
+class JsonPath:
+    """A member of a JSON value, read with ``->`` and ``->>``.  NULL if there is no such member.
 
-    :ivar expression: of any type; what is neither ``json`` nor ``jsonb`` is made ``jsonb`` first.
-    :ivar json: whether the expression is ``json`` or ``jsonb`` already.
-    :ivar steps: ``text`` parameters for members, ``integer`` ones for places in arrays.
-    :ivar as_text: whether the last step gives text (``->>``).
+    :ivar expression: the JSON value.  Other types are converted to ``jsonb`` first.
+    :ivar json: whether the expression is of type ``json`` or ``jsonb``.
+    :ivar steps: ``text`` parameters for object members, ``integer`` parameters for array indexes.
+    :ivar as_text: whether the last step returns text (``->>``).
     """
 
     expression: Expression
@@ -122,7 +117,7 @@ class JsonPathOf:
 
 
 class JsonKind(Enum):
-    """What a member of a JSON value is compared as; its value is the SQL type."""
+    """Kinds of JSON values that can be compared.  The enum's value is the SQL type to compare as."""
 
     TEXT = "text"
     NUMBER = "numeric"
@@ -130,8 +125,8 @@ class JsonKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class JsonMemberOf:
-    """A member of a JSON value; NULL where there is none, or one of another kind.
+class JsonMember:
+    """A member of a JSON value.  NULL if it is missing or of another kind.
 
     :ivar path: a ``text[]`` parameter.
     """
@@ -142,7 +137,7 @@ class JsonMemberOf:
 
 
 class AggregateFunction(Enum):
-    """An aggregate; its value is the SQL function."""
+    """An aggregate.  The enum's value is the SQL function."""
 
     COUNT = "count"
     SUM = "sum"
@@ -154,10 +149,11 @@ class AggregateFunction(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateOf:
-    """An aggregate over the rows of the group in scope; ``count(*)`` without an expression.
+class Aggregate:
+    """An aggregate over the rows of the current group.
 
-    :ivar schema: that of the aggregate; a type that is not PostgreSQL's may bring its own.
+    :ivar expression: operand of the aggregate, None for ``count(*)``.
+    :ivar schema: schema of the aggregate function.  An extension's type may have its own aggregates.
     """
 
     function: AggregateFunction
@@ -167,15 +163,15 @@ class AggregateOf:
 
 
 Expression = (
-    ColumnOf
-    | CastOf
-    | FunctionOf
-    | ComputedOf
-    | RelatedOf
-    | RelatedAggregateOf
-    | JsonPathOf
-    | JsonMemberOf
-    | AggregateOf
+    ColumnRef
+    | Cast
+    | FunctionExpression
+    | ComputedValue
+    | RelatedValue
+    | RelatedAggregate
+    | JsonPath
+    | JsonMember
+    | Aggregate
 )
 
 # ---------------------------------------------------------------- rows
@@ -183,11 +179,11 @@ Expression = (
 
 @dataclass(frozen=True, slots=True)
 class OrderTerm:
-    """One term of an order.
+    """One term of an ``order by`` clause.
 
-    :ivar nullable: whether the expression can be NULL; if not, ``nulls_first`` is of no
-        effect and left out of the SQL, so that plain indexes serve both directions.
-    :ivar schema: that of the operators that compare its values.
+    :ivar nullable: whether the expression can be NULL.  If not, ``nulls first`` and ``nulls last`` are
+        omitted, so that a plain index serves both directions.
+    :ivar schema: schema of the comparison operators.
     """
 
     expression: Expression
@@ -197,15 +193,15 @@ class OrderTerm:
     schema: str = OWN_SCHEMA
 
     def reversed(self) -> OrderTerm:
-        """Return the term of the opposite order."""
         return replace(self, descending=not self.descending, nulls_first=not self.nulls_first)
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Equality of columns of the current row with columns of the enclosing one.
+    """Columns of the current row that equal columns of the enclosing row.
 
-    :ivar schemas: those of the pairs' operators; none where all are PostgreSQL's own.
+    :ivar pairs: (current column, enclosing column).
+    :ivar schemas: schemas of the pairs' equality operators.  Empty if all are PostgreSQL's own.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -216,9 +212,9 @@ class Join:
 class Through:
     """The junction table of a many-to-many relationship.
 
-    :ivar near: equality of columns of the junction table with columns of the enclosing row.
-    :ivar far: equality of columns of the junction table with columns of the current row.
-    :ivar where: a condition on rows of the junction table.
+    :ivar near: columns of the junction table that equal columns of the enclosing row.
+    :ivar far: columns of the junction table that equal columns of the current row.
+    :ivar where: condition on the junction table's rows.
     """
 
     table: Table
@@ -229,13 +225,14 @@ class Through:
 
 @dataclass(frozen=True, slots=True)
 class CallArgument:
-    """An argument of a call.
+    """An argument of a function call.
 
-    :ivar name: "" for the argument of a function that has a single unnamed one.
+    :ivar name: "" for the only argument of a function if that argument is unnamed.
     :ivar value: None for NULL.
-    :ivar composite: the composite type that the value, JSON text, is made into; None for other types.
-    :ivar variadic: the value is an array of a variadic function's last arguments.
-    :ivar pairs, cast: of a member of a JSON object, as of ``JsonColumn``.
+    :ivar composite: composite type to build from the value, which is JSON text.  None for other types.
+    :ivar variadic: whether the value is the array of a variadic function's last arguments.
+    :ivar pairs: for a member of a JSON object, see ``JsonColumn.pairs``.
+    :ivar cast: for a member of a JSON object, see ``JsonColumn.cast``.
     """
 
     name: str
@@ -251,8 +248,8 @@ class JsonArguments:
     """A JSON object whose members are the arguments of a call.
 
     :ivar value: a ``json`` parameter.
-    :ivar many: whether it is an array of objects, of which the first one counts.
-    :ivar members: each argument's name, with the SQL type that the member is read as.
+    :ivar many: whether the value is an array of objects.  Only its first object is used.
+    :ivar members: name of each argument and the SQL type to read the member as.
     """
 
     value: Parameter
@@ -262,13 +259,13 @@ class JsonArguments:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call of a function, as a value or as rows.
+    """A function call, used as a value or as rows.
 
-    :ivar of_row: pass the enclosing row first (computed fields and relationships).
-    :ivar value_column: as rows, its results are single values (also ``void``, and records without known
-        columns) in one column of this name, and a NULL is a row too; "" for rows with columns of their own.
-    :ivar from_json: the source of arguments that have a name and no value.
-    :ivar keeps_null: a NULL of a composite type counts as a row of NULLs instead of as no row.
+    :ivar of_row: pass the enclosing row as the first argument (computed fields and relationships).
+    :ivar value_column: name of the only result column if the function returns single values, ``void`` or
+        records without known columns.  NULL is then a row too.  "" for rows with columns of their own.
+    :ivar from_json: source of the arguments that have a name but no value.
+    :ivar null_as_row: count a NULL of a composite type as a row of NULLs instead of no row.
     """
 
     function: Function
@@ -276,18 +273,18 @@ class FunctionCall:
     of_row: bool = False
     value_column: str = ""
     from_json: JsonArguments | None = None
-    keeps_null: bool = False
+    null_as_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a table, or of a function that returns rows of it.
+    """Rows of a table, or of a function that returns rows of a table.
 
-    :ivar table: what the rows are of; None for a function of its own result columns.
-    :ivar call: the function to call instead of reading the table.
-    :ivar through: a junction table, instead of ``join``.
-    :ivar stored_in: the setting of the transaction to take the rows from instead.
-    :ivar unique: at most one row can match, so that no limit is needed.
+    :ivar table: table of the rows, None for a function with its own result columns.
+    :ivar call: function to call instead of reading the table.
+    :ivar through: junction table to use instead of ``join``.
+    :ivar stored_in: name of the transaction's setting to read the rows from instead.
+    :ivar unique: whether at most one row can match, so that no limit is needed.
     """
 
     table: Table | None
@@ -303,7 +300,7 @@ class Rows:
 
 
 class Operator(Enum):
-    """A comparison; its value is the SQL operator."""
+    """A comparison.  The enum's value is the SQL operator."""
 
     EQ = "="
     NEQ = "<>"
@@ -329,12 +326,11 @@ class Operator(Enum):
 
     @property
     def symbol(self) -> str:
-        """The operator itself; several values are compared one by one."""
         return "=" if self is Operator.IN else self.value
 
 
 class Quantifier(Enum):
-    """How a comparison with an array of values is meant; its value is the SQL word."""
+    """How to compare with an array of values.  The enum's value is the SQL keyword."""
 
     ANY = "any"
     ALL = "all"
@@ -342,10 +338,10 @@ class Quantifier(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A value made by a function of its text, such as a domain's ``cast (text as …)``.
+    """A value converted from text by a function, such as a domain's ``cast (text as …)``.
 
-    :ivar function: the function's SQL name, quoted and qualified.
-    :ivar parameter: a ``text`` parameter, or a ``text[]`` one of values that are converted one by one.
+    :ivar function: quoted and qualified SQL name of the function.
+    :ivar parameter: a ``text`` parameter, or a ``text[]`` parameter whose elements are converted one by one.
     """
 
     function: str
@@ -356,8 +352,8 @@ class Converted:
 class Compare:
     """``left operator right``.
 
-    :ivar schema: that of the operator.
-    :ivar quantifier: compare with any, or with all, of the values of an array.
+    :ivar schema: schema of the operator.
+    :ivar quantifier: compare with any or all of the values of an array.
     """
 
     left: Expression
@@ -371,7 +367,7 @@ class Compare:
 class Distinct:
     """``left is distinct from right``, which is never NULL.
 
-    :ivar schema: that of the operator ``=``.
+    :ivar schema: schema of the operator ``=``.
     """
 
     left: Expression
@@ -380,7 +376,7 @@ class Distinct:
 
 
 class Truth(Enum):
-    """What a boolean is tested for; its value is the SQL word."""
+    """A boolean test.  The enum's value is the SQL keyword."""
 
     TRUE = "true"
     FALSE = "false"
@@ -396,7 +392,7 @@ class Is:
 
 
 class SearchSyntax(Enum):
-    """The syntax of a full-text search; its value is the function of PostgreSQL that reads it."""
+    """The syntax of a full-text search.  The enum's value is the PostgreSQL function that parses it."""
 
     PLAIN = "plainto_tsquery"
     PHRASE = "phraseto_tsquery"
@@ -406,10 +402,10 @@ class SearchSyntax(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
-    """Full-text search of an expression.
+    """Full-text search in an expression.
 
     :ivar language: a ``regconfig`` parameter, None for the database's default.
-    :ivar vector: whether the expression is a ``tsvector`` already.
+    :ivar vector: whether the expression is a ``tsvector``.
     """
 
     left: Expression
@@ -429,14 +425,14 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of them; true when empty."""
+    """Conjunction of conditions, true if there are none."""
 
     conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of them; false when empty."""
+    """Disjunction of conditions, false if there are none."""
 
     conditions: tuple[Condition, ...]
 
@@ -457,17 +453,17 @@ class NotTrue:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """Whether rows exist, such as related ones, within their window."""
+    """``exists`` over rows, such as related ones, after LIMIT and OFFSET."""
 
     rows: Rows
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """The rows that come strictly after a position in an order (keyset pagination).
+    """Rows strictly after a position in an order (keyset pagination).
 
-    :ivar values: one per term; None where the position's value is NULL.
-    :ivar inclusive_before: the complement instead: the rows up to and with the position.
+    :ivar values: one value per term of the order, None for NULL.
+    :ivar inclusive_before: match the complement instead: rows up to and including the position.
     """
 
     order: tuple[OrderTerm, ...]
@@ -475,7 +471,6 @@ class After:
     inclusive_before: bool = False
 
     def complement(self) -> After:
-        """Return the condition of all other rows."""
         return After(self.order, self.values, not self.inclusive_before)
 
 
@@ -483,7 +478,6 @@ Condition = Compare | Distinct | Is | TextSearch | IsNull | And | Or | Not | Not
 
 
 def all_of(conditions: Sequence[Condition]) -> Condition | None:
-    """Return the conjunction of conditions, None without any."""
     if not conditions:
         return None
     return conditions[0] if len(conditions) == 1 else And(tuple(conditions))

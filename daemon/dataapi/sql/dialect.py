@@ -1,6 +1,7 @@
-"""What the generator leaves to relatives of PostgreSQL; what is here is PostgreSQL's own.
+"""The parts of SQL generation that databases derived from PostgreSQL override, with PostgreSQL's own
+behaviour.
 
-A statement's ``Writer`` has the dialect that it is written in, which the catalog decides: see ``dialect_of``.
+``dialect_of`` chooses the dialect for a catalog.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled
 T = TypeVar("T")
 
 Check = Callable[[str, str, str], str]
-"""Makes SQL of a number of rows, which raises where that, or the size of the body, is out of bounds.
+"""Returns SQL that yields a row count, or raises if the row count or the body's size exceeds a limit.
 
-It takes SQL of the body's size, of the number of rows, and of what stands for that number so far.
+Its arguments are SQL expressions: size of the body, row count, and value to return.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A query of one row.
+class ResultQuery:
+    """A query that returns one row.
 
-    :ivar names: of its columns, the first two being a body and the number of rows in it; in quotes.
-    :ivar columns: the SQL of each.
-    :ivar source: what stands behind ``from``.
-    :ivar before: a ``with`` clause, or empty.
+    :ivar names: quoted column names.  The first two are the body and its number of rows.
+    :ivar columns: SQL of each column.
+    :ivar source: the ``from`` item.
+    :ivar before: a ``with`` clause, or "".
     """
 
     names: tuple[str, ...]
@@ -49,31 +50,31 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeOf:
-    """A mutation that is a part of a statement.
+class MutationPart:
+    """A mutation within a statement.
 
-    :ivar name: that of the query that gives the changed rows.
-    :ivar row: what was named of it is what the query gives.
-    :ivar place: which of several changes of one request it is, for what it raises.
-    :ivar shown: all that the answer has of the rows.
-    :ivar guards: what an inserted row must satisfy.
+    :ivar name: name of the ``with`` query that returns the changed rows.
+    :ivar row: row whose referenced columns the query must return.
+    :ivar index: index of the mutation within its request, for errors.
+    :ivar output: everything that the response contains of the rows.
+    :ivar guards: bounds that an inserted row must satisfy.
     """
 
     mutation: Mutation
     name: str
     row: Row
-    place: int = 0
-    shown: object = None
+    index: int = 0
+    output: object = None
     guards: tuple[Guard, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A mutation's SQL.
+class MutationSql:
+    """SQL of a mutation.
 
-    :ivar queries: the ``with`` queries, the last of which gives the changed rows.
-    :ivar inserted: SQL of how many of them were inserted, where an upsert counts them.
-    :ivar before: statements to run before the one that has these queries.
+    :ivar queries: the ``with`` queries.  The last one returns the changed rows.
+    :ivar inserted: SQL of the number of inserted rows if an upsert counts them.
+    :ivar before: statements to run first.
     """
 
     queries: str
@@ -82,61 +83,54 @@ class Change:
 
 
 class Dialect(PageDialect):
-    """How PostgreSQL's SQL is written; a subclass overrides where a relative differs.
+    """PostgreSQL's SQL.  Subclasses override what their database does differently.
 
-    :cvar writing: the class of writers; ``writer()`` makes one.
-    :cvar sends_apart: whether statements that depend on one another take a message each.
-    :cvar reads_after: whether a later statement may read what was written, with related rows.
-    :cvar after_pre_request: statements that follow a call of the pre-request function.
-    :cvar of_planner: settings under which the planner estimates the number of rows.
+    :cvar writer_class: class of the writers that ``writer()`` returns.
+    :cvar separate_messages: whether statements that depend on one another must be sent in separate messages.
+    :cvar reads_written_rows: whether a later statement may join rows written earlier with related rows.
+    :cvar after_pre_request: statements to run after the pre-request function.
+    :cvar planner_settings: settings under which the planner estimates the number of rows.
     """
 
-    writing = Writer
-    sends_apart = False
-    reads_after = True
+    writer_class = Writer
+    separate_messages = False
+    reads_written_rows = True
     after_pre_request: tuple[Bound, ...] = ()
-    of_planner: Settings = ()
+    planner_settings: Settings = ()
 
     def __init__(self) -> None:
-        self.writer = partial(self.writing, self)
+        self.writer = partial(self.writer_class, self)
 
-    # ------------------------------------------------------------ the algebra
+    # ------------------------------------------------------------ algebra
 
-    def rewritten(self, value: T) -> T:
-        """Return algebra as it is to be written."""
+    def rewrite(self, value: T) -> T:
         return value
 
-    def answered(self, rows: Rows, output: Output) -> tuple[Rows, Output]:
-        """Return the rows of an answer and the output of each, as they are to be written."""
+    def rewrite_result(self, rows: Rows, output: Output) -> tuple[Rows, Output]:
         return rows, output
 
     # ------------------------------------------------------------ statements
 
-    def change(self, writer: Writer, asked: ChangeOf) -> Change:
-        """Return what changes rows; what is to be returned of them was named before."""
-        queries = mutation_queries(writer, asked.mutation, asked.name, asked.row, asked.place)
-        return Change(queries, inserted_sql(asked.name, asked.mutation))
+    def mutation_sql(self, writer: Writer, part: MutationPart) -> MutationSql:
+        """Return the SQL of a mutation.  Reference the columns to return before calling this."""
+        queries = mutation_queries(writer, part.mutation, part.name, part.row, part.index)
+        return MutationSql(queries, inserted_sql(part.name, part.mutation))
 
-    def checked(self, _writer: Writer, answer: Answer, checks: Sequence[Check], /) -> str:
-        """Return the text of an answer whose number of rows is made by checks, one after the other."""
-        text, names = answer.sql(), ", ".join(answer.names)
-        body, count, *others = answer.names
+    def checked(self, _writer: Writer, query: ResultQuery, checks: Sequence[Check], /) -> str:
+        """Return the query with its row count replaced by the result of the checks."""
+        text, names = query.sql(), ", ".join(query.names)
+        body, count, *others = query.names
         for check in checks:
             number = check(f"pg_catalog.pg_column_size({body})", count, count)
             text = f'select {", ".join((body, number, *others))} from ({text}) as "answer"({names})'
         return text
 
-    # ------------------------------------------------------------ what PostgreSQL answers
+    # ------------------------------------------------------------ results
 
     def planned_rows(self, plans: Any) -> int:
-        """Return how many rows the planner expects.
-
-        :param plans: what ``EXPLAIN (FORMAT JSON)`` gives.
-        """
         return int(plans[0]["Plan"]["Plan Rows"])
 
     def error(self, error: DatabaseError, _catalog: Catalog, /) -> DatabaseError:
-        """Return an error as clients may read it."""
         return error
 
 
@@ -144,15 +138,13 @@ POSTGRESQL = Dialect()
 
 
 def dialect_of(catalog: Catalog) -> Dialect:
-    """Return the dialect of a catalog's database: PostgreSQL's own, unless Citus holds tables of it."""
     if not catalog.clustered:
         return POSTGRESQL
-    from dataapi.sql.dialects.citus import CITUS  # noqa: PLC0415 - where nothing is distributed it stays out
+    from dataapi.sql.dialects.citus import CITUS  # noqa: PLC0415 - import only if needed
 
     return CITUS
 
 
 def compile_query(output: Output, dialect: Dialect = POSTGRESQL) -> Compiled:
-    """Return the statement whose single row and column is the output's JSON text."""
     writer = dialect.writer()
-    return compiled(json_query(dialect.rewritten(output).json(writer, None)), writer)
+    return compiled(json_query(dialect.rewrite(output).json(writer, None)), writer)

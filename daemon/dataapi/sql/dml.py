@@ -19,12 +19,12 @@ from dataapi.sql.algebra import Rows
 from dataapi.sql.expressions import condition_sql, pairs_sql
 from dataapi.sql.mutations import (
     Cell,
+    ComputedCell,
     Default,
     Delete,
     Insert,
     JsonColumn,
     JsonRows,
-    MadeCell,
     MissingMember,
     Mutation,
     NestedRow,
@@ -36,16 +36,16 @@ from dataapi.sql.mutations import (
 from dataapi.sql.statement import Row, Writer, qualified, raise_sql
 
 
-def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Row, place: int = 0) -> str:
-    """Return the ``with`` queries that make a mutation; the last one has the name.
+def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Row, index: int = 0) -> str:
+    """Return the ``with`` queries of a mutation.  The last one has the given name.
 
-    :param returned: the row that reads this query; what was named of it is what the query gives.
-    :param place: which of several changes of one request it is, for what it raises.
+    :param returned: row whose referenced columns the last query returns.
+    :param index: index of the mutation within its request, for errors.
     """
     if isinstance(mutation, Insert) and isinstance(mutation.rows, NestedRows):
-        nested = _NestedWriter(writer, place)
+        nested = _NestedWriter(writer, index)
         names = [nested.insert(row, (), (), returned.selection_from) for row in mutation.rows.rows]
-        columns = ", ".join(returned.provided())
+        columns = ", ".join(returned.required_columns())
         gathered = " union all ".join(f"select {columns} from {each}" for each in names)
         return ", ".join([*nested.queries, f"{name} as ({gathered})"])
     return f"{name} as ({_mutation_sql(writer, mutation, returned)})"
@@ -53,12 +53,12 @@ def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Ro
 
 def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
     target = Row(writer.alias())
-    target.value = writer.dialect.whole(Rows(mutation.table), target)
+    target.value = writer.dialect.whole_row(Rows(mutation.table), target)
     match mutation:
         case Insert():
             text = insert_sql(writer, mutation, target)
         case Update(table, JsonRows(columns=columns), _, key) if {each.name for each in columns} <= {*key}:
-            # It sets nothing, which SQL cannot express: a query without rows stands for it.
+            # SQL has no update without assignments.
             selection = returned.selection_from(target)
             source = f" from {qualified(table)} as {target.alias}" if selection != "1" else ""
             return f"select {selection}{source} where false"
@@ -70,11 +70,12 @@ def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
 
 
 def inserted_sql(name: str, mutation: Mutation) -> str:
-    """Return SQL of how many of the rows that an upsert gives were inserted and not updated.
+    """Return SQL of the number of rows that an upsert inserted rather than updated.
 
-    A setting counts them: a system column takes the privilege to read the whole table, and views have none.
+    A setting counts the updated rows.  Reading a system column instead would need the privilege to read the
+    whole table, and views have no system columns.
 
-    :param name: the name of its query.
+    :param name: name of the upsert's query.
     """
     counter = counter_of(mutation)
     if counter is None:
@@ -84,11 +85,10 @@ def inserted_sql(name: str, mutation: Mutation) -> str:
 
 
 UNCOUNTED = "null::bigint"
-"""SQL of the number of inserted rows where it does not count apart."""
+"""SQL of the number of inserted rows if it is not counted separately."""
 
 
 def counter_of(mutation: Mutation) -> str | None:
-    """Return the setting that counts the rows that an upsert updates, None where they are not counted."""
     conflict = mutation.conflict if isinstance(mutation, Insert) else None
     return None if conflict is None else conflict.counter
 
@@ -97,7 +97,6 @@ def counter_of(mutation: Mutation) -> str | None:
 
 
 def insert_sql(writer: Writer, insert: Insert, target: Row) -> str:
-    """Return the query that inserts rows, without its ``returning`` clause."""
     into = f"insert into {qualified(insert.table)} as {target.alias}"
     match insert.rows:
         case ValueRows(columns, rows):
@@ -114,7 +113,7 @@ def insert_sql(writer: Writer, insert: Insert, target: Row) -> str:
             if insert.matching is not None:
                 text += f" where {condition_sql(writer, insert.matching, row)} limit 1"
         case NestedRows():
-            raise TypeError("each nested row takes a query of its own")
+            raise TypeError("nested rows need a query per row")
     return text if insert.conflict is None else text + _conflict_sql(insert.conflict)
 
 
@@ -129,15 +128,14 @@ def _conflict_sql(conflict: OnConflict) -> str:
     if conflict.counter is None:
         return text
     setting = quote_literal(conflict.counter)
-    more = f"(pg_catalog.current_setting({setting})::bigint {PLUS} 1)::text"
-    return f"{text} where pg_catalog.set_config({setting}, {more}, true) {UNEQUAL} ''"
+    incremented = f"(pg_catalog.current_setting({setting})::bigint {PLUS} 1)::text"
+    return f"{text} where pg_catalog.set_config({setting}, {incremented}, true) {UNEQUAL} ''"
 
 
 # ---------------------------------------------------------------- update and delete
 
 
 def update_sql(writer: Writer, update: Update, target: Row) -> str:
-    """Return the query that updates rows, without its ``returning`` clause."""
     conditions: list[str] = []
     source = ""
     match update.values:
@@ -162,20 +160,19 @@ def update_sql(writer: Writer, update: Update, target: Row) -> str:
 
 
 def _equality(table: Table, name: str) -> str:
-    """Return the schema of the operator by which a column's values are equal."""
     column = table.column(name)
     return OWN_SCHEMA if column is None else column.comparison_schema
 
 
 def delete_sql(writer: Writer, delete: Delete, target: Row, *conditions: str) -> str:
-    """Return the query that deletes rows, without its ``returning`` clause.
+    """Return a ``delete`` without its ``returning`` clause.
 
-    :param conditions: SQL that must hold besides, to be tested first.
+    :param conditions: further SQL conditions, evaluated first.
     """
-    found = list(conditions)
+    clauses = list(conditions)
     if delete.where is not None:
-        found.append(condition_sql(writer, delete.where, target))
-    where = f" where {' and '.join(found)}" if found else ""
+        clauses.append(condition_sql(writer, delete.where, target))
+    where = f" where {' and '.join(clauses)}" if clauses else ""
     return f"delete from {qualified(delete.table)} as {target.alias}{where}"
 
 
@@ -185,7 +182,7 @@ def delete_sql(writer: Writer, delete: Delete, target: Row, *conditions: str) ->
 def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
     if isinstance(cell, Default):
         return "default"
-    if isinstance(cell, MadeCell):
+    if isinstance(cell, ComputedCell):
         return cell.sql(writer)
     return "null" if cell is None else writer.slot(cell)
 
@@ -193,14 +190,16 @@ def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
 def json_source_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = False) -> str:
     """Return the ``from`` item of JSON rows, aliased as the row.
 
-    :param first: take only the first object.
+    :param first: use only the first object.
     """
     slot = writer.slot(rows.value)
     members = ", ".join(f"{quote_identifier(each.key)} {each.type}" for each in rows.columns)
     record = f"{row.alias}({members})"
     if rows.columns and rows.missing is MissingMember.NULL:
         function = f"pg_catalog.{'json_to_recordset' if rows.many else 'json_to_record'}"
-        writer.readings.append((f"select pg_catalog.count(*) from {function}($1) as {record}", rows.value))
+        writer.input_checks.append(
+            (f"select pg_catalog.count(*) from {function}($1) as {record}", rows.value)
+        )
         source = f"{function}({slot}) as {record}"
         return f"(select * from {source} limit 1) as {row.alias}" if first and rows.many else source
     objects = f"(select {slot}) as {_objects(row)}(value)"
@@ -214,10 +213,6 @@ def json_source_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = F
 
 
 def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | None = None) -> str:
-    """Return what a column is set to.
-
-    :param updated: the row that is updated.
-    """
     value = row.column(column.key)
     if column.pairs:
         value = pairs_sql(value, column.pairs)
@@ -232,13 +227,12 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
         missing = updated.column(column.name)
     if missing is None:
         return value
-    # A member that is null is the JSON value null; only a missing one is NULL.
+    # A member that is null yields the JSON value null.  Only a missing member yields NULL.
     member = f"{_objects(row)}.value {operator_sql('->')} {quote_literal(column.key)}::text"
     return f"case when ({member}) is not null then {value} else {missing} end"
 
 
 def _objects(row: Row) -> str:
-    """Return the alias of the JSON objects that a row is made of."""
     return f'{row.alias[:-1]}~object"'
 
 
@@ -249,53 +243,57 @@ def _listed(names: Iterable[str]) -> str:
 # ---------------------------------------------------------------- nested inserts
 
 _Assigned = tuple[tuple[str, str], ...]
-"""Columns with the SQL of values that come from another insert."""
+"""Columns, and SQL of the values that another insert returned for them."""
 _Selection = Callable[[Row], str]
 
 
 class _NestedWriter:
     """Writes an insert for each row, in the order of their dependencies.
 
-    A row that holds a foreign key is inserted after the row that it points at and takes the key from what
-    that insert returned.  Keys may share a column, such as that of the tenant, which takes one value.
+    A row with a foreign key is inserted after its parent and uses the key that the parent's insert returned.
+    Several keys may share a column, such as a tenant's.  The column must then have one value.
 
     :ivar queries: the finished ``with`` queries.
     """
 
-    def __init__(self, writer: Writer, place: int) -> None:
+    def __init__(self, writer: Writer, index: int) -> None:
         self._writer = writer
-        self._place = place
+        self._index = index
         self._last_child = ""
         self.queries: list[str] = []
 
     def insert(
-        self, row: NestedRow, taken: _Assigned, returned: Iterable[str], selection: _Selection | None = None
+        self,
+        row: NestedRow,
+        assigned: _Assigned,
+        returned: Iterable[str],
+        selection: _Selection | None = None,
     ) -> str:
-        """Write the inserts of a row, parents before it and children after it; return its query's name.
+        """Write the inserts of a row, its parents and its children, and return the name of the row's query.
 
-        :param taken: columns whose values come from another insert, with the SQL of the value.
-        :param returned: columns whose values another insert takes.
-        :param selection: makes the select list of what else is to be returned.
+        :param assigned: columns whose values another insert returned.
+        :param returned: columns that another insert needs.
+        :param selection: returns the select list of what else to return.
         """
         name = self._writer.alias()
         for parent in row.parents:
             theirs = [column for column, _ in parent.pairs]
             parent_name = self.insert(parent.row, (), theirs)
-            taken += tuple((own, _key(parent_name, column)) for column, own in parent.pairs)
+            assigned += tuple((own, _key(parent_name, column)) for column, own in parent.pairs)
         keys = dict.fromkeys((*returned, *(own for child in row.children for _, own in child.pairs)))
-        self.queries.append(f"{name} as ({self._insert_sql(row, taken, keys, selection)})")
+        self.queries.append(f"{name} as ({self._insert_sql(row, assigned, keys, selection)})")
         for child in row.children:
             keys_of_row = tuple((column, _key(name, own)) for column, own in child.pairs)
             self._last_child = self.insert(child.row, keys_of_row, ())
         return name
 
     def _insert_sql(
-        self, row: NestedRow, taken: _Assigned, keys: Iterable[str], selection: _Selection | None
+        self, row: NestedRow, assigned: _Assigned, keys: Iterable[str], selection: _Selection | None
     ) -> str:
         target = Row(self._writer.alias())
         cells = {name: _cell_sql(self._writer, cell) for name, cell in row.values}
-        conditions = [self._after()] if taken and self._last_child else []
-        for name, value in taken:
+        conditions = [self._after()] if assigned and self._last_child else []
+        for name, value in assigned:
             if name in cells:
                 conditions.append(self._equal(row.table, name, cells[name], value))
             else:
@@ -307,30 +305,25 @@ class _NestedWriter:
         items = [f"{target.column(name)} as {_returned(name)}" for name in keys]
         if selection is not None:
             items.append(selection(target))
-        # Something must be returned for a later query to depend on.
+        # A later query can only depend on this one if it returns something.
         returning = ", ".join(items) or "1"
         return f"insert into {qualified(row.table)} as {target.alias} {source} returning {returning}"
 
     def _after(self) -> str:
-        """Return a condition that lets the child before this one be inserted first.
-
-        PostgreSQL runs queries that nothing reads in any order; reading one another, they run,
-        and generated keys grow, in the order of the request's rows.
-        """
+        # PostgreSQL runs queries that nothing reads in any order.  If each insert reads the previous one,
+        # they run, and generated keys grow, in the order of the request's rows.
         return f"(select pg_catalog.count(*) from {self._last_child}) {operator_sql('>=')} 0"
 
     def _equal(self, table: Table, name: str, one: str, other: str) -> str:
-        """Return a condition that raises where two values of a column differ."""
         equal = f"{one} {operator_sql('=', _equality(table, name))} {other}"
-        reason = f"{name} takes one value, and the rows that set it differ in it".replace("~", "_")
-        # Of the key of an inserted row, which is no constant: else PostgreSQL would raise while it plans.
+        reason = f"conflicting values for {name} in related rows".replace("~", "_")
+        # If this were a constant, PostgreSQL would evaluate it, and raise, during planning.
         number = f"coalesce(pg_catalog.length(({other})::text), 0)"
-        raised = raise_sql(reason, number, self._place)
+        raised = raise_sql(reason, number, self._index)
         return f"case when {equal} or {one} is null and {other} is null then true else {raised} {EQUAL} 0 end"
 
 
 def _returned(column: str) -> str:
-    """Return the name under which an insert returns a column for other inserts."""
     return quote_identifier(f"~{column}")
 
 

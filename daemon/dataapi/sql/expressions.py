@@ -1,4 +1,7 @@
-"""SQL of expressions, conditions, orders, limits, and of what rows come from: tables and function calls."""
+"""SQL of expressions, conditions, orders, limits and ``from`` items.
+
+Each clause starts with a space, and is "" if it is not needed.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +18,27 @@ from dataapi.database.sql_text import (
 )
 from dataapi.sql.algebra import (
     After,
-    AggregateOf,
+    Aggregate,
     And,
     CallArgument,
-    CastOf,
-    ColumnOf,
+    Cast,
+    ColumnRef,
     Compare,
-    ComputedOf,
+    ComputedValue,
     Condition,
     Converted,
     Distinct,
     Exists,
     Expression,
     FunctionCall,
-    FunctionOf,
+    FunctionExpression,
     Is,
     IsNull,
     Join,
     JsonArguments,
     JsonKind,
-    JsonMemberOf,
-    JsonPathOf,
+    JsonMember,
+    JsonPath,
     Not,
     NotTrue,
     Operator,
@@ -43,8 +46,8 @@ from dataapi.sql.algebra import (
     OrderTerm,
     Parameter,
     Quantifier,
-    RelatedAggregateOf,
-    RelatedOf,
+    RelatedAggregate,
+    RelatedValue,
     Rows,
     TextSearch,
 )
@@ -53,51 +56,50 @@ from dataapi.sql.statement import Row, Writer, qualified
 
 def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
     match expression:
-        case ColumnOf(name):
+        case ColumnRef(name):
             return row.column(name)
-        case CastOf(inner, type_):
+        case Cast(inner, type_):
             return f"({expression_sql(writer, inner, row)})::{type_}"
-        case ComputedOf(function):
+        case ComputedValue(function):
             return f"{writer.function(function)}({row.whole()})"
-        case FunctionOf(function, inner):
+        case FunctionExpression(function, inner):
             return f"{function}({expression_sql(writer, inner, row)})"
-        case JsonPathOf(inner, json, steps, as_text):
+        case JsonPath(inner, json, steps, as_text):
             value = expression_sql(writer, inner, row)
             document = value if json else f"pg_catalog.to_jsonb({value})"
             arrows = [*["->"] * (len(steps) - 1), "->>" if as_text else "->"]
             for arrow, step in zip(arrows, steps, strict=True):
                 document += f" {operator_sql(arrow)} {writer.slot(step)}"
             return f"({document})"
-        case JsonMemberOf(inner, path, kind):
-            value, place = expression_sql(writer, inner, row), writer.slot(path)
-            member = f"({value} {operator_sql('#>>')} {place})"
+        case JsonMember(inner, path, kind):
+            value, path_slot = expression_sql(writer, inner, row), writer.slot(path)
+            member = f"({value} {operator_sql('#>>')} {path_slot})"
             if kind is JsonKind.TEXT:
                 return member
             word = "number" if kind is JsonKind.NUMBER else "boolean"
-            type_ = f"pg_catalog.jsonb_typeof({value} {operator_sql('#>')} {place})"
+            type_ = f"pg_catalog.jsonb_typeof({value} {operator_sql('#>')} {path_slot})"
             return f"(case when {type_} {EQUAL} '{word}' then {member}::{kind.value} end)"
-        case AggregateOf(function, operand, distinct, schema):
+        case Aggregate(function, operand, distinct, schema):
             argument = "*" if operand is None else expression_sql(writer, operand, row)
-            place = schema if schema == OWN_SCHEMA else quote_identifier(schema)
-            return f"{place}.{function.value}({'distinct ' if distinct else ''}{argument})"
-        case RelatedOf(rows, inner):
+            prefix = schema if schema == OWN_SCHEMA else quote_identifier(schema)
+            return f"{prefix}.{function.value}({'distinct ' if distinct else ''}{argument})"
+        case RelatedValue(rows, inner):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
             return f"(select {expression_sql(writer, inner, related)} from {source}{one_sql(writer, rows)})"
-        case RelatedAggregateOf(rows, function, operand, schema):
+        case RelatedAggregate(rows, function, operand, schema):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
-            aggregate = AggregateOf(function, operand, schema=schema)
+            aggregate = Aggregate(function, operand, schema=schema)
             return f"(select {expression_sql(writer, aggregate, related)} from {source})"
 
 
 def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
-    """Return the SQL of a condition over a row, safe to stand next to ``and`` and ``or``."""
     match condition:
         case Compare():
             return _compare_sql(writer, condition, row)
         case Distinct(left, right, schema):
-            # What SQL has for it looks for its operator in the search path.
+            # ``is distinct from`` looks up its operator in the search path.
             one, other = expression_sql(writer, left, row), _value_sql(writer, right)
             equal = f"{one} {operator_sql('=', schema)} {other}"
             return f"(not coalesce({equal}, {one} is null and {other} is null))"
@@ -118,11 +120,11 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
         case NotTrue(inner):
             return f"({condition_sql(writer, inner, row)}) is not true"
         case Exists(rows):
-            apart = "" if writer.joinable() else " offset 0"  # which PostgreSQL does not rewrite
+            fence = "" if writer.joinable() else " offset 0"  # PostgreSQL does not turn this into a join.
             source = source_sql(writer, rows, Row(writer.alias()), row)
-            skipped = apart if rows.offset is None else f" offset {writer.slot(rows.offset)}"
+            skipped = fence if rows.offset is None else f" offset {writer.slot(rows.offset)}"
             exists = f"exists (select 1 from {source}{skipped})"
-            if isinstance(rows.limit, Parameter):  # not within, where it would keep PostgreSQL from joining
+            if isinstance(rows.limit, Parameter):  # A limit in the subquery would prevent a join.
                 return f"({writer.slot(rows.limit)} {GREATER} 0 and {exists})"
             return exists
         case After():
@@ -131,7 +133,6 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
 
 
 def order_sql(writer: Writer, order: Sequence[OrderTerm], row: Row) -> str:
-    """Return an ``order by`` clause with its leading blank, empty for no order."""
     if not order:
         return ""
     terms = [term_sql(expression_sql(writer, term.expression, row), term) for term in order]
@@ -139,7 +140,6 @@ def order_sql(writer: Writer, order: Sequence[OrderTerm], row: Row) -> str:
 
 
 def term_sql(sql: str, term: OrderTerm) -> str:
-    """Return a term of an ``order by`` clause over the SQL of its expression."""
     direction = " desc" if term.descending else ""
     if not term.nullable:
         return sql + direction
@@ -147,10 +147,6 @@ def term_sql(sql: str, term: OrderTerm) -> str:
 
 
 def limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:
-    """Return the ``limit`` and ``offset`` clauses with their leading blank.
-
-    :param extra: how many rows to take beyond the limit.
-    """
     sql = ""
     if rows.limit is not None:
         sql += f" limit {count_sql(writer, rows.limit)}" + (f" {PLUS} {extra}" if extra else "")
@@ -158,12 +154,10 @@ def limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:
 
 
 def one_sql(writer: Writer, rows: Rows) -> str:
-    """Return the clauses that leave at most one row, such as that of the rows' own limit of one."""
     return limit_sql(writer, rows) or " limit 1"
 
 
 def count_sql(writer: Writer, count: Parameter | int) -> str:
-    """Return a number of rows."""
     return writer.limit(count) if isinstance(count, Parameter) else str(count)
 
 
@@ -175,9 +169,9 @@ def source_sql(
     *extra: Condition | None,
     relation: str | None = None,
 ) -> str:
-    """Return the ``from`` item and the ``where`` clause of the rows, with extra conditions.
+    """Return the ``from`` item and ``where`` clause of rows.
 
-    :param relation: where the rows are found instead, aliased as the row.
+    :param relation: ``from`` item to use instead of the rows' own, aliased as the row.
     """
     source, conditions = source_parts(writer, rows, row, parent, *extra, relation=relation)
     return f"{source} where {conditions}" if conditions else source
@@ -191,16 +185,15 @@ def source_parts(
     *extra: Condition | None,
     relation: str | None = None,
 ) -> tuple[str, str]:
-    """Return the ``from`` item of the rows and their conditions, empty for none; as of ``source_sql``."""
-    row.value = writer.dialect.whole(rows, row)
+    row.value = writer.dialect.whole_row(rows, row)
     source = _relation_sql(writer, rows, row, parent) if relation is None else relation
     conditions = []
     if rows.join is not None:
-        assert parent is not None, "a join needs the row it joins to"
+        assert parent is not None, "a join needs an enclosing row"
         conditions += _equalities(rows.join, row, parent)
     call = rows.call
-    if call is not None and not (call.value_column or call.keeps_null or call.function.returns_set):
-        # A function of a composite result that returns NULL gives one row of nulls.
+    if call is not None and not (call.value_column or call.null_as_row or call.function.returns_set):
+        # If a function with a composite result returns NULL, PostgreSQL makes it a row of NULLs.
         conditions.append(f"not ({row.alias} is null)")
     for condition in (rows.where, *extra):
         if condition is not None:
@@ -208,11 +201,10 @@ def source_parts(
     return source, " and ".join(conditions)
 
 
-# ---------------------------------------------------------------- operators, whose operands are SQL already
+# ---------------------------------------------------------------- operators
 
 
 def _equalities(join: Join, row: Row, other: Row) -> list[str]:
-    """Return the conditions that columns of a row equal those of another one."""
     schemas = join.schemas or (OWN_SCHEMA,) * len(join.pairs)
     return [
         f"{row.column(own)} {operator_sql('=', schema)} {other.column(theirs)}"
@@ -221,7 +213,6 @@ def _equalities(join: Join, row: Row, other: Row) -> list[str]:
 
 
 def _compare_sql(writer: Writer, compare: Compare, row: Row) -> str:
-    """Return the comparison of an expression with a value, or with the values of an array."""
     operator, quantifier = compare.operator, compare.quantifier
     if operator is Operator.IN:
         operator, quantifier = Operator.EQ, Quantifier.ANY
@@ -256,16 +247,16 @@ def _search_sql(writer: Writer, search: TextSearch, row: Row) -> str:
 def _after_sql(writer: Writer, after: After, row: Row) -> str:
     """Return the keyset condition of a position.
 
-    Where every term ascends (or every one descends) and none can be null, it is one row
-    comparison, which an index serves as a whole; else it is spelled out term by term.
+    If all terms have the same direction and none can be NULL, this is one row comparison, so that an index
+    can be used.  Otherwise the condition is written term by term.
     """
     order, values = after.order, after.values
     expressions = [expression_sql(writer, term.expression, row) for term in order]
     slots = [None if value is None else writer.slot(value) for value in values]
     directions = {term.descending for term in order}
     schemas = {term.schema for term in order}
-    alike = len(directions) == len(schemas) == 1 and None not in slots
-    if alike and not any(term.nullable for term in order):
+    uniform = len(directions) == len(schemas) == 1 and None not in slots
+    if uniform and not any(term.nullable for term in order):
         operator = operator_sql("<" if directions.pop() else ">", schemas.pop())
         if len(order) == 1:
             return f"{expressions[0]} {operator} {slots[0]}"
@@ -282,7 +273,6 @@ def _after_sql(writer: Writer, after: After, row: Row) -> str:
 
 
 def _beyond(term: OrderTerm, expression: str, slot: str | None) -> str | None:
-    """Return the condition that one term lies strictly beyond a value, None when nothing can."""
     if slot is None:
         return f"{expression} is not null" if term.nulls_first else None
     beyond = f"{expression} {operator_sql('<' if term.descending else '>', term.schema)} {slot}"
@@ -292,10 +282,6 @@ def _beyond(term: OrderTerm, expression: str, slot: str | None) -> str | None:
 
 
 def call_sql(writer: Writer, call: FunctionCall, parent: Row | None, json: Row | None = None) -> str:
-    """Return a function call with its arguments, by name where they have one.
-
-    :param json: the row that has the arguments of ``call.from_json``.
-    """
     arguments = [parent.whole()] if call.of_row and parent is not None else []
     arguments += [_argument_sql(writer, argument, json) for argument in call.arguments]
     return f"{writer.function(call.function)}({', '.join(arguments)})"
@@ -311,37 +297,38 @@ def _argument_sql(writer: Writer, argument: CallArgument, json: Row | None) -> s
     else:
         value = "null" if argument.value is None else writer.slot(argument.value)
     if argument.composite is not None and argument.value is not None:
-        made = f"pg_catalog.json_populate_record(null::{qualified(argument.composite)}, "
-        writer.readings.append((f"select {made}$1) is null", argument.value))
-        value = f"{made}{value})"
+        constructor = f"pg_catalog.json_populate_record(null::{qualified(argument.composite)}, "
+        writer.input_checks.append((f"select {constructor}$1) is null", argument.value))
+        value = f"{constructor}{value})"
     name = f"{quote_identifier(argument.name)} => " if argument.name else ""
     return f"{'variadic ' if argument.variadic else ''}{name}{value}"
 
 
 def pairs_sql(value: str, type_: str) -> str:
-    """Return what is made of the pairs of a JSON object, or of the type's text in a JSON string."""
+    """Return a value of a type like ``hstore``, built from a JSON object's members or parsed from a JSON
+    string.
+    """
     text = f"({value} {operator_sql('#>>')} '{{}}')::{type_}"
     names, values = (
         f"coalesce(pg_catalog.array_agg(pair.{part}), '{{}}'::text[])" for part in ("key", "value")
     )
-    made = f"select {type_}({names}, {values}) from pg_catalog.json_each_text({value}) as pair"
-    return f"case when pg_catalog.json_typeof({value}) {EQUAL} 'object' then ({made}) else {text} end"
+    constructed = f"select {type_}({names}, {values}) from pg_catalog.json_each_text({value}) as pair"
+    return f"case when pg_catalog.json_typeof({value}) {EQUAL} 'object' then ({constructed}) else {text} end"
 
 
 def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> str:
-    """Return the ``from`` item of the rows, aliased as the row, with the junction table if there is one."""
     if rows.call is not None:
         relation = _called_sql(writer, rows.call, row, parent)
     else:
-        assert rows.table is not None, "rows are of a table or of a call"
+        assert rows.table is not None, "rows need a table or a call"
         relation = f"{qualified(rows.table)} as {row.alias}"
         if rows.stored_in is not None:
-            # PostgreSQL asks for it to estimate the rows, be it only to explain the statement.
+            # The planner reads the setting to estimate the rows, also for EXPLAIN, when it may not be set.
             stored = f"pg_catalog.current_setting({quote_literal(rows.stored_in)}, true)"
             relation = f"pg_catalog.unnest({stored}::{qualified(rows.table)}[]) as {row.alias}"
     if rows.through is None:
         return relation
-    assert parent is not None, "a junction table needs the row on its other side"
+    assert parent is not None, "a junction table needs an enclosing row"
     through, between = rows.through, Row(writer.alias())
     matches = _equalities(through.far, between, row) + _equalities(through.near, between, parent)
     if through.where is not None:
@@ -350,14 +337,14 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
 
 
 def _called_sql(writer: Writer, call: FunctionCall, row: Row, parent: Row | None) -> str:
-    lead, json = "", None
+    prefix, json = "", None
     if call.from_json is not None:
         json = Row(writer.alias())
-        lead = f"{_json_arguments_sql(writer, call.from_json, json)} cross join lateral "
+        prefix = f"{_json_arguments_sql(writer, call.from_json, json)} cross join lateral "
     called = call_sql(writer, call, parent, json)
     if call.value_column:
-        return f"{lead}(select {called} as {quote_identifier(call.value_column)}) as {row.alias}"
-    return f"{lead}{writer.dialect.called(call, called)} as {row.alias}"
+        return f"{prefix}(select {called} as {quote_identifier(call.value_column)}) as {row.alias}"
+    return f"{prefix}{writer.dialect.call_source(call, called)} as {row.alias}"
 
 
 def _json_arguments_sql(writer: Writer, arguments: JsonArguments, row: Row) -> str:

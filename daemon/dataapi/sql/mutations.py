@@ -1,7 +1,7 @@
-"""The algebra of mutations: what an insert, update or delete does to a table.
+"""The algebra of mutations: inserts, updates and deletes of a table's rows.
 
-An upsert is an insert that says what happens on a conflict.  The rows to write come in one of three ways:
-value by value (``ValueRows``), as one JSON text (``JsonRows``), or with related rows (``NestedRows``).
+An upsert is an insert with ``OnConflict``.  The rows to write are given value by value (``ValueRows``), as
+one JSON text (``JsonRows``) or with related rows (``NestedRows``).
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from dataapi.sql.statement import Writer
 # ---------------------------------------------------------------- rows to write
 
 
-class MadeCell(ABC):
-    """A value that is made of others."""
+class ComputedCell(ABC):
+    """A value computed from other values."""
 
     __slots__ = ()
 
     @abstractmethod
-    def sql(self, writer: Writer, /) -> str:
-        """Return the SQL of the value."""
+    def sql(self, writer: Writer, /) -> str: ...
 
 
-Cell = Parameter | MadeCell | None
+Cell = Parameter | ComputedCell | None
 """A value to write, None for NULL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A value that is left to the column's default."""
+    """The column's default."""
 
 
 DEFAULT = Default()
@@ -43,7 +42,7 @@ DEFAULT = Default()
 class ValueRows:
     """Rows with a slot for each value.
 
-    :ivar rows: each has a cell per column; an update takes exactly one row, without ``DEFAULT``.
+    :ivar rows: one cell per column.  An update has exactly one row, without ``DEFAULT``.
     """
 
     columns: tuple[str, ...]
@@ -51,26 +50,25 @@ class ValueRows:
 
 
 class MissingMember(Enum):
-    """What a column gets where a JSON object lacks its member."""
+    """The value of a column if a JSON object has no such member."""
 
     NULL = "null"
     DEFAULT = "default"
-    """The column's default."""
     UNCHANGED = "unchanged"
-    """The value it has: only for an update."""
+    """The column's current value.  For updates only."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
     """A column to write from a member of JSON objects.
 
-    :ivar type: the SQL type that the member is read as.
-    :ivar function: the SQL name of a function that makes the column's value of that, "" for none.
+    :ivar type: SQL type to read the member as.
+    :ivar function: SQL name of the function that converts the member to the column's value, "" for none.
     :ivar default: SQL of the column's default, or None.
-    :ivar cast: the SQL type that the member's value is then cast to, "" for none.
-    :ivar member: the member's name, "" for the column's.
-    :ivar pairs: the SQL name of the type that is made of the pairs of an object (``hstore``), whose function
-        of that name takes keys and values; the member is read as ``json``.  "" for none.
+    :ivar cast: SQL type to cast the converted value to, "" for none.
+    :ivar member: name of the member, "" if it is the column's name.
+    :ivar pairs: SQL name of a type such as ``hstore`` to build from an object's members.  The type's
+        constructor takes arrays of keys and values.  The member is read as ``json``.  "" for none.
     """
 
     name: str
@@ -83,7 +81,6 @@ class JsonColumn:
 
     @property
     def key(self) -> str:
-        """The member's name."""
         return self.member or self.name
 
 
@@ -92,7 +89,7 @@ class JsonRows:
     """Rows as one JSON text.
 
     :ivar value: a ``json`` parameter.
-    :ivar many: whether it is an array of objects and not one object.
+    :ivar many: whether the value is an array of objects rather than one object.
     """
 
     value: Parameter
@@ -103,9 +100,9 @@ class JsonRows:
 
 @dataclass(frozen=True, slots=True)
 class RelatedRow:
-    """A row inserted together with another one.
+    """A row to insert together with another row.
 
-    :ivar pairs: ``(column of the related row's table, column of the other row's table)``.
+    :ivar pairs: (column of the related row's table, column of the other row's table).
     """
 
     row: NestedRow
@@ -114,11 +111,11 @@ class RelatedRow:
 
 @dataclass(frozen=True, slots=True)
 class NestedRow:
-    """A row to insert with related rows.
+    """A row to insert together with related rows.
 
-    :ivar values: columns with their values; other columns take their defaults.
-    :ivar parents: rows that this one points at.
-    :ivar children: rows that point at this one.
+    :ivar values: columns and their values.  Other columns get their defaults.
+    :ivar parents: rows that this row references.
+    :ivar children: rows that reference this row.
     """
 
     table: Table
@@ -129,7 +126,7 @@ class NestedRow:
 
 @dataclass(frozen=True, slots=True)
 class NestedRows:
-    """Rows of one table with their related rows."""
+    """Rows of one table, with related rows."""
 
     rows: tuple[NestedRow, ...]
 
@@ -139,12 +136,12 @@ class NestedRows:
 
 @dataclass(frozen=True, slots=True)
 class OnConflict:
-    """What to do where a row exists that has the same unique key.
+    """Action if a row with the same unique key exists.
 
-    :ivar columns: the unique key's columns, where no constraint is named.
-    :ivar update: columns to set to the new values; none leaves the row as it is.
-    :ivar constraint: the unique key's constraint, or None.
-    :ivar counter: the transaction's setting that counts the updated rows, which must be "0" before; or None.
+    :ivar columns: columns of the unique key, unless ``constraint`` is set.
+    :ivar update: columns to set to the new values.  If empty, the existing row is left unchanged.
+    :ivar constraint: constraint of the unique key, or None.
+    :ivar counter: setting of the transaction that counts updated rows, or None.  It must start at "0".
     """
 
     columns: tuple[str, ...]
@@ -157,8 +154,8 @@ class OnConflict:
 class Insert:
     """Rows to insert.
 
-    :ivar conflict: not for nested rows.
-    :ivar matching: insert only the first row that satisfies it; for ``JsonRows``.
+    :ivar conflict: not supported for nested rows.
+    :ivar matching: insert only the first row that satisfies this condition.  For ``JsonRows`` only.
     """
 
     table: Table
@@ -169,10 +166,10 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """ValueRows to set on the rows that match.
+    """Values to set on the rows that match.
 
-    :ivar key: each JSON object is for the row that has the same values in these columns; empty when the
-        first row of values is for all rows.
+    :ivar key: columns by which each JSON object identifies its row.  If empty, the first row of values
+        applies to all matching rows.
     """
 
     table: Table
@@ -183,7 +180,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The rows that match, to delete."""
+    """Deletion of the rows that match."""
 
     table: Table
     where: Condition | None

@@ -1,7 +1,4 @@
-"""SQL of the rows of a page: the inner query that selects them in their order, and what is joined to them.
-
-Grouped rows have the aggregates in their expressions, and values that PostgreSQL cannot group by as they are.
-"""
+"""SQL of the rows of a page: the inner query that selects and orders them, and the joins with it."""
 
 from __future__ import annotations
 
@@ -10,19 +7,19 @@ from dataclasses import dataclass, replace
 
 from dataapi.database.sql_text import quote_identifier
 from dataapi.sql.algebra import (
-    AggregateOf,
+    Aggregate,
     And,
-    CastOf,
-    ColumnOf,
+    Cast,
+    ColumnRef,
     Compare,
-    ComputedOf,
+    ComputedValue,
     Condition,
     Expression,
-    FunctionOf,
-    JsonPathOf,
+    FunctionExpression,
+    JsonPath,
     Operator,
     OrderTerm,
-    RelatedOf,
+    RelatedValue,
     Rows,
 )
 from dataapi.sql.expressions import expression_sql, limit_sql, one_sql, order_sql, source_sql, term_sql
@@ -30,23 +27,23 @@ from dataapi.sql.outputs import Output, Value, type_of
 from dataapi.sql.statement import Row, Writer
 
 OPERAND = "~operand"
-"""The column that stands for the operand of an aggregate until it is known."""
+"""Placeholder column for the operand of a hoisted aggregate."""
 
 _JSON = frozenset({114, 199})
-"""Oids of ``json`` and its array."""
+"""OIDs of ``json`` and its array type."""
 _WITHOUT_EQUALITY = frozenset(
     {142, 143, 600, 601, 602, 603, 604, 628, 718, 1017, 1018, 1019, 1020, 1027, 629, 719, 4072, 4073}
 )
-"""Oids of ``xml``, the geometric types and ``jsonpath``, and of their arrays: they cannot be grouped by."""
+"""OIDs of types that cannot be grouped by: ``xml``, the geometric types, ``jsonpath`` and their arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Where the rows of a page come from.
+    """Source of the rows of a page.
 
-    :ivar sql: a ``from`` item and what follows it up to ``where``, in which ``row`` stands.
-    :ivar rows: their order and page.
-    :ivar one: take at most one row, in place of the page.
+    :ivar sql: a ``from`` item, aliased as ``row``, and the clauses up to ``where``.
+    :ivar rows: algebra of the rows, with their order and page.
+    :ivar one: read at most one row, ignoring the page.
     """
 
     row: Row
@@ -56,30 +53,27 @@ class RowSource:
 
     @property
     def is_page(self) -> bool:
-        """Whether there may be more than one row."""
         return not self.one and not at_most_one(self.rows)
 
 
 def row_source(writer: Writer, rows: Rows, parent: Row | None, *, one: bool = False) -> RowSource:
-    """Return the source of the rows of a table or a call."""
     row = Row(writer.alias())
     return RowSource(row, source_sql(writer, rows, row, parent), rows, one)
 
 
 def at_most_one(rows: Rows) -> bool:
-    """Return whether at most one row matches, which a key or ``Rows.unique`` guarantees."""
+    """Whether a unique key or ``Rows.unique`` guarantees that at most one row matches."""
     return rows.unique or (
         rows.table is not None and rows.call is None and rows.table.is_unique(_equated(rows.where))
     )
 
 
 def _equated(condition: Condition | None) -> Iterable[str]:
-    """Yield the columns that a condition compares with one value for equality."""
     match condition:
         case And(conditions):
             for each in conditions:
                 yield from _equated(each)
-        case Compare(ColumnOf(name), Operator.EQ, quantifier=None):
+        case Compare(ColumnRef(name), Operator.EQ, quantifier=None):
             yield name
 
 
@@ -90,12 +84,10 @@ def page_parts(
     joins: list[str],
     groups: str | None,
 ) -> tuple[str, str]:
-    """Return the ``from`` items of a page's rows with what is joined to them, and the clauses to follow.
+    """Return the ``from`` items of a page's rows, and the clauses that follow them.
 
-    These say the order of the rows, which joins may lose, and what groups they form.
-
-    :param joins: each gives exactly one row for each of the page.
-    :param groups: the ``group by`` clause of rows that are grouped.
+    :param joins: joins that yield exactly one row for each row of the page.
+    :param groups: ``group by`` clause, None if the rows are not grouped.
     """
     rows, items, order, outside = source.rows, "", "", ""
     if groups is not None:
@@ -103,29 +95,27 @@ def page_parts(
         page_sql = one_sql(writer, rows) if source.one else _limit_sql(writer, rows, ordered)
         outside = groups + ordered + page_sql
     elif joins and rows.order and not source.one:
-        # Joins may lose the order of the page.
+        # A join may not preserve the order.
         items, order, outside = _order_twice(writer, rows.order, source.row, page)
         paged = rows.limit is not None or rows.offset is not None
         order = order + limit_sql(writer, rows) if paged else ""
-        outside += writer.dialect.unlimited
+        outside += writer.dialect.no_limit
     elif not source.one:
         order = order_sql(writer, rows.order, source.row)
         order += _limit_sql(writer, rows, order)
     elif not rows.unique:
         order = order_sql(writer, rows.order, source.row) + one_sql(writer, rows)
-    # What must be selected is known only now that everything else is written.
+    # All references to the page's columns have been written by now.
     selection = page.selection_from(source.row) + items
     return f"(select {selection} from {source.sql}{order}) as {page.alias}{''.join(joins)}", outside
 
 
 def _limit_sql(writer: Writer, rows: Rows, order: str) -> str:
-    """Return the ``limit`` and ``offset`` clauses of ordered rows."""
-    return limit_sql(writer, rows) or (writer.dialect.unlimited if order else "")
+    return limit_sql(writer, rows) or (writer.dialect.no_limit if order else "")
 
 
 def _order_twice(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: Row) -> tuple[str, str, str]:
-    """Return the order's terms as columns, and clauses that order by them: within the query, and outside."""
-    named = [(quote_identifier(f"~order{place}"), term) for place, term in enumerate(order)]
+    named = [(quote_identifier(f"~order{index}"), term) for index, term in enumerate(order)]
     items = [f", {expression_sql(writer, term.expression, row)} as {name}" for name, term in named]
     inside = ", ".join(term_sql(name, term) for name, term in named)
     outside = ", ".join(term_sql(f"{page.alias}.{name}", term) for name, term in named)
@@ -133,14 +123,14 @@ def _order_twice(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: R
 
 
 def _group_order(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: Row) -> tuple[str, str]:
-    """Return further columns of a query, and the clause that orders groups of its rows.
+    """Return further columns of the inner query, and the ``order by`` clause of the groups.
 
-    A related row's value is not among the keys of the groups; that of any row of a group stands for it.
+    A related row's value is not a grouping key, so the value of an arbitrary row of the group is used.
     """
     items, terms = "", []
-    for place, term in enumerate(order):
-        if isinstance(term.expression, RelatedOf):
-            name = quote_identifier(f"~order{place}")
+    for index, term in enumerate(order):
+        if isinstance(term.expression, RelatedValue):
+            name = quote_identifier(f"~order{index}")
             items += f", {expression_sql(writer, term.expression, row)} as {name}"
             key = f"(pg_catalog.array_agg({page.alias}.{name}))[1]"
         else:
@@ -152,46 +142,44 @@ def _group_order(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: R
 # ---------------------------------------------------------------- grouped rows
 
 
-def aggregate_in(expression: Expression) -> AggregateOf | None:
-    """Return the aggregate within an expression, inside casts and functions."""
+def aggregate_in(expression: Expression) -> Aggregate | None:
     match expression:
-        case AggregateOf():
+        case Aggregate():
             return expression
-        case CastOf(inner) | FunctionOf(_, inner) | JsonPathOf(inner):
+        case Cast(inner) | FunctionExpression(_, inner) | JsonPath(inner):
             return aggregate_in(inner)
         case _:
             return None
 
 
 def with_operand(expression: Expression, column: str) -> Expression:
-    """Return the expression with the operand of its aggregate being a column."""
     match expression:
-        case AggregateOf():
-            return replace(expression, expression=ColumnOf(column))
-        case CastOf(inner) | FunctionOf(_, inner) | JsonPathOf(inner):
+        case Aggregate():
+            return replace(expression, expression=ColumnRef(column))
+        case Cast(inner) | FunctionExpression(_, inner) | JsonPath(inner):
             return replace(expression, expression=with_operand(inner, column))
         case _:
             return expression
 
 
 def groupable(sql: str, output: Output, row: Row) -> str:
-    """Return the SQL of a value of a row, by which rows can be grouped.
+    """Return SQL by which rows can be grouped.
 
-    Values of ``json`` and some other types have no equality; those are taken as ``jsonb`` or text.
+    Values of types without equality, such as ``json``, are converted to ``jsonb`` or text.
     """
     if not isinstance(output, Value):
         return f"({sql})::jsonb"
     match output.expression:
-        case ColumnOf() | ComputedOf():
+        case ColumnRef() | ComputedValue():
             type_ = type_of(output.expression, row)
             if type_ in _JSON:
                 return f"pg_catalog.to_jsonb({sql})"
             return f"({sql})::text" if type_ in _WITHOUT_EQUALITY else sql
-        case JsonPathOf(as_text=False):
+        case JsonPath(as_text=False):
             return f"({sql})::jsonb"
-        case FunctionOf():
+        case FunctionExpression():
             return f"pg_catalog.to_jsonb({sql})"
-        case CastOf(_, type_name) if type_name.removeprefix("pg_catalog.").strip('"') == "json":
+        case Cast(_, type_name) if type_name.removeprefix("pg_catalog.").strip('"') == "json":
             return f"({sql})::jsonb"
         case _:
             return sql

@@ -1,4 +1,4 @@
-"""The parts that a value of the algebra is made of."""
+"""Traversal of the algebra's values."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from dataapi.catalog.model import Function, Table, Type
-from dataapi.sql.algebra import AggregateOf, ComputedOf, FunctionCall, FunctionOf, Parameter, Rows
+from dataapi.sql.algebra import Aggregate, ComputedValue, FunctionCall, FunctionExpression, Parameter, Rows
 
-_MADE = (Rows, ComputedOf, FunctionOf, FunctionCall, AggregateOf)
-"""What of the algebra is more than a column."""
-_WHOLE = (Table, Function, Type, Parameter)
-"""What algebra is made of that has no algebra in it."""
+_DERIVED = (Rows, ComputedValue, FunctionExpression, FunctionCall, Aggregate)
+"""Algebra that reads more than columns of the current row."""
+_LEAVES = (Table, Function, Type, Parameter)
+"""Values that contain no algebra."""
 
 
 def is_algebra(value: object) -> bool:
-    """Whether a value has parts that are algebra."""
-    return is_dataclass(value) and not isinstance(value, _WHOLE)
+    return is_dataclass(value) and not isinstance(value, _LEAVES)
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Return the name and the value of each part."""
     return ((each.name, getattr(value, each.name)) for each in fields(value))
 
 
 def reads_only_columns(value: object) -> bool:
-    """Whether a part of the algebra is made of nothing but columns of the row in scope."""
+    """Whether a value reads nothing but columns of the current row."""
     if isinstance(value, tuple):
         return all(map(reads_only_columns, value))
-    if isinstance(value, _MADE):
+    if isinstance(value, _DERIVED):
         return False
     return not is_algebra(value) or all(reads_only_columns(part) for _, part in parts_of(value))

@@ -1,8 +1,8 @@
-"""Statements: while they are written (names, slots, rows in scope), and compiled; and the guards within them.
+"""Statements under construction (aliases, slots, rows in scope), compiled statements and guards.
 
-A guard is a bound for a number, beyond which a statement raises, so that nothing of what it did stays done.
-It raises by casting a text to an integer: that takes no function that a database would have to hold, and
-PostgreSQL's message has the text, which says why and with which number.
+A guard raises an error in PostgreSQL if a number of rows is out of bounds, so that the transaction is rolled
+back.  It casts a text to an integer, because that needs no function in the database.  PostgreSQL's error
+message quotes the text with the reason and the number.
 """
 
 from __future__ import annotations
@@ -26,54 +26,50 @@ from dataapi.database.sql_text import (
 from dataapi.sql.algebra import FunctionCall, Parameter, Rows, SlotSource
 
 MAX_PAGE_SIZES = 4
-"""Combinations of page sizes for which a statement has a text of its own."""
+"""Maximum number of page size combinations for which a statement has its own text."""
 MAX_SEMIJOINS = 8
-"""Conditions on whether rows exist that PostgreSQL may turn into joins, in one statement.
+"""Maximum number of EXISTS conditions in a statement that PostgreSQL may turn into joins.
 
-It weighs every order of such joins, nested ones included: planning thirty of them takes longer than clients
-wait.  Conditions beyond that number are looked up for each row.
+PostgreSQL considers every order of such joins, nested ones included.  Planning thirty of them takes longer
+than clients wait.  Further conditions are evaluated for each row.
 """
 
 
 def qualified(item: Table | Function | Type | MediaHandler | QualifiedName) -> str:
-    """Return the quoted, schema-qualified name of a thing."""
     return f"{quote_identifier(item.schema)}.{quote_identifier(item.name)}"
 
 
 class RowDialect:
-    """How rows are read, where relatives of PostgreSQL differ; ``Dialect`` has the rest.
+    """The part of ``Dialect`` that determines how rows are read.
 
-    :cvar unlimited: the clause that preserves the order of rows where no limit follows.
+    :cvar no_limit: clause that makes the database preserve the order of a subquery without a limit.
     """
 
-    unlimited = ""
+    no_limit = ""
 
-    def whole(self, _rows: Rows, row: Row, /) -> str:
-        """Return the SQL of a whole row as one composite value."""
+    def whole_row(self, _rows: Rows, row: Row, /) -> str:
         return row.alias
 
-    def called(self, _call: FunctionCall, sql: str, /) -> str:
-        """Return a call as a ``from`` item without its alias."""
+    def call_source(self, _call: FunctionCall, sql: str, /) -> str:
         return sql
 
 
 class Writer:
     """Numbers the slots and aliases of one statement.
 
-    Aliases are counted, not random, so that the same algebra always gives the same text.
+    Aliases are counted, so that equal algebra always yields the same text.
 
-    :ivar dialect: whose SQL it is; its ``writer()`` makes this.
-    :ivar readings: statements that do nothing but read the value of a parameter, ``$1``, as this one does;
-        they show whether a failure is the value's fault.
-    :ivar limits: the slots that limit a number of rows, by their places from 0.
-    :ivar volatile: whether a function is called that sees what the statement did so far.
+    :ivar input_checks: statements that only read the value of one parameter, ``$1``, in the same way as this
+        statement.  They show whether the value caused a failure.
+    :ivar limits: indexes of the slots that limit a number of rows.
+    :ivar volatile: whether the statement calls a volatile function, which sees the statement's own changes.
     """
 
     def __init__(self, dialect: RowDialect) -> None:
         self.dialect = dialect
         self.sources: list[SlotSource] = []
         self.types: list[str] = []
-        self.readings: list[tuple[str, Parameter]] = []
+        self.input_checks: list[tuple[str, Parameter]] = []
         self.limits: list[int] = []
         self.volatile = False
         self._slots: dict[Parameter, str] = {}
@@ -83,7 +79,7 @@ class Writer:
     def slot(self, parameter: Parameter) -> str:
         """Return the ``$n`` of a parameter.
 
-        PostgreSQL infers one type for each slot, so one that leaves its type open is used once.
+        PostgreSQL infers one type per slot, so a parameter of type ``unknown`` gets a new slot at each use.
         """
         slot = self._slots.get(parameter)
         if slot is None or parameter.type == "unknown":
@@ -93,41 +89,40 @@ class Writer:
         return slot
 
     def limit(self, parameter: Parameter) -> str:
-        """Return the ``$n`` of a number of rows."""
         slot = self.slot(parameter)
-        place = int(slot[1:]) - 1
-        if place not in self.limits:
-            self.limits.append(place)
+        index = int(slot[1:]) - 1
+        if index not in self.limits:
+            self.limits.append(index)
         return slot
 
     def function(self, function: Function) -> str:
-        """Return the name of a function to call."""
         self.volatile |= function.volatility is Volatility.VOLATILE
         return qualified(function)
 
     def alias(self) -> str:
-        """Return an alias that this statement has not used yet, in quotes.
+        """Return a new quoted alias.
 
-        No column is called so: a bare alias means the whole row only where no column has its name.
+        No column has such a name: PostgreSQL resolves a bare alias to the whole row only if no column is so
+        named.
         """
         self._aliases += 1
         return quote_identifier(f"{ALIAS}{self._aliases}")
 
     def joinable(self) -> bool:
-        """Count a condition on whether rows exist; whether PostgreSQL may still turn it into a join."""
+        """Count an EXISTS condition and return whether PostgreSQL may turn it into a join."""
         self._semijoins += 1
         return self._semijoins <= MAX_SEMIJOINS
 
 
 class Row:
-    """A row in scope: how to name its columns, and which of them were named.
+    """A row in scope, and the columns of it that were referenced.
 
-    An inner query selects a page and an outer one makes the output of its rows; the inner one must select
-    the columns that the outer one named, and no more, because a role may lack the privilege on others.
+    An inner query selects a page and an outer query builds the output of its rows.  The inner query selects
+    only the columns that the outer one referenced, because a role may lack privileges on the others.
 
-    :ivar table: what the row is of, None where that is not known.
-    :ivar derived: whether it is of a query within the statement.
-    :ivar value: SQL of the whole row as one composite value, where it is not derived.
+    :ivar table: table of the row, None if unknown.
+    :ivar derived: whether the row comes from a subquery.
+    :ivar value: SQL of the whole row as one composite value, unless it is derived.
     """
 
     WHOLE = "~row"
@@ -145,31 +140,26 @@ class Row:
         return f"{self.alias}.{quote_identifier(name)}"
 
     def type(self, name: str) -> int | None:
-        """Return the oid of a column's type, None where that is not known."""
         column = None if self.table is None else self.table.column(name)
         return None if column is None else column.type
 
     def whole(self) -> str:
-        """Return the SQL of the row as one composite value."""
         if not self.derived:
             return self.value
         self.needs_whole = True
         return f"{self.alias}.{quote_identifier(self.WHOLE)}"
 
-    def also(self, other: Row) -> None:
-        """Name what was named of another row too."""
+    def reference_columns_of(self, other: Row) -> None:
         self.columns.update(other.columns)
         self.needs_whole |= other.needs_whole
 
-    def provided(self) -> list[str]:
-        """Return the names of what the inner row must provide."""
+    def required_columns(self) -> list[str]:
         names = [quote_identifier(name) for name in self.columns]
         if self.needs_whole:
             names.append(quote_identifier(self.WHOLE))
         return names or ["1"]
 
     def selection_from(self, inner: Row) -> str:
-        """Return the select list with which the inner row provides what was named of this one."""
         items = [inner.column(name) for name in self.columns]
         if self.needs_whole:
             items.append(f"{inner.whole()} as {quote_identifier(self.WHOLE)}")
@@ -184,27 +174,26 @@ _PageSizes = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A statement and where each of its slots takes its value.
+    """A statement and the source of each slot's value.
 
-    PostgreSQL plans a prepared statement again for each execution while it thinks that to pay, as it does
-    where it knows no page size: it takes a tenth of the table for one.  Planning joins takes longer than
-    reading a page, so that the page sizes in use stand in the statement itself.
+    PostgreSQL keeps replanning a prepared statement while it expects custom plans to be cheaper.  It does so
+    if the page size is a parameter, because it then assumes a tenth of the table.  Planning joins takes
+    longer than reading a page, so the page sizes in use are written into the statement.
 
-    :ivar readings: see ``Writer.readings``.
+    :ivar input_checks: see ``Writer.input_checks``.
     :ivar limits: see ``Writer.limits``.
     """
 
     statement: Statement
     sources: tuple[SlotSource, ...]
-    readings: tuple[Compiled, ...] = ()
+    input_checks: tuple[Compiled, ...] = ()
     limits: tuple[int, ...] = ()
     _sized: dict[_PageSizes, Statement] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def bind(self, values: Any) -> Bound:
-        """Return the statement with the values that its sources find among those of one request."""
         bound = tuple([source.bind(values) for source in self.sources])
         if self.limits and self.statement.prepared:
-            return Bound(self._for_sizes(tuple([bound[place] for place in self.limits])), bound)
+            return Bound(self._for_sizes(tuple([bound[index] for index in self.limits])), bound)
         return Bound(self.statement, bound)
 
     def _for_sizes(self, sizes: _PageSizes) -> Statement:
@@ -217,24 +206,22 @@ class Compiled:
             return self.statement
         known = dict(zip(self.limits, sizes, strict=True))
         types = self.statement.types
-        slots = [known.get(place) or f"${place + 1}" for place in range(len(types))]
+        slots = [known.get(index) or f"${index + 1}" for index in range(len(types))]
         text = written(self.statement.text, types, slots)
         statement = self._sized[sizes] = replace(self.statement, text=text)
         return statement
 
     def unprepared(self) -> Compiled:
-        """Return the same with a statement that is not prepared."""
         return replace(self, statement=replace(self.statement, prepared=False))
 
 
 def compiled(text: str, writer: Writer) -> Compiled:
-    """Return the statement of a text with the slots that were written into it."""
-    readings = tuple(
-        Compiled(Statement(reading, (parameter.type,), prepared=False), (parameter.source,))
-        for reading, parameter in writer.readings
+    input_checks = tuple(
+        Compiled(Statement(check, (parameter.type,), prepared=False), (parameter.source,))
+        for check, parameter in writer.input_checks
     )
     return Compiled(
-        Statement(text, tuple(writer.types)), tuple(writer.sources), readings, tuple(writer.limits)
+        Statement(text, tuple(writer.types)), tuple(writer.sources), input_checks, tuple(writer.limits)
     )
 
 
@@ -248,15 +235,14 @@ _RAISED = re.compile(f"{ERROR_MARKER}([^~]+)~([0-9]{{1,9}})~([0-9]{{1,19}})(?![0
 class Guard:
     """A bound for a number of rows.
 
-    :ivar reason: what the statement raises; without ``~``.
-    :ivar at_most: a ``bigint`` parameter, or None where there must be exactly one row.
+    :ivar reason: error reason.  It must not contain ``~``.
+    :ivar at_most: a ``bigint`` parameter, or None to require exactly one row.
     """
 
     reason: str
     at_most: Parameter | None = None
 
     def violated_sql(self, writer: Writer, count: str) -> str:
-        """Return the condition under which a number of rows is out of bounds."""
         return (
             f"{count} {UNEQUAL} 1"
             if self.at_most is None
@@ -266,27 +252,22 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What a statement raised.
+    """A guard's error.
 
-    :ivar reason: the guard's.
-    :ivar place: which of several changes of one request it was, from 0.
+    :ivar index: index of the mutation within its request.
     :ivar number: the number that is out of bounds.
     """
 
     reason: str
-    place: int
+    index: int
     number: int
 
 
-def raise_sql(reason: str, number: str, place: int = 0) -> str:
-    """Return SQL of type ``int`` that raises; it depends on the number, so that planning does not raise."""
-    return f"({quote_literal(f'{ERROR_MARKER}{reason}~{place}~')} {CONCATENATE} {number})::int"
+def raise_sql(reason: str, number: str, index: int = 0) -> str:
+    """Return SQL of type ``int`` that raises.  It depends on the number, so that planning does not raise."""
+    return f"({quote_literal(f'{ERROR_MARKER}{reason}~{index}~')} {CONCATENATE} {number})::int"
 
 
 def violation_in(code: str, message: str) -> Violation | None:
-    """Return the violation that an error of PostgreSQL reports, None for any other error.
-
-    :param code: its SQLSTATE.
-    """
     match = _RAISED.search(message) if code == _INVALID_TEXT else None
     return None if match is None else Violation(match[1], int(match[2]), int(match[3]))

@@ -18,7 +18,7 @@ from dataapi.rest.parse.body import check_keys
 from dataapi.rest.parse.filters import MAX_CONDITIONS
 from dataapi.rest.parse.select import MAX_ITEMS, MAX_NAMES, MAX_RESOURCES, MAX_STEPS, MAX_TERMS
 from dataapi.rest.plan import model, role
-from dataapi.rest.plan.embed_tree import MAX_MEMBERS_IN_ALL
+from dataapi.rest.plan.embed_tree import MAX_TOTAL_MEMBERS
 from dataapi.settings import Project
 from support.catalog import load_catalog
 from support.clocks import FOR_EVER
@@ -97,7 +97,7 @@ BEYOND = {
     "resources": (f"select={repeated('boss(id)', MAX_RESOURCES + 1)}", beyond(MAX_RESOURCES, "resources")),
     "depth": (
         f"select={repeated('boss(', 21, '')}id{repeated(')', 21, '')}",
-        beyond(20, "resources within each other"),
+        beyond(20, "levels of resources"),
     ),
     "terms": (f"order={repeated('id', MAX_TERMS + 1)}", beyond(MAX_TERMS, "terms")),
     "steps": (f"select=data{repeated('->a', MAX_STEPS + 1, '')}", beyond(MAX_STEPS, "steps")),
@@ -105,8 +105,8 @@ BEYOND = {
         f"or=({repeated('id.eq.1', MAX_CONDITIONS)})",
         beyond(MAX_CONDITIONS, "filters and logic operators"),
     ),
-    "deep logic": (f"or=({repeated('or(', 3000, '')}", beyond(50, "logic operators within each other")),
-    "names": (f"{repeated('a', 5000, '.')}=eq.1", beyond(25, "names within each other")),
+    "deep logic": (f"or=({repeated('or(', 3000, '')}", beyond(50, "levels of logic operators")),
+    "names": (f"{repeated('a', 5000, '.')}=eq.1", beyond(25, "nested names")),
 }
 
 
@@ -128,7 +128,7 @@ async def test_what_exceeds_a_limit_is_reported_with_its_place(api: Service, cas
     [
         repeated("id=eq.1", MAX_CONDITIONS + 1, "&"),
         "&".join([f"or=({repeated('id.eq.1', 600)})"] * 2),
-        f"select={repeated('*', MAX_MEMBERS_IN_ALL // 6)}",
+        f"select={repeated('*', MAX_TOTAL_MEMBERS // 6)}",
         "select=" + ",".join(f"b{n}:boss({repeated('*', 20)})" for n in range(60)),
         f"select={casts(501)}",
         # Each filter on whether there is a boss repeats all that is asked of the boss.
@@ -144,7 +144,7 @@ async def test_what_is_too_much_in_all_is_refused(api: Service, query: str) -> N
     answer = await api.rest("GET", f"person?{query.replace('&&', '&')}")
     assert effort.units < 50
     assert (answer.status, answer.body["code"]) == (400, "PGRST100")
-    assert answer.body["message"] == "The request asks for too much at once"
+    assert answer.body["message"] == "The request exceeds a limit"
     assert answer.messages == ()
 
 
@@ -382,7 +382,7 @@ async def test_long_names_are_not_repeated_for_each_line(api: Service) -> None:
     assert (answer.status, answer.body["code"]) == (400, "PGRST102")
     assert (
         answer.body["message"]
-        == "The columns' names, repeated for every line, are much longer than the lines"
+        == "The column names are too long: repeated for every line, they are much longer than the lines"
     )
 
 
@@ -391,7 +391,7 @@ async def test_the_paths_of_a_batch_are_as_short_as_others(api: Service) -> None
     headers = {"content-type": "application/vnd.dataapi.batch+json"}
     answer = await api.rest("POST", "", json.dumps(batch), headers=headers)
     assert (answer.status, answer.body["code"]) == (400, "PGRST102")
-    assert answer.body["message"] == "A request's path has at most 131072 characters"
+    assert answer.body["message"] == "The path of a request must not exceed 131072 characters"
 
 
 async def test_what_is_kept_of_requests_has_a_limit(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -799,8 +799,8 @@ async def test_an_answer_that_is_too_large_is_refused_and_nothing_of_it_happens(
     before = narrow.database.execute(state)
     answer = await narrow.rest(method, target, body, headers=headers)
     assert (answer.status, answer.body["code"]) == (400, "PGRST100"), answer.text[:300]
-    assert answer.body["message"] == "The request asks for too much at once"
-    assert answer.body["details"].startswith("The answer, or a line of it, has ")
+    assert answer.body["message"] == "The request exceeds a limit"
+    assert answer.body["details"].startswith("The response, or a line of it, has ")
     assert narrow.database.execute(state) == before
 
 

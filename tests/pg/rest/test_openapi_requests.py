@@ -125,7 +125,7 @@ async def test_the_version_is_the_one_that_a_client_asks_for(
             "PGRST107",
             f"None of these media types are available: {REGISTERED}, text/html",
         ),
-        ({"query": "openapi=3.0"}, 400, "PGRST100", "There is no description in OpenAPI 3.0"),
+        ({"query": "openapi=3.0"}, 400, "PGRST100", "Unsupported OpenAPI version: 3.0"),
         ({"method": "POST"}, 405, "PGRST117", "Unsupported HTTP method: POST"),
         ({"method": "DELETE"}, 405, "PGRST117", "Unsupported HTTP method: DELETE"),
         ({"accept_profile": "nope"}, 406, "PGRST106", "Invalid schema: nope"),

@@ -30,7 +30,7 @@ def error(code: str, message: str, details: Any = None, hint: str | None = None)
 
 RANGE = "Requested range not satisfiable"
 SINGLE = {"accept": "application/vnd.pgrst.object+json"}
-OTHER_KEY = "Payload values do not match URL in primary key column(s)"
+KEY_MISMATCH = "Payload values do not match URL in primary key column(s)"
 NOT_THE_KEY = "Filters must include all and only primary key columns with 'eq' operators"
 NO_STRETCH = "limit/offset querystring parameters are not allowed for PUT"
 ERRORS: list[tuple[str, str, Any, Headers, int, dict[str, Any]]] = [
@@ -112,7 +112,7 @@ ERRORS: list[tuple[str, str, Any, Headers, int, dict[str, Any]]] = [
     )),
     ("PUT", "unrelated?id=eq.1&limit=1", {"id": 1}, {}, 400, error("PGRST114", NO_STRETCH)),
     ("PUT", "unrelated?id=eq.1&offset=1", {"id": 1}, {}, 400, error("PGRST114", NO_STRETCH)),
-    ("PUT", "unrelated?id=eq.1", {"id": 2}, {}, 400, error("PGRST115", OTHER_KEY)),
+    ("PUT", "unrelated?id=eq.1", {"id": 2}, {}, 400, error("PGRST115", KEY_MISMATCH)),
     *[
         ("GET", f"film?{query}", None, SINGLE, 406, error(
             "PGRST116", "Cannot coerce the result to a single JSON object",

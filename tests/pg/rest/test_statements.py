@@ -11,12 +11,12 @@ import psycopg2
 import pytest
 from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Body, Content, Form, GeoJson, HandlerBody, Raw, body_parts, csv_header
-from dataapi.rest.statements import SCALAR, ResultRow, Total, compile_answer, compile_lines
+from dataapi.rest.statements import SCALAR, ResultRow, Total, compile_lines, compile_result
 from dataapi.sql.algebra import (
     CallArgument,
-    ColumnOf,
+    ColumnRef,
     Compare,
-    ComputedOf,
+    ComputedValue,
     Expression,
     FunctionCall,
     Join,
@@ -37,7 +37,7 @@ from support.statements import Films, make_films
 if TYPE_CHECKING:
     from support.postgres import Server
 
-ID, TITLE = ColumnOf("id"), ColumnOf("title")
+ID, TITLE = ColumnRef("id"), ColumnRef("title")
 BY_ID = (OrderTerm(ID),)
 GEOJSON = GeoJson.by(None)
 
@@ -63,7 +63,7 @@ def aliased(**members: Expression) -> Record:
 
 
 def answered(films: Films, rows: Rows, output: Output, body: Body = Form.ARRAY, *more: Any) -> ResultRow:
-    [row] = films.run(compile_answer(rows, output, body, *more))
+    [row] = films.run(compile_result(rows, output, body, *more))
     return ResultRow(*row)
 
 
@@ -90,7 +90,7 @@ def call(films: Films, name: str, *values: str, table: str | None = None, scalar
 
 
 PLAIN = record(id=ID, title=TITLE)
-VALUE = Value(ColumnOf(SCALAR))
+VALUE = Value(ColumnRef(SCALAR))
 
 
 # ---------------------------------------------------------------- forms
@@ -106,7 +106,7 @@ def test_an_array_of_objects(films: Films) -> None:
 def test_null_members_are_left_out_at_every_level(films: Films) -> None:
     """Of embedded rows too."""
     parts = Rows(films.table("part"), join=Join((("film_id", "id"),)))
-    output = record(id=ID, seen=ColumnOf("seen"), parts=Many(parts, record(played=ColumnOf("played"))))
+    output = record(id=ID, seen=ColumnRef("seen"), parts=Many(parts, record(played=ColumnRef("played"))))
     where = Compare(ID, Operator.IN, parameter("{2,3}"))
     assert json.loads(body_of(films, film(films, where=where), output, Form.STRIPPED)) == [
         {"id": 2, "seen": False, "parts": [{}]},
@@ -116,7 +116,9 @@ def test_null_members_are_left_out_at_every_level(films: Films) -> None:
 
 def test_rows_as_csv(films: Films) -> None:
     """Values as PostgreSQL writes them, NULL as nothing, and a header line of the names."""
-    output = record(id=ID, title=TITLE, seen=ColumnOf("seen"), tags=ColumnOf("tags"), extra=ColumnOf("extra"))
+    output = record(
+        id=ID, title=TITLE, seen=ColumnRef("seen"), tags=ColumnRef("tags"), extra=ColumnRef("extra")
+    )
     assert body_of(films, film(films), output, Form.CSV).split("\n") == [
         "id,title,seen,tags,extra",
         '1,Alpha,t,"{x,y}","{""a"": {""b"": [1, ""two""]}, ""n"": 1}"',
@@ -165,7 +167,7 @@ def test_csv_reads_back_as_what_was_written(films: Films, rows: list[tuple[str, 
     source = (
         f"json_to_recordset({writer.slot(parameter(array, 'json'))}) as {row.alias}(a text, b text, c text)"
     )
-    output = record(a=ColumnOf("a"), b=ColumnOf("b"), c=ColumnOf("c"))
+    output = record(a=ColumnRef("a"), b=ColumnRef("b"), c=ColumnRef("c"))
     read_from = RowSource(row, source, Rows(None, call=FunctionCall(function)))
     body, item = body_parts(writer, output, read_from, Form.CSV)
     [found] = films.run(compiled(f"select {body} from {item}", writer))
@@ -187,14 +189,14 @@ def test_a_feature_collection(films: Films) -> None:
 
 def test_aggregates_of_the_database_make_bodies(films: Films) -> None:
     """Over the table's rows, over rows of any kind, and over a function's value."""
-    whole = record(**{column.name: ColumnOf(column.name) for column in films.table("film").columns})
+    whole = record(**{column.name: ColumnRef(column.name) for column in films.table("film").columns})
     titles = HandlerBody("public.titles", films.table("film"))
     assert body_of(films, film(films, limit=2), whole, titles) == "Alpha;Beta;"
     anything = HandlerBody("public.anything", None)
     assert body_of(films, film(films, limit=1), PLAIN, anything) == '{"id":1,"title":"Alpha"};'
     assert body_of(films, call(films, "several", "2", scalar=True), VALUE, anything) == "1;2;"
     with pytest.raises(ApiError, match="not implemented"):
-        compile_answer(film(films), aliased(id=ID), anything)
+        compile_result(film(films), aliased(id=ID), anything)
 
 
 def test_without_a_body_rows_are_counted(films: Films) -> None:
@@ -213,7 +215,7 @@ def test_totals_are_counted_whatever_the_page(films: Films) -> None:
     assert answered(films, rows, PLAIN, Form.ARRAY, Total.EXACT).total == 4
     assert answered(films, rows, PLAIN, Form.ARRAY, Total.BOUNDED, parameter("2", "bigint")).total == 3
     assert answered(films, rows, PLAIN, Form.ARRAY, Total.BOUNDED, parameter("9", "bigint")).total == 4
-    unlimited = compile_answer(film(films), PLAIN, Form.ARRAY, Total.EXACT)
+    unlimited = compile_result(film(films), PLAIN, Form.ARRAY, Total.EXACT)
     assert films.run(unlimited)[0][1:3] == (4, 4)
     assert unlimited.statement.text.count('"film"') == 1
 
@@ -226,7 +228,7 @@ def test_a_value_of_a_function(films: Films) -> None:
     rows = call(films, "scalar", "7", scalar=True)
     assert body_of(films, rows, VALUE, Form.VALUE) == "7"
     assert body_of(films, rows, VALUE, Raw(Content.TEXT)) == "7"
-    assert body_of(films, rows, record(pgrst_scalar=ColumnOf(SCALAR)), Form.CSV) == "pgrst_scalar\n7"
+    assert body_of(films, rows, record(pgrst_scalar=ColumnRef(SCALAR)), Form.CSV) == "pgrst_scalar\n7"
 
 
 def test_null_and_no_row_as_values(films: Films) -> None:
@@ -242,9 +244,9 @@ def test_null_and_no_row_as_values(films: Films) -> None:
 
 def test_values_of_a_function_are_filtered_and_limited(films: Films) -> None:
     """As rows of one column."""
-    where = Compare(ColumnOf(SCALAR), Operator.GT, parameter("1"))
+    where = Compare(ColumnRef(SCALAR), Operator.GT, parameter("1"))
     base = call(films, "several", "5", scalar=True)
-    rows = Rows(None, call=base.call, where=where, order=(OrderTerm(ColumnOf(SCALAR), True),), limit=2)
+    rows = Rows(None, call=base.call, where=where, order=(OrderTerm(ColumnRef(SCALAR), True),), limit=2)
     found = answered(films, rows, VALUE, Form.VALUES, Total.EXACT)
     assert (found.body, found.rows, found.total) == ("[5,4]", 2, 4)
 
@@ -263,18 +265,18 @@ def test_a_function_that_changes_something_is_called_once(films: Films) -> None:
     parts = Rows(films.table("part"), join=Join((("film_id", "id"),)))
     output = record(
         id=ID,
-        label=ComputedOf(films.function("label")),
-        parts=Many(parts, record(played=ColumnOf("played"))),
+        label=ComputedValue(films.function("label")),
+        parts=Many(parts, record(played=ColumnRef("played"))),
     )
     base = call(films, "changing", "3", table="film")
     where = Compare(TITLE, Operator.NEQ, parameter("Beta", "text"))
     rows = Rows(base.table, call=base.call, where=where, order=(OrderTerm(ID, True),), limit=1)
     for body in (Form.ARRAY, Form.NONE, Form.CSV):
-        [row], calls = films.run_counting(compile_answer(rows, output, body, Total.EXACT))
+        [row], calls = films.run_counting(compile_result(rows, output, body, Total.EXACT))
         assert (row[1:3], calls) == ((1, 2), ["changing"])
     shown = json.loads(body_of(films, rows, output, Form.ARRAY))
     assert shown == [{"id": 3, "label": "Gamma!", "parts": [{"played": "extra"}]}]
-    scalar = compile_answer(call(films, "scalar", "1", scalar=True), VALUE, Form.NONE, Total.EXACT)
+    scalar = compile_result(call(films, "scalar", "1", scalar=True), VALUE, Form.NONE, Total.EXACT)
     [row], calls = films.run_counting(scalar)
     assert (row[1:3], calls) == ((1, 1), ["scalar"])
 
@@ -293,7 +295,7 @@ def test_functions_set_the_status_and_headers_of_their_own_answer(films: Films) 
         assert answered(films, rows, PLAIN, body, Total.EXACT).response_status == "203"
     found = answered(films, call(films, "scalar", "1", scalar=True), VALUE, Form.VALUE)
     assert (found.response_headers, found.response_status) == ('[{"X-Made": "yes"}]', None)
-    shown = record(status=ComputedOf(films.function("status_of_row")))
+    shown = record(status=ComputedValue(films.function("status_of_row")))
     assert answered(films, film(films), shown).response_status == "202"
     assert answered(films, film(films), PLAIN).response_status is None
 
@@ -309,7 +311,7 @@ def test_lines_of_rows_that_are_sent_while_they_come(films: Films) -> None:
         {"id": 4, "title": 'A "quoted", one'},
         {"id": 3, "title": "Gamma"},
     ]
-    output = aliased(a=ID, b=ColumnOf("seen"))
+    output = aliased(a=ID, b=ColumnRef("seen"))
     assert [json.loads(line) for (line,) in films.run(compile_lines(rows, output, Form.STRIPPED))] == [
         {"a": 4, "b": True},
         {"a": 3},

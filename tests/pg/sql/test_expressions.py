@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 from dataapi.rest.media_output import Form
-from dataapi.rest.statements import compile_answer
+from dataapi.rest.statements import compile_result
 from dataapi.sql.algebra import (
-    CastOf,
-    ColumnOf,
+    Cast,
+    ColumnRef,
     Compare,
     Condition,
     Converted,
     Distinct,
     Expression,
-    FunctionOf,
+    FunctionExpression,
     Is,
-    JsonPathOf,
+    JsonPath,
     Not,
     Operator,
     OrderTerm,
@@ -48,13 +48,13 @@ def slot(value: str, type_: str = "unknown") -> Parameter:
     return parameter(value, type_)
 
 
-def path(column: str, *steps: str, as_text: bool = True, known: bool = True) -> JsonPathOf:
+def path(column: str, *steps: str, as_text: bool = True, known: bool = True) -> JsonPath:
     kinds = ["integer" if step.lstrip("-").isdigit() else "text" for step in steps]
     parameters = tuple(slot(step, kind) for step, kind in zip(steps, kinds, strict=True))
-    return JsonPathOf(ColumnOf(column), known, parameters, as_text)
+    return JsonPath(ColumnRef(column), known, parameters, as_text)
 
 
-TITLE, YEAR, TAGS = ColumnOf("title"), ColumnOf("year"), ColumnOf("tags")
+TITLE, YEAR, TAGS = ColumnRef("title"), ColumnRef("year"), ColumnRef("tags")
 NAMED_LIKE_ALPHA = parameter("{Al%,Be%}", "text[]")
 
 
@@ -85,33 +85,33 @@ NAMED_LIKE_ALPHA = parameter("{Al%,Be%}", "text[]")
             [1, 2],
         ),
         (Distinct(YEAR, slot("1960")), [3, 4]),
-        (Is(ColumnOf("seen"), Truth.TRUE), [1, 4]),
-        (Is(ColumnOf("seen"), Truth.FALSE), [2]),
-        (Is(ColumnOf("seen"), Truth.UNKNOWN), [3]),
+        (Is(ColumnRef("seen"), Truth.TRUE), [1, 4]),
+        (Is(ColumnRef("seen"), Truth.FALSE), [2]),
+        (Is(ColumnRef("seen"), Truth.UNKNOWN), [3]),
         (Compare(TAGS, Operator.CONTAINS, slot("{x}")), [1]),
         (Compare(TAGS, Operator.OVERLAPS, slot("{y,a b}")), [1, 4]),
-        (Compare(ColumnOf("color"), Operator.STRICTLY_LEFT, slot("[5,6)")), [1]),
-        (Compare(ColumnOf("color"), Operator.ADJACENT, slot("[5,6)")), [1]),
+        (Compare(ColumnRef("color"), Operator.STRICTLY_LEFT, slot("[5,6)")), [1]),
+        (Compare(ColumnRef("color"), Operator.ADJACENT, slot("[5,6)")), [1]),
         (Compare(path("extra", "a", "b", "1"), Operator.EQ, slot("two", "text")), [1]),
         (Compare(path("extra", "n", as_text=False), Operator.EQ, slot("2", "jsonb")), [2]),
         (Compare(path("extra", "0"), Operator.EQ, slot("1", "text")), [4]),
         (Compare(path("raw", "k"), Operator.EQ, slot("1", "text")), [1, 4]),
         (Compare(path("tags", "-1", known=False), Operator.EQ, slot("y", "text")), [1]),
-        (Compare(CastOf(path("extra", "n"), "int"), Operator.GT, slot("1")), [2]),
-        (TextSearch(ColumnOf("words"), slot("cat", "text"), slot("english", "regconfig"), vector=True), [3]),
+        (Compare(Cast(path("extra", "n"), "int"), Operator.GT, slot("1")), [2]),
+        (TextSearch(ColumnRef("words"), slot("cat", "text"), slot("english", "regconfig"), vector=True), [3]),
         (TextSearch(TITLE, slot("quoted & one", "text"), None, SearchSyntax.TSQUERY), [4]),
         (TextSearch(TITLE, slot("one quoted", "text"), None, SearchSyntax.PLAIN), [4]),
         (TextSearch(TITLE, slot("one quoted", "text"), None, SearchSyntax.PHRASE), []),
         (TextSearch(TITLE, slot("-alpha beta or gamma", "text"), None, SearchSyntax.WEB), [2, 3]),
-        (TextSearch(ColumnOf("extra"), slot("two", "text")), [1]),
+        (TextSearch(ColumnRef("extra"), slot("two", "text")), [1]),
     ],
 )
 def test_conditions_find_the_rows(
     films: Films, condition: Condition, found: list[int], prepared: bool
 ) -> None:
     """Prepared or not, a condition finds what its operator says; NULL matches nothing."""
-    rows = Rows(films.table("film"), where=condition, order=(OrderTerm(ColumnOf("id")),))
-    statement = compile_answer(rows, Value(ColumnOf("id")), Form.VALUES)
+    rows = Rows(films.table("film"), where=condition, order=(OrderTerm(ColumnRef("id")),))
+    statement = compile_result(rows, Value(ColumnRef("id")), Form.VALUES)
     [row] = films.run(statement, prepared=prepared)
     assert json.loads(row[0]) == found
 
@@ -124,15 +124,15 @@ def test_conditions_find_the_rows(
         (path("extra", "a", "b", "-1"), "two"),
         (path("extra", "none", "deeper"), None),
         (path("spot", "x", known=False), None),
-        (FunctionOf("pg_catalog.upper", TITLE), "ALPHA"),
-        (CastOf(ColumnOf("budget"), "int"), 11),
+        (FunctionExpression("pg_catalog.upper", TITLE), "ALPHA"),
+        (Cast(ColumnRef("budget"), "int"), 11),
     ],
 )
 def test_expressions_give_values(films: Films, expression: Expression, shown: object) -> None:
     """Of the first film."""
-    where = Compare(ColumnOf("id"), Operator.EQ, slot("1"))
+    where = Compare(ColumnRef("id"), Operator.EQ, slot("1"))
     output = Record(((Text("value"), Value(expression)),))
-    [row] = films.run(compile_answer(Rows(films.table("film"), where=where), output, Form.ARRAY))
+    [row] = films.run(compile_result(Rows(films.table("film"), where=where), output, Form.ARRAY))
     assert json.loads(row[0]) == [{"value": shown}]
 
 
@@ -141,5 +141,5 @@ def test_no_operator_of_the_search_path_stands_in_for_a_builtin_one(films: Films
     for operator, quantifier in ((Operator.EQ, None), (Operator.IN, None), (Operator.LIKE, Quantifier.ALL)):
         condition = Compare(TITLE, operator, slot("x", "text"), quantifier=quantifier)
         rows = Rows(films.table("film"), where=condition)
-        text = compile_answer(rows, Value(TITLE), Form.VALUES).statement.text
+        text = compile_result(rows, Value(TITLE), Form.VALUES).statement.text
         assert "operator(pg_catalog." in text

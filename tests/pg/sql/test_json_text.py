@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 from dataapi.rest.media_output import Form
-from dataapi.rest.statements import compile_answer
-from dataapi.sql.algebra import ColumnOf, Rows
+from dataapi.rest.statements import compile_result
+from dataapi.sql.algebra import ColumnRef, Rows
 from dataapi.sql.dialect import compile_query
 from dataapi.sql.outputs import Object, Output, Text, Value, WireForm
 from dataapi.sql.row_output import Many, Record
@@ -157,15 +157,15 @@ def test_every_value_is_written_as_to_json_writes_it(
     connection, table = every
     if not server.has("libxml"):
         row = {**row, "xml": None}
-    record = Record(tuple((Text(name), Value(ColumnOf(name))) for name in COLUMNS))
-    texts = Object(tuple((Text(name), Value(ColumnOf(name), WireForm.TEXT)) for name in COLUMNS))
+    record = Record(tuple((Text(name), Value(ColumnRef(name))) for name in COLUMNS))
+    texts = Object(tuple((Text(name), Value(ColumnRef(name), WireForm.TEXT)) for name in COLUMNS))
     try:
         with connection.cursor() as cursor:
             places = ", ".join(f"%s::{type_}" for type_ in VALUES)
             cursor.execute(f"insert into every values ({places})", [row[type_] for type_ in VALUES])
             for name, value in made.items():
                 cursor.execute("select set_config(%s, %s, true)", (name, value))
-        [ours] = exactly(found(connection, compile_answer(Rows(table), record, Form.ARRAY).statement.text))
+        [ours] = exactly(found(connection, compile_result(Rows(table), record, Form.ARRAY).statement.text))
         assert ours == exactly(found(connection, "select to_json(every)::text from every"))
         [ours] = exactly(found(connection, compile_query(Many(Rows(table), texts)).statement.text))
         cast = ", ".join(f"{name}::text" for name in COLUMNS)
@@ -191,7 +191,7 @@ def test_names_and_words_are_escaped(every: tuple[Any, Table], name: str, word: 
 def test_objects_of_any_size(every: tuple[Any, Table]) -> None:
     """PostgreSQL takes 100 arguments, and 1,600 columns; objects have more members."""
     connection, table = every
-    members: list[tuple[Text, Output]] = [(Text(f"m{n}"), Value(ColumnOf("c0"))) for n in range(5000)]
+    members: list[tuple[Text, Output]] = [(Text(f"m{n}"), Value(ColumnRef("c0"))) for n in range(5000)]
     with connection.cursor() as cursor:
         cursor.execute("insert into every (c0) values (7)")
     [row] = json.loads(
@@ -204,8 +204,8 @@ def test_objects_of_any_size(every: tuple[Any, Table]) -> None:
 def test_a_column_of_another_type_than_known_is_no_broken_json(every: tuple[Any, Table]) -> None:
     """PostgreSQL refuses the statement with the error that lets the daemon look at the database anew."""
     connection, table = every
-    statement = compile_answer(
-        Rows(table), Record(((Text("c1"), Value(ColumnOf("c1"))),)), Form.ARRAY
+    statement = compile_result(
+        Rows(table), Record(((Text("c1"), Value(ColumnRef("c1"))),)), Form.ARRAY
     ).statement.text
     with connection.cursor() as cursor:
         cursor.execute("alter table every alter c1 type text using 'no number'")

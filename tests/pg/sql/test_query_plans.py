@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import psycopg2
 import pytest
 from dataapi.rest.media_output import Form
-from dataapi.rest.statements import compile_answer
+from dataapi.rest.statements import compile_result
 from dataapi.sql.algebra import (
-    ColumnOf,
+    ColumnRef,
     Compare,
     Condition,
     Join,
-    JsonPathOf,
+    JsonPath,
     Operator,
     OrderTerm,
     Parameter,
@@ -41,7 +41,7 @@ create index track_words on track using gin (to_tsvector('english', name));
 create index track_name on track (name text_pattern_ops);
 analyze track;
 """
-NAME = Record(((Text("name"), Value(ColumnOf("name"))),))
+NAME = Record(((Text("name"), Value(ColumnRef("name"))),))
 
 
 @pytest.fixture(scope="module")
@@ -70,22 +70,22 @@ def plan(database: Database, compiled: Compiled) -> str:
         connection.close()
 
 
-CODE = JsonPathOf(ColumnOf("extra"), True, (parameter("code", "text"),), True)
+CODE = JsonPath(ColumnRef("extra"), True, (parameter("code", "text"),), True)
 
 
 @pytest.mark.parametrize(
     ("condition", "index"),
     [
-        (Compare(ColumnOf("track_id"), Operator.EQ, parameter("7")), "track_pkey"),
-        (Compare(ColumnOf("track_id"), Operator.IN, parameter("{7,8}")), "track_pkey"),
+        (Compare(ColumnRef("track_id"), Operator.EQ, parameter("7")), "track_pkey"),
+        (Compare(ColumnRef("track_id"), Operator.IN, parameter("{7,8}")), "track_pkey"),
         (
-            Compare(ColumnOf("track_id"), Operator.EQ, parameter("{7,8}"), quantifier=Quantifier.ANY),
+            Compare(ColumnRef("track_id"), Operator.EQ, parameter("{7,8}"), quantifier=Quantifier.ANY),
             "track_pkey",
         ),
-        (Compare(ColumnOf("name"), Operator.LIKE, parameter("Bal%", "text")), "track_name"),
+        (Compare(ColumnRef("name"), Operator.LIKE, parameter("Bal%", "text")), "track_name"),
         (Compare(CODE, Operator.EQ, parameter("7", "text")), "track_code"),
         (
-            TextSearch(ColumnOf("name"), parameter("walk", "text"), parameter("english", "regconfig")),
+            TextSearch(ColumnRef("name"), parameter("walk", "text"), parameter("english", "regconfig")),
             "track_words",
         ),
     ],
@@ -93,17 +93,17 @@ CODE = JsonPathOf(ColumnOf("extra"), True, (parameter("code", "text"),), True)
 def test_filters_use_indexes(chinook: Database, catalog: Catalog, condition: Condition, index: str) -> None:
     """Of columns, of JSON members, and of full-text search."""
     rows = Rows(table_named(catalog, "track"), where=condition)
-    assert index in plan(chinook, compile_answer(rows, NAME, Form.ARRAY))
+    assert index in plan(chinook, compile_result(rows, NAME, Form.ARRAY))
 
 
 def test_a_page_is_read_by_the_index_of_its_order(chinook: Database, catalog: Catalog) -> None:
     """Also where related rows are joined to it, of which none is looked for beyond the page."""
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
-    order = (OrderTerm(ColumnOf("track_id"), nullable=False),)
-    title = Record(((Text("title"), Value(ColumnOf("title"))),))
+    order = (OrderTerm(ColumnRef("track_id"), nullable=False),)
+    title = Record(((Text("title"), Value(ColumnRef("title"))),))
     one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
     record = Record((*NAME.members, (Text("album"), one)))
-    shown = plan(chinook, compile_answer(Rows(track, order=order, limit=10), record, Form.ARRAY))
+    shown = plan(chinook, compile_result(Rows(track, order=order, limit=10), record, Form.ARRAY))
     assert "track_pkey" in shown.split("->  Limit")[1]
     assert "Join" in shown.split("->  Limit")[0]
     assert "on album" in shown.split("SubPlan")[0]
@@ -113,8 +113,8 @@ def test_rows_of_large_tables_are_found_by_their_index(chinook: Database, catalo
     """PostgreSQL would read all tracks to join them to a page that needs few of them."""
     lines, track = table_named(catalog, "invoice_line"), table_named(catalog, "track")
     one = One(Rows(track, join=Join((("track_id", "track_id"),)), unique=True), NAME)
-    rows = Rows(lines, order=(OrderTerm(ColumnOf("invoice_line_id"), nullable=False),), limit=500)
-    shown = plan(chinook, compile_answer(rows, Record(((Text("track"), one),)), Form.ARRAY))
+    rows = Rows(lines, order=(OrderTerm(ColumnRef("invoice_line_id"), nullable=False),), limit=500)
+    shown = plan(chinook, compile_result(rows, Record(((Text("track"), one),)), Form.ARRAY))
     assert "Index Scan using track_pkey" in shown
     assert "Seq Scan on track" not in shown
 
@@ -122,10 +122,10 @@ def test_rows_of_large_tables_are_found_by_their_index(chinook: Database, catalo
 def test_a_row_found_by_its_key_is_not_joined(chinook: Database, catalog: Catalog) -> None:
     """A join takes longer to begin than to look up one album."""
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
-    title = Record(((Text("title"), Value(ColumnOf("title"))),))
+    title = Record(((Text("title"), Value(ColumnRef("title"))),))
     one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
-    rows = Rows(track, where=Compare(ColumnOf("track_id"), Operator.EQ, parameter("7")))
-    assert "Join" not in plan(chinook, compile_answer(rows, Record(((Text("album"), one),)), Form.ARRAY))
+    rows = Rows(track, where=Compare(ColumnRef("track_id"), Operator.EQ, parameter("7")))
+    assert "Join" not in plan(chinook, compile_result(rows, Record(((Text("album"), one),)), Form.ARRAY))
 
 
 def test_related_rows_are_found_by_indexes(chinook: Database, catalog: Catalog) -> None:
@@ -134,7 +134,7 @@ def test_related_rows_are_found_by_indexes(chinook: Database, catalog: Catalog) 
     of_album = Many(Rows(track, join=Join((("album_id", "album_id"),))), NAME)
     albums = Rows(table_named(catalog, "album"), limit=10)
     assert "track_album_id_idx" in plan(
-        chinook, compile_answer(albums, Record(((Text("tracks"), of_album),)), Form.ARRAY)
+        chinook, compile_result(albums, Record(((Text("tracks"), of_album),)), Form.ARRAY)
     )
     through = Through(
         table_named(catalog, "playlist_track"),
@@ -144,19 +144,19 @@ def test_related_rows_are_found_by_indexes(chinook: Database, catalog: Catalog) 
     of_list = Many(Rows(track, through=through, limit=10), NAME)
     lists = Rows(table_named(catalog, "playlist"), limit=10)
     assert "playlist_track_pkey" in plan(
-        chinook, compile_answer(lists, Record(((Text("tracks"), of_list),)), Form.ARRAY)
+        chinook, compile_result(lists, Record(((Text("tracks"), of_list),)), Form.ARRAY)
     )
 
 
 def test_a_page_with_related_rows_is_planned_once(chinook: Database, catalog: Catalog) -> None:
     """PostgreSQL would plan each execution anew, if it did not know the page size."""
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
-    title = Record(((Text("title"), Value(ColumnOf("title"))),))
+    title = Record(((Text("title"), Value(ColumnRef("title"))),))
     one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
-    order = (OrderTerm(ColumnOf("track_id"), nullable=False),)
+    order = (OrderTerm(ColumnRef("track_id"), nullable=False),)
     limit = Parameter(_Ten(), "bigint")
     record = Record(((Text("album"), one),))
-    bound = compile_answer(Rows(track, order=order, limit=limit), record, Form.ARRAY).bind(None)
+    bound = compile_result(Rows(track, order=order, limit=limit), record, Form.ARRAY).bind(None)
     connection = psycopg2.connect(chinook.admin_uri)
     try:
         if connection.server_version < 140000:

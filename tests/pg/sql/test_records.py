@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 from dataapi.rest.media_output import Form
-from dataapi.rest.statements import Total, compile_answer
+from dataapi.rest.statements import Total, compile_result
 from dataapi.sql.algebra import (
+    Aggregate,
     AggregateFunction,
-    AggregateOf,
-    CastOf,
-    ColumnOf,
+    Cast,
+    ColumnRef,
     Compare,
-    ComputedOf,
+    ComputedValue,
     Expression,
     Join,
-    JsonPathOf,
+    JsonPath,
     Operator,
     OrderTerm,
-    RelatedOf,
+    RelatedValue,
     Rows,
     Through,
 )
@@ -33,9 +33,9 @@ from support.statements import Films, make_films
 if TYPE_CHECKING:
     from support.postgres import Server
 
-ID, TITLE, YEAR, NAME, BUDGET = map(ColumnOf, ("id", "title", "year", "name", "budget"))
+ID, TITLE, YEAR, NAME, BUDGET = map(ColumnRef, ("id", "title", "year", "name", "budget"))
 BY_ID = (OrderTerm(ID),)
-COUNT = AggregateOf(AggregateFunction.COUNT)
+COUNT = Aggregate(AggregateFunction.COUNT)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def _member(member: tuple[str, Output | Expression] | Spread) -> Any:
     return key, output if isinstance(output, Record | One | Many) else Value(output)  # type: ignore[arg-type]
 
 
-def total(column: str) -> AggregateOf:
-    return AggregateOf(AggregateFunction.SUM, ColumnOf(column))
+def total(column: str) -> Aggregate:
+    return Aggregate(AggregateFunction.SUM, ColumnRef(column))
 
 
 def director(films: Films, **named: Any) -> Rows:
@@ -77,7 +77,7 @@ def actors(films: Films, **named: Any) -> Rows:
 
 def shown(films: Films, table: str, output: Record, **named: Any) -> Any:
     rows = Rows(films.table(table), **{"order": BY_ID, **named})
-    [row] = films.run(compile_answer(rows, output, Form.ARRAY))
+    [row] = films.run(compile_result(rows, output, Form.ARRAY))
     found = json.loads(row[0])
     assert row[1] == len(found)
     return found
@@ -85,7 +85,7 @@ def shown(films: Films, table: str, output: Record, **named: Any) -> Any:
 
 def test_one_related_row_is_spread(films: Films) -> None:
     """Its members stand among the row's own; without one they are null."""
-    spread = Spread(director(films), record(("name", NAME), (">birth", ColumnOf("born"))))
+    spread = Spread(director(films), record(("name", NAME), (">birth", ColumnRef("born"))))
     assert shown(films, "film", record(("id", ID), spread, ("year", YEAR))) == [
         {"id": 1, "name": "Agnès", "birth": 1928, "year": 1960},
         {"id": 2, "name": "Agnès", "birth": 1928, "year": 1960},
@@ -157,7 +157,7 @@ def test_rows_through_a_table_in_between(films: Films) -> None:
 def test_related_rows_that_only_a_comment_says_are_single(films: Films) -> None:
     """Are never shown as more rows than there are: the first one of several is spread."""
     loose = Rows(films.table("part"), join=Join((("film_id", "id"),)), unique=True)
-    rows = shown(films, "film", record(("id", ID), Spread(loose, record(("actor", ColumnOf("actor_id"))))))
+    rows = shown(films, "film", record(("id", ID), Spread(loose, record(("actor", ColumnRef("actor_id"))))))
     assert [row["id"] for row in rows] == [1, 2, 3, 4]
 
 
@@ -171,13 +171,13 @@ def test_one_related_row_is_joined(films: Films) -> None:
         output = record(("id", ID), ("director", One(director(films), one)))
         rows = shown(films, "film", output, order=(OrderTerm(YEAR, True, True), OrderTerm(ID)), limit=2)
         assert rows == [{"id": 4, "director": None}, {"id": 3, "director": expected}]
-        text = compile_answer(Rows(films.table("film")), output, Form.ARRAY).statement.text
+        text = compile_result(Rows(films.table("film")), output, Form.ARRAY).statement.text
         assert 'left join "public"."director"' in text
 
 
 def test_the_order_of_rows_is_kept_whatever_is_spread_into_them(films: Films) -> None:
     """By a related row's column too."""
-    by_name = OrderTerm(RelatedOf(director(films), NAME), descending=True, nulls_first=False)
+    by_name = OrderTerm(RelatedValue(director(films), NAME), descending=True, nulls_first=False)
     rows = shown(films, "film", record(("id", ID), Spread(director(films), record(("name", NAME)))),
                  order=(by_name, OrderTerm(ID)))  # fmt: skip
     assert [row["id"] for row in rows] == [3, 1, 2, 4]
@@ -196,7 +196,7 @@ def test_empty_records_and_long_names(films: Films) -> None:
 
 def test_rows_are_grouped_by_what_is_no_aggregate(films: Films) -> None:
     """In the order and the page of the groups."""
-    output = record(("year", YEAR), ("count", COUNT), (">sum", CastOf(total("budget"), "int")), grouped=True)
+    output = record(("year", YEAR), ("count", COUNT), (">sum", Cast(total("budget"), "int")), grouped=True)
     by_year = (OrderTerm(YEAR, descending=True, nulls_first=True),)
     assert shown(films, "film", output, order=by_year) == [
         {"year": None, "count": 1, "sum": None},
@@ -210,8 +210,8 @@ def test_rows_are_grouped_by_what_is_no_aggregate(films: Films) -> None:
 
 def test_groups_are_ordered_by_related_rows(films: Films) -> None:
     """Which belong to the groups, spread or embedded; a column that is no key of the groups is refused."""
-    by_name = OrderTerm(RelatedOf(director(films), NAME), descending=True)
-    by_id = OrderTerm(RelatedOf(director(films), ID))
+    by_name = OrderTerm(RelatedValue(director(films), NAME), descending=True)
+    by_id = OrderTerm(RelatedValue(director(films), ID))
     spread = Spread(director(films), record(("name", NAME)))
     rows = shown(films, "film", record(spread, ("n", COUNT), grouped=True), order=(by_name,), limit=2)
     assert rows == [{"name": "Buster", "n": 1}, {"name": "Agnès", "n": 2}]
@@ -237,13 +237,13 @@ def test_without_other_values_there_is_one_group(films: Films) -> None:
 @pytest.mark.parametrize(
     ("expression", "sizes"),
     [
-        (ColumnOf("raw"), [1, 1, 2]),
-        (ColumnOf("spot"), [2, 2]),
-        (ColumnOf("extra"), [1, 1, 1, 1]),
-        (ColumnOf("tags"), [1, 1, 1, 1]),
-        (JsonPathOf(ColumnOf("raw"), True, (parameter("k", "text"),), False), [2, 2]),
-        (JsonPathOf(ColumnOf("extra"), True, (parameter("n", "text"),), True), [1, 1, 2]),
-        (CastOf(ColumnOf("extra"), "json"), [1, 1, 1, 1]),
+        (ColumnRef("raw"), [1, 1, 2]),
+        (ColumnRef("spot"), [2, 2]),
+        (ColumnRef("extra"), [1, 1, 1, 1]),
+        (ColumnRef("tags"), [1, 1, 1, 1]),
+        (JsonPath(ColumnRef("raw"), True, (parameter("k", "text"),), False), [2, 2]),
+        (JsonPath(ColumnRef("extra"), True, (parameter("n", "text"),), True), [1, 1, 2]),
+        (Cast(ColumnRef("extra"), "json"), [1, 1, 1, 1]),
     ],
 )
 def test_values_without_equality_are_grouped_too(
@@ -256,7 +256,7 @@ def test_values_without_equality_are_grouped_too(
 
 def test_computed_fields_are_grouped_by(films: Films) -> None:
     """A function of the row is a value like others."""
-    output = record(("label", ComputedOf(films.function("label"))), ("count", COUNT), grouped=True)
+    output = record(("label", ComputedValue(films.function("label"))), ("count", COUNT), grouped=True)
     rows = shown(films, "film", output, order=())
     assert {"label": "Alpha!", "count": 1} in rows
 
@@ -285,12 +285,12 @@ def test_aggregates_within_spreads_are_of_the_enclosing_rows(films: Films) -> No
     ]
     through = Rows(films.table("film"), join=Join((("id", "film_id"),)), unique=True)
     parts = record(
-        ("played", AggregateOf(AggregateFunction.COUNT, ColumnOf("played"))),
+        ("played", Aggregate(AggregateFunction.COUNT, ColumnRef("played"))),
         Spread(
             through,
             record(
-                ("sum", CastOf(total("budget"), "int")),
-                Spread(director(films), record(("name", NAME), ("born", CastOf(total("born"), "text")))),
+                ("sum", Cast(total("budget"), "int")),
+                Spread(director(films), record(("name", NAME), ("born", Cast(total("born"), "text")))),
             ),
         ),
         grouped=True,
@@ -320,5 +320,5 @@ def test_groups_within_embeds(films: Films) -> None:
 def test_the_total_of_groups_is_that_of_their_rows(films: Films) -> None:
     """As PostgREST counts: the rows that match, whatever is made of them."""
     output = record(("year", YEAR), ("count", COUNT), grouped=True)
-    [row] = films.run(compile_answer(Rows(films.table("film")), output, Form.ARRAY, Total.EXACT))
+    [row] = films.run(compile_result(Rows(films.table("film")), output, Form.ARRAY, Total.EXACT))
     assert row[1:3] == (3, 4)

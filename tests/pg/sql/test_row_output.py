@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.sql.algebra import ColumnOf, Join, Rows
+from dataapi.sql.algebra import ColumnRef, Join, Rows
 from dataapi.sql.dialect import compile_query
 from dataapi.sql.outputs import Object, Output, Text, Value
 from dataapi.sql.row_output import Many, One
@@ -57,7 +57,7 @@ def named(*members: tuple[str, Output]) -> Object:
 )
 def test_members_keep_their_names(family: Database, catalog: Catalog, name: str) -> None:
     """Names of any characters, and those too long for PostgreSQL to call a column so."""
-    output = named((name, Value(ColumnOf("word"))), ("x", Value(ColumnOf("id"))))
+    output = named((name, Value(ColumnRef("word"))), ("x", Value(ColumnRef("id"))))
     rows = written(family, compile_query(Many(Rows(table_named(catalog, "child"), limit=1), output)))
     assert rows == [{name: "a", "x": 1}]
 
@@ -65,13 +65,16 @@ def test_members_keep_their_names(family: Database, catalog: Catalog, name: str)
 def test_names_of_clients_stand_beside_names_of_the_schema(family: Database, catalog: Catalog) -> None:
     """An object with an alias is written with the same values."""
     rows = Rows(table_named(catalog, "parent"), limit=1)
-    members = ((Text("id"), Value(ColumnOf("id"))), (parameter("my'alias", "text"), Value(ColumnOf("name"))))
+    members = (
+        (Text("id"), Value(ColumnRef("id"))),
+        (parameter("my'alias", "text"), Value(ColumnRef("name"))),
+    )
     assert written(family, compile_query(Many(rows, Object(members)))) == [{"id": 1, "my'alias": "one"}]
 
 
 def test_the_same_name_twice_is_written_twice(family: Database, catalog: Catalog) -> None:
     """As ``select=id,id`` asks for."""
-    output = named(("id", Value(ColumnOf("id"))), ("id", Value(ColumnOf("id"))))
+    output = named(("id", Value(ColumnRef("id"))), ("id", Value(ColumnRef("id"))))
     text = compile_query(Many(Rows(table_named(catalog, "parent"), limit=1), output)).statement.text
     [(body,)] = family.execute(text)
     assert json.loads(body, object_pairs_hook=list) == [[("id", 1), ("id", 1)]]
@@ -81,18 +84,18 @@ def test_rows_within_rows_and_missing_ones(family: Database, catalog: Catalog) -
     """A missing row is null, no rows are an empty array, JSON columns stay what they are."""
     parent, child = table_named(catalog, "parent"), table_named(catalog, "child")
     one = One(
-        Rows(parent, join=Join((("id", "parent"),)), unique=True), named(("name", Value(ColumnOf("name"))))
+        Rows(parent, join=Join((("id", "parent"),)), unique=True), named(("name", Value(ColumnRef("name"))))
     )
     children = written(
         family,
-        compile_query(Many(Rows(child), named(("parent", one), ("extra", Value(ColumnOf("extra")))))),
+        compile_query(Many(Rows(child), named(("parent", one), ("extra", Value(ColumnRef("extra")))))),
     )
     assert children == [
         {"parent": {"name": "one"}, "extra": {"x": 1}},
         {"parent": {"name": "one"}, "extra": None},
         {"parent": None, "extra": None},
     ]
-    many = Many(Rows(child, join=Join((("parent", "id"),))), named(("word", Value(ColumnOf("word")))))
+    many = Many(Rows(child, join=Join((("parent", "id"),))), named(("word", Value(ColumnRef("word")))))
     parents = written(
         family, compile_query(Many(Rows(parent), named(("children", many), ("none", Object(())))))
     )

@@ -13,7 +13,7 @@ from dataapi.graphql.mutation_statements import (
     compile_mutations,
 )
 from dataapi.graphql.outputs import NodeId
-from dataapi.sql.algebra import ColumnOf, Compare, ComputedOf, Condition, Operator, Parameter
+from dataapi.sql.algebra import ColumnRef, Compare, ComputedValue, Condition, Operator, Parameter
 from dataapi.sql.mutations import (
     DEFAULT,
     Delete,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dataapi.catalog.model import Table
 
 KEY = (("id", "pg_catalog.int8"),)
-ID = Compare(ColumnOf("id"), Operator.EQ, parameter("where", "bigint"))
+ID = Compare(ColumnRef("id"), Operator.EQ, parameter("where", "bigint"))
 
 
 def _table() -> Table:
@@ -58,7 +58,7 @@ def members(**outputs: Output) -> Object:
 
 SET = ValueRows(('na"me',), ((slot("v"),),))
 COUNT = members(affectedCount=AffectedCount())
-OWN = members(affectedCount=AffectedCount(), records=AffectedRecords(members(id=Value(ColumnOf("id")))))
+OWN = members(affectedCount=AffectedCount(), records=AffectedRecords(members(id=Value(ColumnRef("id")))))
 
 
 def compiled(
@@ -129,7 +129,7 @@ def test_records_that_show_more_than_the_row_are_read_by_a_second_statement() ->
     oid = made.table("thing", "id")
     made.function("computed", oid)
     function = made.catalog().functions[0]
-    output = members(records=AffectedRecords(members(c=Value(ComputedOf(function)))))
+    output = members(records=AffectedRecords(members(c=Value(ComputedValue(function)))))
     guard = Guard("too many", slot("most", "bigint"))
     change, answer = compiled(Update(THING, SET, None), output, guard)
     assert 'returning t3."id")' in change[0]
@@ -166,7 +166,7 @@ TEXTS = st.text(min_size=1)
 def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
     """Whatever the front end binds, the text is the same."""
     value, where, maximum = (("request", text) for text in sources)
-    condition: Condition = Compare(ColumnOf('na"me'), Operator.LIKE, parameter(where, "text"))
+    condition: Condition = Compare(ColumnRef('na"me'), Operator.LIKE, parameter(where, "text"))
 
     def texts(*bound: Any) -> list[str]:
         values = ValueRows(('na"me',), ((parameter(bound[0], "a"),),))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dataapi.graphql.mutation_statements import AffectedCount, AffectedRecords, MutationStep
 from dataapi.graphql.separate_statements import are_separate, bound_after, compile_separately
 from dataapi.graphql.sources import Fixed
-from dataapi.sql.algebra import ColumnOf, Join, Parameter, Rows
+from dataapi.sql.algebra import ColumnRef, Join, Parameter, Rows
 from dataapi.sql.dialects.citus import CITUS
 from dataapi.sql.mutations import Insert, ValueRows
 from dataapi.sql.outputs import Object, Output, Text, Value
@@ -20,7 +20,7 @@ PLAIN = table_named(_MADE.catalog(), "task")
 SHARDED = replace(PLAIN, distributed_by="company_id", colocated=1)
 KEY = (("company_id", 'pg_catalog."int8"'), ("id", 'pg_catalog."int8"'))
 COUNT = Object(((Text("affectedCount"), AffectedCount()),))
-PARENT = One(Rows(SHARDED, join=Join((("company_id", "company_id"), ("id", "id")))), Value(ColumnOf("id")))
+PARENT = One(Rows(SHARDED, join=Join((("company_id", "company_id"), ("id", "id")))), Value(ColumnRef("id")))
 
 
 def step(output: Object, *companies: str) -> MutationStep:

@@ -128,25 +128,33 @@ GOOD = {"method": "GET", "path": "/t"}
 @pytest.mark.parametrize(
     ("requests", "index", "message"),
     [
-        ([GOOD, {"method": "GET"}], 1, 'has the members "method" and "path"'),
-        ([{**GOOD, "extra": 1}], 0, "has the members"),
-        ([GOOD, GOOD, 5], 2, "has the members"),
-        ([{**GOOD, "method": "TRACE"}], 0, "method is one of"),
-        ([{**GOOD, "method": ["GET"]}], 0, "method is one of"),
-        ([{**GOOD, "path": "t"}], 0, 'begins with "/"'),
-        ([{**GOOD, "path": 5}], 0, 'begins with "/"'),
-        ([{**GOOD, "path": "/\ud800"}], 0, 'begins with "/"'),
+        ([GOOD, {"method": "GET"}], 1, 'must have the members "method" and "path"'),
+        ([{**GOOD, "extra": 1}], 0, "must have the members"),
+        ([GOOD, GOOD, 5], 2, "must have the members"),
+        ([{**GOOD, "method": "TRACE"}], 0, "method of a request must be one of"),
+        ([{**GOOD, "method": ["GET"]}], 0, "method of a request must be one of"),
+        ([{**GOOD, "path": "t"}], 0, 'must start with "/"'),
+        ([{**GOOD, "path": 5}], 0, 'must start with "/"'),
+        ([{**GOOD, "path": "/\ud800"}], 0, 'must start with "/"'),
         ([{**GOOD, "path": "/%zz"}], 0, "percent sign"),
-        ([{**GOOD, "path": "/rest/v1/?a"}], 0, "about a table or a function"),
-        ([{**GOOD, "headers": {"a": 1}}], 0, "object of texts"),
-        ([{**GOOD, "headers": []}], 0, "object of texts"),
-        ([{**GOOD, "headers": {"Authorization": "Bearer x"}}], 0, "The header authorization is the batch's"),
-        ([{**GOOD, "headers": {"apikey": "x"}}], 0, "The header apikey is the batch's"),
-        ([{**GOOD, "headers": {"Cookie": "x"}}], 0, "The header cookie is the batch's"),
-        ([{**GOOD, "headers": {"Host": "x"}}], 0, "The header host is the batch's"),
-        ([{**GOOD, "headers": {"X-Request-Id": "x"}}], 0, "The header x-request-id is the batch's"),
-        ([{**GOOD, "headers": {"Prefer": "a, tx=rollback"}}], 0, "for the batch as a whole"),
-        ([{**GOOD, "headers": {"Content-Type": "text/csv"}, "body": [1]}], 0, "is written as a string"),
+        ([{**GOOD, "path": "/rest/v1/?a"}], 0, "must name a table or a function"),
+        ([{**GOOD, "headers": {"a": 1}}], 0, "object of strings"),
+        ([{**GOOD, "headers": []}], 0, "object of strings"),
+        (
+            [{**GOOD, "headers": {"Authorization": "Bearer x"}}],
+            0,
+            "The header authorization is only allowed on the batch itself",
+        ),
+        ([{**GOOD, "headers": {"apikey": "x"}}], 0, "The header apikey is only allowed on the batch itself"),
+        ([{**GOOD, "headers": {"Cookie": "x"}}], 0, "The header cookie is only allowed on the batch itself"),
+        ([{**GOOD, "headers": {"Host": "x"}}], 0, "The header host is only allowed on the batch itself"),
+        (
+            [{**GOOD, "headers": {"X-Request-Id": "x"}}],
+            0,
+            "The header x-request-id is only allowed on the batch itself",
+        ),
+        ([{**GOOD, "headers": {"Prefer": "a, tx=rollback"}}], 0, "only allowed on the batch itself"),
+        ([{**GOOD, "headers": {"Content-Type": "text/csv"}, "body": [1]}], 0, "must be a string"),
     ],
 )
 def test_an_invalid_request_is_reported_with_its_place(requests: list[Any], index: int, message: str) -> None:
@@ -161,7 +169,7 @@ def test_an_invalid_request_is_reported_with_its_place(requests: list[Any], inde
         b"", b"[]", b"5", b"{}", b'{"requests": {}}', b'{"requests": []}', b'{"requests": [], "more": 1}',
         b"\xff",
         b'{"requests": [', b'{"requests": [{]}', b"{" * 100_000, b'{"requests":' + b"[" * 100_000,
-        json.dumps({"requests": [GOOD] * (batch.MAXIMUM + 1)}).encode(),
+        json.dumps({"requests": [GOOD] * (batch.MAX_REQUESTS + 1)}).encode(),
     ],
 )  # fmt: skip
 def test_what_is_no_batch_is_refused(body: bytes) -> None:
@@ -171,11 +179,11 @@ def test_what_is_no_batch_is_refused(body: bytes) -> None:
 
 
 def test_the_largest_batch_is_read() -> None:
-    assert len(read(*[GOOD] * batch.MAXIMUM)) == batch.MAXIMUM
+    assert len(read(*[GOOD] * batch.MAX_REQUESTS)) == batch.MAX_REQUESTS
 
 
 def test_answers_stand_in_their_order_with_json_as_it_is() -> None:
-    found = batch.answer(
+    found = batch.combined_reply(
         [
             Reply(200, (("Content-Type", "application/json; charset=utf-8"),), b'[{"n":1.10}]'),
             Reply(204, (("Set-Cookie", "a"), ("Set-Cookie", "b")), b""),

@@ -7,12 +7,12 @@ import csv
 import pytest
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.filters import (
-    DEEPEST,
+    IS_VALUES,
+    MAX_LOGIC_DEPTH,
     PATTERNS,
     QUANTIFIABLE,
     SEARCHES,
     SIMPLE,
-    WORDS,
     FilterOperation,
     LogicFilter,
     LogicGroup,
@@ -43,7 +43,7 @@ COMPARISONS = st.one_of(
         st.sampled_from([None, "language"]),
         st.none(),
     ),
-    st.builds(FilterOperation, st.just("is"), st.booleans(), st.none(), st.sampled_from(WORDS)),
+    st.builds(FilterOperation, st.just("is"), st.booleans(), st.none(), st.sampled_from(IS_VALUES)),
     st.builds(FilterOperation, st.just("in"), st.booleans(), st.none(), st.none()),
 )
 PATHS = st.lists(st.builds(PathStep, NAMES, st.booleans()), max_size=2).map(tuple)
@@ -201,8 +201,8 @@ def test_nothing_is_read_behind_what_is_complete(behind: str) -> None:
 
 def test_trees_too_deep_are_refused() -> None:
     """A value may be as long as a URL, but not nest without end."""
-    deep = "(and" * (DEEPEST - 1) + "(a.eq.1)" + ")" * (DEEPEST - 1)
+    deep = "(and" * (MAX_LOGIC_DEPTH - 1) + "(a.eq.1)" + ")" * (MAX_LOGIC_DEPTH - 1)
     assert read_logic("or", deep)
     with pytest.raises(ApiError) as caught:
         read_logic("or", "(and" * 5000)
-    assert f"at most {DEEPEST} logic operators within each other" in str(caught.value.details)
+    assert f"at most {MAX_LOGIC_DEPTH} levels of logic operators" in str(caught.value.details)

@@ -7,7 +7,7 @@ from dataapi.http.errors import ApiError
 from dataapi.rest.parse.filters import has_operator
 from dataapi.rest.parse.query import Selection, Values, parse_query
 from dataapi.rest.parse.select import Field, Term
-from dataapi.rest.parse.window import MAXIMUM, Window, count_of, window_of_header
+from dataapi.rest.parse.window import MAXIMUM, Window, parse_count, parse_range
 from dataapi.rest.respond import content_range, status_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,30 +43,30 @@ def test_what_two_windows_have_in_common(one: Window, other: Window) -> None:
 )
 def test_range_headers(header: str | None, window: Window) -> None:
     """First and last row, both included; other units are as if absent."""
-    assert window_of_header(header) == window
+    assert parse_range(header) == window
 
 
 def test_a_range_that_ends_before_it_begins_cannot_be_satisfied() -> None:
     """It is 416 with PGRST103."""
     with pytest.raises(ApiError) as caught:
-        window_of_header("9-3")
+        parse_range("9-3")
     assert (caught.value.status, caught.value.code) == (416, "PGRST103")
 
 
 def test_limits_that_are_not_numbers_of_rows_are_refused() -> None:
     """What is no whole number is as if absent, so is an offset before an embedded row; a limit is refused."""
     for parameter in ("limit", "kids.offset"):
-        assert [count_of(text, parameter) for text in ("", "1.5", "²", "x")] == [None] * 4
-    assert count_of("-1", "kids.offset") is None
+        assert [parse_count(text, parameter) for text in ("", "1.5", "²", "x")] == [None] * 4
+    assert parse_count("-1", "kids.offset") is None
     with pytest.raises(ApiError) as caught:
-        count_of("-1", "kids.limit")
+        parse_count("-1", "kids.limit")
     assert (caught.value.status, caught.value.code) == (416, "PGRST103")
 
 
 @given(st.text("0123456789", min_size=1, max_size=30) | st.just("9" * 5000))
 def test_any_whole_number_is_a_limit(text: str) -> None:
     """However large, it becomes one that PostgreSQL takes, and those of tables' sizes are taken exactly."""
-    assert count_of(text, "limit") == (int(text) if len(text) <= 18 else MAXIMUM)
+    assert parse_count(text, "limit") == (int(text) if len(text) <= 18 else MAXIMUM)
 
 
 @pytest.mark.parametrize(

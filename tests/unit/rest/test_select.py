@@ -6,7 +6,7 @@ import pytest
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.select import (
     AGGREGATES,
-    DEEPEST,
+    MAX_EMBED_DEPTH,
     Embed,
     Field,
     FieldName,
@@ -245,8 +245,8 @@ def test_the_line_of_a_mistake_is_reported() -> None:
 
 def test_embedding_too_deep_is_refused() -> None:
     """A value may be as long as a URL, but not nest without end."""
-    assert parse_select("a(" * DEEPEST + "b" + ")" * DEEPEST)
+    assert parse_select("a(" * MAX_EMBED_DEPTH + "b" + ")" * MAX_EMBED_DEPTH)
     with pytest.raises(ApiError, match="failed to parse select") as caught:
         parse_select("a(" * 15_000)
     assert caught.value.details is not None
-    assert f"at most {DEEPEST} resources within each other" in caught.value.details
+    assert f"at most {MAX_EMBED_DEPTH} levels of resources" in caught.value.details

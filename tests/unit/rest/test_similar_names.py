@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from dataapi.rest.plan.similar_names import (
-    DISTANTLY_ALIKE,
     LONGEST_TEXT,
+    MIN_KNOWN_SIMILARITY,
     NameIndex,
     distance,
     hint_for,
@@ -76,10 +76,10 @@ def test_the_name_that_is_most_alike_is_suggested(text: str, names: list[str], s
 
 def test_what_callers_may_know_is_suggested_from_farther_off() -> None:
     """A third alike is enough, yet some characters in a row must be the same."""
-    assert similar("(from_then_on)", NameIndex(["(id)"]), DISTANTLY_ALIKE) is None
-    assert similar("(names)", NameIndex(["(id, name)", "(id, place)"]), DISTANTLY_ALIKE) == "(id, name)"
-    assert similar("axbxc", NameIndex(["dafbcg"]), DISTANTLY_ALIKE) is None
-    assert similar("axbxc", NameIndex(["dafbgc"]), DISTANTLY_ALIKE) == "dafbgc"
+    assert similar("(from_then_on)", NameIndex(["(id)"]), MIN_KNOWN_SIMILARITY) is None
+    assert similar("(names)", NameIndex(["(id, name)", "(id, place)"]), MIN_KNOWN_SIMILARITY) == "(id, name)"
+    assert similar("axbxc", NameIndex(["dafbcg"]), MIN_KNOWN_SIMILARITY) is None
+    assert similar("axbxc", NameIndex(["dafbgc"]), MIN_KNOWN_SIMILARITY) == "dafbgc"
 
 
 @given(st.text("abc", min_size=1, max_size=5), st.text("abc", max_size=5), st.sampled_from((0.33, 0.5, 0.75)))

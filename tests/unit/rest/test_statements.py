@@ -6,12 +6,12 @@ import re
 
 import pytest
 from dataapi.rest.media_output import Body, Content, Form, HandlerBody, Raw
-from dataapi.rest.statements import Total, compile_answer, compile_lines
+from dataapi.rest.statements import Total, compile_lines, compile_result
 from dataapi.sql.algebra import (
-    ColumnOf,
+    ColumnRef,
     Compare,
     Join,
-    JsonPathOf,
+    JsonPath,
     Operator,
     OrderTerm,
     Quantifier,
@@ -37,8 +37,8 @@ def made_up() -> MadeUp:
 
 CATALOG = made_up().catalog()
 THING, OWNER, BETWEEN = (table_named(CATALOG, name) for name in ("thing", "owner", "between"))
-ID = Compare(ColumnOf("id"), Operator.EQ, parameter("id", "pg_catalog.int8"))
-BOTH = Record(((Text("id"), Value(ColumnOf("id"))), (Text("name"), Value(ColumnOf("name")))))
+ID = Compare(ColumnRef("id"), Operator.EQ, parameter("id", "pg_catalog.int8"))
+BOTH = Record(((Text("id"), Value(ColumnRef("id"))), (Text("name"), Value(ColumnRef("name")))))
 
 
 def plain(text: str) -> str:
@@ -49,7 +49,7 @@ def plain(text: str) -> str:
 
 def test_a_read_by_primary_key_is_one_simple_scan() -> None:
     """Nothing is counted, ordered or limited that need not be."""
-    text = plain(compile_answer(Rows(THING, where=ID), BOTH, Form.ARRAY).statement.text)
+    text = plain(compile_result(Rows(THING, where=ID), BOTH, Form.ARRAY).statement.text)
     assert text.endswith("from (select t~1.id, t~1.name from thing as t~1 where t~1.id = $1) as t~2")
     assert text.startswith("select coalesce('[{id:' || string_agg(coalesce(")
     assert "'}]', '[]'), count(*), null::bigint, current_setting(" in text
@@ -60,7 +60,7 @@ def test_what_is_shown_is_computed_after_the_page_was_picked() -> None:
     """Embedded rows and values stand outside the query that has the limit."""
     embedded = Many(Rows(OWNER, join=Join((("id", "id"),))), BOTH)
     record = Record((*BOTH.members, (Text("owners"), embedded)))
-    text = plain(compile_answer(Rows(THING, limit=10), record, Form.ARRAY).statement.text)
+    text = plain(compile_result(Rows(THING, limit=10), record, Form.ARRAY).statement.text)
     assert text.endswith("from (select t~1.id, t~1.name from thing as t~1 limit 10) as t~2")
 
 
@@ -68,8 +68,8 @@ def _everything(name: str, value: str) -> list[str]:
     """Return texts of statements with the name and the value wherever a request may put them."""
     slot = parameter(("value", value), "text")
     alias = parameter(("name", name), "text")
-    path = JsonPathOf(ColumnOf("name"), False, (parameter(("step", name), "text"),), True)
-    members = ((alias, Value(path)), (Text("name"), Value(ColumnOf("name"))))
+    path = JsonPath(ColumnRef("name"), False, (parameter(("step", name), "text"),), True)
+    members = ((alias, Value(path)), (Text("name"), Value(ColumnRef("name"))))
     through = Rows(OWNER, through=Through(BETWEEN, Join((("thing", "id"),)), Join((("owner", "id"),))))
     single = Rows(OWNER, join=Join((("id", "id"),)), unique=True)
     record = Record(
@@ -83,11 +83,11 @@ def _everything(name: str, value: str) -> list[str]:
     where = (
         Compare(path, Operator.LIKE, slot),
         Compare(path, Operator.EQ, parameter(("values", value), "text[]"), quantifier=Quantifier.ANY),
-        TextSearch(ColumnOf("name"), slot, parameter(("language", name), "regconfig")),
+        TextSearch(ColumnRef("name"), slot, parameter(("language", name), "regconfig")),
     )
     bodies: tuple[Body, ...] = (*Form, *map(Raw, Content), HandlerBody("f", OWNER))
     return [
-        compile_answer(
+        compile_result(
             Rows(THING, where=each, order=(OrderTerm(path),)), record, body, total, slot
         ).statement.text
         for each in where
@@ -108,7 +108,7 @@ def test_nothing_of_a_request_is_in_the_text(name: str, value: str) -> None:
 @pytest.mark.parametrize("total", Total)
 def test_answers_have_five_columns(total: Total) -> None:
     """Body, count, total, and what functions set."""
-    text = compile_answer(Rows(THING), BOTH, Form.NONE, total, parameter("bound", "bigint")).statement.text
+    text = compile_result(Rows(THING), BOTH, Form.NONE, total, parameter("bound", "bigint")).statement.text
     columns = text.split(" from (select")[0]
     assert columns.startswith("select null::text, pg_catalog.count(*), ")
     assert text.count("pg_catalog.current_setting('response.") == 2

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dataapi.rest.media_output import Form
 from dataapi.rest.statements import UPDATED, MutationQuery, Representation, compile_mutation
-from dataapi.sql.algebra import ColumnOf, Compare, Condition, Operator
+from dataapi.sql.algebra import ColumnRef, Compare, Condition, Operator
 from dataapi.sql.mutations import Delete, Insert, JsonColumn, JsonRows, MissingMember, OnConflict, Update
 from dataapi.sql.outputs import Text, Value
 from dataapi.sql.row_output import Record
@@ -46,10 +46,10 @@ def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
     """Whatever the front end binds, the text is the same."""
 
     def texts(*bound: str) -> list[str]:
-        where: Condition = Compare(ColumnOf("id"), Operator.EQ, parameter(bound[1]))
+        where: Condition = Compare(ColumnRef("id"), Operator.EQ, parameter(bound[1]))
         given = JsonRows(parameter(bound[0], "json"), True, (ID, NAME), MissingMember.DEFAULT)
         representation = Representation(
-            THING, Record(((Text("id"), Value(ColumnOf("id"))),)), Form.ARRAY, required=where
+            THING, Record(((Text("id"), Value(ColumnRef("id"))),)), Form.ARRAY, required=where
         )
         changes: list[Mutation] = [
             Insert(THING, given, MERGE, where),

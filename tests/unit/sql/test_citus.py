@@ -7,12 +7,12 @@ from typing import Any
 
 from dataapi.catalog.model import UniqueKey
 from dataapi.rest.media_output import Form
-from dataapi.rest.statements import compile_answer
+from dataapi.rest.statements import compile_result
 from dataapi.sql.algebra import (
     And,
-    ColumnOf,
+    ColumnRef,
     Compare,
-    ComputedOf,
+    ComputedValue,
     Exists,
     FunctionCall,
     Join,
@@ -36,8 +36,8 @@ _MADE.table("task", "id", "company", "project")
 _MADE.table("membership", "id", "company", "task", "person")
 TASK = replace(table_named(_MADE.catalog(), "task"), distributed_by="company")
 MEMBERSHIP = replace(table_named(_MADE.catalog(), "membership"), distributed_by="company")
-OURS = Compare(ColumnOf("company"), Operator.EQ, parameter("company"))
-OTHER = Compare(ColumnOf("id"), Operator.EQ, parameter("id"))
+OURS = Compare(ColumnRef("company"), Operator.EQ, parameter("company"))
+OTHER = Compare(ColumnRef("id"), Operator.EQ, parameter("id"))
 
 
 def test_a_filter_on_the_distribution_column_names_the_tenant() -> None:
@@ -97,8 +97,8 @@ def test_tables_of_one_server_have_no_tenant() -> None:
 
 GROUPED = replace(TASK, colocated=1)
 TOGETHER = Join((("company", "company"), ("id", "project")))
-ORDER = (OrderTerm(ColumnOf("id"), nullable=False),)
-ID = Value(ColumnOf("id"))
+ORDER = (OrderTerm(ColumnRef("id"), nullable=False),)
+ID = Value(ColumnRef("id"))
 ONLY_ID = Record(((Text("id"), ID),))
 
 
@@ -174,7 +174,7 @@ def test_values_of_one_distributed_row_are_written_without_their_types() -> None
 def test_a_whole_row_of_a_shard_is_given_the_type_of_its_table() -> None:
     made = MadeUp()
     made.function("label")
-    label = Value(ComputedOf(made.catalog().functions[0]))
+    label = Value(ComputedValue(made.catalog().functions[0]))
     row = 'row("t~1"."id", "t~1"."company", "t~1"."project")::"public"."task"'
     assert row in sql(Rows(GROUPED), label)
     assert row not in sql(Rows(LOCAL), label)
@@ -183,7 +183,7 @@ def test_a_whole_row_of_a_shard_is_given_the_type_of_its_table() -> None:
 def answer(rows: Rows, *members: Many, max_bytes: int | None = None, guard: Guard | None = None) -> str:
     """Return the answer of a read with the rows' ids."""
     record = Record((*ONLY_ID.members, *((Text("all"), each) for each in members)))
-    found = compile_answer(rows, record, Form.ARRAY, max_bytes=max_bytes, guard=guard, dialect=CITUS)
+    found = compile_result(rows, record, Form.ARRAY, max_bytes=max_bytes, guard=guard, dialect=CITUS)
     return found.statement.text
 
 

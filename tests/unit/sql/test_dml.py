@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dataapi.sql.algebra import ColumnOf, Compare, Operator
+from dataapi.sql.algebra import ColumnRef, Compare, Operator
 from dataapi.sql.dialect import POSTGRESQL
 from dataapi.sql.dml import mutation_queries
 from dataapi.sql.mutations import Delete, Insert, JsonColumn, JsonRows, MissingMember, OnConflict, Update
@@ -30,7 +30,7 @@ THING = _table()
 ID = JsonColumn("id", "pg_catalog.int8", default="nextval('s')")
 NAME = JsonColumn('na"me', "pg_catalog.text")
 MERGE = OnConflict(("id",), ('na"me',), counter=COUNTER)
-WHERE = Compare(ColumnOf("id"), Operator.EQ, parameter("where"))
+WHERE = Compare(ColumnRef("id"), Operator.EQ, parameter("where"))
 
 
 def rows(*targets: JsonColumn, many: bool = True, missing: MissingMember = MissingMember.NULL) -> JsonRows:

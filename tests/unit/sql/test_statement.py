@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataapi.sql.algebra import ColumnOf, Compare, Operator, Parameter, Rows
+from dataapi.sql.algebra import ColumnRef, Compare, Operator, Parameter, Rows
 from dataapi.sql.dialect import compile_query
 from dataapi.sql.outputs import Object, Text, Value
 from dataapi.sql.row_output import Many
@@ -27,9 +27,9 @@ def page() -> Compiled:
     """Return a statement of a page, with a filter whose column has the text of a slot in its name."""
     made = MadeUp()
     made.table("thing", "id", "limit $2 %")
-    where = Compare(ColumnOf("limit $2 %"), Operator.EQ, Parameter(Named("what"), "text"))
+    where = Compare(ColumnRef("limit $2 %"), Operator.EQ, Parameter(Named("what"), "text"))
     rows = Rows(table_named(made.catalog(), "thing"), where=where, limit=Parameter(Named("first"), "bigint"))
-    return compile_query(Many(rows, Object(((Text("id"), Value(ColumnOf("id"))),))))
+    return compile_query(Many(rows, Object(((Text("id"), Value(ColumnRef("id"))),))))
 
 
 def test_a_page_size_stands_in_the_statement() -> None:

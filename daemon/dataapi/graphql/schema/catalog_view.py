@@ -11,7 +11,7 @@ from dataapi.catalog.names import CatalogNames, FieldNames, is_looked_up_by_key
 from dataapi.catalog.registry import TableType
 from dataapi.catalog.relationships import KeyRelationship
 from dataapi.graphql.schema.type_mapping import TypeMapping, mapping_of
-from dataapi.sql.algebra import ColumnOf, Condition, FunctionCall, Join, OrderTerm, Rows
+from dataapi.sql.algebra import ColumnRef, Condition, FunctionCall, Join, OrderTerm, Rows
 from dataapi.sql.statement import qualified
 
 
@@ -416,7 +416,7 @@ class TableView:
         """The order by key, ascending, that ends every order."""
         columns = filter(None, map(self.table.column, self.key))
         return tuple(
-            OrderTerm(ColumnOf(column.name), nullable=column.nullable, schema=column.comparison_schema)
+            OrderTerm(ColumnRef(column.name), nullable=column.nullable, schema=column.comparison_schema)
             for column in columns
         )
 

@@ -1,1 +1,1 @@
-"""Descriptions of the REST API: one document in OpenAPI 3.1, and OpenAPI 2.0 derived from it."""
+"""OpenAPI descriptions of the REST API: a 3.1 document, and a 2.0 document derived from it."""

@@ -1,4 +1,4 @@
-"""Describes a schema of one role in OpenAPI 2.0 or 3.1; pure."""
+"""Describes a schema for one role in OpenAPI 2.0 or 3.1; pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ANY = frozenset({"*/*", "application/*", "application/json"})
 
 
 class Version(Enum):
-    """The versions of OpenAPI that a schema is described in."""
+    """Supported versions of OpenAPI."""
 
     SWAGGER = "2.0"
     OPENAPI = "3.1"
@@ -36,7 +36,7 @@ class Version(Enum):
 def describe(
     project: Project, catalog: Catalog, role: str, schema: str, version: Version, pause: Callable[[], None]
 ) -> bytes:
-    """Return the description as a JSON object, without the members for the API's address.
+    """Return the description as a JSON object, without the members for the API's URL.
 
     :param pause: called between small pieces of work.
     """
@@ -50,18 +50,18 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
 
 def with_address(project: Project, request: Request, version: Version, description: bytes) -> bytes:
-    """Return the description with its version and the API's address before all else.
+    """Return the description with its version and the API's URL as its first members.
 
-    The address is ``openapi-server-proxy-uri`` where that is set, else the one that the request was sent to.
+    The URL is ``openapi-server-proxy-uri`` if set, else that of the request.
     """
     if version is Version.OPENAPI:
         return _with_server(project, description)
     address: dict[str, Any] = {"swagger": "2.0"}
     proxy = project.openapi_server_proxy_uri
     if proxy:
-        place = urlsplit(proxy)
-        base = place.path.rstrip("/") or "/"
-        address |= {"host": place.netloc, "basePath": base, "schemes": [place.scheme]}
+        proxy_url = urlsplit(proxy)
+        base = proxy_url.path.rstrip("/") or "/"
+        address |= {"host": proxy_url.netloc, "basePath": base, "schemes": [proxy_url.scheme]}
     else:
         host, forwarded = request.headers.get("host", ""), request.headers.get("x-forwarded-proto")
         if _HOST.fullmatch(host):
@@ -71,7 +71,6 @@ def with_address(project: Project, request: Request, version: Version, descripti
 
 
 def description_text(project: Project, catalog: Catalog, role: str) -> str:
-    """Return the OpenAPI 3.1 description of the first exposed schema for people to read and to compare."""
     description = describe(project, catalog, role, project.db_schemas[0], Version.OPENAPI, lambda: None)
     return json.dumps(json.loads(_with_server(project, description)), indent=2, ensure_ascii=False)
 
@@ -92,35 +91,32 @@ def _with_server(project: Project, description: bytes) -> bytes:
 def negotiate_description(accept: str | None, requested: str | None) -> tuple[str, Version]:
     """Return the content type and the version of the description that a request prefers.
 
-    :param requested: the version in the query string, which goes before those in the header.
-
-    :raises ApiError: PGRST107 (406) or PGRST100 (400), there is no such form or version.
+    :param requested: version in the query string.  It takes precedence over the header.
+    :raises ApiError: PGRST107 (406) if no accepted media type is available, PGRST100 (400) for an unknown
+        version.
     """
     if requested is not None and requested not in {version.value for version in Version}:
-        raise ApiError(
-            400, "PGRST100", f"There is no description in OpenAPI {requested}", hint="Ask for 2.0 or 3.1."
-        )
-    forms = parse_accept(accept or "*/*")
-    for form in forms:
-        version = _version(form)
+        raise ApiError(400, "PGRST100", f"Unsupported OpenAPI version: {requested}", hint="Use 2.0 or 3.1.")
+    media_ranges = parse_accept(accept or "*/*")
+    for media_range in media_ranges:
+        version = _version(media_range)
         if version is not None:
             chosen = Version(requested) if requested else version
-            name = form.name if form.name in (OPENAPI, REGISTERED) else OPENAPI
+            name = media_range.name if media_range.name in (OPENAPI, REGISTERED) else OPENAPI
             parameter = "; version=3.1" if chosen is Version.OPENAPI else ""
             return f"{name}{parameter}; charset=utf-8", chosen
-    raise unavailable(form.name for form in forms)
+    raise unavailable(media_range.name for media_range in media_ranges)
 
 
-def _version(form: MediaType) -> Version | None:
-    """Return the version that a media range stands for, None where it stands for no description."""
-    if form.name in _ANY:
+def _version(media_range: MediaType) -> Version | None:
+    if media_range.name in _ANY:
         return Version.SWAGGER
-    if form.name not in (OPENAPI, REGISTERED):
+    if media_range.name not in (OPENAPI, REGISTERED):
         return None
-    requested = form.parameter("version")
+    requested = media_range.parameter("version")
     if requested is None:
         return Version.SWAGGER
-    # A patch version of OpenAPI only clarifies the text.
+    # Patch versions of OpenAPI do not change the format.
     return next(
         (each for each in Version if requested == each.value or requested.startswith(f"{each.value}.")), None
     )

@@ -1,4 +1,4 @@
-"""Answers requests of the root: descriptions of schemas, made in threads and cached."""
+"""Responds to requests for the root with descriptions of schemas.  They are built in threads and cached."""
 
 from __future__ import annotations
 
@@ -16,44 +16,43 @@ from dataapi.rest.parse.request import ApiRequest
 from dataapi.settings import Project
 
 DESCRIPTIONS = 64
-"""Descriptions that are cached."""
+"""Maximum number of cached descriptions."""
 DESCRIPTION_BYTES = 50_000_000
-"""Bytes of the descriptions that are cached."""
+"""Maximum total size of the cached descriptions in bytes."""
 
 _ALLOW = ("Allow", "OPTIONS,GET,HEAD")
 
 DescriptionKey = tuple[Hashable, str, str, Version]
-"""What a description depends on: the content of the catalog, the role, the schema and the version."""
+"""Cache key of a description: content of the catalog, role, schema and version."""
 
 
 class Descriptions:
-    """The OpenAPI descriptions of one project, made in threads and cached."""
+    """The OpenAPI descriptions of one project, built in threads and cached."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._cache: BoundedCache[DescriptionKey, bytes] = BoundedCache(DESCRIPTIONS, DESCRIPTION_BYTES)
         self._work: SharedWork[DescriptionKey, bytes] = SharedWork(self._put)
 
-    async def answer(self, http: Request, request: ApiRequest, catalog: Catalog, role: str) -> Reply:
-        """Describe what the role may use of the schema.
+    async def respond(self, http: Request, request: ApiRequest, catalog: Catalog, role: str) -> Reply:
+        """Describe the part of the schema that the role may use.
 
-        :raises ApiError: PGRST126 (404), descriptions are switched off; PGRST107 (406), none of the
-            accepted media types is available; PGRST117 (405), the root cannot be written.
+        :raises ApiError: PGRST126 (404) if descriptions are disabled, PGRST107 (406) if none of the accepted
+            media types is available, PGRST117 (405) for a write.
         """
         if self._project.openapi_mode == "disabled":
             raise ApiError(404, "PGRST126", "Root endpoint metadata is disabled")
-        asked = request.input
-        if asked.method == "OPTIONS":
+        plan_input = request.input
+        if plan_input.method == "OPTIONS":
             return Reply(200, (_ALLOW,), b"")
-        if not asked.reads:
-            raise respond.unsupported(asked.method, _ALLOW)
-        media_type, version = negotiate_description(asked.accept, request.openapi)
-        description = await self.get(catalog, role, asked.schema, version)
+        if not plan_input.reads:
+            raise respond.unsupported(plan_input.method, _ALLOW)
+        media_type, version = negotiate_description(plan_input.accept, request.openapi)
+        description = await self.get(catalog, role, plan_input.schema, version)
         headers = (("Content-Type", media_type), *request.profile, ("Vary", f"Accept, {CALLER}"))
         return Reply(200, headers, with_address(self._project, http, version, description))
 
     async def get(self, catalog: Catalog, role: str, schema: str, version: Version) -> bytes:
-        """Return what ``describe`` does, made in a thread at its first use."""
         key = (catalog.content or catalog.generation, role, schema, version)
         cached = self._cache.get(key)
         if cached is not None:

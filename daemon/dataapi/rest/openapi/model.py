@@ -1,4 +1,4 @@
-"""The part of a schema that a role may use, and JSON objects that are encoded piece by piece; pure."""
+"""The part of a schema that a role may use, and an incremental JSON encoder; pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ _VIEWS = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW})
 
 @dataclass(frozen=True, slots=True)
 class VisibleTable:
-    """A table with what may be done to it.
+    """A table and the operations that the role may run on it.
 
-    :ivar columns: those that may be read or written, in order.
-    :ivar read, insert, update: names of the columns of ``columns`` that may be; all three may be empty.
-    :ivar key: names of the key columns by which rows can be replaced; empty where they cannot.
+    :ivar columns: readable or writable columns, in order.
+    :ivar read: names of the readable columns.
+    :ivar insert: names of the columns that can be inserted.
+    :ivar update: names of the columns that can be updated.
+    :ivar key: key columns by which rows can be replaced with PUT, empty if they cannot.
     """
 
     table: Table
@@ -36,7 +38,6 @@ class VisibleTable:
 
     @property
     def filterable(self) -> tuple[Column, ...]:
-        """The columns that a query string can have conditions on."""
         return tuple(
             column for column in self.columns if column.name in self.read and column.name not in RESERVED
         )
@@ -45,7 +46,8 @@ class VisibleTable:
 class VisibleSchema:
     """The part of a schema that a role may use.
 
-    :param privileges: the role's, or None to describe everything (``openapi-mode = ignore-privileges``).
+    :param privileges: privileges of the role, None to describe everything (``openapi-mode =
+        ignore-privileges``).
     :param pause: called between small pieces of work.
     """
 
@@ -60,19 +62,20 @@ class VisibleSchema:
         self.pause = pause
         self.schema = schema
         self._privileges = privileges
-        self._open = schema in catalog.schemas and (privileges is None or privileges.can_use_schema(schema))
+        self._accessible = schema in catalog.schemas and (
+            privileges is None or privileges.can_use_schema(schema)
+        )
 
     @cached_property
     def tables(self) -> tuple[VisibleTable, ...]:
-        """The tables by name, partitions left out."""
-        found = []
-        for table in self.catalog.tables.values() if self._open else ():
+        tables = []
+        for table in self.catalog.tables.values() if self._accessible else ():
             if table.schema == self.schema and not table.partition_of:
                 visible = self._table(table)
                 if visible.columns or visible.delete:
                     self.pause()
-                    found.append(visible)
-        return tuple(found)
+                    tables.append(visible)
+        return tuple(tables)
 
     def _table(self, table: Table) -> VisibleTable:
         read = self._columns(table, "SELECT")
@@ -90,7 +93,10 @@ class VisibleSchema:
         )
 
     def _key(self, table: Table, usable: frozenset[str]) -> tuple[str, ...]:
-        """Return the table's key if rows can be put by it: ``PUT`` reads, inserts and updates its columns."""
+        """Return the key if rows can be replaced by it.
+
+        ``PUT`` reads, inserts and updates the key columns.
+        """
         key = self.catalog.row_key(table)
         writable = {column.name for column in table.columns if column.identity != "a"}
         return key if usable & writable >= set(key) else ()
@@ -108,11 +114,10 @@ class VisibleSchema:
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
-        """The functions by name that can be called, overloads next to each other."""
         return tuple(
             function
             for function in self.catalog.functions
-            if self._open
+            if self._accessible
             and function.schema == self.schema
             and (self._privileges is None or self._privileges.can_execute(function))
             and is_callable(self.catalog, function)
@@ -120,23 +125,23 @@ class VisibleSchema:
 
     @cached_property
     def references(self) -> dict[tuple[int, str], ForeignKey]:
-        """By table and column, the foreign key of that one column; to tables rather than to views.
+        """Single-column foreign keys by table and column.  Keys to tables take precedence over keys to views.
 
-        A key to a column that the role may not use would disclose its name.
+        Keys to columns that the role may not use are excluded, because they would disclose a column's name.
         """
         columns = {visible.table.oid: {column.name for column in visible.columns} for visible in self.tables}
-        found: dict[tuple[int, str], ForeignKey] = {}
+        references: dict[tuple[int, str], ForeignKey] = {}
         keys = [*self.catalog.foreign_keys, *self.catalog.view_keys]
         keys.sort(key=lambda key: self.catalog.tables[key.foreign_table].kind in _VIEWS)
         for key in keys:
             visible = key.table in columns and key.foreign_columns[0] in columns.get(key.foreign_table, ())
             if visible and len(key.columns) == 1:
-                found.setdefault((key.table, key.columns[0]), key)
-        return found
+                references.setdefault((key.table, key.columns[0]), key)
+        return references
 
 
 def column_description(visible: VisibleSchema, table: VisibleTable, column: Column) -> str | None:
-    """Return a column's comment with notes on keys, which clients look for in this form."""
+    """Return a column's comment with notes on keys, in the form that clients parse."""
     notes = []
     if column.name in visible.catalog.row_key(table.table):
         notes.append("This is a Primary Key.<pk/>")
@@ -144,31 +149,30 @@ def column_description(visible: VisibleSchema, table: VisibleTable, column: Colu
     if key is not None:
         foreign, other = visible.catalog.tables[key.foreign_table].name, key.foreign_columns[0]
         notes.append(f"This is a Foreign Key to `{foreign}.{other}`.<fk table='{foreign}' column='{other}'/>")
-    words = without_directives(column.comment)
+    text = without_directives(column.comment)
     if not notes:
-        return words
-    return "\n".join([*([f"{words}\n"] if words else []), "Note:", *notes])
+        return text
+    return "\n".join([*([f"{text}\n"] if text else []), "Note:", *notes])
 
 
 def summary(comment: str | None) -> tuple[str | None, str | None]:
-    """Split a comment into its first line and the rest; directives are no part of either."""
-    words = without_directives(comment)
-    if words is None:
+    text = without_directives(comment)
+    if text is None:
         return None, None
-    first, _, rest = words.partition("\n")
+    first, _, rest = text.partition("\n")
     return first, rest.lstrip("\n") or None
 
 
 class Note(Enum):
-    """Information that only OpenAPI 2.0 has. Notes are keys in the 3.1 document that are not encoded.
+    """Information for OpenAPI 2.0 only.  Notes are keys in the 3.1 document that are not encoded.
 
-    :cvar TABLE: the table that a schema of rows belongs to.
-    :cvar TYPE: the SQL name of a schema's type.
-    :cvar DEFAULT: a column's default, the SQL text if it is an expression.
-    :cvar LABELS: the labels of a column's enum.
-    :cvar PARAMETER: the parameter that a reference to a column's filter points to.
-    :cvar COMMENT: the whole comment of a function.
-    :cvar LAST_OVERLOAD: the operations of the last of several functions with one name.
+    :cvar TABLE: table of a schema of rows.
+    :cvar TYPE: SQL name of a schema's type.
+    :cvar DEFAULT: default of a column, as SQL text if it is an expression.
+    :cvar LABELS: labels of a column's enum.
+    :cvar PARAMETER: parameter behind a reference to a column's filter.
+    :cvar COMMENT: whole comment of a function.
+    :cvar LAST_OVERLOAD: operations of the last of several functions with one name.
     """
 
     TABLE = auto()
@@ -186,26 +190,24 @@ _TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), skipkeys=Tru
 
 @dataclass(frozen=True, slots=True)
 class ObjectMembers:
-    """The members of an object, made while they are written; their values may be ``ObjectMembers`` too.
+    """The members of an object, computed while encoding.  Values may be ``ObjectMembers`` too.
 
-    :ivar pairs: returns the names and values, each name once.
+    :ivar pairs: returns the members with unique names.
     """
 
     pairs: Callable[[], Iterable[tuple[str, Any]]]
 
 
 def members(**values: Any) -> ObjectMembers:
-    """Return members with those names."""
     return ObjectMembers(values.items)
 
 
 def without_empty(**values: Any) -> dict[str, Any]:
-    """Return an object of the values that are neither None nor an empty list."""
     return {name: value for name, value in values.items() if value is not None and value != []}
 
 
 def encode(value: Any, pause: Callable[[], None]) -> bytes:
-    """Return the value as JSON.
+    """Encode a value as JSON.
 
     :param pause: called after each member of ``ObjectMembers``.
     """
@@ -216,10 +218,10 @@ def _pieces(value: Any, pause: Callable[[], None]) -> Iterator[str]:
     if not isinstance(value, ObjectMembers):
         yield _TEXT(value)
         return
-    mark = "{"
+    separator = "{"
     for name, member in value.pairs():
-        yield f"{mark}{_TEXT(name)}:"
+        yield f"{separator}{_TEXT(name)}:"
         yield from _pieces(member, pause)
         pause()
-        mark = ","
-    yield "{}" if mark == "{" else "}"
+        separator = ","
+    yield "{}" if separator == "{" else "}"

@@ -1,4 +1,4 @@
-"""A schema's description in OpenAPI 3.1, with notes for ``swagger.py``, which derives 2.0 from it; pure."""
+"""Describes a schema in OpenAPI 3.1, with notes from which ``swagger.py`` derives 2.0; pure."""
 
 from __future__ import annotations
 
@@ -32,60 +32,68 @@ _NO_CONTENT = {"description": "No Content"}
 def table_operations(table: VisibleTable, components: Components) -> dict[str, Any]:
     name = components.names[table.table.oid]
     title, description = summary(table.table.comment)
-    shown = reference("schemas", name)
-    rows = {JSON: {"schema": {"type": "array", "items": shown}}, OBJECT: {"schema": shown}, CSV: _TEXT}
+    row_schema = reference("schemas", name)
+    rows = {
+        JSON: {"schema": {"type": "array", "items": row_schema}},
+        OBJECT: {"schema": row_schema},
+        CSV: _TEXT,
+    }
     filters = [
         {**reference("parameters", key), Note.PARAMETER: parameter}
         for key, parameter in _filters(table, components)
     ]
-    found: dict[str, Any] = {}
+    operations: dict[str, Any] = {}
 
     def add(
-        method: str, action: str, parameters: list[Any], answers: dict[str, Any], body: Any = None
+        method: str, action: str, parameters: list[Any], responses: dict[str, Any], body: Any = None
     ) -> None:
-        found[method] = without_empty(
+        operations[method] = without_empty(
             tags=[table.table.name],
             summary=title,
             description=description,
             operationId=f"{action}.{name}",
             parameters=parameters,
             requestBody=None if body is None else {"required": True, "content": body},
-            responses={**answers, "default": reference("responses", "Error")},
+            responses={**responses, "default": reference("responses", "Error")},
         )
 
     if table.read:
         headers = {"Content-Range": reference("headers", "Content-Range")}
-        answers = {
-            "200": _answer("OK", rows, headers=headers),
-            "206": _answer("Partial Content", rows, headers=headers),
+        responses = {
+            "200": _response("OK", rows, headers=headers),
+            "206": _response("Partial Content", rows, headers=headers),
         }
-        add("get", "read", [*filters, *_references(*_READING)], answers)
+        add("get", "read", [*filters, *_references(*_READING)], responses)
     if table.insert:
         row = reference("schemas", f"{name}.insert")
         body = _written_content(row, {"oneOf": [row, {"type": "array", "items": row}]})
-        answers = {"201": _answer("Created", rows), "200": _answer("Rows were there already", rows)}
+        responses = {"201": _response("Created", rows), "200": _response("All rows existed", rows)}
         controls = _references("select", "columns", "on_conflict", "preferInsert")
-        add("post", "insert", controls, answers, body)
+        add("post", "insert", controls, responses, body)
     if table.key:
         row = reference("schemas", f"{name}.put")
-        answers = {"204": _NO_CONTENT, "200": _answer("Replaced", rows), "201": _answer("Created", rows)}
+        responses = {
+            "204": _NO_CONTENT,
+            "200": _response("Replaced", rows),
+            "201": _response("Created", rows),
+        }
         conditions = [*_key_parameters(table), *_references("select", "preferPut")]
-        add("put", "put", conditions, answers, _written_content(row, row))
-    changed = {"204": _NO_CONTENT, "200": _answer("OK", rows)}
+        add("put", "put", conditions, responses, _written_content(row, row))
+    changed = {"204": _NO_CONTENT, "200": _response("OK", rows)}
     if table.update:
         body = {JSON: {"schema": reference("schemas", f"{name}.update")}}
         controls = _references("select", "columns", "preferWrite")
         add("patch", "update", [*filters, *controls], changed, body)
     if table.delete:
         add("delete", "delete", [*filters, *_references("select", "preferWrite")], changed)
-    return found
+    return operations
 
 
 def _references(*names: str) -> list[dict[str, Any]]:
     return [reference("parameters", name) for name in names]
 
 
-def _answer(description: str, content: dict[str, Any], **members: Any) -> dict[str, Any]:
+def _response(description: str, content: dict[str, Any], **members: Any) -> dict[str, Any]:
     return {"description": description, **members, "content": content}
 
 
@@ -94,7 +102,6 @@ def _written_content(row: dict[str, Any], json: dict[str, Any]) -> dict[str, Any
 
 
 def _key_parameters(table: VisibleTable) -> list[dict[str, Any]]:
-    """Return the parameters that name the one row to put: all are required, with ``eq.``."""
     return [
         without_empty(
             **{"name": column.name, "in": "query", "required": True},
@@ -107,18 +114,17 @@ def _key_parameters(table: VisibleTable) -> list[dict[str, Any]]:
 
 
 def function_operations(components: Components, overloads: Sequence[Function]) -> dict[Any, Any]:
-    """Return the operations by method of the functions that share a name."""
     first = overloads[0]
     comment = next((one.comment for one in overloads if one.comment), None)
     title, description = summary(comment)
     common = without_empty(tags=[f"(rpc) {first.name}"], summary=title, description=description)
-    answers = _function_answers(components, overloads)
+    responses = _function_responses(components, overloads)
     post = without_empty(
         **common,
         operationId=f"call.{first.name}",
         parameters=_references(*_paging(overloads)),
         requestBody=_body(components, overloads),
-        responses=answers,
+        responses=responses,
     )
     operations: dict[Any, Any] = {"post": {**post, Note.COMMENT: without_directives(comment)}}
     stable = [one for one in overloads if one.volatility is not Volatility.VOLATILE]
@@ -128,7 +134,7 @@ def function_operations(components: Components, overloads: Sequence[Function]) -
             **common,
             operationId=f"get.{first.name}",
             parameters=list(_argument_parameters(components, readable)),
-            responses=answers,
+            responses=responses,
         )
         operations = {"get": get, **operations}
     if len(overloads) > 1:
@@ -137,32 +143,30 @@ def function_operations(components: Components, overloads: Sequence[Function]) -
 
 
 def _paging(overloads: Sequence[Function]) -> tuple[str, ...]:
-    """Return the names of the parameters that concern the rows of functions."""
     return ("select", "order", "limit", "offset") if any(one.returns_set for one in overloads) else ()
 
 
-def _function_answers(components: Components, overloads: Sequence[Function]) -> dict[str, Any]:
+def _function_responses(components: Components, overloads: Sequence[Function]) -> dict[str, Any]:
     content: dict[str, list[dict[str, Any]]] = {}
-    answers: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for function in overloads:
         schema = components.result(function)
         media_type = media_type_of(components.catalog.types[function.returns])
         if schema is None:
-            answers["204"] = _NO_CONTENT
+            responses["204"] = _NO_CONTENT
         elif media_type is not None:
             content.setdefault(media_type, []).append({})
         elif schema not in content.setdefault(JSON, []):
             content[JSON].append(schema)
     if content:
-        answers["200"] = _answer("OK", _content(content))
-    return {**answers, "default": reference("responses", "Error")}
+        responses["200"] = _response("OK", _content(content))
+    return {**responses, "default": reference("responses", "Error")}
 
 
 def _content(schemas: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the content whose schema is any of those of a media type."""
     return {
-        media_type: {"schema": some[0] if len(some) == 1 else {"anyOf": some}}
-        for media_type, some in schemas.items()
+        media_type: {"schema": options[0] if len(options) == 1 else {"anyOf": options}}
+        for media_type, options in schemas.items()
     }
 
 
@@ -192,22 +196,21 @@ def _argument_parameters(components: Components, overloads: Sequence[Function]) 
 
 
 def _in_query(components: Components, parts: Sequence[Argument]) -> dict[Any, Any]:
-    """Return what a query string can hold: repeated values for a variadic argument, else one text."""
     schema = components.value(parts[0].type)
     simple = parts[0].variadic or schema.get("type") in ("string", "integer", "number", "boolean")
     return components.noted(schema if simple and len(parts) == 1 else {"type": "string"}, parts[0].type)
 
 
-_OFFSET = "How many rows to leave out first; one below 0 begins that far before the first row"
+_OFFSET = "Number of rows to skip; a negative number starts before the first row"
 _PARAMETERS = (
     ("select", "select", "Columns and related tables, such as id,name,orders(total)"),
     ("order", "order", "Columns to order by, such as name.asc,id.desc.nullslast"),
-    ("limit", "limit", "How many rows at most"),
+    ("limit", "limit", "Maximum number of rows"),
     ("offset", "offset", _OFFSET),
-    ("on_conflict", "on_conflict", "Columns of the unique key that rows may collide on"),
-    ("columns", "columns", "Columns to take from the body"),
-    ("range", "Range", "First and last row, such as 0-24"),
-    ("rangeUnit", "Range-Unit", "The unit of Range: items"),
+    ("on_conflict", "on_conflict", "Columns of the unique key that determines conflicts"),
+    ("columns", "columns", "Columns to read from the body"),
+    ("range", "Range", "Positions of the first and last row, such as 0-24"),
+    ("rangeUnit", "Range-Unit", "Unit of the Range header: items"),
     ("preferRead", "Prefer", "count=exact, count=planned or count=estimated; handling=strict"),
     (
         "preferWrite",
@@ -219,18 +222,18 @@ _PARAMETERS = (
     (
         "preferInsert",
         "Prefer",
-        "As preferWrite; missing=default; resolution=merge-duplicates or resolution=ignore-duplicates",
+        "Like preferWrite; missing=default; resolution=merge-duplicates or resolution=ignore-duplicates",
     ),
 )
-"""Components by name: the parameter's own name, and its description; headers begin with a capital."""
+"""Component name, parameter name and description of the common parameters.  Header names are capitalized."""
 _SCHEMAS = {"limit": {"type": "integer", "minimum": 0}, "offset": {"type": "integer"}}
-"""Schemas of the parameters that are not texts."""
+"""Schemas of the parameters that are not strings."""
 
 
 def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMembers:
-    """Return the OpenAPI 3.1 document without ``servers``, because these depend on the request.
+    """Return the OpenAPI 3.1 document without ``servers``, because its value depends on the request.
 
-    :param version: of the product.
+    :param version: version of the product.
     :param api_key: whether requests need an API key.
     """
     components = Components(visible)
@@ -241,8 +244,10 @@ def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMe
         components=members(
             schemas=ObjectMembers(components.schemas),
             parameters=ObjectMembers(partial(_parameters, components)),
-            headers={"Content-Range": _text("Which rows these are, and of how many when they were counted")},
-            responses={"Error": _answer("What went wrong", {JSON: {"schema": reference("schemas", ERROR)}})},
+            headers={
+                "Content-Range": _text("Range of the returned rows, and the total number of rows if counted")
+            },
+            responses={"Error": _response("An error", {JSON: {"schema": reference("schemas", ERROR)}})},
             securitySchemes={
                 **({"apikey": {"type": "apiKey", "in": "header", "name": "apikey"}} if api_key else {}),
                 "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
@@ -252,7 +257,6 @@ def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMe
 
 
 def _info(visible: VisibleSchema, version: str) -> dict[str, str]:
-    """Return ``info``: the schema's comment as title and description, and the product's version."""
     schema = visible.catalog.schemas.get(visible.schema)
     title, description = summary(schema.comment if schema else None)
     return {
@@ -267,7 +271,7 @@ def _paths(components: Components) -> Iterator[tuple[str, Any]]:
         "tags": ["Introspection"],
         "summary": "OpenAPI description (this document)",
         "operationId": "describe",
-        "responses": {"200": _answer("OK", {OPENAPI: {"schema": {"type": "object"}}})},
+        "responses": {"200": _response("OK", {OPENAPI: {"schema": {"type": "object"}}})},
     }
     yield "/", {"get": described}
     for table in components.visible.tables:
@@ -293,8 +297,8 @@ def _filters(table: VisibleTable, components: Components) -> Iterator[tuple[str,
         yield name, _parameter(column.name, without_directives(column.comment))
 
 
-def _parameter(name: str, description: str | None, place: str = "query") -> dict[str, Any]:
-    return {"name": name, "in": place, **_text(description)}
+def _parameter(name: str, description: str | None, location: str = "query") -> dict[str, Any]:
+    return {"name": name, "in": location, **_text(description)}
 
 
 def _text(description: str | None) -> dict[str, Any]:

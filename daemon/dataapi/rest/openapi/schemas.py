@@ -1,4 +1,4 @@
-"""SQL types, columns and tables as JSON types and JSON Schemas; pure."""
+"""Maps SQL types, columns and tables to JSON types and JSON Schemas; pure."""
 
 from __future__ import annotations
 
@@ -28,34 +28,32 @@ _KINDS = {
 _BITS = frozenset({"bit", "varbit"})
 _CHARACTERS = frozenset({"bpchar", "varchar"})
 _CHARACTERS_HEADER = 4
-"""What PostgreSQL adds to the length in a character type's modifier."""
+"""Offset that PostgreSQL adds to the length in a character type's modifier."""
 
-_CHECKED = {
+_FORMAT_PATTERNS = {
     "date": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
 }
-"""Formats of JSON Schema that are types of PostgreSQL too."""
+"""Formats of JSON Schema that are also PostgreSQL types, with the syntax of valid values."""
 
 _CLASSES: dict[str | None, tuple[type, ...]] = {BOOLEAN: (bool,), INTEGER: (int,), NUMBER: (int, float)}
 _LITERAL = re.compile(r"'((?:[^']|'')*)'(?:::[^']+)?")
 
 
 def json_type(sql_name: str) -> str | None:
-    """Return the JSON type of a type's values by its name; None for json, which may be any."""
+    """Return the JSON type of a SQL type's values, None if they may have any type, as ``json`` does."""
     if sql_name.endswith("[]"):
         return ARRAY
     return _KINDS.get(sql_name, STRING)
 
 
 def column_type_name(catalog: Catalog, column: Column) -> str:
-    """Return the name that stands for a column's type: a domain's base where that is PostgreSQL's own."""
     type_ = catalog.types[column.type]
     base = catalog.underlying(type_)
     return base.sql_name if base.schema == "pg_catalog" else column.sql_name or type_.sql_name
 
 
 def max_length(catalog: Catalog, column: Column) -> int | None:
-    """Return how many characters or bits a column's value has at most, None without a limit."""
     name = catalog.underlying(catalog.types[column.type]).name
     if column.typmod < 0:
         return None
@@ -65,25 +63,24 @@ def max_length(catalog: Catalog, column: Column) -> int | None:
 
 
 def default_text(catalog: Catalog, column: Column) -> str | None:
-    """Return the SQL text of a column's default, or of its domain's."""
     if column.generated or column.identity:
         return None
     return column.default or catalog.types[column.type].default
 
 
 def default(catalog: Catalog, column: Column, *, expressions: bool = False) -> Any:
-    """Return a default that is a literal as JSON has it; None for an expression, and without a default.
+    """Return a literal default as a JSON value, None for an expression or no default.
 
-    :param expressions: return the text of an expression that gives a string.
+    :param expressions: return the SQL text of expressions that yield strings.
     """
     text, name = default_text(catalog, column), column_type_name(catalog, column)
     if text is None:
         return None
     kind = json_type(name)
     if kind == STRING:
-        literal, form = _LITERAL.fullmatch(text), _CHECKED.get(name)
+        literal, form = _LITERAL.fullmatch(text), _FORMAT_PATTERNS.get(name)
         string = literal[1].replace("''", "'") if literal else text if expressions else None
-        # Where JSON Schema has a format for the type, others are not valid.
+        # A default that does not match the type's format would be invalid in JSON Schema.
         return None if string is not None and form is not None and not form.fullmatch(string) else string
     try:
         value = DECODER.decode(text)
@@ -98,7 +95,7 @@ _ERROR = {
     "type": "object",
     "required": ["message"],
     "properties": {
-        "code": {"type": "string", "description": "An SQLSTATE or a code that begins with PGRST"},
+        "code": {"type": "string", "description": "An SQLSTATE, or a code that starts with PGRST"},
         "message": {"type": "string"},
         "details": {"anyOf": [_NULLABLE_TEXT, {"type": "array"}]},
         "hint": _NULLABLE_TEXT,
@@ -114,11 +111,11 @@ _FORMATS = {
     "date": "date",
     "timestamptz": "date-time",
 }
-"""Formats that OpenAPI knows; other strings carry their type's SQL name."""
+"""Formats defined by OpenAPI.  The format of other strings is the SQL name of their type."""
 
 
 class Components:
-    """Names and makes the schemas that operations refer to."""
+    """Names and builds the schemas that operations refer to."""
 
     def __init__(self, visible: VisibleSchema) -> None:
         self.visible = visible
@@ -126,30 +123,28 @@ class Components:
 
     @cached_property
     def names(self) -> dict[int, str]:
-        """Names of the tables' schemas by oid, in characters that OpenAPI allows, all different."""
-        names, taken = dict[int, str](), {ERROR}
+        names, used = dict[int, str](), {ERROR}
         for visible in self.visible.tables:
             base = re.sub(r"[^A-Za-z0-9_-]", "_", visible.table.name)
             number, name = 1, base
-            while name in taken:
+            while name in used:
                 number += 1
                 name = f"{base}_{number}"
-            taken.add(name)
+            used.add(name)
             names[visible.table.oid] = name
         return names
 
     def schemas(self) -> Iterator[tuple[str, Any]]:
-        """Yield the named schemas: of errors, then of each table's rows and of what is written to it."""
         yield ERROR, _ERROR
         for table in self.visible.tables:
             yield from self._table_schemas(table)
 
     def _table_schemas(self, table: VisibleTable) -> Iterator[tuple[str, dict[Any, Any]]]:
-        name, words = self.names[table.table.oid], without_directives(table.table.comment)
+        name, description = self.names[table.table.oid], without_directives(table.table.comment)
         properties = {column.name: self._property(table, column) for column in table.columns}
 
         def rows(columns: Iterable[Column], required: list[str]) -> dict[Any, Any]:
-            schema = without_empty(type="object", description=words, required=required)
+            schema = without_empty(type="object", description=description, required=required)
             return {**schema, "properties": {column.name: properties[column.name] for column in columns}}
 
         required = [column.name for column in table.columns if not column.nullable]
@@ -170,7 +165,7 @@ class Components:
         schema = self.value(column.type)
         if column.nullable:
             schema = nullable(schema)
-        # PostgreSQL writes times otherwise than date-time does.
+        # PostgreSQL's text form of times differs from the format date-time.
         timed = schema.get("format") == "date-time"
         return {
             **schema,
@@ -186,11 +181,9 @@ class Components:
         }
 
     def noted(self, schema: dict[str, Any], oid: int) -> dict[Any, Any]:
-        """Return the schema of an argument with the SQL name of its type."""
         return {**schema, Note.TYPE: self.catalog.types[oid].sql_name}
 
     def value(self, oid: int) -> dict[str, Any]:
-        """Return the schema of a type's values other than null."""
         type_ = self.catalog.types[oid]
         if {(oid, _JSON_OID), (_JSON_OID, oid)} & self.catalog.representations.keys():
             return {}
@@ -213,12 +206,10 @@ class Components:
         return without_empty(type=kind, format=form)
 
     def object(self, parts: Iterable[tuple[str, int]]) -> dict[str, Any]:
-        """Return the schema of an object whose members have those names and types, or are null."""
         properties = {name: nullable(self.value(oid)) for name, oid in parts}
         return {"type": "object", **({"properties": properties} if properties else {})}
 
     def arguments(self, function: Function) -> dict[str, Any]:
-        """Return the schema of an object with a function's arguments."""
         parts = function.arguments
         schema = without_empty(type="object", required=[each.name for each in parts if each.default is None])
         schema["properties"] = {
@@ -227,7 +218,6 @@ class Components:
         return schema
 
     def result(self, function: Function) -> dict[str, Any] | None:
-        """Return the schema of what a function answers; None for nothing."""
         type_ = self.catalog.types[function.returns]
         if type_.kind is TypeKind.PSEUDO and type_.name == "void":
             return None
@@ -245,7 +235,6 @@ def reference(kind: str, name: str) -> dict[str, Any]:
 
 
 def nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with null allowed."""
     if "$ref" in schema:
         return {"anyOf": [schema, {"type": "null"}]}
     if "type" not in schema:

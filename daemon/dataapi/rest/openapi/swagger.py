@@ -1,7 +1,7 @@
-"""Derives the OpenAPI 2.0 description from the 3.1 document, in the form of PostgREST; pure.
+"""Derives the OpenAPI 2.0 description from the 3.1 document, in PostgREST's form; pure.
 
-Clients and generators read primary and foreign keys from the texts of ``description``, types from
-``format``, and parameters by their names in ``parameters``: all of that is PostgREST's.
+Clients and generators read primary and foreign keys from ``description``, types from ``format`` and
+parameters by their names in ``parameters``, all as in PostgREST.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RETURNS = ["return=representation", "return=minimal", "return=headers-only", "r
 _RESOLUTIONS = ["resolution=ignore-duplicates", "resolution=merge-duplicates"]
 
 _FORMATS = {"smallint": "int32", "integer": "int32", "bigint": "int64"}
-"""Defined formats of types; others are called by their SQL name."""
+"""Formats of types.  The format of other types is their SQL name."""
 
 _PARAMETERS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("preferParams", "Prefer", "Preference", {}),
@@ -36,7 +36,7 @@ _PARAMETERS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("offset", "offset", "Limiting and Pagination", {}),
     ("limit", "limit", "Limiting and Pagination", {}),
 )
-"""The common parameters: key, name, description and further members; headers are capitalized."""
+"""Key, name, description and further members of the common parameters.  Header names are capitalized."""
 
 _OK = {"200": {"description": "OK"}}
 _NO_CONTENT = {"204": {"description": "No Content"}}
@@ -47,7 +47,7 @@ _OPERATIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "patch": (("preferReturn",), _NO_CONTENT),
     "delete": (("preferReturn",), _NO_CONTENT),
 }
-"""The common parameters and the responses of a table's operations, by method."""
+"""Common parameters and responses of a table's operations, by method."""
 
 MEDIA_TYPES = [JSON, f"{OBJECT};nulls=stripped", OBJECT, CSV]
 _CALL = "/rpc/"
@@ -61,11 +61,11 @@ _SECURITY = {
     "apikey": ("apikey", _header("apikey", "The project's API key")),
     "bearer": ("JWT", _header("Authorization", 'Add the token prepending "Bearer " (without quotes) to it')),
 }
-"""Names and definitions of the security schemes by their names in 3.1."""
+"""Names and definitions of the security schemes, by their 3.1 names."""
 
 
 def to_swagger(document: ObjectMembers) -> ObjectMembers:
-    """Return the description without ``host``, ``basePath`` and ``schemes``: these depend on the request.
+    """Return the description without ``host``, ``basePath`` and ``schemes``.  These depend on the request.
 
     :param document: the OpenAPI 3.1 document with its notes.
     """
@@ -85,21 +85,19 @@ def to_swagger(document: ObjectMembers) -> ObjectMembers:
 
 
 def _path(path: str) -> str:
-    """Return a path in which only characters that a path or its template cannot contain are encoded."""
     names = [unquote(name) for name in path.split("/")]
-    return "/".join(re.sub(r"[{}%?#/]", lambda found: quote(found[0], safe=""), name) for name in names)
+    return "/".join(re.sub(r"[{}%?#/]", lambda match: quote(match[0], safe=""), name) for name in names)
 
 
-def _reference(place: str, name: str) -> dict[str, str]:
+def _reference(location: str, name: str) -> dict[str, str]:
     pointer = quote(name.replace("~", "~0").replace("/", "~1"), safe="~!$&'()*+,;=:@")
-    return {"$ref": f"#/{place}/{pointer}"}
+    return {"$ref": f"#/{location}/{pointer}"}
 
 
 def _parameters(paths: ObjectMembers) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters by name: the common ones, then those of each table."""
-    for key, name, description, more in _PARAMETERS:
-        place = "header" if name[0].isupper() else "query"
-        yield key, {**_parameter({"name": name, "description": description, "in": place}), **more}
+    for key, name, description, extra in _PARAMETERS:
+        location = "header" if name[0].isupper() else "query"
+        yield key, {**_parameter({"name": name, "description": description, "in": location}), **extra}
     for path, operations in paths.pairs():
         if path == "/" or path.startswith(_CALL):
             continue
@@ -112,7 +110,6 @@ def _parameters(paths: ObjectMembers) -> Iterator[tuple[str, Any]]:
 
 
 def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
-    """Return a parameter of 3.1 that is a string."""
     return {**_only(parameter, "name", "description", "in"), "required": False, "type": "string"}
 
 
@@ -121,7 +118,6 @@ def _only(value: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _filters(operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the parameters of a table's operation that are conditions on columns, by name."""
     for reference in operation.get("parameters", []):
         if Note.PARAMETER in reference:
             parameter = reference[Note.PARAMETER]
@@ -132,7 +128,7 @@ def _operations(path: str, operations: dict[Any, Any]) -> dict[str, Any]:
     if path == "/":
         return {"get": {**_common(operations["get"]), "produces": [OPENAPI, JSON], "responses": _OK}}
     if path.startswith(_CALL):
-        # Overloads share a path: the last one is described.
+        # Overloads share a path.  As in PostgREST, only the last one is described.
         last = operations.get(Note.LAST_OVERLOAD, operations)
         return {method: _call(method, operation) for method, operation in last.items()}
     return {
@@ -195,12 +191,12 @@ def _call(method: str, operation: dict[Any, Any]) -> dict[str, Any]:
 
 def _arguments(operation: dict[Any, Any]) -> dict[str, Any]:
     content = operation.get("requestBody", {}).get("content", {})
-    given: dict[Any, Any] = next((each["schema"] for each in content.values()), {})
-    if Note.TYPE in given:
-        schema = {"format": given[Note.TYPE]}
+    source: dict[Any, Any] = next((each["schema"] for each in content.values()), {})
+    if Note.TYPE in source:
+        schema = {"format": source[Note.TYPE]}
     else:
-        properties = {name: _typed(each[Note.TYPE]) for name, each in given.get("properties", {}).items()}
-        described = without_empty(description=operation[Note.COMMENT], required=given.get("required"))
+        properties = {name: _typed(each[Note.TYPE]) for name, each in source.get("properties", {}).items()}
+        described = without_empty(description=operation[Note.COMMENT], required=source.get("required"))
         schema = {"type": "object", **described, "properties": properties}
     return {"name": "args", "in": "body", "required": True, "schema": schema}
 
@@ -209,7 +205,7 @@ def _argument(parameter: dict[str, Any]) -> dict[str, Any]:
     result = _only(parameter, "name", "in", "required")
     name = parameter["schema"][Note.TYPE]
     if parameter["schema"].get("type") == ARRAY:
-        # Only a variadic argument can be repeated; another array is written with braces.
+        # Only a variadic argument can be repeated.  Other arrays are array literals.
         inner = name.removesuffix("[]")
         items = {"type": json_type(inner) or STRING, "format": _FORMATS.get(inner, inner)}
         return {**result, "type": ARRAY, "items": items, "collectionFormat": "multi"}

@@ -1,1 +1,1 @@
-"""Parses REST requests into typed values, without a look at any catalog; pure."""
+"""Parsing of REST requests into typed values, independent of any catalog; pure."""

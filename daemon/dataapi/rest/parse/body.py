@@ -1,7 +1,7 @@
-"""Parses the rows of a request's body, whatever its media type; pure.
+"""Parses the rows in a request body of any media type; pure.
 
-PostgreSQL receives them as one JSON text, whose values it reads by the rules of each type; here the text is
-parsed only for the names of its columns.  Messages are PostgREST's (PGRST102).
+PostgreSQL receives rows as one JSON text and reads their values by each type's rules.  Here the text is only
+parsed for its column names.  Messages are PostgREST's (PGRST102).
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ FORM = "application/x-www-form-urlencoded"
 BINARY = "application/octet-stream"
 
 NULL = "NULL"
-"""Null in CSV, unless it is quoted; so is nothing at all."""
+"""NULL in CSV, unless quoted.  An empty field is NULL too."""
 _NULLS = frozenset({"", NULL})
 
 _QUOTED = re.compile(r'(?<![^,\r\n])"([^"]*(?:""[^"]*)*)"')
-"""A quoted field of CSV."""
+"""A quoted CSV field."""
 _MARK = "\ud800"
-"""Marks quoted fields that are not null; no decoded text has this character."""
+"""Marks quoted fields that are not NULL.  Decoded text never contains this character."""
 
-ROWS_AT_ONCE = 1000
-"""Rows that are encoded at once."""
+ROWS_PER_PIECE = 1000
+"""Number of rows to encode before letting other threads run."""
 
 MAX_REPEATED = 16
-"""How many times as long as a CSV body its rows may be as JSON, which repeats the columns' names."""
+"""Maximum ratio of a CSV body's size as JSON, which repeats the column names, to its original size."""
 SHORT = 1_000_000
-"""Characters that these rows may have in any case."""
+"""Size of such JSON in characters that is allowed regardless of the ratio."""
 
 EMPTY = "Empty or invalid json"
 UNEQUAL_KEYS = "All object keys must match"
 UNEQUAL_LINES = "All lines must have same number of fields"
-LONG_NAMES = "The columns' names, repeated for every line, are much longer than the lines"
+LONG_NAMES = "The column names are too long: repeated for every line, they are much longer than the lines"
 
 
 class RowShape(NamedTuple):
-    """The form of the rows in a body.
+    """The shape of the rows in a body.
 
-    :ivar columns: the names of the columns, sorted.
-    :ivar many: whether the body is an array of objects and not one object.
-    :ivar as_text: whether all values are texts, as those of CSV and forms are, even those of JSON columns.
-    :ivar common: the columns that every object has; read only for objects that name their rows.
+    :ivar columns: column names, sorted.
+    :ivar many: whether the body is an array of objects rather than one object.
+    :ivar as_text: whether all values are text, as in CSV and forms, even those of JSON columns.
+    :ivar common: columns that every object has.  Only read for objects that identify their rows.
     """
 
     columns: tuple[str, ...]
@@ -68,7 +68,7 @@ Objects = Sequence[Mapping[str, Any]]
 class Payload(NamedTuple):
     """Rows as a JSON text.
 
-    :ivar objects: the parsed objects, if each of them names its row.
+    :ivar objects: the parsed objects, if they identify their rows.
     """
 
     shape: RowShape
@@ -77,30 +77,29 @@ class Payload(NamedTuple):
 
 
 NO_ROWS = Payload(RowShape((), True), "[]")
-"""No rows at all."""
 
 
 def read_rows(body: bytes, content_type: str | None, columns: tuple[str, ...] | None) -> Payload:
-    """Return the rows of a body; its objects must have the same keys, unless ``columns`` are chosen.
+    """Return the rows of a body.  All objects must have the same keys, unless ``columns`` is given.
 
-    JSON is not parsed when the columns are chosen.
+    JSON is not parsed if ``columns`` is given.
 
-    :param content_type: the header; None means JSON.
-    :param columns: the members to take of each object, None for all.
-    :raises ApiError: PGRST102 (400), the body or its type cannot be understood.
+    :param content_type: the header, None for JSON.
+    :param columns: members to read from each object, None for all.
+    :raises ApiError: PGRST102 (400) if the body or its type is invalid.
     """
-    form = media_type(content_type or JSON)
-    if form == JSON and columns is not None:
+    body_type = media_type(content_type or JSON)
+    if body_type == JSON and columns is not None:
         text = _text(body)
         return Payload(RowShape(_sorted(columns), not text.lstrip().startswith("{")), text)
-    text, value = _parsed(body, form)
-    as_text = form != JSON
+    text, value = _parsed(body, body_type)
+    as_text = body_type != JSON
     if columns is not None:
         return Payload(RowShape(_sorted(columns), isinstance(value, list), as_text), text)
     if isinstance(value, dict):
         return Payload(RowShape(_sorted(value), False, as_text), text)
     if not isinstance(value, list) or not value:
-        return NO_ROWS  # a lone number or text is no row
+        return NO_ROWS  # Scalars are not rows.
     keys = value[0].keys() if isinstance(value[0], dict) else ()
     if not all(isinstance(row, dict) and row.keys() == keys for row in value):
         raise invalid(UNEQUAL_KEYS)
@@ -108,24 +107,24 @@ def read_rows(body: bytes, content_type: str | None, columns: tuple[str, ...] | 
 
 
 def read_objects(body: bytes, content_type: str | None) -> Payload:
-    """Return the objects of a body, each of which names a row by its key and may have members of its own.
+    """Return the objects of a body.  Each identifies a row by its key, and their members may differ.
 
-    :raises ApiError: PGRST102 (400), the body or its type cannot be understood, or has other values.
+    :raises ApiError: PGRST102 (400) if the body or its type is invalid, or if it contains other values.
     """
-    form = media_type(content_type or JSON)
-    text, value = _parsed(body, form)
+    body_type = media_type(content_type or JSON)
+    text, value = _parsed(body, body_type)
     objects = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in objects):
         raise invalid(UNEQUAL_KEYS)
     names = _sorted({name for each in objects for name in each})
     common = tuple([name for name in names if all(name in each for each in objects)])
-    return Payload(RowShape(names, isinstance(value, list), form != JSON, common), text, objects)
+    return Payload(RowShape(names, isinstance(value, list), body_type != JSON, common), text, objects)
 
 
 def check_keys(objects: Objects, key: tuple[str, ...]) -> None:
-    """Check that each object has a key of its own.
+    """Check that the objects have distinct keys.
 
-    :raises ApiError: PGRST102 (400), an object lacks a column of the key or has the key of another object.
+    :raises ApiError: PGRST102 (400) if an object lacks a key column or has the key of another object.
     """
     keys = [tuple([each.get(name) for name in key]) for each in objects]
     if any(None in values for values in keys):
@@ -135,34 +134,32 @@ def check_keys(objects: Objects, key: tuple[str, ...]) -> None:
 
 
 def form_hint(names: Iterable[str]) -> str | None:
-    """Return a hint about names that look like JSON: curl calls any body a form by default."""
+    """Return a hint if names look like JSON, because curl sends any body as a form by default."""
     if any(name.lstrip().startswith(("{", "[")) for name in names):
         return f"The body was read as a form. Send JSON with the header Content-Type: {JSON}"
     return None
 
 
 def invalid(message: str) -> ApiError:
-    """Return the error of a body that cannot be understood."""
     return ApiError(400, "PGRST102", message)
 
 
-def _parsed(body: bytes, form: str) -> tuple[str, Any]:
-    """Return the JSON text of a body, and the value that it is of."""
+def _parsed(body: bytes, body_type: str) -> tuple[str, Any]:
     text = _text(body)
-    if form == JSON:
+    if body_type == JSON:
         try:
             return text, decode(text)
         except TooDeep as error:
             raise invalid(f"The body cannot be read: {error}") from None
         except INVALID_JSON:
             raise invalid(EMPTY) from None
-    if form == CSV:
+    if body_type == CSV:
         rows = _lines(text)
         return _dumped(rows), rows
-    if form == FORM:
+    if body_type == FORM:
         fields = dict(querystring.pairs(text))
         return json.dumps(fields, ensure_ascii=False), fields
-    raise invalid(f"Content-Type not acceptable: {form}")
+    raise invalid(f"Content-Type not acceptable: {body_type}")
 
 
 def _text(body: bytes) -> str:
@@ -173,8 +170,7 @@ def _text(body: bytes) -> str:
 
 
 def _lines(text: str) -> list[dict[str, str | None]]:
-    """Return the lines of a CSV text below its header, empty ones left out."""
-    csv.field_size_limit(sys.maxsize)  # a setting of the whole module ``csv``; ``max-body`` limits the text
+    csv.field_size_limit(sys.maxsize)  # This limit is global to ``csv``.  ``max-body`` limits the text.
     # Spreadsheets write a byte order mark.
     text = text.removeprefix("\ufeff")
     marked = _QUOTED.sub(_marked, text) if '""' in text or f'"{NULL}"' in text else text
@@ -197,13 +193,12 @@ def _lines(text: str) -> list[dict[str, str | None]]:
 
 
 def _marked(field: re.Match[str]) -> str:
-    """Return a quoted field with a mark if it would be null without its quotes."""
     return f'"{_MARK}{field[1]}"' if field[1] in _NULLS else field[0]
 
 
 def _dumped(rows: list[dict[str, str | None]]) -> str:
-    """Return the JSON text of rows, made in pieces: one call would not let other threads run meanwhile."""
-    pieces = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+    """Return rows as JSON, encoded in pieces so that other threads can run in between."""
+    pieces = [rows[start : start + ROWS_PER_PIECE] for start in range(0, len(rows), ROWS_PER_PIECE)]
     return "[" + ",".join([json.dumps(piece, ensure_ascii=False)[1:-1] for piece in pieces]) + "]"
 
 

@@ -1,6 +1,6 @@
-"""Parses filters and logic trees, and separates their values from them; pure.
+"""Parses filters and logic trees; pure.
 
-A filter is split into a ``FilterOperation``, which decides the SQL, and the values that are bound
+A filter is split into a ``FilterOperation``, which determines the SQL, and the values to bind
 (``docs/reference/rest.md``, Filters).
 """
 
@@ -15,24 +15,24 @@ from dataapi.rest.parse.reader import BLANKS, DELIMITER, Failure, Mismatch, Read
 from dataapi.rest.parse.select import Path, json_path, parse_embeds
 
 MAX_CONDITIONS = 1000
-"""Filters of one request, those in logic trees included; a list of ``in`` counts as one."""
+"""Maximum number of filters in a request, including those in logic trees.  A list of ``in`` counts as one."""
 QUANTIFIABLE = frozenset({"eq", "gt", "gte", "lt", "lte", "like", "ilike", "match", "imatch"})
 SEARCHES = frozenset({"fts", "plfts", "phfts", "wfts"})
 SIMPLE = frozenset({"neq", "cs", "cd", "ov", "sl", "sr", "nxr", "nxl", "adj", "isdistinct"})
 PATTERNS = frozenset({"like", "ilike"})
-"""Operators whose values may have ``*`` for ``%``."""
-WORDS = ("null", "not_null", "true", "false", "unknown")
-DEEPEST = 50
-"""How deep ``and`` and ``or`` may be nested."""
+"""Operators whose values may contain ``*`` for ``%``."""
+IS_VALUES = ("null", "not_null", "true", "false", "unknown")
+MAX_LOGIC_DEPTH = 50
+"""Maximum nesting depth of ``and`` and ``or``."""
 
 
 class FilterOperation(NamedTuple):
-    """``not.operator(quantifier)``, without the value.
+    """``not.operator(modifier)``, without the value.
 
-    :ivar operator: as it is written, such as ``eq`` or ``plfts``.
-    :ivar modifier: ``any`` or ``all`` for comparisons; ``language`` where a text search has one, which is
-        a value before the words.
-    :ivar word: what ``is`` compares with; it has no value.
+    :ivar operator: name of the operator, such as ``eq`` or ``plfts``.
+    :ivar modifier: ``any`` or ``all`` for comparisons.  ``language`` for a text search with a language, which
+        is a value before the words.
+    :ivar word: right-hand side of ``is``.  It is not bound.
     """
 
     operator: str
@@ -42,13 +42,12 @@ class FilterOperation(NamedTuple):
 
     @property
     def value_count(self) -> int:
-        """The number of values that are bound to it."""
         return 0 if self.word is not None else 2 if self.modifier == "language" else 1
 
 
 @dataclass(frozen=True, slots=True)
 class LogicFilter:
-    """A filter within ``and`` and ``or``."""
+    """A filter in a logic tree."""
 
     name: str
     path: Path
@@ -59,7 +58,7 @@ class LogicFilter:
 class LogicGroup:
     """``and(…)`` or ``or(…)``.
 
-    :ivar every: whether all must hold, and not just any.
+    :ivar every: True for ``and``, False for ``or``.
     """
 
     every: bool
@@ -81,13 +80,13 @@ def leaves(tree: LogicTree) -> Iterator[LogicFilter]:
 
 # ---------------------------------------------------------------- parameters
 
-_WORDS_EXPECTED = f"isVal: ({', '.join(WORDS)})"
+_IS_VALUES_EXPECTED = f"isVal: ({', '.join(IS_VALUES)})"
 _OPERATOR_EXPECTED = "operator (eq, gt, ...)"
 _OPERATORS = QUANTIFIABLE | SEARCHES | SIMPLE | {"in", "is"}
 _LONGEST_FIRST = re.compile("|".join(sorted(_OPERATORS, key=lambda word: -len(word))))
 _PLAIN = {word: FilterOperation(word) for word in QUANTIFIABLE | SEARCHES | SIMPLE}
 _NEGATED = {word: FilterOperation(word, True) for word in QUANTIFIABLE | SEARCHES | SIMPLE}
-_IS = {word: FilterOperation("is", word=word) for word in WORDS}
+_IS = {word: FilterOperation("is", word=word) for word in IS_VALUES}
 _IN, _NOT_IN = FilterOperation("in"), FilterOperation("in", True)
 _LETTERS = re.compile(r"[a-z]+", re.IGNORECASE)
 _BEGINNING = re.compile(r"(?:not\.)?[a-z]+[.(]")
@@ -100,11 +99,11 @@ Literal = tuple[str, ...]
 
 
 def read_filter(text: str) -> tuple[FilterOperation, Literal]:
-    """Return the operation of a filter's value, and the values that are bound.
+    """Return the operation of a filter, and the values to bind.
 
-    As in PostgREST, nothing is read behind a list of ``in`` or a word of ``is``.
+    As in PostgREST, text after a list of ``in`` or a keyword of ``is`` is ignored.
 
-    :raises ApiError: PGRST100 (400) with the column at which the value cannot be understood.
+    :raises ApiError: PGRST100 (400) with the column of the syntax error.
     """
     word, dot, rest = text.partition(".")
     plain = _PLAIN.get(word)
@@ -118,29 +117,30 @@ def read_filter(text: str) -> tuple[FilterOperation, Literal]:
             listed = bare[1].lstrip(BLANKS)
             return _IN, (array_literal(listed.split(",") if listed else ()),)
     values: list[str] = []
-    operation = read_with(lambda reader: _operation(reader, values, _rest), text, f"filter ({text})")
+    operation = read_with(lambda reader: _operation(reader, values, _remainder), text, f"filter ({text})")
     return operation, tuple(values)
 
 
 def has_operator(text: str) -> bool:
-    """Return whether a parameter's value begins with an operator, so that it is a filter and no argument."""
+    """Whether a parameter's value starts with an operator, so that it is a filter and not an argument."""
     if _BEGINNING.match(text) is None:
         return False
     reader = Reader(text)
     try:
-        _operation(reader, [], _rest)
+        _operation(reader, [], _remainder)
     except Mismatch:
         return False
     return True
 
 
 def read_logic(name: str, text: str) -> tuple[tuple[str, ...], LogicTree, Literal]:
-    """Return where a logic parameter belongs, its tree, and the values that are bound, in the tree's order.
+    """Return the embedded resource of a logic parameter, its tree, and the values to bind in the tree's
+    order.
 
-    As in PostgREST, nothing is read behind the parenthesis that closes the tree.
+    As in PostgREST, text after the tree's closing parenthesis is ignored.
 
-    :param name: the parameter's name, such as ``or`` or ``directors.not.and``.
-    :raises ApiError: PGRST100 (400) with the column at which name or value cannot be understood.
+    :param name: name of the parameter, such as ``or`` or ``directors.not.and``.
+    :raises ApiError: PGRST100 (400) with the column of the syntax error.
     """
     names = parse_embeds(name, "logic path")
     embeds = tuple(part for part in names[:-1] if part != "not")
@@ -151,7 +151,6 @@ def read_logic(name: str, text: str) -> tuple[tuple[str, ...], LogicTree, Litera
 
 
 def array_literal(elements: Iterable[str]) -> str:
-    """Return PostgreSQL's text form of an array of texts."""
     quoted = [element.replace("\\", "\\\\").replace('"', '\\"') for element in elements]
     return '{"' + '","'.join(quoted) + '"}' if quoted else "{}"
 
@@ -160,11 +159,10 @@ def array_literal(elements: Iterable[str]) -> str:
 
 
 def _operation(reader: Reader, values: list[str], read_value: Callable[[Reader], str]) -> FilterOperation:
-    """Read ``not.operator(modifier).value``."""
     negated = reader.token("not.", '"not"')
     word, modifier = _operator(reader)
     if word == "is":
-        return FilterOperation("is", negated, word=_is_word(reader))
+        return FilterOperation("is", negated, word=_is_value(reader))
     if word == "in":
         values.append(array_literal(_elements(reader)))
         return _NOT_IN if negated else _IN
@@ -179,38 +177,37 @@ def _operation(reader: Reader, values: list[str], read_value: Callable[[Reader],
 
 
 def _operator(reader: Reader) -> tuple[str, str | None]:
-    """Read an operator with its modifier, or a search's language, and the dot behind it."""
     start, failure = reader.at, reader.failure
-    found = _LONGEST_FIRST.match(reader.text, start)
-    if found is None:
+    match = _LONGEST_FIRST.match(reader.text, start)
+    if match is None:
         raise reader.fail(_OPERATOR_EXPECTED)
-    reader.at = found.end()
-    word, modifier = found[0], None
+    reader.at = match.end()
+    word, modifier = match[0], None
     try:
         if (word in QUANTIFIABLE or word in SEARCHES) and reader.token("("):
             modifier = reader.word() if word in SEARCHES else reader.one_of(("any", "all"))
-            reader.need(")")
-        reader.need(".", DELIMITER)
+            reader.require(")")
+        reader.require(".", DELIMITER)
     except Mismatch:
-        # Whatever is wrong within an operator, an operator was expected; a longer word is wrong as a whole.
+        # Replace failures inside an operator by a failure of the whole operator, as PostgREST does.
         farthest = reader.failure[0]
-        longer = _LETTERS.match(reader.text, found.end())
+        longer = _LETTERS.match(reader.text, match.end())
         reader.failure = failure
-        reader.missed(_OPERATOR_EXPECTED, longer.end() if longer else farthest, farthest)
+        reader.note_expected(_OPERATOR_EXPECTED, longer.end() if longer else farthest, farthest)
         raise
     return word, modifier
 
 
-def _is_word(reader: Reader) -> str:
+def _is_value(reader: Reader) -> str:
     rest = reader.text[reader.at : reader.at + len("not_null")].lower()
-    for word in WORDS:
+    for word in IS_VALUES:
         if rest.startswith(word):
             reader.at += len(word)
             return word
-    raise reader.fail(_WORDS_EXPECTED)
+    raise reader.fail(_IS_VALUES_EXPECTED)
 
 
-def _rest(reader: Reader) -> str:
+def _remainder(reader: Reader) -> str:
     value = reader.text[reader.at :]
     reader.at = len(reader.text)
     return value
@@ -220,7 +217,6 @@ def _rest(reader: Reader) -> str:
 
 
 def _elements(reader: Reader) -> list[str]:
-    """Read ``(a,"b,c",d)``; there is no element in ``()``, and an empty one in ``("")``."""
     if not reader.lexeme("("):
         raise Mismatch
     if reader.lexeme(")"):
@@ -234,7 +230,6 @@ def _elements(reader: Reader) -> list[str]:
 
 
 def _element(reader: Reader) -> str:
-    """Read a value that ends with a comma or a parenthesis unless it is quoted."""
     start, failure = reader.at, reader.failure
     if reader.text.startswith('"', start):
         try:
@@ -244,22 +239,20 @@ def _element(reader: Reader) -> str:
         else:
             if reader.at == len(reader.text) or reader.text[reader.at] in ",)":
                 return quoted
-    found = _ELEMENT.match(reader.text, start)
-    reader.at = found.end() if found else start
+    match = _ELEMENT.match(reader.text, start)
+    reader.at = match.end() if match else start
     return reader.text[start : reader.at]
 
 
 def _leaf_value(reader: Reader) -> str:
-    """Read a value within a tree: quoted, an array in braces, or up to a comma or a parenthesis."""
-    found = _PG_ARRAY.match(reader.text, reader.at)
-    if found is None:
+    match = _PG_ARRAY.match(reader.text, reader.at)
+    if match is None:
         return _element(reader)
-    reader.at = found.end()
-    return found[0]
+    reader.at = match.end()
+    return match[0]
 
 
 def _tree(reader: Reader, values: list[str], depth: int) -> LogicTree:
-    """Read a filter, or ``not.and(…)`` and the like."""
     reader.count("filters and logic operators", MAX_CONDITIONS)
     plain = _plain_leaf(reader, values)
     if plain is not None:
@@ -277,10 +270,10 @@ def _tree(reader: Reader, values: list[str], depth: int) -> LogicTree:
     every = reader.token("and", label)
     if not every and not reader.token("or", label):
         if not negated:
-            _merge(reader, missed)
+            _merge_failures(reader, missed)
         raise Mismatch
-    if depth == DEEPEST:
-        raise reader.fail(f"at most {DEEPEST} logic operators within each other")
+    if depth == MAX_LOGIC_DEPTH:
+        raise reader.fail(f"at most {MAX_LOGIC_DEPTH} levels of logic operators")
     if not reader.lexeme("("):
         raise Mismatch
     parts = [_tree(reader, values, depth + 1)]
@@ -292,26 +285,25 @@ def _tree(reader: Reader, values: list[str], depth: int) -> LogicTree:
 
 
 def _plain_leaf(reader: Reader, values: list[str]) -> LogicFilter | None:
-    """Read ``column.operator.value`` at once, as most filters are; None when it is anything else."""
-    found = _PLAIN_LEAF.match(reader.text, reader.at)
-    if found is None:
+    match = _PLAIN_LEAF.match(reader.text, reader.at)
+    if match is None:
         return None
-    name, negated, word, value = found.groups()
+    name, negated, word, value = match.groups()
     operation = (_NEGATED if negated else _PLAIN).get(word)
     if operation is None:
         return None
     values.append(value.replace("*", "%") if word in PATTERNS else value)
-    reader.at = found.end()
+    reader.at = match.end()
     return LogicFilter(name, (), operation)
 
 
-def _merge(reader: Reader, missed: Failure) -> None:
-    """Merge what a filter and what an operator expected; only the farther failure is reported."""
-    far, expected, *_ = reader.failure
-    if missed[0] >= far:
-        reader.failure = missed
-        for each in expected if missed[0] == far else ():
-            reader.missed(each, far)
+def _merge_failures(reader: Reader, other: Failure) -> None:
+    """Keep the farther of two failures.  If they are equally far, merge their expectations."""
+    farthest, expected, *_ = reader.failure
+    if other[0] >= farthest:
+        reader.failure = other
+        for each in expected if other[0] == farthest else ():
+            reader.note_expected(each, farthest)
 
 
 def _leaf(reader: Reader, values: list[str]) -> LogicFilter:
@@ -319,5 +311,5 @@ def _leaf(reader: Reader, values: list[str]) -> LogicFilter:
     name = reader.name()
     path = json_path(reader)
     reader.blanks()
-    reader.need(".", DELIMITER)
+    reader.require(".", DELIMITER)
     return LogicFilter(name, path, _operation(reader, values, _leaf_value))

@@ -1,8 +1,8 @@
 """Parses the ``Prefer`` header; pure.
 
 Names, values and rules are PostgREST's (``docs/reference/rest.md``, Preferences), based on RFC 7240.
-Additions are ``resolution=match`` (see ``plan.write``), ``consistency=primary``, and offsets of time zones,
-which count eastward.
+Extensions are ``resolution=match`` (see ``plan.write``), ``consistency=primary``, and time zone offsets,
+which are positive east of UTC.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataapi.http.errors import ApiError
 
 
 class Count(Enum):
-    """How all matching rows are counted."""
+    """How to count all matching rows."""
 
     EXACT = "exact"
     PLANNED = "planned"
@@ -24,7 +24,7 @@ class Count(Enum):
 
 
 class Return(Enum):
-    """The content of the answer to a change."""
+    """The content of the response to a write."""
 
     MINIMAL = "minimal"
     HEADERS_ONLY = "headers-only"
@@ -32,44 +32,44 @@ class Return(Enum):
 
 
 class Resolution(Enum):
-    """What happens to existing rows."""
+    """The handling of existing rows."""
 
     MERGE = "merge-duplicates"
-    """An insert updates them."""
+    """Inserts update existing rows."""
     IGNORE = "ignore-duplicates"
-    """An insert leaves them as they are."""
+    """Inserts leave existing rows unchanged."""
     MATCH = "match"
-    """An update takes one object per row and finds each row by the object's key."""
+    """Updates find each row by the key in its own object."""
 
 
 class Missing(Enum):
-    """The value of members that an object lacks."""
+    """The value of a member that an object lacks."""
 
     DEFAULT = "default"
     NULL = "null"
 
 
 class Consistency(Enum):
-    """Which servers may answer a read, where there are replicas."""
+    """The servers that may run a read, if there are replicas."""
 
     PRIMARY = "primary"
 
 
 class End(Enum):
-    """How the transaction ends, where ``db-tx-end`` lets the client choose."""
+    """How to end the transaction, if ``db-tx-end`` lets the client choose."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
 
 
 class Preferences(NamedTuple):
-    """A client's preferences; None without one.
+    """A client's preferences, None for each one not given.
 
-    :ivar timezone: as the client wrote it: a name that the server knows, or an offset from UTC.
-    :ivar unknown: unknown preferences, only under ``handling=strict``, which refuses them.
+    :ivar timezone: name of a time zone or an offset from UTC, as sent.
+    :ivar unknown: unknown preferences, which ``handling=strict`` rejects.  Empty without it.
     """
 
-    count: Count | None = None  # type: ignore[assignment]  # hides tuple.count, which nothing needs
+    count: Count | None = None  # type: ignore[assignment]  # hides the unused tuple.count
     returned: Return | None = None
     resolution: Resolution | None = None
     missing: Missing | None = None
@@ -82,42 +82,39 @@ class Preferences(NamedTuple):
 
     @property
     def maximum(self) -> int | None:
-        """How many rows a change may affect; ``max-affected`` holds only under ``handling=strict``."""
+        """Maximum number of affected rows.  ``max-affected`` requires ``handling=strict``."""
         return self.max_affected if self.strict else None
 
     @property
     def counts(self) -> bool:
-        """Whether rows that were all read are counted, without the planner."""
         return self.count in (Count.EXACT, Count.ESTIMATED)
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
-        """The settings that the transaction takes from them."""
         return () if self.timezone is None else (("timezone", _zone(self.timezone)),)
 
 
 class Action(Enum):
-    """The action of a request; the value is the set of preferences that apply to it."""
+    """The action of a request.  The enum's value is the set of preferences that apply to it."""
 
     READ = frozenset({"count", "tx", "handling", "timezone", "consistency"})
     STREAM = READ - {"count"}
-    """Streamed rows, whose number is not known when the headers are sent."""
+    """A streamed read.  The number of rows is not known when the headers are sent."""
     CALL = READ | {"max-affected"}
     PUT = READ | {"return"}
     DELETE = PUT | {"max-affected"}
     UPDATE = DELETE | {"missing"}
     MATCHED_UPDATE = UPDATE | {"resolution"}
-    """Each row by an object of its own."""
+    """An update with one object per row."""
     INSERT = PUT | {"missing"}
     RESOLVED_INSERT = INSERT | {"resolution"}
-    """With ``on_conflict`` columns or a primary key."""
+    """An insert with ``on_conflict`` columns or a primary key."""
 
 
 NO_PREFERENCES = Preferences()
 
 
 def applied(preferences: Preferences, action: Action) -> str:
-    """Return the value of ``Preference-Applied``, in PostgREST's order; "" if nothing was applied."""
     values = {
         "resolution": preferences.resolution,
         "missing": preferences.missing,
@@ -129,16 +126,18 @@ def applied(preferences: Preferences, action: Action) -> str:
         "max-affected": preferences.maximum,
         "consistency": preferences.consistency,
     }
-    followed = [(kind, value) for kind, value in values.items() if value is not None and kind in action.value]
-    return ", ".join([f"{kind}={getattr(value, 'value', value)}" for kind, value in followed])
+    applicable = [
+        (kind, value) for kind, value in values.items() if value is not None and kind in action.value
+    ]
+    return ", ".join([f"{kind}={getattr(value, 'value', value)}" for kind, value in applicable])
 
 
 def read_preferences(
     header: str | None, timezones: frozenset[str] = frozenset(), *, overrides_end: bool = False
 ) -> Preferences:
-    """Return the preferences; the first of a kind counts, unknown ones are ignored unless handling is strict.
+    """Parse the header.  If a preference is repeated, the first value is used.
 
-    :param timezones: the names that the server knows.
+    :param timezones: names of time zones that the server accepts.
     :param overrides_end: whether the client may choose how the transaction ends.
     """
     return _read(header, timezones, overrides_end) if header else NO_PREFERENCES
@@ -146,23 +145,22 @@ def read_preferences(
 
 @lru_cache(maxsize=256)
 def _read(header: str, timezones: frozenset[str], overrides_end: bool) -> Preferences:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     unknown = []
     for part in header.split(","):
         preference = part.strip()
         name, _, text = preference.partition("=")
         value = _value(name, text, timezones)
         if value is not None:
-            found.setdefault(_FIELDS.get(name, name), value)
+            values.setdefault(_FIELDS.get(name, name), value)
         elif preference and name != "max-affected":
             unknown.append(preference)
     if not overrides_end:
-        found.pop("end", None)
-    return Preferences(**found, unknown=tuple(unknown) if found.get("strict") else ())
+        values.pop("end", None)
+    return Preferences(**values, unknown=tuple(unknown) if values.get("strict") else ())
 
 
 def not_followed(*preferences: str) -> ApiError:
-    """Return the error for preferences that cannot be applied under ``handling=strict``."""
     return ApiError(
         400,
         "PGRST122",
@@ -173,7 +171,7 @@ def not_followed(*preferences: str) -> ApiError:
 
 _HANDLING = {True: "strict", False: "lenient"}
 _FIELDS = {"return": "returned", "tx": "end", "handling": "strict", "max-affected": "max_affected"}
-"""Fields of ``Preferences`` that are not called as in the header."""
+"""Fields of ``Preferences`` whose name differs from the header's."""
 _CHOICES = {"count": Count, "return": Return, "resolution": Resolution, "missing": Missing, "tx": End,
             "consistency": Consistency}  # fmt: skip
 _VALUES: dict[str, dict[str, Any]] = {
@@ -184,7 +182,6 @@ _OFFSET = re.compile(r"([+-]?)(0?[0-9]|1[0-5])(?::([0-5][0-9]))?", re.ASCII)
 
 
 def _value(name: str, text: str, timezones: frozenset[str]) -> Any:
-    """Return the value of a preference, None for an unknown one."""
     if name == "max-affected":
         return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
     if name == "timezone":
@@ -193,7 +190,7 @@ def _value(name: str, text: str, timezones: frozenset[str]) -> Any:
 
 
 def _zone(timezone: str) -> str:
-    """Return a time zone as the setting takes it, which counts bare offsets westward, as POSIX does."""
+    """Return the value of the setting ``timezone``.  POSIX offsets are positive west of UTC."""
     match = _OFFSET.fullmatch(timezone)
     if match is None:
         return timezone

@@ -1,4 +1,4 @@
-"""Parses a query string: what decides the statement, apart from the values bound to it; pure.
+"""Parses a query string into its shape, which determines the statement, and the values to bind; pure.
 
 Statuses and messages are PostgREST's (``docs/reference/rest.md``).
 """
@@ -38,26 +38,25 @@ from dataapi.rest.parse.select import (
     parse_select,
     parse_target,
 )
-from dataapi.rest.parse.window import NEGATIVE, Window, count_of, unsatisfiable, window_of_header
+from dataapi.rest.parse.window import NEGATIVE, Window, parse_count, parse_range, unsatisfiable
 
 EMBEDDABLE = frozenset({"order", "limit", "offset", "and", "or"})
 """Parameters that may follow the path of an embedded resource, as in ``directors.order``."""
 RESERVED = EMBEDDABLE | {"select", "columns", "on_conflict"}
-"""Parameters that are not filters, so that columns of these names cannot be filtered by."""
+"""Parameters that are not filters.  Columns with these names cannot be filtered."""
 
 LONGEST_LOCATION = 2000
-"""Characters of a query string beyond which ``Content-Location`` is omitted: proxies refuse long headers."""
+"""Maximum length of a query string in ``Content-Location``.  Proxies reject long headers."""
 LONGEST_CACHED = 1000
-"""Characters of a query string, and of a selection, that are cached: clients repeat themselves."""
+"""Maximum length of a query string whose parsed form is cached."""
 LONGEST_CACHED_SELECT = 4000
-"""Characters of a ``select`` whose items are cached, whatever the rest of the query string."""
+"""Maximum length of a ``select`` whose parsed form is cached."""
 
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII)
 
 
 def too_much(details: str) -> ApiError:
-    """Return the error of a request that goes beyond a bound which no single parameter does."""
-    return ApiError(400, "PGRST100", "The request asks for too much at once", details=details)
+    return ApiError(400, "PGRST100", "The request exceeds a limit", details=details)
 
 
 # ---------------------------------------------------------------- selections
@@ -65,17 +64,18 @@ def too_much(details: str) -> ApiError:
 _EQUAL = FilterOperation("eq")
 
 Pairs = tuple[tuple[str, str], ...]
-"""Names and values."""
+"""Pairs of names and values."""
 
 
 class SelectionShape(NamedTuple):
-    """The part of a query string that decides the statement; selections of the same shape are equal.
+    """The part of a query string that determines the statement.
 
-    :ivar select: the value of ``select``, None without it.
-    :ivar filters: names of parameters, with the operation of each.
-    :ivar logic: paths of embedded resources, with the logic tree on each.
-    :ivar orders: names of ``order`` parameters, with their values.
-    :ivar limits, offsets: paths of the resources that have one, joined by periods.
+    :ivar select: value of ``select``, None if absent.
+    :ivar filters: parameter names and operations.
+    :ivar logic: paths of embedded resources and their logic trees.
+    :ivar orders: names and values of ``order`` parameters.
+    :ivar limits: dotted paths of the resources with a limit.
+    :ivar offsets: dotted paths of the resources with an offset.
     """
 
     select: str | None
@@ -88,12 +88,13 @@ class SelectionShape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rows and members that a query string selects, apart from values; hashable by its shape.
+    """The rows and members that a query string selects, without values.  Compared by its shape.
 
-    :ivar items: the items of ``select``; None without it.
-    :ivar limits, offsets: paths of the resources that have one.
-    :ivar relation_names: names of relations that parameters use although these have an alias, with the alias.
-    :ivar size: characters of the shape.
+    :ivar items: items of ``select``, None if absent.
+    :ivar limits: paths of the resources with a limit.
+    :ivar offsets: paths of the resources with an offset.
+    :ivar relation_names: relation names that parameters use instead of the alias, with the alias.
+    :ivar size: length of the shape in characters.
     """
 
     shape: SelectionShape
@@ -107,7 +108,7 @@ class Selection:
 
     @property
     def equal_columns(self) -> frozenset[str]:
-        """The filtered columns if all filters are plain ``column=eq.value``, each of another column."""
+        """The filtered columns if each filter is ``column=eq.value`` on a different column, else empty."""
         if self.shape.logic or any(operation != _EQUAL for _, operation in self.filters):
             return frozenset()
         targets = [target for target, _ in self.filters]
@@ -117,21 +118,20 @@ class Selection:
         return names
 
     def without_filters(self, names: Collection[str]) -> Selection:
-        """Return the same selection without the filters of some names."""
         filters = tuple([pair for pair in self.shape.filters if pair[0] not in names])
         return _selection(self.shape._replace(filters=filters))
 
 
 class Values(NamedTuple):
-    """The values of a request, from which the slots of a statement are filled.
+    """The values of a request to bind to a statement's slots.
 
-    :ivar literals: of the filters, the logic trees, the limits and the offsets, in this order.
-    :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
-    :ivar body: the text of the body.
-    :ivar objects: the objects of the body, if each of them names its row.
-    :ivar arguments: all values of each argument of a call that has a slot, in the order of the request.
-    :ivar filter_texts: the parameters of a call that look like filters, but may be arguments.
-    :ivar maximum: how many rows may be affected or returned, None for any number.
+    :ivar literals: values of filters, logic trees, limits and offsets, in this order.
+    :ivar offset: number of skipped rows, for ``Content-Range``.
+    :ivar body: text of the body.
+    :ivar objects: objects of the body if they identify their rows.
+    :ivar arguments: all values of each argument of a call that has a slot, in the request's order.
+    :ivar filter_texts: parameters of a call that look like filters but may be arguments.
+    :ivar maximum: maximum number of rows that may be affected or returned, None for no limit.
     """
 
     literals: tuple[str, ...] = ()
@@ -144,7 +144,6 @@ class Values(NamedTuple):
 
 
 def grouped(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
-    """Return all values of each name, in order."""
     values: dict[str, list[str]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)
@@ -167,7 +166,6 @@ def _selection(shape: SelectionShape) -> Selection:
 
 
 def _size(shape: SelectionShape) -> int:
-    """Return about how many characters a shape has."""
     texts = [shape.select or "", *shape.limits, *shape.offsets, *[name for name, _ in shape.filters]]
     texts += [text for order in shape.orders for text in order]
     trees = [leaf for _, tree in shape.logic for leaf in leaves(tree)]
@@ -180,7 +178,6 @@ _cached_selection = lru_cache(maxsize=1024)(_selection)
 
 
 def _relation_names(path: EmbedPath, items: tuple[Item, ...]) -> Iterator[tuple[str, str]]:
-    """Yield each relation's name that a path has in place of its alias, with the alias."""
     for name in path:
         embeds = [item for item in items if isinstance(item, Embed)]
         embed = next((each for each in embeds if name in (each.name, each.alias)), None)
@@ -195,11 +192,12 @@ def _relation_names(path: EmbedPath, items: tuple[Item, ...]) -> Iterator[tuple[
 
 
 class QueryParameters(NamedTuple):
-    """A query string as typed values.
+    """A parsed query string.
 
-    :ivar canonical: the query string with its parameters sorted by name, for ``Content-Location``; None
-        where it is too long for a header, and where nothing has such a header.
-    :ivar columns, conflict: the names in ``columns`` and ``on_conflict``, None without them.
+    :ivar canonical: query string sorted by parameter name, for ``Content-Location``.  None if it is too long
+        or the response has no such header.
+    :ivar columns: names in ``columns``, None if absent.
+    :ivar conflict: names in ``on_conflict``, None if absent.
     :ivar windowed: whether there is a ``limit`` or an ``offset``.
     """
 
@@ -217,9 +215,9 @@ def parse_query(
     """Parse a raw query string.
 
     :param header_range: the ``Range`` header of a GET.
-    :param is_call: whether a function is called; by a request that reads it has its arguments here.
-    :param reads: whether the request only reads; ``columns`` and ``on_conflict`` are ignored then.
-    :raises ApiError: PGRST100 (400) a syntax error; PGRST103 (416), an impossible range.
+    :param is_call: whether a function is called.  If the request reads, the query string has its arguments.
+    :param reads: whether the request only reads.  ``columns`` and ``on_conflict`` are then ignored.
+    :raises ApiError: PGRST100 (400) for a syntax error, PGRST103 (416) for an invalid range.
     """
     size = len(query) + len(header_range or "")
     return (_cached if size <= LONGEST_CACHED else _parse)(query, header_range, is_call, reads)
@@ -229,9 +227,9 @@ def _parse(query: str, header_range: str | None, is_call: bool, reads: bool) -> 
     pairs = querystring.pairs(query)
     parser = _QueryParser(has_arguments=is_call and reads)
     if is_call or not query or all("=" in part for part in query.split("&")):
-        parser.take(pairs)
+        parser.add(pairs)
     else:  # As in PostgREST, a name without "=" is ignored.
-        parser.take(querystring.pairs("&".join([part for part in query.split("&") if "=" in part])))
+        parser.add(querystring.pairs("&".join([part for part in query.split("&") if "=" in part])))
     selection, values = parser.result(header_range, cached=len(query) <= LONGEST_CACHED)
     if is_call and reads:
         arguments, filters = grouped(parser.arguments), tuple(parser.filter_texts)
@@ -265,7 +263,7 @@ def _quoted(text: str) -> str:
 
 
 class _QueryParser:
-    """Sorts the parameters of one request.
+    """Classifies the parameters of one request.
 
     :param has_arguments: whether parameters without an operator are arguments of a call.
     """
@@ -284,8 +282,10 @@ class _QueryParser:
         self._offsets: dict[str, int] = {}
         self._conditions = 0
 
-    def take(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Add parameters; of repeated ones the first counts, of limits and offsets the last."""
+    def add(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Add parameters.  If one is repeated, its first value is used; of ``limit`` and ``offset``, the
+        last.
+        """
         for name, value in pairs:
             embeds, _, word = name.rpartition(".")
             if self._has_arguments and name not in RESERVED and word not in EMBEDDABLE:
@@ -297,13 +297,13 @@ class _QueryParser:
             if name == "select":
                 self._select = value if self._select is None else self._select
             elif word in EMBEDDABLE:
-                self._take_embeddable(name, embeds, word, value)
+                self._add_embeddable(name, embeds, word, value)
             elif name not in RESERVED:
                 operation, values = read_filter(value)
                 self._filters.append((name, operation))
                 self._filter_values += values
 
-    def _take_embeddable(self, name: str, embeds: str, word: str, value: str) -> None:
+    def _add_embeddable(self, name: str, embeds: str, word: str, value: str) -> None:
         if word == "order":
             self._orders.setdefault(name, value)
         elif word in ("and", "or"):
@@ -314,27 +314,25 @@ class _QueryParser:
         else:
             counts = self._limits if word == "limit" else self._offsets
             counts.pop(embeds, None)
-            count = count_of(value, name)
+            count = parse_count(value, name)
             if count is not None:
                 counts[embeds] = count
 
     def _count(self, conditions: int) -> None:
         self._conditions += conditions
         if self._conditions > MAX_CONDITIONS:
-            raise too_much(f"At most {MAX_CONDITIONS} parameters are allowed, with filters in logic trees")
+            raise too_much(
+                f"At most {MAX_CONDITIONS} parameters are allowed, including filters in logic trees"
+            )
 
     def result(self, header: str | None, *, cached: bool) -> tuple[Selection, Values]:
-        """Return the selection and the values, within the window that the ``Range`` header requests.
-
-        :param cached: whether the selection is cached.
-        """
         limits, offsets, top = self._limits, self._offsets, Window()
         if header or limits or offsets:
             top = Window(limits.get(""), offsets.pop("", 0))
-            if top.limit == 0:  # as in PostgREST, no valid range is needed then
+            if top.limit == 0:  # As in PostgREST, an invalid range is then ignored.
                 top = Window(0)
             else:
-                top = top.within(window_of_header(header))
+                top = top.within(parse_range(header))
                 if top.limit == 0:
                     raise unsatisfiable(NEGATIVE)
             if top.limit is not None:

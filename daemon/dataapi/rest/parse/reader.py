@@ -1,7 +1,4 @@
-"""Scans a text from left to right and remembers its expectation where it failed; pure.
-
-Errors name the farthest position that any attempt came to, as PostgREST's do.
-"""
+"""A backtracking reader.  Like PostgREST, it reports the farthest position that it reached; pure."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ NAME = "field name (* or [a..z0..9_$])"
 END = "end of input"
 DELIMITER = "delimiter (.)"
 BLANKS = " \t"
-"""Characters that are allowed around tokens."""
+"""Characters allowed around tokens."""
 
 _WORD = re.compile(r"[\w $]+")
 _BLANKS = re.compile(f"[{BLANKS}]*")
@@ -24,31 +21,32 @@ T = TypeVar("T")
 
 
 class Mismatch(Exception):
-    """The text does not match; the reader has recorded what it expected."""
+    """Raised when the text does not match.  The reader has recorded the expected text."""
 
 
-def read_with(read: Callable[[Reader], T], text: str, what: str) -> T:
-    """Return the value that a function reads of a text.
+def read_with(read: Callable[[Reader], T], text: str, subject: str) -> T:
+    """Run a reading function on a text.
 
-    :param what: a name of the text, for the error.
-    :raises ApiError: PGRST100 (400) with the column at which the text cannot be understood.
+    :param subject: description of the text, for the error.
+    :raises ApiError: PGRST100 (400) with the column of the syntax error.
     """
     reader = Reader(text)
     try:
         return read(reader)
     except Mismatch:
-        raise reader.error(what) from None
+        raise reader.error(subject) from None
 
 
 Failure = tuple[int, tuple[str, ...], str | None, bool]
-"""The farthest position that an attempt came to, what was expected there, and the character that was found
-(None for the end); whether an end was expected, where PostgREST shows that character in single quotes."""
+"""Farthest position reached, what was expected there, the unexpected character (None at the end), and whether
+the end was expected, in which case PostgREST quotes the character with single quotes.
+"""
 
 
 class Reader:
     """A text and the current position in it.
 
-    :ivar failure: to be restored when an alternative is tried.
+    :ivar failure: the farthest failure.  Restore it before trying an alternative.
     """
 
     def __init__(self, text: str) -> None:
@@ -59,80 +57,72 @@ class Reader:
 
     # ------------------------------------------------------------ expectations
 
-    def missed(self, expected: str, at: int | None = None, found: int | None = None) -> None:
-        """Record what was expected at a position, the current one by default.
+    def note_expected(self, expected: str, at: int | None = None, unexpected_at: int | None = None) -> None:
+        """Record what was expected at a position (default: the current one).
 
-        :param found: position of the unexpected character, if it is another one.
+        :param unexpected_at: position of the unexpected character, if different.
         """
         at = self.at if at is None else at
-        far, every, unexpected, bare = self.failure
-        if at > far:
-            found = at if found is None else found
-            self.failure = (at, (expected,), self.text[found : found + 1] or None, False)
-        elif at == far and expected not in every:
-            self.failure = (at, (*every, expected), unexpected, bare)
+        farthest, expectations, unexpected, bare = self.failure
+        if at > farthest:
+            unexpected_at = at if unexpected_at is None else unexpected_at
+            self.failure = (at, (expected,), self.text[unexpected_at : unexpected_at + 1] or None, False)
+        elif at == farthest and expected not in expectations:
+            self.failure = (at, (*expectations, expected), unexpected, bare)
 
     def fail(self, expected: str, at: int | None = None) -> Mismatch:
-        """Record what was expected, and return the exception to raise."""
-        self.missed(expected, at)
+        self.note_expected(expected, at)
         return Mismatch()
 
-    def error(self, what: str) -> ApiError:
-        """Return the error of the farthest failure.
-
-        :param what: what could not be understood, such as ``filter (eqq.5)``.
-        """
-        far, every, unexpected, bare = self.failure
-        line = self.text.count("\n", 0, far) + 1
-        column = far - self.text.rfind("\n", 0, max(far, 0))
-        listed = ", ".join(every[:-1])
-        expected = f"{listed} or {every[-1]}" if listed else "".join(every)
-        shown = END
+    def error(self, subject: str) -> ApiError:
+        farthest, expectations, unexpected, bare = self.failure
+        line = self.text.count("\n", 0, farthest) + 1
+        column = farthest - self.text.rfind("\n", 0, max(farthest, 0))
+        listed = ", ".join(expectations[:-1])
+        expected = f"{listed} or {expectations[-1]}" if listed else "".join(expectations)
+        unexpected_text = END
         if unexpected is not None:
             escaped = unexpected.replace("\\", "\\\\")
-            shown = f"'{escaped}'" if bare else _quoted(unexpected)
+            unexpected_text = f"'{escaped}'" if bare else _quoted(unexpected)
         return ApiError(
             400,
             "PGRST100",
-            f'"failed to parse {what}" (line {line}, column {column})',
-            details=f"unexpected {shown} expecting {expected}",
+            f'"failed to parse {subject}" (line {line}, column {column})',
+            details=f"unexpected {unexpected_text} expecting {expected}",
         )
 
-    def count(self, what: str, maximum: int) -> None:
-        """Count an occurrence of something, and fail at the first one beyond the limit."""
-        number = self._counts[what] = self._counts.get(what, 0) + 1
+    def count(self, noun: str, maximum: int) -> None:
+        number = self._counts[noun] = self._counts.get(noun, 0) + 1
         if number > maximum:
-            raise self.fail(f"at most {maximum} {what}")
+            raise self.fail(f"at most {maximum} {noun}")
 
     # ------------------------------------------------------------ tokens
 
     def token(self, token: str, label: str | None = None) -> bool:
-        """Step over the token when it is next."""
+        """Skip a token if it is next, and return whether it was."""
         if self.text.startswith(token, self.at):
             self.at += len(token)
             return True
-        found = self.at
+        end = self.at
         for character in token:
-            if not self.text.startswith(character, found):
+            if not self.text.startswith(character, end):
                 break
-            found += 1
-        self.missed(label or _quoted(token), found=found)
+            end += 1
+        self.note_expected(label or _quoted(token), unexpected_at=end)
         return False
 
-    def need(self, token: str, label: str | None = None) -> None:
-        """Step over the token, which must be next."""
+    def require(self, token: str, label: str | None = None) -> None:
         if not self.token(token, label):
             raise Mismatch
 
     def one_of(self, words: Iterable[str]) -> str:
-        """Step over the first of the words that is next, and return it."""
         for word in words:
             if self.token(word):
                 return word
         raise Mismatch
 
     def lexeme(self, token: str) -> bool:
-        """Step over the token and the blanks around it when it is next."""
+        """Skip a token and blanks around it if it is next."""
         start = self.at
         self.blanks()
         if self.token(token):
@@ -142,73 +132,66 @@ class Reader:
         return False
 
     def blanks(self) -> None:
-        """Step over blanks."""
-        found = _BLANKS.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        match = _BLANKS.match(self.text, self.at)
+        self.at = match.end() if match else self.at
 
-    def ends(self, *tokens: str) -> bool:
-        """Return whether one of the tokens, or the end, is next."""
+    def at_end(self, *tokens: str) -> bool:
         for token in tokens:
             if self.text.startswith(token, self.at):
                 return True
-            self.missed(_quoted(token))
+            self.note_expected(_quoted(token))
         if self.at == len(self.text):
             return True
-        self.missed(END)
+        self.note_expected(END)
         if self.failure[0] == self.at:
             self.failure = (*self.failure[:3], True)
         return False
 
-    def need_end(self, *tokens: str) -> None:
-        """Fail unless one of the tokens, or the end, is next."""
-        if not self.ends(*tokens):
+    def require_end(self, *tokens: str) -> None:
+        if not self.at_end(*tokens):
             raise Mismatch
 
     # ------------------------------------------------------------ names
 
     def name(self) -> str:
-        """Read a name: bare, with blanks within it, or anything in double quotes."""
         if self.text.startswith('"', self.at):
             return self.quoted()
-        found = _WORD.match(self.text, self.at)
-        if found is None:
+        match = _WORD.match(self.text, self.at)
+        if match is None:
             raise self.fail(NAME)
         start = self.at
-        self._step(found)
+        self._step(match)
         while self._dash():
-            found = _WORD.match(self.text, self.at)
-            if found is None:
-                self.missed("letter")
+            match = _WORD.match(self.text, self.at)
+            if match is None:
+                self.note_expected("letter")
                 raise self.fail("digit")
-            self._step(found)
+            self._step(match)
         name = self.text[start : self.at].strip()
         if not name:
             raise self.fail(NAME, start)
         return name
 
     def word(self) -> str:
-        """Read an identifier that is never quoted, such as a type's name."""
-        found = _WORD.match(self.text, self.at)
-        if found is None:
-            self.missed("letter")
+        match = _WORD.match(self.text, self.at)
+        if match is None:
+            self.note_expected("letter")
             raise self.fail("digit")
-        self._step(found)
-        return found[0].strip()
+        self._step(match)
+        return match[0].strip()
 
-    def _step(self, found: re.Match[str]) -> None:
-        self.at = found.end()
-        self.missed("letter")
-        self.missed("digit")
+    def _step(self, match: re.Match[str]) -> None:
+        self.at = match.end()
+        self.note_expected("letter")
+        self.note_expected("digit")
 
     def _dash(self) -> bool:
-        """Step over a dash that belongs to a name, and is not the beginning of an arrow."""
         if self.text.startswith("->", self.at):
             return False
         return self.token("-")
 
     def quoted(self) -> str:
-        """Read a text in double quotes; a backslash escapes the next character."""
-        self.need('"')
+        self.require('"')
         characters: list[str] = []
         while not self.text.startswith('"', self.at):
             if self.text.startswith("\\", self.at):

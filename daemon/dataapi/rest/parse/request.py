@@ -1,4 +1,4 @@
-"""Parses a request into one typed value: nothing after it reads the URL, the headers or the body; pure."""
+"""Parses a request into one typed value.  Later stages do not read the URL, the headers or the body; pure."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from dataapi.rest.parse.query import QueryParameters, Selection, Values, grouped
 from dataapi.settings import Project
 
 FUNCTIONS = "rpc/"
-"""The beginning of the paths of functions."""
+"""Path prefix of functions."""
 
-READING = ("GET", "HEAD")
-"""The methods that only read."""
-_WRITING = ("POST", "PATCH", "PUT", "DELETE")
-CONDITIONS = frozenset({"if-match", "if-none-match", "if-unmodified-since"})
+READ_METHODS = ("GET", "HEAD")
+"""Methods that only read."""
+_WRITE_METHODS = ("POST", "PATCH", "PUT", "DELETE")
+CONDITIONAL_HEADERS = frozenset({"if-match", "if-none-match", "if-unmodified-since"})
 """Headers that make a write conditional (RFC 9110 section 13.1)."""
-_CALL_METHODS = (*READING, "POST")
+_CALL_METHODS = (*READ_METHODS, "POST")
 _TABLE_METHODS = (*_CALL_METHODS, "PATCH", "PUT", "DELETE")
 
 WHOLE_BODY = {
@@ -42,20 +42,20 @@ WHOLE_BODY = {
     "text/xml": ("xml",),
     "application/octet-stream": ("bytea",),
 }
-"""Types of the single nameless argument that takes a body of a media type as it is."""
-UNPARSED = ("text/plain", "text/xml", "application/octet-stream")
+"""Types of a single unnamed argument that receives a whole body, by media type."""
+UNPARSED_TYPES = ("text/plain", "text/xml", "application/octet-stream")
 
 
 class CallShape(NamedTuple):
-    """The form of the arguments of a call.
+    """The shape of a call's arguments.
 
-    :ivar names: the names of all arguments.
-    :ivar media_type: of the body of a POST; None for a call by GET.
-    :ivar has_slots: whether each argument has a slot, and is not a member of the body.
+    :ivar names: names of all arguments.
+    :ivar media_type: media type of a POST's body, None for GET.
+    :ivar has_slots: whether each argument has its own slot, rather than being a member of the body.
     :ivar many: whether the body is an array of objects.
-    :ivar as_text: whether the members of the body are texts, even for JSON arguments.
-    :ivar unequal: whether the objects of the body differ in their names, so that no names can be given; a
-        function may still accept the whole body.
+    :ivar as_text: whether the members of the body are text, even for JSON arguments.
+    :ivar unequal: whether the body's objects have different members.  ``names`` is then empty, but a function
+        may still accept the whole body.
     """
 
     names: frozenset[str] = frozenset()
@@ -67,8 +67,7 @@ class CallShape(NamedTuple):
 
     @property
     def unparsed(self) -> bool:
-        """Whether the body is of a type that has no names of arguments."""
-        return self.media_type in UNPARSED
+        return self.media_type in UNPARSED_TYPES
 
 
 NO_QUERY = parse_query("")
@@ -76,17 +75,18 @@ NO_ARGUMENTS = CallShape()
 
 
 class PlanInput(NamedTuple):
-    """Everything that decides the plan of a request: a planner sees nothing else, and it is the cache key.
+    """Everything that determines the plan of a request.  Planners see nothing else, and it is the cache key.
 
-    :ivar target: the name of the table or function; "" for the root that is no function.
+    :ivar target: name of the table or function, "" for the root unless a function handles it.
     :ivar is_call: whether the target is a function.
-    :ivar is_root: whether the path is the root's, which the function of ``db-root-spec`` may answer.
-    :ivar schema: the exposed schema that the request chose.
-    :ivar accept: the ``Accept`` header, None without it.
-    :ivar preferences: the client's, with 0 for the number of ``max-affected``, because it is a value.
-    :ivar columns, conflict: the names in ``columns`` and ``on_conflict``, None without them.
-    :ivar rows: the rows to write.
-    :ivar call: the arguments of a call.
+    :ivar is_root: whether the path is the root, which the function of ``db-root-spec`` may handle.
+    :ivar schema: the exposed schema of the request.
+    :ivar accept: the ``Accept`` header, None if absent.
+    :ivar preferences: the client's preferences.  ``max_affected`` is 0 if set, because it is a value.
+    :ivar columns: names in ``columns``, None if absent.
+    :ivar conflict: names in ``on_conflict``, None if absent.
+    :ivar rows: shape of the rows to write.
+    :ivar call: shape of a call's arguments.
     """
 
     method: str
@@ -104,16 +104,14 @@ class PlanInput(NamedTuple):
 
     @property
     def reads(self) -> bool:
-        return self.method in READING
+        return self.method in READ_METHODS
 
     @property
     def by_replica(self) -> bool:
-        """Whether a replica may answer."""
         return self.reads and self.preferences.consistency is None
 
     @property
     def size(self) -> int:
-        """Characters of the parts that a client chooses."""
         names = (*self.rows.columns, *self.call.names, *(self.columns or ()), *(self.conflict or ()))
         return self.selection.size + len(self.accept or "") + sum(map(len, names))
 
@@ -121,10 +119,10 @@ class PlanInput(NamedTuple):
 class ApiRequest(NamedTuple):
     """A REST request as typed values.
 
-    :ivar values: those that are bound to the plan's statements.
-    :ivar canonical: the canonical query string, for ``Content-Location``; None if there is no such header.
-    :ivar profile: the header that names the schema in the response, where several are exposed.
-    :ivar openapi: the version of OpenAPI that a request of the root names.
+    :ivar values: values to bind to the plan's statements.
+    :ivar canonical: canonical query string for ``Content-Location``, None for no header.
+    :ivar profile: header with the schema of the response, if several are exposed.
+    :ivar openapi: version of OpenAPI that a request for the root selects.
     """
 
     input: PlanInput
@@ -136,15 +134,15 @@ class ApiRequest(NamedTuple):
 
 
 def parse_request(request: Request, project: Project, timezones: frozenset[str]) -> ApiRequest:
-    """Parse a request; of a method that its target does not have, neither the query string nor the body.
+    """Parse a request.  The query string and body are ignored if the target does not support the method.
 
-    :param timezones: the names of the time zones that the server knows.
+    :param timezones: names of time zones that the server accepts.
     :raises ApiError: PGRST106 (406) and PGRST125 (404) for schema and path, PGRST100, PGRST102 and PGRST114
-        (400) and PGRST103 (416) for what cannot be understood, PGRST127 (412) for a conditional write.
+        (400) and PGRST103 (416) for syntax errors and invalid values, PGRST127 (412) for a conditional write.
     """
     method, headers = request.method, request.headers
-    reads = method in READING
-    if method in _WRITING and not CONDITIONS.isdisjoint(headers):
+    reads = method in READ_METHODS
+    if method in _WRITE_METHODS and not CONDITIONAL_HEADERS.isdisjoint(headers):
         raise _unconditional(headers)
     schema = schema_of(request, project.db_schemas)
     target, is_call = target_of(request.path)
@@ -160,7 +158,7 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
     if not target:
         openapi = dict(querystring.lenient_pairs(request.query)).get("openapi") or None
     elif method in (_CALL_METHODS if is_call else _TABLE_METHODS):
-        # As HTTP demands, ranges are only for GET.
+        # RFC 9110 section 14.2: Range applies only to GET.
         header_range = headers.get("range") if method == "GET" else None
         query = parse_query(request.query, header_range, is_call=is_call, reads=reads)
         values = query.values
@@ -169,10 +167,10 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
         elif not reads:
             payload = NO_ROWS if method == "DELETE" else _rows(request, query, preferences)
             rows, values = payload.shape, values._replace(body=payload.text, objects=payload.objects)
-    decisive = preferences
+    keyed_preferences = preferences
     if preferences.max_affected is not None:
         values = values._replace(maximum=preferences.maximum)
-        decisive = preferences._replace(max_affected=0)
+        keyed_preferences = preferences._replace(max_affected=0)
     profile = (("Content-Profile", schema),) if len(project.db_schemas) > 1 else ()
     plan_input = PlanInput(
         method,
@@ -181,7 +179,7 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
         is_root,
         schema,
         headers.get("accept"),
-        decisive,
+        keyed_preferences,
         query.selection,
         query.columns,
         query.conflict,
@@ -192,11 +190,8 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
 
 
 def _unconditional(headers: Mapping[str, str]) -> ApiError:
-    """Return the error for a write that a client makes conditional: rows have no entity tags yet.
-
-    412, because clients and proxies take 501 for a failure of the server.
-    """
-    [name, *_] = sorted(CONDITIONS.intersection(headers))
+    [name, *_] = sorted(CONDITIONAL_HEADERS.intersection(headers))
+    # Not 501: clients and proxies treat it as a failure of the server.
     return ApiError(
         412,
         "PGRST127",
@@ -207,9 +202,9 @@ def _unconditional(headers: Mapping[str, str]) -> ApiError:
 
 
 def target_of(path: str) -> tuple[str, bool]:
-    """Return the table or function that a path names, and whether it is a function; "" for the root.
+    """Return the table or function that a path names, "" for the root, and whether it is a function.
 
-    :raises ApiError: PGRST125 (404), the path can be neither.
+    :raises ApiError: PGRST125 (404) if the path is invalid.
     """
     name = path[len(REST_PREFIX) :].removeprefix("/") if path.startswith(REST_PREFIX) else path
     is_call = name.startswith(FUNCTIONS)
@@ -220,9 +215,9 @@ def target_of(path: str) -> tuple[str, bool]:
 
 
 def schema_of(request: Request, schemas: tuple[str, ...]) -> str:
-    """Return the exposed schema that a request names, the first one when it names none.
+    """Return the exposed schema that a request selects (default: the first).
 
-    :raises ApiError: PGRST106 (406), the schema is not exposed.
+    :raises ApiError: PGRST106 (406) if the schema is not exposed.
     """
     header = "accept-profile" if request.method in ("GET", "HEAD", "OPTIONS") else "content-profile"
     schema = request.headers.get(header, schemas[0])
@@ -248,38 +243,36 @@ def _rows(request: Request, query: QueryParameters, preferences: Preferences) ->
 
 
 def _call(request: Request, query: QueryParameters) -> tuple[CallShape, Values]:
-    """Return the form of the arguments of a call, and the values of the request."""
     values = query.values
     if request.method != "POST":
         return CallShape(frozenset(values.arguments), has_slots=True), values
-    body, form = request.body, media_type(request.headers.get("content-type") or JSON)
-    if form == JSON:
+    body, body_type = request.body, media_type(request.headers.get("content-type") or JSON)
+    if body_type == JSON:
         text = _text(body)
         return _members(text, query.columns), values._replace(body=text if text.strip() else "{}")
-    if form == BINARY:
-        return CallShape(media_type=form), values._replace(body=rf"\x{body.hex()}")
-    if form in WHOLE_BODY:
-        return CallShape(media_type=form), values._replace(body=_text(body))
-    if form == FORM:
+    if body_type == BINARY:
+        return CallShape(media_type=body_type), values._replace(body=rf"\x{body.hex()}")
+    if body_type in WHOLE_BODY:
+        return CallShape(media_type=body_type), values._replace(body=_text(body))
+    if body_type == FORM:
         arguments = grouped(querystring.pairs(_text(body)))
-        shape = CallShape(frozenset(arguments), form, has_slots=True)
+        shape = CallShape(frozenset(arguments), body_type, has_slots=True)
         return shape, values._replace(arguments=arguments)
-    read, text, _ = read_rows(body, form, query.columns)
-    shape = CallShape(frozenset(read.columns), form, many=read.many, as_text=read.as_text)
+    rows, text, _ = read_rows(body, body_type, query.columns)
+    shape = CallShape(frozenset(rows.columns), body_type, many=rows.many, as_text=rows.as_text)
     return shape, values._replace(body=text)
 
 
 def _members(text: str, columns: tuple[str, ...] | None) -> CallShape:
-    """Return the form of the arguments in a JSON body; an empty one has none."""
     if not text.strip():
         return CallShape(frozenset(columns or ()), JSON)
     try:
-        read = read_rows(text.encode(), JSON, columns).shape
+        rows = read_rows(text.encode(), JSON, columns).shape
     except ApiError as error:
         if error.message != UNEQUAL_KEYS:
             raise
         return CallShape(frozenset(), JSON, many=True, unequal=True)
-    return CallShape(frozenset(read.columns), JSON, many=read.many)
+    return CallShape(frozenset(rows.columns), JSON, many=rows.many)
 
 
 def _text(body: bytes) -> str:

@@ -1,6 +1,6 @@
-"""Parses ``select``, ``order``, ``columns`` and the names of parameters; pure.
+"""Parses ``select``, ``order``, ``columns`` and parameter names; pure.
 
-Every mistake raises ``ApiError`` with its position (PGRST100, 400).
+Syntax errors raise ``ApiError`` with their position (PGRST100, 400).
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from dataapi.rest.parse.reader import DELIMITER, Mismatch, Reader, read_with
 
 MAX_ITEMS = 1600
-"""Items of ``select``: as many as a table may have columns."""
+"""Maximum number of items in ``select``: the maximum number of columns of a table."""
 MAX_RESOURCES = 100
-"""Resources embedded by one request."""
+"""Maximum number of embedded resources in a request."""
 MAX_STEPS = 100
-"""Steps of one path into a JSON value."""
+"""Maximum number of steps in a JSON path."""
 MAX_TERMS = 100
-"""Terms of one ``order``."""
+"""Maximum number of terms in ``order``."""
 MAX_NAMES = 1600
-"""Names in ``columns`` and ``on_conflict``."""
-DEEPEST = 20
-"""The maximum depth of embedded resources."""
-LONGEST_EMBED_PATH = DEEPEST + 5
-"""Names in a parameter's name: the path of an embedded resource, and what may follow it."""
+"""Maximum number of names in ``columns`` or ``on_conflict``."""
+MAX_EMBED_DEPTH = 20
+"""Maximum nesting depth of embedded resources."""
+LONGEST_EMBED_PATH = MAX_EMBED_DEPTH + 5
+"""Maximum number of dotted names in a parameter: the path of an embedded resource and what may follow it."""
 
 JOINS = ("inner", "left")
-"""Words after ``!`` that are no hints."""
+"""Words after ``!`` that are not hints."""
 
 AGGREGATES = ("sum", "avg", "count", "max", "min")
 
@@ -44,9 +44,9 @@ _NULLS = {"nullsfirst": True, "nullslast": False}
 
 @dataclass(frozen=True, slots=True)
 class PathStep:
-    """One step into a JSON value: ``->name`` or, with the value as text, ``->>name``.
+    """A step into a JSON value: ``->name``, or ``->>name`` for the value as text.
 
-    :ivar is_index: whether the operand is an index of an array.
+    :ivar is_index: whether the operand is an array index.
     """
 
     operand: str
@@ -57,17 +57,17 @@ class PathStep:
 Path = tuple[PathStep, ...]
 
 EmbedPath = tuple[str, ...]
-"""The names of embedded resources, each within the one before."""
+"""Names of nested embedded resources, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Star:
-    """``*``: every column."""
+    """``*``: all columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """``alias:name->path::cast.aggregate()::cast``; the name is empty for a bare ``count()``."""
+    """``alias:name->path::cast.aggregate()::cast``.  The name is "" for a bare ``count()``."""
 
     name: str
     alias: str | None = None
@@ -79,9 +79,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """``alias:name!hint!join(items)``, or with ``spread`` the items among the parent's own.
+    """``alias:name!hint!join(items)``, or ``...name(items)`` for a spread.
 
-    :ivar inner: whether rows without a related one are left out.
+    :ivar inner: whether rows without a related row are excluded.
     """
 
     name: str
@@ -93,17 +93,15 @@ class Embed:
 
     @property
     def key(self) -> str:
-        """The name in the answer."""
         return self.alias or self.name
 
     @property
     def silent(self) -> bool:
-        """Whether the answer has nothing of the resource: it is only filtered by."""
+        """Whether the response contains nothing of the resource.  It then only serves as a filter."""
         return all(isinstance(item, Embed) and item.silent for item in self.items)
 
     @property
     def member(self) -> str | None:
-        """The resource's name in the answer; None if it is silent or spread."""
         return None if self.spread or self.silent else self.key
 
 
@@ -112,9 +110,9 @@ Item = Star | Field | Embed
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """``name.direction.nulls`` of ``order``; None for omitted parts.
+    """``name.direction.nulls`` in ``order``.  Omitted parts are None.
 
-    :ivar relation: for ``relation(name)``, the embedded resource that is ordered by.
+    :ivar relation: embedded resource to order by, for ``relation(name)``.
     """
 
     name: str
@@ -126,7 +124,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class FieldName:
-    """The field that a parameter names, in the resource at the end of a path of embedded ones."""
+    """A field that a parameter names, and the embedded resource that it belongs to."""
 
     embeds: EmbedPath
     name: str
@@ -137,21 +135,19 @@ class FieldName:
 
 
 def parse_select(text: str) -> tuple[Item, ...]:
-    """Return the items of a ``select`` value, which may be empty.
+    """Return the items of a ``select`` value.
 
-    As in PostgREST, whatever follows an outermost resource without a comma, or an unmatched closing
+    As in PostgREST, text after an outermost resource without a comma, or after an unmatched closing
     parenthesis, is ignored.
     """
     return read_with(lambda reader: _items(reader, 0), text, f"select parameter ({text})")
 
 
 def parse_order(text: str) -> tuple[Term, ...]:
-    """Return the terms of an ``order`` value."""
     return read_with(_terms, text, f"order ({text})")
 
 
 def parse_names(text: str, parameter: str) -> tuple[str, ...]:
-    """Return the names of a ``columns`` or ``on_conflict`` value."""
     return read_with(_names, text, f"{parameter} parameter ({text})")
 
 
@@ -160,7 +156,7 @@ def _names(reader: Reader) -> tuple[str, ...]:
     while not names or reader.lexeme(","):
         reader.count("names", MAX_NAMES)
         names.append(reader.name())
-    reader.need_end(",")
+    reader.require_end(",")
     return tuple(names)
 
 
@@ -172,25 +168,25 @@ def parse_target(text: str) -> FieldName:
 def _target(reader: Reader) -> FieldName:
     names = _embed_path(reader)
     path = json_path(reader)
-    reader.need_end()
+    reader.require_end()
     return FieldName(names[:-1], names[-1], path)
 
 
-def parse_embeds(text: str, what: str = "tree path") -> tuple[str, ...]:
-    """Return the names of a parameter's name without a field, such as ``directors.not.or``."""
+def parse_embeds(text: str, subject: str = "tree path") -> tuple[str, ...]:
+    """Return the names in a parameter without a field, such as ``directors.not.or``."""
 
     def read(reader: Reader) -> tuple[str, ...]:
         names = _embed_path(reader)
-        reader.need_end()
+        reader.require_end()
         return names
 
-    return read_with(read, text, f"{what} ({text})")
+    return read_with(read, text, f"{subject} ({text})")
 
 
 def _embed_path(reader: Reader) -> tuple[str, ...]:
     names = [reader.name()]
     while reader.token(".", DELIMITER):
-        reader.count("names within each other", LONGEST_EMBED_PATH)
+        reader.count("nested names", LONGEST_EMBED_PATH)
         names.append(reader.name())
     return tuple(names)
 
@@ -199,7 +195,6 @@ def _embed_path(reader: Reader) -> tuple[str, ...]:
 
 
 def _items(reader: Reader, depth: int) -> tuple[Item, ...]:
-    """Read items up to the end or a closing parenthesis."""
     start = reader.at
     reader.blanks()
     if reader.at == len(reader.text) or reader.text.startswith(")", reader.at):
@@ -214,7 +209,7 @@ def _items(reader: Reader, depth: int) -> tuple[Item, ...]:
 def _item(reader: Reader, depth: int) -> Item:
     reader.count("items", MAX_ITEMS)
     plain = _PLAIN_ITEM.match(reader.text, reader.at)
-    if plain is not None:  # the usual case
+    if plain is not None:
         reader.at = plain.end()
         return Field(plain[1])
     reader.blanks()
@@ -226,33 +221,31 @@ def _item(reader: Reader, depth: int) -> Item:
     if reader.text.startswith("*", reader.at):
         reader.at += 1
         reader.blanks()
-        reader.need_end(")", ",")
+        reader.require_end(")", ",")
         return Star()
     alias, name = None, reader.name()
-    if not reader.text.startswith("::", reader.at) and _takes(reader, ":"):
+    if not reader.text.startswith("::", reader.at) and _skip(reader, ":"):
         alias, name = name, reader.name()
     if name == "count" and reader.token("()"):
         field = Field("", alias, aggregate="count", aggregate_cast=_cast(reader))
         reader.blanks()
-        reader.need_end(")", ",")
+        reader.require_end(")", ",")
         return field
     return _embed(reader, alias, name, depth) or _field(reader, alias, name)
 
 
-def _takes(reader: Reader, token: str) -> bool:
-    """Step over a token that errors do not mention."""
-    found = reader.text.startswith(token, reader.at)
-    if found:
+def _skip(reader: Reader, token: str) -> bool:
+    matches = reader.text.startswith(token, reader.at)
+    if matches:
         reader.at += len(token)
-    return found
+    return matches
 
 
 def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: bool = False) -> Embed | None:
-    """Read the rest of an embedded resource; None if it is not one."""
     start, failure = reader.at, reader.failure
     hint, inner = None, False
     for _ in range(2):
-        if not _takes(reader, "!"):
+        if not _skip(reader, "!"):
             break
         word = reader.name()
         inner = inner or word == "inner"
@@ -261,11 +254,11 @@ def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: 
         if not spread:
             reader.at, reader.failure = start, failure
         return None
-    if depth >= DEEPEST:
-        raise reader.fail(f"at most {DEEPEST} resources within each other")
+    if depth >= MAX_EMBED_DEPTH:
+        raise reader.fail(f"at most {MAX_EMBED_DEPTH} levels of resources")
     reader.count("resources", MAX_RESOURCES)
     items = _items(reader, depth + 1)
-    reader.need(")")
+    reader.require(")")
     reader.blanks()
     return Embed(name, items, alias, hint, inner, spread)
 
@@ -276,10 +269,10 @@ def _field(reader: Reader, alias: str | None, name: str) -> Field:
     cast, aggregate = _cast(reader), None
     if reader.token("."):
         aggregate = reader.one_of(AGGREGATES)
-        reader.need("()")
+        reader.require("()")
     aggregate_cast = _cast(reader) if aggregate is not None else None
     reader.blanks()
-    reader.need_end(")", ",")
+    reader.require_end(")", ",")
     return Field(name, alias, path, cast, aggregate, aggregate_cast)
 
 
@@ -302,26 +295,25 @@ def _step(reader: Reader, as_text: bool) -> PathStep:
     if reader.text.startswith('"', reader.at):
         return PathStep(reader.quoted(), as_text)
     index = _INDEX.match(reader.text, reader.at)
-    found = index or _KEY.match(reader.text, reader.at)
-    if found is None or not found[0].strip():
+    match = index or _KEY.match(reader.text, reader.at)
+    if match is None or not match[0].strip():
         raise _no_step(reader)
-    reader.at = found.end()
+    reader.at = match.end()
     if index is None:
-        reader.missed(_KEY_EXPECTED)
-    return PathStep(found[0].strip(), as_text, index is not None)
+        reader.note_expected(_KEY_EXPECTED)
+    return PathStep(match[0].strip(), as_text, index is not None)
 
 
 def _no_step(reader: Reader) -> Mismatch:
-    """Record why neither an index nor a member's name matches; return the exception to raise."""
-    if not _takes(reader, "-"):
-        reader.missed('"-"')
-        reader.missed("digit")
+    if not _skip(reader, "-"):
+        reader.note_expected('"-"')
+        reader.note_expected("digit")
         return reader.fail(_KEY_EXPECTED)
     digits = _DIGITS.match(reader.text, reader.at)
-    reader.missed("digit", digits.end() if digits else None)
+    reader.note_expected("digit", digits.end() if digits else None)
     if digits:
         reader.at = digits.end()
-        reader.ends("->", "::", ".", ",")
+        reader.at_end("->", "::", ".", ",")
     return Mismatch()
 
 
@@ -332,7 +324,7 @@ def _terms(reader: Reader) -> tuple[Term, ...]:
     terms = [_term(reader)]
     while reader.token(","):
         terms.append(_term(reader))
-    reader.need_end(",")
+    reader.require_end(",")
     return tuple(terms)
 
 
@@ -341,11 +333,11 @@ def _term(reader: Reader) -> Term:
     reader.blanks()
     name, relation = reader.name(), None
     start, failure = reader.at, reader.failure
-    if _takes(reader, "("):
+    if _skip(reader, "("):
         relation, name = name, reader.name()
     path = json_path(reader)
     if relation is not None and not reader.token(")"):
-        # Not an order by a relation: then the parenthesis is unexpected.
+        # Not an order by a relation, so the opening parenthesis is the unexpected character.
         reader.at, reader.failure = start, failure
         relation, path = None, json_path(reader)
     reader.blanks()
@@ -357,5 +349,5 @@ def _term(reader: Reader) -> Term:
             word = reader.one_of(_NULLS) if reader.token(".", DELIMITER) else ""
         nulls_first = _NULLS.get(word)
     reader.blanks()
-    reader.need_end(",")
+    reader.require_end(",")
     return Term(name, path, relation, descending, nulls_first)

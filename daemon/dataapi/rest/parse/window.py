@@ -1,4 +1,4 @@
-"""Parses limits, offsets and ``Range``: which rows an answer has (docs/reference/rest.md, Ranges); pure."""
+"""Parses limits, offsets and ``Range`` (docs/reference/rest.md, Ranges); pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dataapi.http.errors import ApiError
 
 MAXIMUM = 2**63 - 1
-"""The largest number that PostgreSQL takes for a limit or an offset."""
+"""Maximum limit and offset in PostgreSQL."""
 
 NEGATIVE = "Limit should be greater than or equal to zero."
 _NUMBER = re.compile(r"(-?)([0-9]+)", re.ASCII)
@@ -16,28 +16,27 @@ _RANGE = re.compile(r"(?:items=)?([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 
 
 class Window(NamedTuple):
-    """A stretch of a result.
+    """A range of a result's rows.
 
-    :ivar limit: None for all rows from the offset on.
+    :ivar limit: None for all rows after the offset.
     """
 
     limit: int | None = None
     offset: int = 0
 
     def within(self, other: Window) -> Window:
-        """Return the intersection of both."""
         offset = max(self.offset, other.offset)
         ends = [window.offset + window.limit for window in (self, other) if window.limit is not None]
         return Window(max(0, min(ends) - offset) if ends else None, offset)
 
 
-def count_of(text: str, parameter: str) -> int | None:
+def parse_count(text: str, parameter: str) -> int | None:
     """Return the value of a ``limit`` or ``offset`` parameter, at most ``MAXIMUM``.
 
-    A value that is not a whole number, and a negative offset of embedded rows, are ignored; the offset of
-    the outermost rows may be negative, as in PostgREST.
+    Values that are not integers and negative offsets of embedded rows are ignored.  As in PostgREST, the
+    offset of the outermost rows may be negative.
 
-    :raises ApiError: PGRST103 (416), the limit is negative.
+    :raises ApiError: PGRST103 (416) if the limit is negative.
     """
     number = _NUMBER.fullmatch(text.strip())
     if number is None:
@@ -53,10 +52,10 @@ def count_of(text: str, parameter: str) -> int | None:
     raise unsatisfiable(NEGATIVE)
 
 
-def window_of_header(text: str | None) -> Window:
-    """Return the window of a ``Range`` header; as HTTP demands, other units are ignored.
+def parse_range(text: str | None) -> Window:
+    """Parse a ``Range`` header.  As HTTP requires, other units are ignored.
 
-    :raises ApiError: PGRST103 (416), the range ends before it begins.
+    :raises ApiError: PGRST103 (416) if the range ends before it begins.
     """
     match = _RANGE.fullmatch(text.strip()) if text else None
     if match is None:
@@ -73,5 +72,4 @@ def window_of_header(text: str | None) -> Window:
 
 
 def unsatisfiable(details: str, *headers: tuple[str, str]) -> ApiError:
-    """Return the error of a range that no result can have."""
     return ApiError(416, "PGRST103", "Requested range not satisfiable", details=details, headers=headers)

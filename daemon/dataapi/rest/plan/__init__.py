@@ -1,1 +1,1 @@
-"""Plans REST requests against the catalog of one role; pure."""
+"""Planning of REST requests against the catalog of one role; pure."""

@@ -1,4 +1,4 @@
-"""Plans calls of functions below ``/rpc/`` (docs/reference/rest.md, Functions); pure."""
+"""Plans function calls under ``/rpc/`` (docs/reference/rest.md, Functions); pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dataapi.rest.parse.request import PlanInput
 from dataapi.rest.plan.expressions import ArgumentValue, BodyText, MaxAffected
 from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultShape, choose, unknown
 from dataapi.rest.plan.model import (
-    CallAnswer,
+    CallResponse,
     FiltersAsArguments,
     Plan,
     StatementPlan,
@@ -28,23 +28,23 @@ from dataapi.rest.plan.model import (
 from dataapi.rest.plan.role import RestRole
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import JSON as JSON_OID
-from dataapi.rest.plan.tables import JSONB, made_of_pairs
+from dataapi.rest.plan.tables import JSONB, pairs_type
 from dataapi.rest.statements import SCALAR, Total, compile_call, compile_lines
-from dataapi.sql.algebra import CallArgument, ColumnOf, FunctionCall, JsonArguments, Parameter
+from dataapi.sql.algebra import CallArgument, ColumnRef, FunctionCall, JsonArguments, Parameter
 from dataapi.sql.outputs import Value
 from dataapi.sql.statement import Compiled, Guard
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
-_VALUE = Value(ColumnOf(SCALAR))
+_VALUE = Value(ColumnRef(SCALAR))
 _UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit", "bit[]": "varbit[]"}
-"""What arguments of types are read as whose bare names mean a length of one."""
+"""Types to read arguments as instead of types whose bare SQL name has a length of one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call with the function that is called.
+    """A call of a chosen function.
 
-    :ivar adapted: the filters that are arguments, None if there are none.
+    :ivar adapted: filters that are arguments, None if there are none.
     """
 
     role: RestRole
@@ -57,25 +57,22 @@ class _Call:
 
     @property
     def lines(self) -> bool:
-        """Whether the statement returns a line for each row, which HEAD does not need."""
         return self.media.kind is MediaKind.LINES and self.input.method != "HEAD"
 
     @property
     def by_replica(self) -> bool:
-        """Whether a replica may answer: not for a function that may do more than read."""
         return self.input.by_replica and self.chosen.function.volatility is not Volatility.VOLATILE
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
-        """The function's own settings that hold for the whole transaction."""
         return hoisted(self.chosen.function, self.role.project.db_hoisted_tx_settings)
 
 
 def plan(role: RestRole, plan_input: PlanInput) -> Plan:
-    """Plan a call, or answer how the function may be called.
+    """Plan a call, or respond to OPTIONS.
 
-    :raises ApiError: PGRST101 (405) for other methods, PGRST202 and PGRST203 where no function is meant or
-        several are, PGRST107 (406), PGRST122 and PGRST128 (400).
+    :raises ApiError: PGRST101 (405) for other methods, PGRST202 (404) and PGRST203 (300) if no function or
+        several functions match, PGRST107 (406), PGRST122 and PGRST128 (400).
     """
     if plan_input.method not in _METHODS:
         raise ApiError(405, "PGRST101", f"Cannot use the {plan_input.method} method on RPC")
@@ -90,7 +87,7 @@ def plan(role: RestRole, plan_input: PlanInput) -> Plan:
         return StatementPlan(
             _compile(call),
             call.media,
-            _answer(call),
+            _response(call),
             call.read_only,
             call.settings,
             call.adapted,
@@ -109,9 +106,10 @@ def plan(role: RestRole, plan_input: PlanInput) -> Plan:
 def _choose(
     role: RestRole, plan_input: PlanInput, candidates: Sequence[Function]
 ) -> tuple[PlanInput, FiltersAsArguments | None, ChosenFunction]:
-    """Return the input with all arguments, the filters among these, and the function that takes them.
+    """Return the input with all arguments, the filters that are arguments, and the function to call.
 
-    A text may look like a filter by chance; filters are arguments only if no function is called otherwise.
+    A value may look like a filter by chance.  Filters are only used as arguments if no function matches
+    otherwise.
     """
     call = plan_input.call
     chosen = choose(role.catalog, candidates, call)
@@ -137,7 +135,7 @@ def _call(
 ) -> _Call:
     function, result = chosen.function, role.functions.result(chosen.function)
     ranges = parse_accept(plan_input.accept or "*/*") if plan_input.is_root else []
-    # The function of db-root-spec describes the API as JSON.
+    # The function of db-root-spec returns OpenAPI as plain JSON.
     described = bool(ranges) and ranges[0].name == OPENAPI
     if described:
         plan_input = plan_input._replace(accept=JSON)
@@ -168,7 +166,7 @@ def _compile(call: _Call) -> tuple[Compiled, ...]:
         output = _VALUE if scalar else record
         return (compile_lines(rows, output, Form.ARRAY, role.project.longest_line, role.dialect),)
     body = _body(call)
-    # The planner's estimate for a function would be meaningless.
+    # The planner's estimate for a function is meaningless, so an estimated count is exact.
     total = Total.EXACT if call.input.preferences.counts and not result.is_single else Total.NONE
     named = not scalar or body is Form.CSV or isinstance(body, GeoJson)
     output = with_column_names(record, body) if named else _VALUE
@@ -191,7 +189,7 @@ def _body(call: _Call) -> Body:
 
 
 def _guard(call: _Call) -> Guard | None:
-    """Return the bound that the statement itself checks, so that the function's changes are undone."""
+    """Return the bound that the statement checks, so that the function's changes are rolled back."""
     if call.media.single and not call.result.is_single:
         return Guard(respond.NOT_SINGLE)
     bounded = call.input.preferences.maximum is not None
@@ -214,19 +212,20 @@ def _function_call(call: _Call) -> FunctionCall:
         members, values = [], []
         for each in named:
             type_ = types[each.type]
-            pairs, read_as = made_of_pairs(type_), _member_type(type_)
+            pairs, read_as = pairs_type(type_), _member_type(type_)
             cast = read_as if arguments.as_text and catalog.underlying(type_).oid in (JSON_OID, JSONB) else ""
             members.append((each.name, "json" if pairs else "text" if cast else read_as))
             values.append(CallArgument(each.name, None, variadic=each.variadic, pairs=pairs, cast=cast))
         from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, tuple(members))
     column = SCALAR if call.result.is_scalar else ""
-    return FunctionCall(function, tuple(values), value_column=column, from_json=from_json, keeps_null=True)
+    return FunctionCall(function, tuple(values), value_column=column, from_json=from_json, null_as_row=True)
 
 
 def _slot(argument: Argument, type_: Type) -> Parameter:
-    """Return the slot of an argument; PostgreSQL finds types that are not its own by the function.
+    """Return the slot of an argument.
 
-    So no privilege on the schema of a type is needed to name it.
+    Types that are not built in are left for PostgreSQL to infer from the function, because naming a type
+    needs a privilege on its schema.
     """
     named = type_.schema == "pg_catalog" and type_.category != "P"
     return Parameter(
@@ -238,13 +237,13 @@ def _member_type(type_: Type) -> str:
     return _UNBOUNDED.get(type_.sql_name, type_.sql_name)
 
 
-# ---------------------------------------------------------------- the answer
+# ---------------------------------------------------------------- the response
 
 
-def _answer(call: _Call) -> CallAnswer:
+def _response(call: _Call) -> CallResponse:
     kind, result = call.media.kind, call.result
     single = kind is MediaKind.OBJECT or (kind is MediaKind.JSON and result.is_single)
-    return CallAnswer(
+    return CallResponse(
         result.shape is ResultShape.VOID,
         result.is_single,
         kind is MediaKind.RAW and result.content is Content.BYTES,

@@ -1,4 +1,4 @@
-"""Fields and filters as expressions and conditions of the SQL algebra; pure."""
+"""Converts fields and filters to expressions and conditions of the SQL algebra; pure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dataapi.rest.plan.similar_names import hint_for
 from dataapi.rest.plan.tables import JSON, JSONB, TEXT, TSVECTOR, Relation, RoleTables, Types
 from dataapi.sql.algebra import (
     And,
-    CastOf,
-    ColumnOf,
+    Cast,
+    ColumnRef,
     Compare,
-    ComputedOf,
+    ComputedValue,
     Condition,
     Converted,
     Distinct,
@@ -34,7 +34,7 @@ from dataapi.sql.algebra import (
     Expression,
     Is,
     IsNull,
-    JsonPathOf,
+    JsonPath,
     Not,
     Operator,
     Or,
@@ -49,7 +49,7 @@ from dataapi.sql.algebra import (
 
 @dataclass(frozen=True, slots=True)
 class FixedText:
-    """A text of the shape itself, such as an alias."""
+    """A constant that is part of the query's shape, such as an alias."""
 
     text: str
 
@@ -69,14 +69,15 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class SearchLanguage:
-    """The name of a text search configuration in the query string."""
+    """Name of a text search configuration in the query string."""
 
     position: int
 
     def bind(self, values: Values) -> str:
         """Return the name.
 
-        :raises ApiError: 42704 (400), it is a number, which PostgreSQL would accept as an unchecked oid.
+        :raises ApiError: 42704 (400) for a number, which PostgreSQL would accept as an OID without checking
+            it.
         """
         name = values.literals[self.position]
         if name.isdigit():
@@ -86,39 +87,38 @@ class SearchLanguage:
 
 @dataclass(frozen=True, slots=True)
 class CappedLimit:
-    """A limit in the query string, with the maximum number of rows that may be answered."""
+    """A limit in the query string, capped at the maximum number of rows."""
 
     position: int
     maximum: int | None
 
     def bind(self, values: Values) -> str:
-        """Return the number."""
         text = values.literals[self.position]
         return text if self.maximum is None or int(text) <= self.maximum else str(self.maximum)
 
 
 @dataclass(frozen=True, slots=True)
 class MaxAffected:
-    """How many rows a request may change, or a function may return (``max-affected``)."""
+    """Maximum number of rows that a request may change or a function may return (``max-affected``)."""
 
     def bind(self, values: Values) -> str:
-        """Return the number."""
         return str(values.maximum)
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentValue:
-    """An argument of a call that has a slot of its own.
+    """An argument of a call that has its own slot.
 
-    :ivar variadic: whether it takes an array of all values of its name; otherwise the last one counts.
+    :ivar variadic: whether to bind an array of all values of the argument.  Otherwise, the last value is
+        used.
     """
 
     name: str
     variadic: bool
 
     def bind(self, values: Values) -> str:
-        given = values.arguments[self.name]
-        return array_literal(given) if self.variadic else given[-1]
+        texts = values.arguments[self.name]
+        return array_literal(texts) if self.variadic else texts[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +131,9 @@ class BodyText:
 
 @dataclass(frozen=True, slots=True)
 class TypedExpression:
-    """An expression with the type of its values.
+    """An expression and the type of its values.
 
-    :ivar type: the type's oid, None if it is unknown.
+    :ivar type: OID of the type, None if unknown.
     """
 
     expression: Expression
@@ -142,56 +142,55 @@ class TypedExpression:
 
 
 def field_of(tables: RoleTables, relation: Relation, name: str, path: Path = ()) -> TypedExpression:
-    """Return a field of a relation: a column, a function of its rows, or a member of a JSON value of one.
+    """Return a field of a relation: a column, a computed field, or a member of a JSON value.
 
-    :raises ApiError: 42703 (400), there is not a field of that name; 42883 (404), a step leads into a text.
+    :raises ApiError: 42703 (400) if there is no such field, 42883 (404) for a JSON path into a text value.
     """
-    found = _plain(tables, relation, name)
+    value = _column_or_computed(tables, relation, name)
     if not path:
-        return found
+        return value
     _check(path)
-    json = tables.types.is_one_of(found.type, JSON, JSONB)
+    json = tables.types.is_one_of(value.type, JSON, JSONB)
     steps = [Parameter(FixedText(step.operand), "integer" if step.is_index else "text") for step in path]
-    member = JsonPathOf(found.expression, json, tuple(steps), path[-1].as_text)
+    member = JsonPath(value.expression, json, tuple(steps), path[-1].as_text)
     if path[-1].as_text:
         return TypedExpression(member, TEXT)
-    return TypedExpression(member, JSON if tables.types.is_one_of(found.type, JSON) else JSONB)
+    return TypedExpression(member, JSON if tables.types.is_one_of(value.type, JSON) else JSONB)
 
 
 def comparable(types: Types, typed: TypedExpression) -> TypedExpression:
-    """Return a value in a form that can be compared: ``json`` has no operators, ``jsonb`` has."""
+    """Cast ``json`` to ``jsonb``, because ``json`` has no comparison operators."""
     if not types.is_one_of(typed.type, JSON) or types.representation(TEXT, typed.type) is not None:
         return typed
-    return TypedExpression(CastOf(typed.expression, f"{OWN_SCHEMA}.jsonb"), JSONB, typed.nullable)
+    return TypedExpression(Cast(typed.expression, f"{OWN_SCHEMA}.jsonb"), JSONB, typed.nullable)
 
 
 def has_field(tables: RoleTables, relation: Relation, name: str) -> bool:
-    """Whether a relation has a column or a computed field of that name."""
     if relation.columns is None or name in relation.columns:
         return True
     return tables.computed(relation, name) is not None
 
 
-def _plain(tables: RoleTables, relation: Relation, name: str) -> TypedExpression:
+def _column_or_computed(tables: RoleTables, relation: Relation, name: str) -> TypedExpression:
     if relation.columns is None:
-        return TypedExpression(ColumnOf(name), None)
+        return TypedExpression(ColumnRef(name), None)
     cell = relation.columns.get(name)
     if cell is not None:
-        return TypedExpression(ColumnOf(name), cell.type, cell.nullable)
+        return TypedExpression(ColumnRef(name), cell.type, cell.nullable)
     function = tables.computed(relation, name)
     if function is not None:
-        return TypedExpression(ComputedOf(function), function.returns)
-    called = relation.alias or relation.name
+        return TypedExpression(ComputedValue(function), function.returns)
+    label = relation.alias or relation.name
     raise ApiError(
         400,
         "42703",
-        f"column {called}.{name} does not exist",
-        hint=hint_for(called, name, tables.readable(relation)),
+        f"column {label}.{name} does not exist",
+        hint=hint_for(label, name, tables.readable(relation)),
     )
 
 
 def _check(path: Path) -> None:
-    """Refuse a path that goes on after ``->>``, in PostgreSQL's words: texts have no members."""
+    # PostgreSQL's error for a path that continues after ``->>``: text has no members.
     for before, step in pairwise(path):
         if before.as_text:
             arrow, operand = "->>" if step.as_text else "->", "integer" if step.is_index else "unknown"
@@ -239,19 +238,18 @@ RowsOf = Callable[[Resource], Rows]
 def conditions_of(tables: RoleTables, resource: Resource, rows_of: RowsOf) -> list[Condition]:
     """Return the conditions of a resource's filters and logic trees.
 
-    :param rows_of: makes the rows of an embedded resource, for filters on whether there are any.
-    :raises ApiError: 42703 (400), an unknown column; PGRST120 (400), another filter on a whole resource.
+    :param rows_of: returns the rows of an embedded resource, for filters on their existence.
+    :raises ApiError: 42703 (400) for an unknown column, PGRST120 (400) for any other filter on a resource.
     """
 
     def condition(tree: LogicTree, position: int) -> tuple[Condition, int]:
-        """Make the condition of a tree whose values begin at a position; return where the next ones begin."""
         if isinstance(tree, LogicFilter):
             leaf = _leaf(tables, resource, rows_of, tree, position)
             return leaf, position + tree.operation.value_count
         parts = list[Condition]()
         for part in tree.parts:
-            made, position = condition(part, position)
-            parts.append(made)
+            operand, position = condition(part, position)
+            parts.append(operand)
         joined: Condition = And(tuple(parts)) if tree.every else Or(tuple(parts))
         return Not(joined) if tree.negated else joined, position
 
@@ -294,7 +292,7 @@ def _positive(types: Types, left: TypedExpression, operation: FilterOperation, p
     operator = _OPERATORS[operation.operator]
     schema = types.schema_of(operator.symbol, left.type)
     if operation.modifier is not None or operation.operator in PATTERNS:
-        # Patterns are texts, whatever is read as the column's values.
+        # A pattern is always text, even if a domain converts its values from text.
         quantifier = None if operation.modifier is None else Quantifier(operation.modifier)
         return Compare(left.expression, operator, Parameter(Literal(position)), schema, quantifier)
     many = operator is Operator.IN
@@ -304,7 +302,7 @@ def _positive(types: Types, left: TypedExpression, operation: FilterOperation, p
 def _value(
     types: Types, left: TypedExpression, position: int, *, many: bool = False
 ) -> Parameter | Converted:
-    """Return a value to compare with; PostgreSQL infers its type, unless a domain reads texts itself."""
+    """Return a value to compare with.  PostgreSQL infers its type, unless a domain converts text itself."""
     function = types.representation(TEXT, left.type)
     if function is None:
         return Parameter(Literal(position))

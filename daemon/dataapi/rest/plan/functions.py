@@ -1,4 +1,4 @@
-"""The functions that a role may call, which one a request means, and their results; pure."""
+"""The functions that a role may call, overload resolution, and function results; pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Content
 from dataapi.rest.parse.body import BINARY, form_hint
 from dataapi.rest.parse.request import WHOLE_BODY, CallShape, PlanInput
-from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
+from dataapi.rest.plan.similar_names import MIN_KNOWN_SIMILARITY, NameIndex, similar
 from dataapi.rest.plan.tables import Relation, RelationColumn, denied
 from dataapi.rest.statements import SCALAR
 
@@ -21,7 +21,7 @@ _CONTENTS = {"bytea": Content.BYTES, "xml": Content.XML}
 
 
 class ResultShape(Enum):
-    """The kind of a function's result."""
+    """Kinds of function results."""
 
     VOID = "void"
     VALUE = "value"
@@ -34,9 +34,9 @@ class ResultShape(Enum):
 class FunctionResult:
     """The result of a function.
 
-    :ivar relation: of its rows; values are rows of one column.
-    :ivar raw: media types that its one value is as it stands, ``*/*`` for all.
-    :ivar content: the kind of that value.
+    :ivar relation: relation of its rows.  Values are rows of one column.
+    :ivar raw: media types in which its only value can be returned unchanged, ``*/*`` for any.
+    :ivar content: type of that value.
     """
 
     shape: ResultShape
@@ -46,12 +46,10 @@ class FunctionResult:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is values and not rows."""
         return self.shape in (ResultShape.VOID, ResultShape.VALUE, ResultShape.VALUES)
 
     @property
     def is_single(self) -> bool:
-        """Whether it is always one value or row."""
         return self.shape in (ResultShape.VOID, ResultShape.VALUE, ResultShape.ROW)
 
 
@@ -69,7 +67,6 @@ def _result_of(catalog: Catalog, function: Function) -> FunctionResult:
 
 
 def _relation(catalog: Catalog, function: Function, declared: Type) -> Relation | None:
-    """Return the relation of a function's rows; None when it returns values."""
     if function.columns:
         columns = {column.name: RelationColumn(column.type) for column in function.columns}
         return Relation(function.schema, function.name, None, columns)
@@ -93,12 +90,11 @@ def _raw(catalog: Catalog, declared: Type) -> tuple[str, ...]:
     if content is Content.XML:
         return ("text/xml", "text/plain")
     type_ = catalog.underlying(declared)
-    is_text = type_.category == "S"  # PostgreSQL's category of strings
+    is_text = type_.category == "S"  # PostgreSQL's category for string types
     return ("text/plain", BINARY) if is_text else ("text/plain",)
 
 
 def content_of(catalog: Catalog, type_: Type) -> Content:
-    """Return the kind of a type's values; a domain's are those of the type under it."""
     return _CONTENTS.get(catalog.underlying(type_).sql_name, Content.TEXT)
 
 
@@ -107,9 +103,9 @@ _BODIES = {type_: media_type for media_type, types in WHOLE_BODY.items() for typ
 
 @dataclass(frozen=True, slots=True)
 class ChosenFunction:
-    """The function that is called.
+    """The function to call.
 
-    :ivar whole: its single nameless argument takes the whole body.
+    :ivar whole: whether its single unnamed argument receives the whole body.
     """
 
     function: Function
@@ -117,21 +113,21 @@ class ChosenFunction:
 
 
 def choose(catalog: Catalog, candidates: Sequence[Function], arguments: CallShape) -> ChosenFunction | None:
-    """Return the function that accepts the arguments; None if no function does.
+    """Return the function that accepts the arguments, None if none does.
 
-    Functions that take the names go before those that take the whole body; an empty name stands for it.
+    Functions that accept the argument names take precedence over functions that accept the whole body.
 
-    :raises ApiError: PGRST203 (300), several do.
+    :raises ApiError: PGRST203 (300) if several functions do.
     """
-    matching = [each for each in candidates if _takes_names(each, arguments)]
-    whole = [each for each in candidates if _takes_whole(catalog, each, arguments)] if not matching else []
-    found = matching or whole
-    if len(found) > 1:
-        raise _ambiguous(catalog, found)
-    return ChosenFunction(found[0], bool(whole)) if found else None
+    matching = [each for each in candidates if _accepts_names(each, arguments)]
+    whole = [each for each in candidates if _accepts_body(catalog, each, arguments)] if not matching else []
+    accepted = matching or whole
+    if len(accepted) > 1:
+        raise _ambiguous(catalog, accepted)
+    return ChosenFunction(accepted[0], bool(whole)) if accepted else None
 
 
-def _takes_names(function: Function, arguments: CallShape) -> bool:
+def _accepts_names(function: Function, arguments: CallShape) -> bool:
     if not function.arguments:
         return not arguments.names and not arguments.unparsed
     required = {argument.name for argument in function.arguments if argument.default is None}
@@ -139,7 +135,7 @@ def _takes_names(function: Function, arguments: CallShape) -> bool:
     return "" not in arguments.names and arguments.names - optional == required
 
 
-def _takes_whole(catalog: Catalog, function: Function, arguments: CallShape) -> bool:
+def _accepts_body(catalog: Catalog, function: Function, arguments: CallShape) -> bool:
     body = whole_body(catalog, function)
     if arguments.media_type == "application/json" and arguments.names == {""}:
         return body is not None
@@ -147,12 +143,12 @@ def _takes_whole(catalog: Catalog, function: Function, arguments: CallShape) -> 
 
 
 def is_callable(catalog: Catalog, function: Function) -> bool:
-    """Whether a request can call the function: its arguments have names, or it takes a whole body."""
+    """Whether requests can call a function: its arguments are named, or it accepts a whole body."""
     return all(argument.name for argument in function.arguments) or whole_body(catalog, function) is not None
 
 
 def whole_body(catalog: Catalog, function: Function) -> str | None:
-    """Return the media type of the bodies that a single nameless argument takes as they are; None without."""
+    """Return the media type of the bodies that a single unnamed argument accepts, None if there is none."""
     if len(function.arguments) != 1 or function.arguments[0].name:
         return None
     type_ = catalog.types[function.arguments[0].type]
@@ -160,12 +156,14 @@ def whole_body(catalog: Catalog, function: Function) -> str | None:
 
 
 def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
-    found = []
+    overloads = []
     for each in functions:
         arguments = [(argument.name, catalog.types[argument.type].sql_name) for argument in each.arguments]
         listed = ", ".join([f"{name} => {type_}" for name, type_ in arguments])
-        found.append((len(arguments), each.comment or "", arguments, f"{each.schema}.{each.name}({listed})"))
-    signatures = [signature for *_, signature in sorted(found)]
+        overloads.append(
+            (len(arguments), each.comment or "", arguments, f"{each.schema}.{each.name}({listed})")
+        )
+    signatures = [signature for *_, signature in sorted(overloads)]
     return ApiError(
         300,
         "PGRST203",
@@ -176,11 +174,6 @@ def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
 
 
 def unknown(plan_input: PlanInput, candidates: Sequence[Function], names: NameIndex) -> ApiError:
-    """Return the error for a call that no function takes (PGRST202, 404).
-
-    :param candidates: the functions of that name.
-    :param names: the names of all functions of the schema.
-    """
     function, arguments = f"{plan_input.schema}.{plan_input.target}", plan_input.call
     provided = _names(arguments.names) if arguments.names else " without parameters"
     return ApiError(
@@ -212,7 +205,7 @@ def _hint(plan_input: PlanInput, candidates: Sequence[Function], names: NameInde
     begin = f"Perhaps you meant to call the function {plan_input.schema}."
     if candidates:
         signatures = [_names(argument.name for argument in each.arguments) for each in candidates]
-        close = similar(_names(plan_input.call.names), NameIndex(signatures), DISTANTLY_ALIKE)
+        close = similar(_names(plan_input.call.names), NameIndex(signatures), MIN_KNOWN_SIMILARITY)
         return None if close is None else begin + plan_input.target + close
     close = similar(plan_input.target, names)
     return None if close is None else begin + close
@@ -223,11 +216,11 @@ def _names(names: Iterable[str]) -> str:
 
 
 class RoleFunctions:
-    """The functions of a catalog that a role may call; PostgreSQL's error is raised for others.
+    """The functions of a catalog that a role may call.
 
-    They are collected at the first use, so that roles that only read tables cost nothing.
+    They are collected on first use, so that roles that only read tables do not pay for it.
 
-    :param anonymous: whether it is the role of anonymous callers.
+    :param anonymous: whether this is the role of anonymous callers.
     """
 
     def __init__(self, catalog: Catalog, role: str, *, anonymous: bool) -> None:
@@ -238,30 +231,29 @@ class RoleFunctions:
         self._results: dict[int, FunctionResult] = {}
 
     def named(self, schema: str, name: str) -> Sequence[Function]:
-        """Return the overloads of a function that the role may call; empty if there is no such function.
+        """Return the overloads of a function that the role may call, empty if there is no such function.
 
-        :raises ApiError: 42501 (401, 403), there are some, but the role may not call any.
+        :raises ApiError: 42501 (401, 403) if there are overloads but the role may not call any.
         """
-        found = self._by_name.get((schema, name), ())
-        for function in () if found else self._catalog.functions:
+        overloads = self._by_name.get((schema, name), ())
+        for function in () if overloads else self._catalog.functions:
             if (function.schema, function.name) == (schema, name) and is_callable(self._catalog, function):
                 raise denied(self._privileges, "function", function, anonymous=self._anonymous)
-        return found
+        return overloads
 
     def names(self, schema: str) -> NameIndex:
-        """Return the names of a schema's functions, to search for similar ones."""
         if schema not in self._names:
             self._names[schema] = NameIndex(name for in_schema, name in self._by_name if in_schema == schema)
         return self._names[schema]
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, str], Sequence[Function]]:
-        privileges, found = self._privileges, dict[tuple[str, str], list[Function]]()
+        privileges, by_name = self._privileges, dict[tuple[str, str], list[Function]]()
         for function in self._catalog.functions:
             usable = privileges.can_use_schema(function.schema) and privileges.can_execute(function)
             if usable and is_callable(self._catalog, function):
-                found.setdefault((function.schema, function.name), []).append(function)
-        return found
+                by_name.setdefault((function.schema, function.name), []).append(function)
+        return by_name
 
     def result(self, function: Function) -> FunctionResult:
         result = self._results.get(function.oid)

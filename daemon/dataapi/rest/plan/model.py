@@ -1,4 +1,4 @@
-"""Plans as values. They depend on a ``PlanInput`` only, so requests with equal inputs share them."""
+"""Plans as values.  They depend on a ``PlanInput`` only, so requests with equal inputs share them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dataapi.sql.statement import Compiled
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAnswer:
-    """The rows of a table."""
+class ReadResponse:
+    """A response with rows of a table."""
 
 
 @dataclass(frozen=True, slots=True)
-class WriteAnswer:
-    """The effect of a change on a table's rows.
+class WriteResponse:
+    """A response to a write.
 
-    :ivar represents: whether the body holds the rows.
-    :ivar merges: whether the inserted rows are counted apart from the updated ones.
+    :ivar represents: whether the body contains the rows.
+    :ivar merges: whether inserted rows are counted separately from updated ones.
     """
 
     action: Action
@@ -34,13 +34,13 @@ class WriteAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class CallAnswer:
-    """The result of a function.
+class CallResponse:
+    """A response with the result of a function.
 
     :ivar is_void: whether the function returns nothing.
-    :ivar is_single: whether it is one value or row.
-    :ivar is_binary: whether the body is the value of a ``bytea``.
-    :ivar unwrapped: whether the one member of an array stands without its brackets.
+    :ivar is_single: whether the result is one value or row.
+    :ivar is_binary: whether the body is a ``bytea``.
+    :ivar unwrapped: whether to remove the brackets of a one-element array.
     """
 
     is_void: bool
@@ -49,22 +49,21 @@ class CallAnswer:
     unwrapped: bool
 
 
-Answer = ReadAnswer | WriteAnswer | CallAnswer
-"""How the row of a statement becomes the answer."""
+ResponseKind = ReadResponse | WriteResponse | CallResponse
+"""Kinds of responses.  Each has its own rules for building the reply from the result row."""
 
 
 @dataclass(frozen=True, slots=True)
 class FiltersAsArguments:
     """Parameters of a call that look like filters but are arguments.
 
-    :ivar shape: the selection as it was sent, with these filters.
+    :ivar shape: the selection as sent, including these filters.
     """
 
     shape: SelectionShape
     names: Collection[str]
 
     def adapt(self, values: Values) -> Values:
-        """Return the values with the filters' texts as arguments."""
         literals, position = list[str](), 0
         for name, operation in self.shape.filters:
             following = position + operation.value_count
@@ -80,47 +79,42 @@ class FiltersAsArguments:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKeys:
-    """Objects that identify their rows by a key. Each object must have a key of its own."""
+    """Objects that identify their rows by a key.  The keys must be distinct."""
 
     key: tuple[str, ...]
 
     def adapt(self, values: Values) -> Values:
-        """Return the values.
-
-        :raises ApiError: PGRST102 (400), an object has no key or the key of another object.
-        """
         check_keys(values.objects, self.key)
         return values
 
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedRows:
-    """Streamed rows, whose number cannot be limited: some are sent before others are read."""
+    """Streamed rows.  Their number cannot be limited, because some are sent before others are read."""
 
     def adapt(self, values: Values) -> Values:
-        """Raise ``ApiError``: PGRST122 (400)."""
         raise not_followed(f"max-affected={values.maximum}")
 
 
 AdaptedValues = FiltersAsArguments | UniqueKeys | UnlimitedRows
-"""How the values of a request become those of its statements."""
+"""Ways to derive the values of the statements from those of the request."""
 
 
 class StatementPlan(NamedTuple):
-    """Statements to run in order, and how the row of the last one becomes the answer.
+    """Statements to run in order, and the kind of response to build from the last one's row.
 
-    :ivar statements: the last one's row is a ``ResultRow``.
-    :ivar media: the negotiated media type; with its ``explain`` the statement's plan is the answer.
-    :ivar settings: further settings of the transaction, ``(name, value)``.
-    :ivar adapted: how the values of a request become those of the statements, None if they are the same.
-    :ivar estimated: a statement without its page, whose planned number of rows becomes the row's total
-        when that is None or beyond ``estimated_beyond``.
-    :ivar by_replica: whether a replica may run it.
+    :ivar statements: the last one returns a ``ResultRow``.
+    :ivar media: the negotiated media type.  If it has ``explain``, the statement's plan is returned.
+    :ivar settings: further settings of the transaction, as (name, value).
+    :ivar adapted: adapter for the values of a request, None if there is nothing to adapt.
+    :ivar estimated: statement without its page.  Its estimated number of rows replaces a total that is None
+        or larger than ``estimated_beyond``.
+    :ivar by_replica: whether a replica may run the statements.
     """
 
     statements: tuple[Compiled, ...]
     media: Media
-    answer: Answer
+    response: ResponseKind
     read_only: bool
     settings: tuple[tuple[str, str], ...] = ()
     adapted: AdaptedValues | None = None
@@ -130,16 +124,18 @@ class StatementPlan(NamedTuple):
 
     @property
     def explained(self) -> Compiled:
-        """The statement whose plan a client gets: the one that changes rows, if another one reads them."""
+        """The statement to explain: the mutation, if another statement reads its rows."""
         return self.statements[-2] if len(self.statements) > 1 else self.statements[-1]
 
 
 class StreamPlan(NamedTuple):
-    """A read whose rows are sent while they come.
+    """A read whose rows are streamed.
 
-    :ivar statements: one that returns one text per row: the bytes to send.
-    :ivar prefix: the bytes before the first row, such as a header line.
-    :ivar settings, adapted, by_replica: as of ``StatementPlan``.
+    :ivar statements: a single statement.  It returns the bytes to send for each row.
+    :ivar prefix: bytes before the first row, such as a header line.
+    :ivar settings: see ``StatementPlan``.
+    :ivar adapted: see ``StatementPlan``.
+    :ivar by_replica: see ``StatementPlan``.
     """
 
     statements: tuple[Compiled, ...]
@@ -151,4 +147,4 @@ class StreamPlan(NamedTuple):
 
 
 Plan = StatementPlan | StreamPlan | Reply
-"""How a request is answered; a ``Reply`` needs nothing from the database."""
+"""The plan of a request.  A ``Reply`` needs no database access."""

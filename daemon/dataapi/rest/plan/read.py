@@ -9,17 +9,16 @@ from dataapi.rest.negotiation import Media, MediaKind
 from dataapi.rest.parse.preferences import Count
 from dataapi.rest.parse.request import PlanInput
 from dataapi.rest.plan.expressions import FixedText
-from dataapi.rest.plan.model import Plan, ReadAnswer, StatementPlan, StreamPlan
+from dataapi.rest.plan.model import Plan, ReadResponse, StatementPlan, StreamPlan
 from dataapi.rest.plan.role import RestRole
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import Relation
-from dataapi.rest.statements import Total, compile_answer, compile_lines, compile_matching
+from dataapi.rest.statements import Total, compile_lines, compile_matching, compile_result
 from dataapi.sql.algebra import Parameter
 from dataapi.sql.statement import Compiled
 
 
 def plan(role: RestRole, plan_input: PlanInput) -> Plan:
-    """Plan a read of a table, or answer OPTIONS with the methods that the table supports."""
     table = role.tables.find(plan_input.schema, plan_input.target)
     if plan_input.method == "OPTIONS":
         return Reply(200, (("Allow", allowed(role.catalog, table)),), b"")
@@ -31,7 +30,7 @@ def plan(role: RestRole, plan_input: PlanInput) -> Plan:
     return StatementPlan(
         (statement,),
         media,
-        ReadAnswer(),
+        ReadResponse(),
         True,
         estimated=estimated[0] if estimated else None,
         estimated_beyond=role.project.db_max_rows,
@@ -42,9 +41,9 @@ def plan(role: RestRole, plan_input: PlanInput) -> Plan:
 def _compile(
     role: RestRole, table: Table, plan_input: PlanInput, media: Media | None
 ) -> tuple[Compiled, ...]:
-    """Return the statement of a read, and that of all its rows where their number is estimated.
+    """Return the statement of a read, and the statement to estimate its rows if the count is estimated.
 
-    :param media: None where rows are only counted.
+    :param media: None if rows are only counted.
     """
     maximum, count = role.project.db_max_rows, plan_input.preferences.count
     planner = role.planner(Relation.of(table), plan_input.selection)
@@ -57,18 +56,18 @@ def _compile(
         total, bound = Total.BOUNDED, Parameter(FixedText(str(maximum)), "bigint")
     max_bytes = role.project.max_answer if media is not None and media.explain is None else None
     output = with_column_names(record, body)
-    answer = compile_answer(rows, output, body, total, bound, max_bytes=max_bytes, dialect=role.dialect)
+    statement = compile_result(rows, output, body, total, bound, max_bytes=max_bytes, dialect=role.dialect)
     estimates = count is not None and total is not Total.EXACT
-    return (answer, compile_matching(rows, role.dialect)) if estimates else (answer,)
+    return (statement, compile_matching(rows, role.dialect)) if estimates else (statement,)
 
 
 # ---------------------------------------------------------------- streams
 
 
 def _streams(role: RestRole, plan_input: PlanInput, media: Media) -> bool:
-    """Whether rows are streamed: JSON lines always, CSV when nothing bounds their number.
+    """Whether to stream rows: always for JSON lines, and for CSV if their number is not limited.
 
-    A streamed answer can have neither a count nor headers that a pre-request function sets.
+    A streamed response cannot have a count, or headers that a pre-request function sets.
     """
     if media.kind is not MediaKind.CSV:
         return media.kind is MediaKind.LINES
@@ -87,8 +86,7 @@ def _streamed(role: RestRole, plan_input: PlanInput, table: Table, media: Media)
 
 
 def _name(key: Parameter) -> str:
-    """Return a member's alias."""
-    assert isinstance(key.source, FixedText), "members are named by texts of the shape"
+    assert isinstance(key.source, FixedText), "aliases are constants"
     return key.source.text
 
 
@@ -96,7 +94,6 @@ def _name(key: Parameter) -> str:
 
 
 def allowed(catalog: Catalog, table: Table) -> str:
-    """Return the value of ``Allow``: the methods that a table supports, whatever the role's privileges."""
     methods = ["OPTIONS", "GET", "HEAD"]
     if table.insertable:
         methods.append("POST")

@@ -1,4 +1,4 @@
-"""One role's view of a catalog, with the plans made for it."""
+"""One role's view of a catalog, and the plans made for it."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from dataapi.sql.dialect import dialect_of
 from dataapi.sql.statement import qualified
 
 PLANS_PER_ROLE = 500
-"""Plans that are cached for one role."""
+"""Maximum number of cached plans per role."""
 LONGEST_CACHED_INPUT = 8000
-"""Characters of an input beyond which its plan is not cached, to bound the memory."""
+"""Maximum size of an input in characters to cache its plan."""
 LONGEST_CACHED_STATEMENTS = 100_000
-"""Characters of statements beyond which they are not cached."""
+"""Maximum size of a plan's statements in characters to cache it."""
 PLAN_CHARACTERS = 4_000_000
-"""Characters of all statements that are cached for one role, their inputs included."""
+"""Maximum total size of the cached statements and inputs of one role in characters."""
 
 
 @dataclass(slots=True)
 class PlanCacheFigures:
-    """Hits and misses of the cache of plans, over all catalogs."""
+    """Hits and misses of the plan cache, over all catalogs."""
 
     hits: int = 0
     misses: int = 0
 
 
 class RestRole:
-    """One role's view of a catalog, with the plans made for it.
+    """One role's view of a catalog, and the plans made for it.
 
-    :ivar dialect: in which statements are written.
+    :ivar dialect: SQL dialect of the statements.
     """
 
     def __init__(self, project: Project, tables: CatalogTables, role: str, figures: PlanCacheFigures) -> None:
@@ -55,7 +55,6 @@ class RestRole:
         )
 
     def cached(self, plan_input: PlanInput) -> StatementPlan | StreamPlan | None:
-        """Return the plan that was made for an equal input, or None."""
         plan = self._plans.get(plan_input)
         if plan is not None:
             self._figures.hits += 1
@@ -64,8 +63,8 @@ class RestRole:
     def cache(self, plan_input: PlanInput, plan: StatementPlan | StreamPlan) -> StatementPlan | StreamPlan:
         """Cache a plan and return it.
 
-        One that is too long to be cached is returned with statements that are not prepared, because
-        PostgreSQL would keep them in place of those that are used again.
+        If the plan is too long to cache, its statements are not prepared, because PostgreSQL would keep them
+        instead of statements that are used again.
         """
         self._figures.misses += 1
         size, length = plan_input.size, sum(len(each.statement.text) for each in plan.statements)
@@ -80,7 +79,6 @@ class RestRole:
 
     @cached_property
     def row_handlers(self) -> tuple[RowHandler, ...]:
-        """The aggregates that make media types of rows."""
         catalog, privileges = self.catalog, Privileges(self.catalog, self.name)
         return tuple(
             RowHandler(
@@ -94,7 +92,6 @@ class RestRole:
         )
 
     def planner(self, relation: Relation, selection: Selection) -> RowPlanner:
-        """Return what turns a selection of rows that are read into the algebra."""
         return RowPlanner(self.tables, relation, selection, self.project)
 
     def media(
@@ -105,14 +102,14 @@ class RestRole:
         raw: tuple[str, ...] = (),
         lines: bool = False,
     ) -> Media:
-        """Return the media type of an answer that its client prefers of those available.
+        """Return the available media type that the client prefers.
 
-        :param table: of the rows of the answer, None when they are of no table.
-        :param raw: media types that the one value of a function is as it stands.
-        :param lines: whether the rows can be sent while they come.
-        :raises ApiError: PGRST107 (406), none of the accepted media types is available.
+        :param table: table of the response's rows, None for other rows.
+        :param raw: media types in which a function's only value can be returned unchanged.
+        :param lines: whether the rows can be streamed.
+        :raises ApiError: PGRST107 (406) if none of the accepted media types is available.
         """
-        # An aggregate of the database for a table takes whole rows only.
+        # A media type handler for a table accepts only whole rows.
         whole = plan_input.selection.shape.select in (None, "*")
         oid = table.oid if table is not None and whole else 0
         return negotiate(

@@ -1,4 +1,4 @@
-"""Turns a selection into rows of the SQL algebra with the members of each, for one role; pure."""
+"""Converts a selection to rows of the SQL algebra and their members, for one role; pure."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from dataapi.rest.plan.expressions import (
 from dataapi.rest.plan.tables import JSON, Relation, RoleTables
 from dataapi.settings import Project
 from dataapi.sql.algebra import (
+    Aggregate,
     AggregateFunction,
-    AggregateOf,
-    CastOf,
+    Cast,
     Condition,
     Exists,
     Expression,
     FunctionCall,
-    FunctionOf,
+    FunctionExpression,
     Join,
     OrderTerm,
     Parameter,
-    RelatedOf,
+    RelatedValue,
     Rows,
     Through,
     all_of,
@@ -51,19 +51,19 @@ from dataapi.sql.outputs import Key, Output, Text, Value
 from dataapi.sql.row_output import Many, One, Record, Spread
 
 MAX_RESOURCES_AND_CONDITIONS = 2500
-"""Resources and conditions where they stand in a statement: some are there more than once."""
+"""Maximum number of occurrences of resources and conditions in a statement.  Some occur more than once."""
 
 
 class RowPlanner:
-    """Plans the rows of one selection as expressions of the SQL algebra.
+    """Plans the rows of one selection as values of the SQL algebra.
 
-    Its methods raise ``ApiError``: PGRST100 for text that cannot be understood, PGRST108 for parameters of
-    resources that are not embedded, PGRST200 and PGRST201 for resources that cannot be, PGRST118,
-    PGRST120, PGRST123, 42703 and 42704.
+    Methods raise ``ApiError``: PGRST100 for syntax errors, PGRST108 for parameters of resources that are not
+    embedded, PGRST200 and PGRST201 for resources that cannot be embedded, PGRST118, PGRST120, PGRST123, 42703
+    and 42704.
 
-    :param relation: that of the rows.
-    :param project: has the limits; a table's directive takes precedence over ``db-max-rows``.
-    :param written: whether the rows are those that a change writes, which ``db-max-rows`` does not limit.
+    :param relation: relation of the rows.
+    :param project: limits.  A table's directive takes precedence over ``db-max-rows``.
+    :param written: whether the rows are written by the request.  ``db-max-rows`` does not limit those.
     """
 
     def __init__(
@@ -77,26 +77,22 @@ class RowPlanner:
     ) -> None:
         self._tables = tables
         self._maximum = None if written else project.db_max_rows
-        self._places = 0
+        self._occurrences = 0
         self._root = build_embed_tree(tables, relation, selection, project)
 
     def record(self) -> Record:
         return record_of(self._tables, self._root, self._rows)
 
     def rows(self, call: FunctionCall | None = None) -> Rows:
-        """Return the rows that match, in their order and window, of the relation's table or of a call."""
         return self._rows(self._root, call)
 
     def where(self) -> Condition | None:
-        """Return the filters on the relation itself, as changes take them."""
         return all_of(conditions_of(self._tables, self._root, self._rows))
 
     def required(self) -> Condition | None:
-        """Return the condition that inner embedded resources put on a row."""
         return all_of(self._required(self._root))
 
     def order(self) -> tuple[OrderTerm, ...]:
-        """Return the order of the rows."""
         return self._order(self._root)
 
     # ------------------------------------------------------------ resources
@@ -125,13 +121,13 @@ class RowPlanner:
         )
 
     def _count(self, resource: Resource) -> None:
-        """Count each occurrence of a resource in the statement: filters on embedded ones repeat it."""
-        self._places += 1 + len(resource.order)
-        self._places += sum(1 for tree, _ in resource.filters for _ in leaves(tree))
-        if self._places > MAX_RESOURCES_AND_CONDITIONS:
+        """Count an occurrence of a resource in the statement.  Filters by a resource repeat it."""
+        self._occurrences += 1 + len(resource.order)
+        self._occurrences += sum(1 for tree, _ in resource.filters for _ in leaves(tree))
+        if self._occurrences > MAX_RESOURCES_AND_CONDITIONS:
             raise too_much(
-                "Filters and orders by embedded resources repeat these with all of their own filters: "
-                f"at most {MAX_RESOURCES_AND_CONDITIONS} resources, filters and terms are allowed"
+                f"At most {MAX_RESOURCES_AND_CONDITIONS} resources, filters and order terms are allowed. "
+                "A filter or order by an embedded resource counts the resource and its filters again."
             )
 
     def _required(self, resource: Resource) -> list[Condition]:
@@ -144,13 +140,13 @@ class RowPlanner:
         return tuple(self._order_term(resource, term) for term in resource.order)
 
     def _order_term(self, resource: Resource, term: Term) -> OrderTerm:
-        typed = self._ordered_by(resource, term)
+        typed = self._order_value(resource, term)
         descending = bool(term.descending)
-        # PostgreSQL sorts nulls as the largest values by default.
+        # By default, PostgreSQL sorts NULL as the largest value.
         nulls_first = descending if term.nulls_first is None else term.nulls_first
         return OrderTerm(typed.expression, descending, nulls_first, typed.nullable)
 
-    def _ordered_by(self, resource: Resource, term: Term) -> TypedExpression:
+    def _order_value(self, resource: Resource, term: Term) -> TypedExpression:
         types = self._tables.types
         if term.relation is None:
             return comparable(types, field_of(self._tables, resource.relation, term.name, term.path))
@@ -166,25 +162,26 @@ class RowPlanner:
                 " one-to-one relationship",
             )
         member = self._member_value(child, term)
-        found = member or field_of(self._tables, child.relation, term.name, term.path)
-        return self._of(child, comparable(types, found))
+        value = member or field_of(self._tables, child.relation, term.name, term.path)
+        return self._related_value(child, comparable(types, value))
 
     def _member_value(self, child: Resource, term: Term) -> TypedExpression | None:
-        """Return the member of the term's name in a related row or in one that is spread into it."""
         own = value_named(self._tables, child, term)
         if own is not None:
             return own
         spread = (below for below in child.children if below.is_spread and below.to_one)
-        found = ((below, self._member_value(below, term)) for below in spread)
-        return next((self._of(below, inner) for below, inner in found if inner is not None), None)
+        values = ((below, self._member_value(below, term)) for below in spread)
+        return next((self._related_value(below, inner) for below, inner in values if inner is not None), None)
 
-    def _of(self, child: Resource, inner: TypedExpression) -> TypedExpression:
-        related: Expression = RelatedOf(self._rows(child), inner.expression)
+    def _related_value(self, child: Resource, inner: TypedExpression) -> TypedExpression:
+        related: Expression = RelatedValue(self._rows(child), inner.expression)
         return TypedExpression(related, inner.type)
 
 
 def _is_unique(resource: Resource) -> bool:
-    """Whether a unique key finds the one row of an embedded resource, and no limit or offset drops it."""
+    """Whether a unique key identifies the only row of an embedded resource, and no limit or offset excludes
+    it.
+    """
     relationship = resource.relationship
     if not isinstance(relationship, KeyRelationship) or not relationship.to_one:
         return False
@@ -193,14 +190,12 @@ def _is_unique(resource: Resource) -> bool:
 
 
 def _join_to(relationship: KeyRelationship) -> Join:
-    """Return the equality of the target's rows with the row that they belong to."""
     return Join(tuple([(theirs, own) for own, theirs in relationship.pairs]), relationship.schemas)
 
 
 def _related_by(
     relationship: Relationship | None,
 ) -> tuple[FunctionCall | None, Join | None, Through | None]:
-    """Return the call, the equality or the junction that gives the related rows of a row."""
     match relationship:
         case KeyRelationship():
             return None, _join_to(relationship), None
@@ -218,10 +213,10 @@ Member = tuple[Key, Output]
 
 
 def record_of(tables: RoleTables, resource: Resource, rows_of: Callable[[Resource], Rows]) -> Record:
-    """Return the record of a resource's rows, with those of the resources embedded in it.
+    """Return the record of a resource's rows, including embedded resources.
 
-    :param rows_of: makes the rows of an embedded resource.
-    :raises ApiError: 42703 and 42704 (400) for columns and types that are not there.
+    :param rows_of: returns the rows of an embedded resource.
+    :raises ApiError: 42703 or 42704 (400) for an unknown column or type.
     """
     members: list[Member | Spread] = []
     grouped = False
@@ -233,7 +228,7 @@ def record_of(tables: RoleTables, resource: Resource, rows_of: Callable[[Resourc
                     value = _json_value(tables, field_of(tables, resource.relation, name))
                     members.append((Text(name), Value(value)))
             case Field():
-                field = _counting(tables, resource.relation, item)
+                field = _with_count_aggregate(tables, resource.relation, item)
                 members.append(_field(tables, resource.relation, field))
                 grouped = grouped or field.aggregate is not None
             case Embed():
@@ -246,9 +241,9 @@ def record_of(tables: RoleTables, resource: Resource, rows_of: Callable[[Resourc
 
 
 def value_named(tables: RoleTables, resource: Resource, term: Term) -> TypedExpression | None:
-    """Return the value of the member that a term names; None without such a member.
+    """Return the value of the member that a term names, None if there is none.
 
-    :raises ApiError: 42703 and 42704 (400) for columns and types that are not there.
+    :raises ApiError: 42703 or 42704 (400) for an unknown column or type.
     """
     for item in resource.items:
         if isinstance(item, Star) and term.name in (resource.relation.columns or ()):
@@ -266,10 +261,9 @@ def value_named(tables: RoleTables, resource: Resource, term: Term) -> TypedExpr
 def _embedded(
     tables: RoleTables, child: Resource, rows_of: Callable[[Resource], Rows]
 ) -> Member | Spread | None:
-    """Return the member of an embedded resource; None if the resource is only filtered by."""
     embed, relationship = child.embed, child.relationship
-    assert embed is not None, "only the outermost resource is not embedded"
-    assert relationship is not None, "an embedded resource is related"
+    assert embed is not None, "only the root is not embedded"
+    assert relationship is not None, "an embedded resource has a relationship"
     record, rows = record_of(tables, child, rows_of), rows_of(child)
     if embed.silent:
         return None
@@ -280,10 +274,10 @@ def _embedded(
     return key, One(rows, record) if relationship.to_one else Many(rows, record)
 
 
-def _counting(tables: RoleTables, relation: Relation, field: Field) -> Field:
-    """Return the field with ``count`` as an aggregate, unless there is a column of that name.
+def _with_count_aggregate(tables: RoleTables, relation: Relation, field: Field) -> Field:
+    """Convert the field ``count`` to an aggregate, unless there is a column of that name.
 
-    In PostgREST this is PostgreSQL's ``table.function`` at work, so that it needs no setting to allow it.
+    In PostgREST, this works because of PostgreSQL's ``table.function`` notation, so no setting is needed.
     """
     if field.name != "count" or field.path or field.aggregate or has_field(tables, relation, "count"):
         return field
@@ -293,20 +287,19 @@ def _counting(tables: RoleTables, relation: Relation, field: Field) -> Field:
 def _field(tables: RoleTables, relation: Relation, field: Field) -> Member:
     key = _key(field)
     if not field.name:
-        return key, Value(_cast(tables, AggregateOf(AggregateFunction.COUNT), field.aggregate_cast))
+        return key, Value(_cast(tables, Aggregate(AggregateFunction.COUNT), field.aggregate_cast))
     typed = field_of(tables, relation, field.name, field.path)
     value = typed.expression if field.path or field.aggregate else _json_value(tables, typed)
     expression = _cast(tables, value, field.cast)
     if field.aggregate is not None:
         function = AggregateFunction(field.aggregate)
         schema = tables.types.schema_of(function.value, None if field.cast else typed.type)
-        expression = AggregateOf(function, expression, schema=schema)
+        expression = Aggregate(function, expression, schema=schema)
         expression = _cast(tables, expression, field.aggregate_cast)
     return key, Value(expression)
 
 
 def _key(field: Field) -> Key:
-    """Return a member's name: one of the schema or the dialect, or the client's as a value."""
     if field.alias is not None:
         return Parameter(FixedText(field.alias), "text")
     if field.aggregate is not None:
@@ -317,25 +310,23 @@ def _key(field: Field) -> Key:
 
 
 def _last_name(path: tuple[PathStep, ...]) -> str | None:
-    """Return the last member that a path names, indexes of arrays left out."""
     return next((step.operand for step in reversed(path) if not step.is_index), None)
 
 
 def _json_value(tables: RoleTables, typed: TypedExpression) -> Expression:
-    """Return a value as it becomes JSON: by a domain's own function where it has one."""
     function = tables.types.representation(typed.type, JSON)
-    return typed.expression if function is None else FunctionOf(function, typed.expression)
+    return typed.expression if function is None else FunctionExpression(function, typed.expression)
 
 
 def _cast(tables: RoleTables, expression: Expression, name: str | None) -> Expression:
-    return expression if name is None else CastOf(expression, tables.types.cast(name))
+    return expression if name is None else Cast(expression, tables.types.cast(name))
 
 
 def with_column_names(record: Record, body: Body) -> Record:
-    """Return the record with names of columns for members, if the body is made by an aggregate over any rows.
+    """Return the record with column names instead of parameters, for a handler that accepts any row type.
 
-    Such an aggregate finds the names in the type of the row, so an alias, elsewhere a value, becomes part of
-    the statement, quoted.  One that PostgreSQL would cut, or take for an alias of ours, remains a value.
+    Such a handler reads the names from the row type, so aliases become part of the statement, quoted.
+    Aliases that PostgreSQL would truncate, or that could be mistaken for generated ones, remain parameters.
     """
     if not isinstance(body, HandlerBody) or body.table is not None:
         return record

@@ -1,4 +1,4 @@
-"""The tables that a role may use, by name, and what their types mean for a request; pure."""
+"""The tables that a role may use, and the types of their columns; pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dataapi.sql.statement import qualified
 class RelationColumn:
     """A column of a relation.
 
-    :ivar type: the type's oid.
+    :ivar type: OID of the type.
     """
 
     type: int
@@ -29,12 +29,13 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What rows are of.
+    """The table or function result that rows belong to.
 
-    :ivar schema, name: as errors and relationships name it.
-    :ivar alias: as errors of its columns name it, None for its name.
-    :ivar table: the table whose rows they are; None for a function's own result columns.
-    :ivar columns: by name, in order; None if they are unknown (``record``).
+    :ivar schema: schema in errors and relationships.
+    :ivar name: name in errors and relationships.
+    :ivar alias: name in errors about its columns, None for ``name``.
+    :ivar table: table of the rows, None for a function's own result columns.
+    :ivar columns: columns by name, in order.  None if unknown (``record``).
     """
 
     schema: str
@@ -59,10 +60,10 @@ _KINDS = {
 
 
 class CatalogTables:
-    """All tables of a catalog by schema and name, shared by the roles.
+    """All tables of a catalog by schema and name, shared by all roles.
 
-    Partitions are left out, as in PostgREST: their rows are those of the parent, whose policies and
-    privileges would not apply to a partition that is requested by its own name.
+    As in PostgREST, partitions are excluded.  Their rows are available through the parent table.  Its
+    policies and privileges would not apply to requests for a partition.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -75,7 +76,6 @@ class CatalogTables:
         self._names: dict[str, NameIndex] = {}
 
     def names(self, schema: str) -> NameIndex:
-        """Return the names of a schema's tables, to search for similar ones."""
         if schema not in self._names:
             self._names[schema] = NameIndex(name for in_schema, name in self.by_name if in_schema == schema)
         return self._names[schema]
@@ -84,11 +84,11 @@ class CatalogTables:
 class RoleTables:
     """The tables of a catalog that one role may use.
 
-    Any other table raises PostgreSQL's error before anything of it is looked at, and neither hints nor
-    ambiguities mention it.
+    Access to another table raises PostgreSQL's error immediately, and neither hints nor ambiguity errors
+    mention it.
 
-    :param anonymous: whether it is the role of anonymous callers.
-    :ivar all: the tables of the catalog, whatever the role may use.
+    :param anonymous: whether this is the role of anonymous callers.
+    :ivar all: all tables of the catalog.
     """
 
     def __init__(self, tables: CatalogTables, role: str, *, anonymous: bool) -> None:
@@ -97,22 +97,22 @@ class RoleTables:
         self.catalog = tables.catalog
         self.types = tables.types
         self._privileges = Privileges(tables.catalog, role)
-        self._seen: dict[tuple[str, str], Table] = {}
+        self._usable: dict[tuple[str, str], Table] = {}
 
     def find(self, schema: str, name: str) -> Table:
         """Return a table.
 
-        :raises ApiError: PGRST205 (404), there is no such table; 42501 (401, 403), the role has no
+        :raises ApiError: PGRST205 (404) if there is no such table, 42501 (401, 403) if the role has no
             privilege on it.
         """
-        seen = self._seen.get((schema, name))
-        if seen is not None:
-            return seen
+        usable = self._usable.get((schema, name))
+        if usable is not None:
+            return usable
         table = self.all.by_name.get((schema, name))
         if table is not None:
             if not self.may_see(table):
                 raise self.denied(table)
-            self._seen[schema, name] = table
+            self._usable[schema, name] = table
             return table
         close = self.similar_name(schema, name)
         raise ApiError(
@@ -128,27 +128,20 @@ class RoleTables:
         )
 
     def may_read_whole(self, table: Table) -> bool:
-        """Whether the role may read all columns, those included that the catalog does not know yet."""
+        """Whether the role may read all columns, including columns added since the catalog was read."""
         return self._privileges.can_whole(table, "SELECT")
 
     def similar_name(self, schema: str, name: str, *, related: bool = False) -> str | None:
-        """Return the most similar name of a table that the role may use, None without one.
-
-        :param related: whether only tables with relationships are meant.
-        """
-
-        def is_meant(other: str) -> bool:
+        def is_candidate(other: str) -> bool:
             table = self.all.by_name[schema, other]
             return self.may_see(table) and (not related or bool(self.all.relationships.of(table)))
 
-        return similar(name, self.all.names(schema), allowed=is_meant)
+        return similar(name, self.all.names(schema), allowed=is_candidate)
 
     def denied(self, table: Table) -> ApiError:
-        """Return PostgreSQL's error for a table on which the role has no privilege."""
         return denied(self._privileges, _KINDS[table.kind], table, anonymous=self._anonymous)
 
     def readable(self, relation: Relation) -> list[str]:
-        """Return the columns of a relation that the role may read, which hints may name."""
         names = list(relation.columns or ())
         if relation.table is None:
             return names
@@ -161,9 +154,9 @@ class RoleTables:
 
 
 class PrivilegeDenied(ApiError):
-    """PostgreSQL's error for a table or function that a role may not use, by the catalog.
+    """PostgreSQL's error for a table or function that a role may not use, according to the catalog.
 
-    :ivar item: the table or function, on which the role may have been granted something since.
+    :ivar item: the table or function.  A privilege on it may have been granted since.
     """
 
     def __init__(self, error: ApiError, item: Table | Function) -> None:
@@ -172,20 +165,16 @@ class PrivilegeDenied(ApiError):
 
 
 def denied(privileges: Privileges, kind: str, item: Table | Function, *, anonymous: bool) -> PrivilegeDenied:
-    """Return the error for a thing on which a role has no privilege, or none on its schema.
-
-    :param anonymous: whether it is the role of anonymous callers.
-    """
     usable = privileges.can_use_schema(item.schema)
-    what = f"{kind} {item.name}" if usable else f"schema {item.schema}"
-    error = to_error(Diagnostics("42501", f"permission denied for {what}"), anonymous=anonymous)
+    subject = f"{kind} {item.name}" if usable else f"schema {item.schema}"
+    error = to_error(Diagnostics("42501", f"permission denied for {subject}"), anonymous=anonymous)
     return PrivilegeDenied(error, item)
 
 
 # ---------------------------------------------------------------- types
 
 TEXT, JSON, JSONB, TSVECTOR = 25, 114, 3802, 3614
-"""Oids of PostgreSQL's own types."""
+"""OIDs of built-in types."""
 
 
 _SQL_NAMES = """
@@ -194,9 +183,9 @@ _SQL_NAMES = """
     time without time zone, timestamp with time zone, timestamp without time zone
 """
 _SQL = frozenset([" ".join(name.split()) for name in _SQL_NAMES.split(",")])
-"""What SQL calls PostgreSQL's types besides their own names, wherever they are looked for.
+"""SQL's names of built-in types.  They do not depend on the search path.
 
-Those of characters and bits that do not vary have a length, which is one by default.
+Fixed-length character and bit types have a default length of one.
 """
 
 _OWN_NAMES = """
@@ -208,11 +197,11 @@ _OWN_NAMES = """
     jsonpath pg_lsn tid xid cid xid8
 """
 _OWN = frozenset(_OWN_NAMES.split())
-"""Types of PostgreSQL that a value may be cast to by their own name."""
+"""Built-in types that a value may be cast to by their own name."""
 
 
 class Types:
-    """The types of a catalog, as requests need them."""
+    """The types of a catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._types = catalog.types
@@ -221,53 +210,48 @@ class Types:
         self._named: dict[tuple[str, str], Type] | None = None
 
     def cast(self, name: str) -> str:
-        """Return the SQL of the type that a cast names, in small letters as SQL reads it.
+        """Return the SQL of the type that a cast names.  Names are case-insensitive, as in SQL.
 
-        :raises ApiError: 42704 (400), there is no such type.
+        :raises ApiError: 42704 (400) if there is no such type.
         """
-        low = " ".join(name.lower().split())
-        if low in _SQL:
-            return low
-        if low.removeprefix("_") in _OWN:  # so begin the names of types that are arrays of another
-            return f"{OWN_SCHEMA}.{low}"
-        found = self._in_path(low)
-        if found is not None:
-            return qualified(found)
-        element = self._in_path(low.removeprefix("_"))
+        lowered = " ".join(name.lower().split())
+        if lowered in _SQL:
+            return lowered
+        if lowered.removeprefix("_") in _OWN:  # The names of array types start with an underscore.
+            return f"{OWN_SCHEMA}.{lowered}"
+        type_ = self._in_path(lowered)
+        if type_ is not None:
+            return qualified(type_)
+        element = self._in_path(lowered.removeprefix("_"))
         if element is not None:
             return f"{qualified(element)}[]"
         raise ApiError(400, "42704", f'type "{name}" does not exist')
 
     def _in_path(self, name: str) -> Type | None:
-        """Return the first type of that name in the search path."""
         if self._named is None:
             self._named = {(type_.schema, type_.name): type_ for type_ in self._types.values()}
-        found = (self._named.get((schema, name)) for schema in self._schemas)
-        return next((type_ for type_ in found if type_ is not None), None)
+        matches = (self._named.get((schema, name)) for schema in self._schemas)
+        return next((type_ for type_ in matches if type_ is not None), None)
 
     def schema_of(self, name: str, oid: int | None) -> str:
-        """Return the schema of the operator or aggregate that a name means for a type's values."""
         type_ = self._types.get(oid or 0)
         if type_ is not None and type_.base:
             type_ = self._types[type_.base]
         return OWN_SCHEMA if type_ is None else type_.schema_of(name)
 
     def is_one_of(self, oid: int | None, *own: int) -> bool:
-        """Whether a type is one of these of PostgreSQL's, or a domain over one."""
         type_ = self._types.get(oid or 0)
         return oid in own or (type_ is not None and type_.base in own)
 
     def representation(self, source: int | None, target: int | None) -> str | None:
-        """Return the SQL name of the function by which a domain is made of text, or written as JSON."""
+        """Return the SQL name of the function that converts a domain from text or to JSON, None if there is
+        none.
+        """
         name = self._representations.get((source or 0, target or 0))
         return None if name is None else qualified(name)
 
 
 def known_columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that ``on_conflict`` chose, as they are.
-
-    :raises ApiError: 42703 (400) as PostgreSQL's, the table has no such column.
-    """
     for name in names:
         if table.column(name) is None:
             raise ApiError(400, "42703", f'column "{name}" does not exist')
@@ -275,10 +259,10 @@ def known_columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = False) -> JsonColumn:
-    """Return the column of a name.
+    """Return the column to write from a JSON member.
 
-    :param as_text: whether JSON is written as a text with its syntax, and not as a value.
-    :raises ApiError: PGRST204 (400), the table has no such column.
+    :param as_text: whether JSON values are written as text in JSON syntax rather than as values.
+    :raises ApiError: PGRST204 (400) if the table has no such column.
     """
     column = table.column(name)
     if column is None:
@@ -288,11 +272,11 @@ def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = Fa
     from_json = catalog.representations.get((JSON, column.type))
     if from_json is not None:
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', qualified(from_json), default)
-    # A domain checks values when they are assigned; as the type of a member it would refuse one that lacks.
+    # Domains check values on assignment.  As a member's type, a domain would also check missing members.
     type_ = catalog.underlying(catalog.types[column.type])
-    if pairs := made_of_pairs(type_):
+    if pairs := pairs_type(type_):
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', default=default, pairs=pairs)
-    # Not by the words that SQL has for types, which mean a length of one for some.
+    # Avoid SQL's own type names, because some of them imply a length of one.
     own = type_.schema == OWN_SCHEMA
     read_as = f"{OWN_SCHEMA}.{quote_identifier(type_.name)}" if own else qualified(type_)
     if as_text and type_.oid in (JSON, JSONB):
@@ -300,13 +284,12 @@ def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = Fa
     return JsonColumn(name, read_as, default=default)
 
 
-def made_of_pairs(type_: Type) -> str:
-    """Return the SQL name of a type that a JSON object makes (``hstore``), "" for others."""
+def pairs_type(type_: Type) -> str:
+    """Return the SQL name of a type that is built from a JSON object (``hstore``), "" for other types."""
     return qualified(type_) if type_.name == "hstore" and type_.operators else ""
 
 
 def _default(catalog: Catalog, table: Table, column: Column) -> str | None:
-    """Return SQL of a column's value when an insert does not name it, None for null."""
     if column.generated:
         return None
     if column.identity:

@@ -1,8 +1,8 @@
 """Plans mutations of tables (POST, PATCH, PUT, DELETE); pure.
 
-Beyond PostgREST, ``PATCH`` with ``Prefer: resolution=match`` updates each row from an object of its own:
-each object of the body names its row by the primary key, or by the columns of ``on_conflict``, and sets its
-other members there.
+As an extension to PostgREST, ``PATCH`` with ``Prefer: resolution=match`` updates each row from its own
+object. Each object identifies its row by the primary key, or by the columns of ``on_conflict``, and sets its
+other members.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataapi.rest.parse.body import RowShape
 from dataapi.rest.parse.preferences import Action, Missing, Preferences, Resolution, Return
 from dataapi.rest.parse.request import PlanInput
 from dataapi.rest.plan.expressions import BodyText, MaxAffected
-from dataapi.rest.plan.model import StatementPlan, UniqueKeys, WriteAnswer
+from dataapi.rest.plan.model import StatementPlan, UniqueKeys, WriteResponse
 from dataapi.rest.plan.role import RestRole
 from dataapi.rest.plan.rows import RowPlanner, with_column_names
 from dataapi.rest.plan.tables import Relation, json_column, known_columns
@@ -32,8 +32,6 @@ _KEY_FILTERS = "Filters must include all and only primary key columns with 'eq' 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The table that a request changes, and the media type of the response."""
-
     role: RestRole
     input: PlanInput
     table: Table
@@ -50,11 +48,11 @@ class _Target:
 
 @dataclass(frozen=True, slots=True)
 class _RowChange:
-    """What a request does to the rows of its target.
+    """The change that a request makes to the rows of its target.
 
-    :ivar rows: the rows that are written.
-    :ivar matched_by: for an update of each row by an object of its own, the columns that identify the row.
-    :ivar located: key columns of an inserted row whose values the response contains.
+    :ivar rows: shape of the rows to write.
+    :ivar matched_by: for an update with one object per row, columns that identify the row.
+    :ivar located: key columns whose values the response contains for an inserted row.
     """
 
     target: _Target
@@ -67,12 +65,10 @@ class _RowChange:
 
     @property
     def represents(self) -> bool:
-        """Whether the response contains the rows."""
         return self.target.preferences.returned is Return.REPRESENTATION
 
     @property
     def bounded(self) -> bool:
-        """Whether the number of affected rows is limited."""
         return self.target.preferences.maximum is not None and self.target.input.method in (
             "PATCH",
             "DELETE",
@@ -80,31 +76,30 @@ class _RowChange:
 
     @property
     def counts_inserted(self) -> bool:
-        """Whether inserted rows are counted apart from updated ones."""
         return self.conflict is not None and self.conflict.counter is not None
 
 
 def plan(role: RestRole, plan_input: PlanInput) -> StatementPlan:
     """Plan a mutation.
 
-    :raises ApiError: PGRST117 (405) for an unknown method, and others for an invalid request.
+    :raises ApiError: PGRST117 (405) for an unknown method, and other errors for an invalid request.
     """
-    change_of = _CHANGES.get(plan_input.method)
-    if change_of is None:
+    change_for = _CHANGES.get(plan_input.method)
+    if change_for is None:
         raise respond.unsupported(plan_input.method)
     table = role.tables.find(plan_input.schema, plan_input.target)
-    change = change_of(_Target(role, plan_input, table, role.media(plan_input, table)))
+    change = change_for(_Target(role, plan_input, table, role.media(plan_input, table)))
     return StatementPlan(
         _compile(change),
         change.target.media,
-        WriteAnswer(change.action, table.name, change.represents, change.counts_inserted),
+        WriteResponse(change.action, table.name, change.represents, change.counts_inserted),
         False,
         ((UPDATED, "0"),) if change.counts_inserted else (),
         UniqueKeys(change.matched_by) if change.matched_by else None,
     )
 
 
-# ---------------------------------------------------------------- the four methods
+# ---------------------------------------------------------------- methods
 
 
 def _insert(target: _Target) -> _RowChange:
@@ -117,7 +112,6 @@ def _insert(target: _Target) -> _RowChange:
 
 
 def _conflict(target: _Target) -> OnConflict | None:
-    """Return how an insert treats existing rows; None without a key to find them by."""
     resolution = target.preferences.resolution
     if resolution not in (Resolution.MERGE, Resolution.IGNORE):
         return None
@@ -130,8 +124,8 @@ def _conflict(target: _Target) -> OnConflict | None:
 def _merging(target: _Target, key: tuple[str, ...]) -> OnConflict:
     """Return the clause that updates existing rows and counts them.
 
-    The key already has its values.  It is only set if there is nothing else to set, because PostgreSQL
-    returns no row that it does not change.
+    The key columns already have their values.  They are only set if there is nothing else to set, because
+    PostgreSQL does not return rows that it does not change.
     """
     columns = target.input.rows.columns
     others = tuple([name for name in columns if name not in key])
@@ -139,7 +133,7 @@ def _merging(target: _Target, key: tuple[str, ...]) -> OnConflict:
 
 
 def _missing(target: _Target) -> MissingMember:
-    """Return the value of missing members; all objects have the same ones where no columns are chosen."""
+    """Return the value of missing members.  Without ``columns``, all objects have the same members."""
     chosen = target.input.columns is not None
     default = chosen and target.preferences.missing is Missing.DEFAULT
     return MissingMember.DEFAULT if default else MissingMember.NULL
@@ -152,7 +146,6 @@ def _update(target: _Target) -> _RowChange:
 
 
 def _matched_update(target: _Target) -> _RowChange:
-    """Return the update of each row by an object of its own."""
     plan_input, rows = target.input, target.input.rows
     key = known_columns(target.table, plan_input.conflict or target.key)
     if not key:
@@ -173,7 +166,7 @@ def _put(target: _Target) -> _RowChange:
     if not key or target.input.selection.equal_columns != set(key):
         raise ApiError(405, "PGRST105", _KEY_FILTERS)
     if not set(key) <= set(target.input.rows.columns):
-        raise respond.violated(respond.OTHER_KEY, 0)
+        raise respond.violated(respond.KEY_MISMATCH, 0)
     return _RowChange(target, Action.PUT, target.input.rows, conflict=_merging(target, key))
 
 
@@ -193,10 +186,6 @@ _CHANGES: dict[str, Callable[[_Target], _RowChange]] = {
 
 
 def _compile(change: _RowChange) -> tuple[Compiled, ...]:
-    """Return the statements of a change.
-
-    :raises ApiError: columns or relationships are unknown, not available or ambiguous.
-    """
     target = change.target
     role, table, media = target.role, target.table, target.media
     method, selection = target.input.method, target.input.selection
@@ -211,7 +200,7 @@ def _compile(change: _RowChange) -> tuple[Compiled, ...]:
     where = None if method == "POST" else planner.where()
     guards = []
     if method == "PUT":
-        guards.append(Guard(respond.OTHER_KEY))
+        guards.append(Guard(respond.KEY_MISMATCH))
     if media.single:
         guards.append(Guard(respond.NOT_SINGLE))
     if change.bounded:

@@ -1,1 +1,1 @@
-"""The dialects of relatives of PostgreSQL: where their SQL differs from what the generator writes."""
+"""Dialects of databases derived from PostgreSQL."""

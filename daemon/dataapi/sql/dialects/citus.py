@@ -1,8 +1,8 @@
-"""How SQL is written where Citus distributes rows over servers.
+"""SQL for Citus, an extension that distributes rows over servers.
 
-A statement about one tenant is sent as it is to the server that has the tenant's rows: see ``tenants``.  Any
-other one is taken apart, and a part is sent to each shard.  Citus refuses a subquery about rows that it has
-gathered, so rows related to those of all shards are made on the shards, before that.
+A statement about one tenant is sent unchanged to the server with the tenant's rows: see ``tenants``.  Other
+statements are split into a query per shard.  Citus rejects subqueries over rows that it has gathered from
+shards, so rows related to them are computed on the shards.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataapi.catalog.model import Catalog, Table, Volatility
 from dataapi.database.citus import made_on_workers
 from dataapi.database.sql_text import PLUS, quote_identifier
 from dataapi.http.errors import DatabaseError
-from dataapi.sql.algebra import ColumnOf, FunctionCall, Rows
-from dataapi.sql.dialect import Answer, Change, ChangeOf, Check, Dialect
-from dataapi.sql.dialects import lone_changes
+from dataapi.sql.algebra import ColumnRef, FunctionCall, Rows
+from dataapi.sql.dialect import Check, Dialect, MutationPart, MutationSql, ResultQuery
+from dataapi.sql.dialects import standalone_mutations
 from dataapi.sql.dialects.shard_names import naming_tables
 from dataapi.sql.dialects.tenants import pinned, tenant_in
 from dataapi.sql.outputs import (
-    NEIGHBOURS,
+    MAX_OPERANDS,
     Json,
     JsonPiece,
     Key,
@@ -44,44 +44,43 @@ T = TypeVar("T")
 
 
 class _CitusWriter(Writer):
-    """The names of a statement for Citus.
+    """Writer of a statement for Citus.
 
-    :ivar size: SQL of the size of the answer's body where that is known without the body.
+    :ivar size: SQL of the size of the response body if it can be computed without the body.
     """
 
     size: str | None = None
 
 
 class Citus(Dialect):
-    """The dialect of a coordinator of Citus."""
+    """The dialect of a Citus coordinator."""
 
-    writing = _CitusWriter
-    # Without a limit Citus asks each shard for an aggregate over its part of ordered rows.
-    unlimited = " offset 0"
-    sends_apart = True
-    reads_after = False
-    # What the function chose for the answer is copied to where the statement that answers may read it.
+    writer_class = _CitusWriter
+    # Without a limit, Citus pushes the aggregate over ordered rows down to each shard.
+    no_limit = " offset 0"
+    separate_messages = True
+    reads_written_rows = False
+    # Copy the response settings that the function set to where the final statement can read them.
     after_pre_request = (made_on_workers("response.headers", "response.status"),)
-    # Makes Citus show the plan of every shard, not of one only.
-    of_planner = (("citus.explain_all_tasks", "on"),)
+    # By default, Citus shows the plan of only one shard.
+    planner_settings = (("citus.explain_all_tasks", "on"),)
 
-    def rewritten(self, value: T) -> T:
+    def rewrite(self, value: T) -> T:
         return pinned(value)
 
-    def answered(self, rows: Rows, output: Output) -> tuple[Rows, Output]:
+    def rewrite_result(self, rows: Rows, output: Output) -> tuple[Rows, Output]:
         rows = pinned(rows)
         output = pinned(output, tenant_in(rows))
-        return (_LoneRow.of(rows) if _is_one(rows) and _values(output) is not None else rows), output
+        return (_SingleRow.of(rows) if _is_single(rows) and _values(output) is not None else rows), output
 
-    def whole(self, rows: Rows, row: Row, /) -> str:
-        """Return a record of the table's type: that of a shard is another one, and so is a numbered one."""
+    def whole_row(self, rows: Rows, row: Row, /) -> str:
         table = rows.table
         if table is None or (table.distributed_by is None and not _is_opaque(rows.call)):
             return row.alias
         columns = ", ".join(f"{row.alias}.{quote_identifier(each.name)}" for each in table.columns)
         return f"row({columns})::{qualified(table)}"
 
-    def called(self, call: FunctionCall, sql: str, /) -> str:
+    def call_source(self, call: FunctionCall, sql: str, /) -> str:
         return f"{sql} with ordinality" if _is_opaque(call) else sql
 
     def page(
@@ -95,41 +94,40 @@ class Citus(Dialect):
         columns: bool = False,
         grouped: bool = False,
     ) -> MemberWriter:
-        if isinstance(rows, _LoneRow) and not columns:
-            assert rows.table is not None, "a tenant has rows of a table"
-            return _LoneMembers(writer, source(), rows.table)
+        if isinstance(rows, _SingleRow) and not columns:
+            assert rows.table is not None, "a single row of a tenant has a table"
+            return _SingleRowMembers(writer, source(), rows.table)
         page = super().page(writer, rows, source, many=many, columns=columns, grouped=grouped)
         if not many and not columns and rows.table is not None and rows.table.distributed_by is not None:
-            # SQL for a type runs faster and is longer: of one row Citus takes longer to read than to run it.
+            # SQL specific to a type runs faster but is longer.  For one row, Citus takes longer to parse it.
             page.row.table = None
         if rows.table is None or not rows.table.colocated or rows.call is not None or tenant_in(rows):
             return page
         row = source()
         return page if row.derived else _ShardMembers(page, row, rows.table)
 
-    def change(self, writer: Writer, asked: ChangeOf) -> Change:
-        if asked.mutation.table.distributed_by is None:
-            return super().change(writer, asked)
-        return lone_changes.change(self, writer, asked)
+    def mutation_sql(self, writer: Writer, part: MutationPart) -> MutationSql:
+        if part.mutation.table.distributed_by is None:
+            return super().mutation_sql(writer, part)
+        return standalone_mutations.mutation_sql(self, writer, part)
 
-    def checked(self, writer: Writer, answer: Answer, checks: Sequence[Check], /) -> str:
-        assert isinstance(writer, _CitusWriter), "it is of this dialect"
+    def checked(self, writer: Writer, query: ResultQuery, checks: Sequence[Check], /) -> str:
+        assert isinstance(writer, _CitusWriter), "the writer belongs to this dialect"
         if writer.size is None:
-            return super().checked(writer, answer, checks)
-        body, count, *others = answer.columns
-        found = count
+            return super().checked(writer, query, checks)
+        body, count, *others = query.columns
+        number = count
         for check in checks:
-            found = check(writer.size, count, found)
-        return replace(answer, columns=(body, found, *others)).sql()
+            number = check(writer.size, count, number)
+        return replace(query, columns=(body, number, *others)).sql()
 
     def planned_rows(self, plans: Any) -> int:
-        """Return how many rows are expected of all shards together, where some are asked."""
         plan = plans[0]["Plan"]
         if "Distributed Query" not in plan:
             return super().planned_rows(plans)
         tasks = plan["Distributed Query"]["Job"]["Tasks"]
         shards = [remote[0]["Plan"] for task in tasks for remote in task["Remote Plan"]]
-        # PostgreSQL never expects less than one row, not even of a shard that is empty.
+        # The planner never estimates less than one row, even for an empty shard.
         return sum(int(shard["Plan Rows"]) for shard in shards if shard["Total Cost"] > 0)
 
     def error(self, error: DatabaseError, catalog: Catalog, /) -> DatabaseError:
@@ -140,59 +138,58 @@ CITUS = Citus()
 
 
 def _is_opaque(call: FunctionCall | None) -> bool:
-    """Whether PostgreSQL must not put the body of a called function into the statement.
+    """Whether PostgreSQL must not inline a called function into the statement.
 
-    It does so once Citus has looked for distributed tables: their rows would be missing without an error.
+    PostgreSQL inlines functions after Citus has searched the statement for distributed tables, so rows of
+    tables in the function's body would be missing without an error.
     """
     if call is None or not call.function.returns_set:
         return False
     return call.function.volatility is not Volatility.VOLATILE
 
 
-# ---------------------------------------------------------------- one row of a tenant
+# ---------------------------------------------------------------- a single row of a tenant
 
 
 @dataclass(frozen=True, slots=True)
-class _LoneRow(Rows):
-    """The one row of an answer, of a tenant, of which nothing but columns is asked for.
+class _SingleRow(Rows):
+    """The single row of a response, one tenant's, if the output reads only its columns.
 
-    It is answered by a query of its table with no other query in it, which Citus plans in a fraction of the
-    time that one with subqueries takes it: it looks for nothing but a table and a constant.
+    It is read by a query of its table without subqueries, which Citus plans in a fraction of the time.
     """
 
     @classmethod
-    def of(cls, rows: Rows) -> _LoneRow:
+    def of(cls, rows: Rows) -> _SingleRow:
         return cls(**{each.name: getattr(rows, each.name) for each in fields(Rows) if each.name != "limit"})
 
 
-def _is_one(rows: Rows) -> bool:
-    """Whether at most one row matches, of a tenant, and the page has it."""
-    wanted = rows.offset is None and (rows.limit is None or (isinstance(rows.limit, int) and rows.limit > 0))
-    return wanted and tenant_in(rows) is not None and at_most_one(rows)
+def _is_single(rows: Rows) -> bool:
+    page_has_row = rows.offset is None and (
+        rows.limit is None or (isinstance(rows.limit, int) and rows.limit > 0)
+    )
+    return page_has_row and tenant_in(rows) is not None and at_most_one(rows)
 
 
 def _values(output: Output) -> list[tuple[Key, Value]] | None:
-    """Return the members of an object that is made of nothing but columns, None of another output."""
-    record, found = as_record(output), list[tuple[Key, Value]]()
+    record, values = as_record(output), list[tuple[Key, Value]]()
     if record is None or not reads_only_columns(record):
         return None
     for member in record.members:
         if isinstance(member, Spread) or not isinstance(value := member[1], Value):
             return None
-        found.append((member[0], value))
-    return found
+        values.append((member[0], value))
+    return values
 
 
 _LONGEST = {16: 5, 20: 20, 21: 6, 23: 11, 26: 10, 700: 16, 701: 26, 1082: 17, 1114: 40, 1184: 48, 2950: 38}
-"""The most bytes that the JSON of a value has, by the oid of its type, where all are short."""
+"""Maximum size of the JSON of a value in bytes, by the OID of its type, for types of bounded size."""
 
 
-class _LoneMembers(MemberWriter):
-    """Writes the JSON of one row with no query of a page around it.
+class _SingleRowMembers(MemberWriter):
+    """Writes the JSON of one row without a subquery.
 
-    Most of what is left of Citus' time grows with the text, which it writes again for each request and which
-    the worker parses and plans: values are written by the shortest SQL, and the size of the answer is that of
-    its parts.
+    The remaining time in Citus grows with the text, which Citus deparses for each request and the worker
+    parses and plans again.  So values use the shortest SQL, and the response's size is the sum of its parts.
     """
 
     def __init__(self, writer: Writer, row: Row, table: Table) -> None:
@@ -201,8 +198,8 @@ class _LoneMembers(MemberWriter):
 
     def json(self, output: Output) -> Json:
         writer, values = self.writer, _values(output)
-        assert isinstance(writer, _CitusWriter), "it is of this dialect"
-        assert values is not None, "nothing else is asked of a lone row"
+        assert isinstance(writer, _CitusWriter), "the writer belongs to this dialect"
+        assert values is not None, "the output of a single row has only columns"
         members = [(key, value, value.json(writer, self.row)) for key, value in values]
         writer.size = self._size_sql(members)
         return _by_calls(object_json(writer, [(key, json) for key, _, json in members]))
@@ -211,7 +208,6 @@ class _LoneMembers(MemberWriter):
         return source.sql, ""
 
     def _size_sql(self, members: Sequence[tuple[Key, Value, Json]]) -> str:
-        """Return an aggregate: the answer's bytes, of which values that are always short have their most."""
         measured, short = list[Json](), len("[{}]")
         for key, value, json in members:
             short += len(",:")
@@ -220,7 +216,7 @@ class _LoneMembers(MemberWriter):
             else:
                 measured.append(key_json(self.writer, key))
             of = value.expression
-            column = self._table.column(of.name) if isinstance(of, ColumnOf) else None
+            column = self._table.column(of.name) if isinstance(of, ColumnRef) else None
             if column is not None and value.form is WireForm.JSON and column.type in _LONGEST:
                 short += _LONGEST[column.type]
             else:
@@ -230,43 +226,42 @@ class _LoneMembers(MemberWriter):
 
 
 def _by_calls(json: Json) -> Json:
-    """Return JSON whose pieces are put together by calls in place of operators.
+    """Return JSON concatenated by function calls instead of operators.
 
-    They are planned, begun and sent to a worker in a fraction of the time, but take longer for many rows.
+    Calls are planned, started and sent to a worker in a fraction of the time, but take longer for many rows.
     """
     begin, middle, end = split_json(json)
     parts = json_parts(middle)
     if len(parts) < 2:
         return json
-    some = [parts[place : place + NEIGHBOURS] for place in range(0, len(parts), NEIGHBOURS)]
-    return (JsonPiece(begin), *[f"pg_catalog.concat({', '.join(each)})" for each in some], JsonPiece(end))
+    groups = [parts[start : start + MAX_OPERANDS] for start in range(0, len(parts), MAX_OPERANDS)]
+    return (JsonPiece(begin), *[f"pg_catalog.concat({', '.join(group)})" for group in groups], JsonPiece(end))
 
 
 # ---------------------------------------------------------------- rows of all shards
 
 
 class _ShardPage(Row):
-    """A row of a page that comes from all shards, with what each shard made of its own before that."""
+    """A row of a page read from all shards, with columns that the shards computed."""
 
     def __init__(self, row: Row) -> None:
         super().__init__(row.alias, row.table, derived=True)
-        self._made: list[str] = []
+        self._computed: list[str] = []
 
-    def make(self, sql: str) -> str:
-        """Have the shards make a value; return its column of the page."""
-        name = quote_identifier(f"~made{len(self._made)}")
-        self._made.append(f", {sql} as {name}")
+    def compute(self, sql: str) -> str:
+        name = quote_identifier(f"~made{len(self._computed)}")
+        self._computed.append(f", {sql} as {name}")
         return f"{self.alias}.{name}"
 
     def selection_from(self, inner: Row) -> str:
-        return super().selection_from(inner) + "".join(self._made)
+        return super().selection_from(inner) + "".join(self._computed)
 
 
 class _ShardMembers(MemberWriter):
-    """Writes the members of rows of all shards, which make what is related to their rows.
+    """Writes the members of rows from all shards, computing rows related to them on the shards.
 
-    :param page: what writes the members of other rows.
-    :param source: the row where it is selected.
+    :param page: writer of the members that are not related rows.
+    :param source: row in the query that selects it.
     """
 
     def __init__(self, page: MemberWriter, source: Row, table: Table) -> None:
@@ -278,17 +273,17 @@ class _ShardMembers(MemberWriter):
         self._table = table
 
     def json(self, output: Output) -> Json:
-        if as_record(output) is None and self._have(output.related()):
-            return (self._page.make(json_sql(output.json(self.writer, self._source))),)
+        if as_record(output) is None and self._is_colocated(output.related()):
+            return (self._page.compute(json_sql(output.json(self.writer, self._source))),)
         return super().json(output)
 
     def column(self, output: Output) -> str:
-        if self._have(output.related()):
-            return self._page.make(output.sql(self.writer, self._source))
+        if self._is_colocated(output.related()):
+            return self._page.compute(output.sql(self.writer, self._source))
         return super().column(output)
 
     def spread_one(self, spread: Spread) -> Iterator[MemberColumn]:
-        if self.columns or not self._have(spread.rows):
+        if self.columns or not self._is_colocated(spread.rows):
             yield from super().spread_one(spread)
             return
         source = one_of(self.writer, spread, self._source)
@@ -296,37 +291,34 @@ class _ShardMembers(MemberWriter):
         inner = MemberWriter(self.writer, page, joining=self.joining)
         members = inner.members(spread.record)
         item, after = inner.parts(source)
-        yield from self._made(members, f"{item}{after}")
+        yield from self._computed(members, f"{item}{after}")
 
     def spread_many(self, spread: Spread) -> Iterator[MemberColumn]:
-        if self.columns or not self._have(spread.rows):
+        if self.columns or not self._is_colocated(spread.rows):
             yield from super().spread_many(spread)
         else:
-            yield from self._made(*arrays_of(self.writer, spread, self._source))
+            yield from self._computed(*arrays_of(self.writer, spread, self._source))
 
-    def _made(self, members: Sequence[MemberColumn], item: str) -> Iterator[MemberColumn]:
-        """Have the shards make the members of a query's row as an array of texts, and give them."""
+    def _computed(self, members: Sequence[MemberColumn], item: str) -> Iterator[MemberColumn]:
         if not members:
             return
         texts = ", ".join(json_sql(each.value) for each in members)
-        made = self._page.make(f"(select array[{texts}] from {item})")
-        for place, member in enumerate(members, 1):
-            yield MemberColumn(member.key, (f"coalesce(({made})[{place}], 'null')",))
+        array = self._page.compute(f"(select array[{texts}] from {item})")
+        for index, member in enumerate(members, 1):
+            yield MemberColumn(member.key, (f"coalesce(({array})[{index}], 'null')",))
 
-    def _have(self, rows: Rows | None) -> bool:
-        """Whether the rows that are related to one of these are where that one is."""
+    def _is_colocated(self, rows: Rows | None) -> bool:
         if rows is None or rows.table is None or rows.call is not None:
             return False
         if rows.through is not None:
-            junction = _are_beside(rows.through.table, rows.through.near.pairs, self._table)
+            junction = _are_colocated(rows.through.table, rows.through.near.pairs, self._table)
             far = tuple((theirs, own) for own, theirs in rows.through.far.pairs)
-            return junction and _are_beside(rows.table, far, rows.through.table)
-        return rows.join is not None and _are_beside(rows.table, rows.join.pairs, self._table)
+            return junction and _are_colocated(rows.table, far, rows.through.table)
+        return rows.join is not None and _are_colocated(rows.table, rows.join.pairs, self._table)
 
 
-def _are_beside(table: Table, pairs: Sequence[tuple[str, str]], other: Table) -> bool:
-    """Whether a row is on the server that has the row of another table to which it is joined."""
+def _are_colocated(table: Table, pairs: Sequence[tuple[str, str]], other: Table) -> bool:
     if table.colocated == 0:
         return True
-    together = table.colocated is not None and table.colocated == other.colocated
-    return together and (table.distributed_by, other.distributed_by) in pairs
+    colocated_tables = table.colocated is not None and table.colocated == other.colocated
+    return colocated_tables and (table.distributed_by, other.distributed_by) in pairs

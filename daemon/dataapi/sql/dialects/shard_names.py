@@ -1,4 +1,4 @@
-"""The names that Citus gives to the parts of a table, distinguished from those of the database; pure."""
+"""Replaces the names of Citus shards in error messages by table names; pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PART = re.compile(r'"((?:[^"]|"")+)_([0-9]{1,19})"')
 
 
 def naming_tables(error: DatabaseError, catalog: Catalog) -> DatabaseError:
-    """Return an error that names tables and their constraints where PostgreSQL names those of a shard.
+    """Return an error with the names of tables and constraints instead of those of a shard.
 
-    Citus appends a shard's number to the names of all that belongs to it.
+    Citus appends a shard's number to the names of the shard and its constraints.
     """
     if not catalog.clustered:
         return error
@@ -35,9 +35,8 @@ def _named(text: str, shards: set[str]) -> str:
 
 
 def _names(catalog: Catalog) -> Iterator[str]:
-    """Yield the names of the tables that Citus holds and of their keys."""
-    held = {table.oid for table in catalog.tables.values() if table.distributed_by is not None}
-    for oid in held:
+    distributed = {table.oid for table in catalog.tables.values() if table.distributed_by is not None}
+    for oid in distributed:
         yield catalog.tables[oid].name
         yield from (key.name for key in catalog.tables[oid].unique_keys)
-    yield from (key.name for key in catalog.foreign_keys if key.table in held)
+    yield from (key.name for key in catalog.foreign_keys if key.table in distributed)

@@ -1,7 +1,7 @@
-"""A rewrite of the algebra that says of every table which tenant's rows are meant.
+"""A rewrite of the algebra that compares each distributed table with the tenant of the statement.
 
-Citus sends a statement about one tenant as it is to the server that has the tenant's rows, once it finds that
-all of the statement is of one shard: where each distributed table is compared with the constant itself.
+Citus sends a statement about one tenant unchanged to the server with the tenant's rows if each distributed
+table in it is compared with the same constant.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from dataapi.database.sql_text import OWN_SCHEMA
 from dataapi.sql.algebra import (
     And,
-    ColumnOf,
+    ColumnRef,
     Compare,
     Condition,
     Operator,
@@ -27,24 +27,24 @@ T = TypeVar("T")
 
 
 def pinned(value: T, tenant: Compare | None = None) -> T:
-    """Return algebra in which each table is compared with the tenant that follows for it.
+    """Return algebra in which each distributed table is compared with the tenant that is implied for it.
 
-    :param tenant: the comparison that gives one value to the distribution column of the row in scope.
+    :param tenant: comparison that fixes the distribution column of the row in scope.
     """
     if isinstance(value, tuple):
-        found = tuple([pinned(each, tenant) for each in value])
-        return value if all(map(_same, found, value)) else cast(T, found)
+        rewritten = tuple([pinned(each, tenant) for each in value])
+        return value if all(map(_same, rewritten, value)) else cast(T, rewritten)
     if not is_algebra(value):
         return value
     scope = tenant_in(value, tenant)
     changed: dict[str, Any] = {}
     for name, part in parts_of(value):
-        # Rows are joined to the row outside of what is made of them.
-        new = pinned(part, tenant if isinstance(part, Rows) else scope)
-        if new is not part:
-            changed[name] = new
+        # Rows are joined to the enclosing row, but their outputs are in the scope of the rows themselves.
+        pinned_part = pinned(part, tenant if isinstance(part, Rows) else scope)
+        if pinned_part is not part:
+            changed[name] = pinned_part
     if isinstance(value, Rows):
-        changed |= _repeated(value, changed.get("where", value.where), tenant, scope)
+        changed |= _tenant_conditions(value, changed.get("where", value.where), tenant, scope)
     return cast(T, replace(cast(Any, value), **changed)) if changed else value
 
 
@@ -52,10 +52,9 @@ def _same(one: object, other: object) -> bool:
     return one is other
 
 
-def _repeated(
+def _tenant_conditions(
     rows: Rows, where: Condition | None, tenant: Compare | None, own: Compare | None
 ) -> dict[str, Any]:
-    """Return what changes of rows that are joined to a row of a tenant."""
     changed: dict[str, Any] = {}
     if own is not None and own is not _tenant_of(rows, None):
         rest = where.conditions if isinstance(where, And) else () if where is None else (where,)
@@ -69,9 +68,9 @@ def _repeated(
 
 
 def tenant_in(value: object, tenant: Compare | None = None) -> Compare | None:
-    """Return the comparison that gives a tenant to the row that is in scope within a part of the algebra.
+    """Return the comparison that fixes the tenant of the row in scope within a part of the algebra.
 
-    :param tenant: that of the row in scope outside.
+    :param tenant: comparison that fixes the tenant of the enclosing row.
     """
     match value:
         case Rows():
@@ -88,7 +87,6 @@ def tenant_in(value: object, tenant: Compare | None = None) -> Compare | None:
 
 
 def _tenant_of(rows: Rows, tenant: Compare | None) -> Compare | None:
-    """Return the comparison that gives rows one tenant: their own, or that of the row they are joined to."""
     if rows.table is None or not rows.table.distributed_by or rows.call is not None:
         return None
     name = rows.table.distributed_by
@@ -103,7 +101,6 @@ def _tenant_of(rows: Rows, tenant: Compare | None) -> Compare | None:
 
 
 def _tenant_of_rows(insert: Insert) -> Compare | None:
-    """Return the comparison that gives all inserted rows one tenant."""
     table, rows = insert.table, insert.rows
     if not isinstance(rows, ValueRows) or table.distributed_by not in rows.columns:
         return None
@@ -112,22 +109,22 @@ def _tenant_of_rows(insert: Insert) -> Compare | None:
         return None
     column = table.column(table.distributed_by)
     schema = OWN_SCHEMA if column is None else column.comparison_schema
-    return Compare(ColumnOf(table.distributed_by), Operator.EQ, value, schema)
+    return Compare(ColumnRef(table.distributed_by), Operator.EQ, value, schema)
 
 
 def _equated(condition: Condition | None, name: str) -> Compare | None:
-    """Return the comparison of a column with one value that a condition demands."""
     match condition:
-        case Compare(ColumnOf(column), Operator.EQ, Parameter(), quantifier=None) if column == name:
+        case Compare(ColumnRef(column), Operator.EQ, Parameter(), quantifier=None) if column == name:
             return condition
         case And(conditions):
-            return next((found for each in conditions if (found := _equated(each, name)) is not None), None)
+            return next(
+                (comparison for each in conditions if (comparison := _equated(each, name)) is not None), None
+            )
         case _:
             return None
 
 
 def _joined(name: str | None, pairs: Sequence[tuple[str, str]], tenant: Compare) -> Compare | None:
-    """Return the same comparison for a column that equals the compared one."""
-    if name and isinstance(tenant.left, ColumnOf) and (name, tenant.left.name) in pairs:
-        return replace(tenant, left=ColumnOf(name))
+    if name and isinstance(tenant.left, ColumnRef) and (name, tenant.left.name) in pairs:
+        return replace(tenant, left=ColumnRef(name))
     return None

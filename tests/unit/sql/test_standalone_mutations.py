@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from dataapi.catalog.model import UniqueKey
 from dataapi.database.citus import BlockStatement
-from dataapi.sql.algebra import And, ColumnOf, Compare, Join, Operator, Parameter, Rows
-from dataapi.sql.dialect import Change, ChangeOf
+from dataapi.sql.algebra import And, ColumnRef, Compare, Join, Operator, Parameter, Rows
+from dataapi.sql.dialect import MutationPart, MutationSql
 from dataapi.sql.dialects.citus import CITUS
 from dataapi.sql.mutations import (
     Delete,
@@ -38,8 +38,8 @@ TASK = replace(table_named(_MADE.catalog(), "task"), distributed_by="company", u
 COMPANY, TITLE = JsonColumn("company", 'pg_catalog."int8"'), JsonColumn("title", 'pg_catalog."text"')
 BODY = parameter("body", 'pg_catalog."json"')
 ONE = JsonRows(BODY, False, (COMPANY, TITLE))
-OURS = Compare(ColumnOf("company"), Operator.EQ, parameter("company"))
-ID = Compare(ColumnOf("id"), Operator.EQ, parameter("id"))
+OURS = Compare(ColumnRef("company"), Operator.EQ, parameter("company"))
+ID = Compare(ColumnRef("id"), Operator.EQ, parameter("id"))
 KEY = And((OURS, ID))
 
 
@@ -54,12 +54,14 @@ class Text:
         return self.text
 
 
-def change(mutation: Mutation, *names: str, shown: object = None, guards: tuple[Guard, ...] = ()) -> Change:
+def change(
+    mutation: Mutation, *names: str, shown: object = None, guards: tuple[Guard, ...] = ()
+) -> MutationSql:
     """Return what changes rows of which an answer has columns."""
     row = Row('"r"', derived=True)
     for name in names:
         row.column(name)
-    return CITUS.change(CITUS.writer(), ChangeOf(mutation, '"c"', row, shown=shown, guards=guards))
+    return CITUS.mutation_sql(CITUS.writer(), MutationPart(mutation, '"c"', row, output=shown, guards=guards))
 
 
 def text(mutation: Mutation, *names: str) -> str:
@@ -143,7 +145,7 @@ def test_other_changes_are_queries_within_one(mutation: Mutation) -> None:
 
 
 def test_so_are_changes_whose_answers_have_more_than_columns() -> None:
-    related = Many(Rows(TASK, join=Join((("company", "company"),))), Value(ColumnOf("id")))
+    related = Many(Rows(TASK, join=Join((("company", "company"),))), Value(ColumnRef("id")))
     assert change(Insert(TASK, ONE), "id", shown=related).before == ()
 
 
@@ -155,8 +157,8 @@ def test_a_column_that_takes_no_null_is_kept_where_it_is_shown() -> None:
 def test_a_whole_row_is_not_kept() -> None:
     row = Row('"r"', derived=True)
     row.whole()
-    asked = ChangeOf(Delete(TASK, KEY), '"c"', row)
-    assert CITUS.change(CITUS.writer(), asked).before == ()
+    asked = MutationPart(Delete(TASK, KEY), '"c"', row)
+    assert CITUS.mutation_sql(CITUS.writer(), asked).before == ()
 
 
 def test_what_a_put_row_must_satisfy_is_asked_before() -> None:
@@ -193,6 +195,6 @@ def test_an_object_whose_members_are_read_as_a_row_is_read_as_a_set() -> None:
     body = Parameter(Text("{}"), 'pg_catalog."json"')
     tags = JsonRows(body, False, (JsonColumn("title", 'pg_catalog."_text"'),))
     update, writer = Update(TASK, tags, OURS), CITUS.writer()
-    found = CITUS.change(writer, ChangeOf(update, '"c"', Row('"r"', derived=True)))
+    found = CITUS.mutation_sql(writer, MutationPart(update, '"c"', Row('"r"', derived=True)))
     assert 'pg_catalog.json_to_recordset($1) as "t~2"("title" pg_catalog."_text")' in found.queries
     assert writer.sources[0].bind(None) == "[{}]"

@@ -1,0 +1,122 @@
+"""Texts that people read: docstrings, comments, messages and documentation.
+
+``PYTHONPATH=tests python -m support.texts PATH [PATH ...]`` prints those of files and folders, and
+``--sample 60`` prints 60 at random, for a review by somebody who does not know the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import random
+import re
+import sys
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+Kind = Literal["docstring", "comment", "message", "sentence"]
+_CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t).*$|^<!--.*?-->$", re.DOTALL | re.MULTILINE)
+_SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\[])|\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.) ?)|\s*\|\s*")
+_DIRECTIVE = re.compile(r"# (?:noqa|type:|fmt:|pragma)")
+_WORDS = re.compile(r"[A-Za-z]+ [a-z]+ [a-z]+")
+_SQL = re.compile(
+    r"^\W*(?:select|insert|update|delete|with|create|drop|alter|grant|set|from|where|and|or|do|begin)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text and where it stands.
+
+    :ivar path: below the project's root.
+    :ivar line: the first line of a docstring, comment or message; 0 for a sentence of a document.
+    """
+
+    path: str
+    line: int
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        """Return one line for reviews and failures."""
+        return f"{self.path}:{self.line}: {self.kind}: {' '.join(self.text.split())}"
+
+
+def texts(*paths: Path) -> Iterator[Text]:
+    """Yield the texts of Python and Markdown files; folders are searched."""
+    for path in paths:
+        files = sorted([*path.rglob("*.py"), *path.rglob("*.md")]) if path.is_dir() else [path]
+        for file in files:
+            name = str(file.resolve().relative_to(ROOT))
+            source = file.read_text("utf-8")
+            yield from _sentences(name, source) if file.suffix == ".md" else _of_module(name, source)
+
+
+def _of_module(name: str, source: str) -> Iterator[Text]:
+    tree = ast.parse(source)
+    docstrings = {id(node) for node in _docstrings(tree)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) in docstrings:
+                yield Text(name, node.lineno, "docstring", node.value)
+            elif _WORDS.search(node.value) and not _SQL.match(node.value):
+                yield Text(name, node.lineno, "message", node.value)
+    yield from _comments(name, source)
+
+
+def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yield all strings that stand as statements: docstrings, and strings below assignments."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield node.value
+
+
+def _comments(name: str, source: str) -> Iterator[Text]:
+    """Yield comments; lines that follow each other are one text."""
+    first, lines = 0, list[str]()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT or _DIRECTIVE.match(token.string) or token.string.startswith("#!"):
+            continue
+        if lines and token.start[0] == first + len(lines):
+            lines.append(token.string.lstrip("# "))
+            continue
+        if lines:
+            yield Text(name, first, "comment", " ".join(lines))
+        first, lines = token.start[0], [token.string.lstrip("# ")]
+    if lines:
+        yield Text(name, first, "comment", " ".join(lines))
+
+
+def _sentences(name: str, source: str) -> Iterator[Text]:
+    for sentence in _SENTENCE_END.split(_CODE.sub("", source)):
+        if sentence.strip():
+            yield Text(name, 0, "sentence", sentence.strip())
+
+
+def main(words: list[str]) -> None:
+    """Print texts."""
+    parser = argparse.ArgumentParser(description="Print the texts of files and folders.")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    parser.add_argument(
+        "--sample", type=int, metavar="NUMBER", help="print this many texts, chosen at random"
+    )
+    options = parser.parse_args(words)
+    found = list(texts(*options.paths))
+    for text in random.sample(found, options.sample) if options.sample else found:
+        sys.stdout.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
