@@ -91,7 +91,7 @@ def _page(parser: argparse.ArgumentParser, section: int, about: str, sections: S
     for heading, lines in sections.items():
         page.add_section(heading, "=", "\n".join(lines))
     text = str(page).replace("\nPOSITIONAL ARGUMENTS", " COMMANDS").translate(_SIGNS)
-    # Escape lines of text that begin with a dot, which troff would read as a request.
+    # Escape lines of text that begin with a dot. Otherwise troff would read them as requests.
     text = re.sub(r"^(?=\.[^A-Z])", r"\\&", text, flags=re.MULTILINE)
     # Disable hyphenation and justification, because most words are names.
     return text.replace("\n", "\n.nh\n.ad l\n", 1)
@@ -197,7 +197,7 @@ def completions(commands: Mapping[str, argparse.ArgumentParser]) -> dict[str, st
     texts = {
         shell: shtab.complete(commands[PROGRAM], shell) + "\n" for shell in ("bash", "zsh", "fish", "tcsh")
     }
-    # Accept --option=value, and escape colons in values, which separate the parts of a specification.
+    # Accept --option=value, and escape colons in values, because they separate the parts of a specification.
     zsh = re.sub(r"(--[a-z-]+)\[(?=.*\]:)", r"\1=[", texts["zsh"])
     zsh = re.sub(
         r"(?<=:\()[^)]+(?=\)\"$)", lambda values: values[0].replace(":", r"\:"), zsh, flags=re.MULTILINE
@@ -206,7 +206,7 @@ def completions(commands: Mapping[str, argparse.ArgumentParser]) -> dict[str, st
         "dataapi.bash": texts["bash"] + BASH,
         "_dataapi": zsh,
         "dataapi.fish": texts["fish"],
-        # shtab writes these in the order of a set, which varies.
+        # shtab writes these in the varying order of a set.
         "dataapi.tcsh": texts["tcsh"].replace("'c/-/(h -)/'", "'c/-/(- h)/'"),
     }
 

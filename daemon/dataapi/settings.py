@@ -196,7 +196,7 @@ class Project:
     #: Opaque API keys for the role service_role. For servers only.
     #: Example: @/etc/dataapi/secret-keys
     secret_keys: ApiKeys = field(default=(), repr=False)
-    #: Tables and functions in the OpenAPI description at /rest/v1/: follow-privileges (those that the caller
+    #: Tables and functions in the OpenAPI description at /rest/v1/: follow-privileges (only what the caller
     #: may use), ignore-privileges (all) or disabled (no description).
     openapi_mode: InDatabase[Literal["follow-privileges", "ignore-privileges", "disabled"]] = (
         "follow-privileges"
@@ -248,13 +248,13 @@ class Project:
         *("tracestate", "user-agent", "x-request-id"),
     )
     #: Statements of callers to log, with $1 ... for values and the request's id: no, errors (failed
-    #: statements), slow (also those that take log-query-threshold seconds or longer) or all.
+    #: statements), slow (failed, or taking log-query-threshold seconds or longer) or all.
     log_query: Literal["no", "errors", "slow", "all"] = "no"
     log_query_threshold: Seconds = 0.5
     #: Whether statements of callers begin with a sqlcommenter comment (application, request_id, route and
     #: traceparent) for pg_stat_activity and PostgreSQL's log. Such statements are not prepared.
     sql_comments: bool = False
-    #: Detail of error responses: verbose, or minimal, which omits details and hint.
+    #: Detail of error responses: verbose, or minimal (without details and hint).
     client_error_verbosity: InDatabase[Literal["verbose", "minimal"]] = "verbose"
     #: Whether responses have the header Server-Timing with the duration of each stage.
     server_timing_enabled: InDatabase[bool] = False
@@ -397,7 +397,7 @@ class Settings:
     #: Requests to log: crit (none), error (responses with 5xx), warn (also 4xx and errors in GraphQL
     #: responses), info or debug (all).
     log_level: Literal["crit", "error", "warn", "info", "debug"] = "error"
-    #: Whether log lines contain the claim sub of the token, which may be personal data.
+    #: Whether log lines contain the claim sub of the token. It may be personal data.
     log_subject: bool = False
     webhooks: Webhooks | None = None
     file: Path | None = None

@@ -137,7 +137,7 @@ def test_a_mistake_keeps_the_settings_and_is_named(daemon: Daemon) -> None:
     rewrite(daemon, "db-uri = ", "db-uri = postgresql://authenticator@127.0.0.1:1/none ; ")
     reloaded = daemon.admin("POST", "/reload")
     assert reloaded.status == 503
-    assert "the new settings are not used" in str(reloaded.json["failures"])
+    assert "the new settings were not applied" in str(reloaded.json["failures"])
     assert daemon.graphql(QUICK).status == 200
 
 
@@ -164,7 +164,7 @@ def test_a_mistake_fails_the_command_and_is_no_reload_in_the_log(daemon: Daemon)
     rewrite(daemon, "db-uri = ", "db-uri = postgresql://authenticator@127.0.0.1:1/none ; ")
     code, reason = reload()
     assert code == os.EX_TEMPFAIL
-    assert reason.startswith("abcdefghijklmnopqrst: the new settings are not used: ")
+    assert reason.startswith("abcdefghijklmnopqrst: the new settings were not applied: ")
     rewrite(daemon, f"tcp:{daemon.admin_port}:", f"tcp:{daemon.port}:")
     rewrite(daemon, "[dataapi]\nlisten", "[dataapi]\nlisten = tcp:1 ;")
     code, reason = reload()

@@ -248,7 +248,7 @@ def _login_uri(administrator: str | None, uri: str | None, password: str) -> str
     parameters = connection_parameters(uri or administrator or "postgresql://")
     host = parameters.get("host", "")
     if not uri and (not host or host.startswith("/")):
-        # On a local socket, most servers use peer authentication, which ignores the password.
+        # On a local socket, most servers use peer authentication and ignore the password.
         host = "127.0.0.1"
     query = {name: parameters[name] for name in _CONNECTION_OPTIONS if name in parameters}
     if host.startswith("/"):

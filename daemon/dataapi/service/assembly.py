@@ -1,4 +1,4 @@
-"""Creates the parts of a process: projects, the site, and webhooks, which are imported late."""
+"""Creates the parts of a process: projects, the site, and (imported late) webhooks."""
 
 from __future__ import annotations
 

@@ -38,10 +38,10 @@ from pg_catalog.pg_db_role_setting s
 where starts_with(setting, $1)
 order by s.setdatabase
 """
-"""Settings of the role, then those of the role in this database, which take precedence."""
+"""Settings of the role, followed by settings of the role in this database, in ascending precedence."""
 
 _CLEAR = "select set_config(name, '', true) from unnest($1::text[]) name"
-"""Clears the settings of the session, so that only those that the function sets remain."""
+"""Clears the settings of the session, to find the settings that the function sets."""
 
 _FUNCTION_SETTINGS = """
 select name, current_setting(name, true) from unnest($1::text[]) name where current_setting(name, true) <> ''

@@ -115,7 +115,7 @@ async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDem
     except BaseException as error:
         await server.stop()
         if isinstance(error, (ScriptError, OSError, ValueError)):
-            raise EmbeddedServerError(f"the sample cannot be made: {error}") from error
+            raise EmbeddedServerError(f"the sample database cannot be created: {error}") from error
         raise
     webhooks = Webhooks(encryption_key=(keys.encryption,), allow_addresses=_OWN_ADDRESSES)
     settings = replace(service, projects=(demo_project(uri, keys),), webhooks=webhooks)

@@ -127,7 +127,7 @@ def inspect_service(settings: Settings) -> list[Finding]:
     ]
     findings = [Finding("", text, Severity.WARNING) for text in texts]
     if settings.webhooks is not None and not settings.webhooks.encryption_key:
-        missing = "[webhooks] has no encryption-key, which is required to create endpoints"
+        missing = "[webhooks] has no encryption-key, so no endpoints can be created"
         findings.append(
             Finding("", f"{missing}: dataapi keys prints one; remove the section to disable webhooks")
         )
@@ -169,9 +169,9 @@ def _catalog(project: Project, fetch: Fetch) -> Catalog:
 
 def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
     if _in_statement_mode(project.db_uri):
-        yield Finding(project.ref, "db-uri names a pooler in statement mode, which is not supported")
+        yield Finding(project.ref, "db-uri names a pooler in statement mode: this is not supported")
         return
-    # This check needs a second connection, which the database may refuse.
+    # The database may refuse the second connection for this check.
     with suppress(ScriptError), connected(project.db_uri) as other:
 
         async def process(fetch: Fetch) -> int:
@@ -211,7 +211,7 @@ def _superuser(catalog: Catalog) -> Iterator[str]:
     for role in catalog.roles.values():
         if role.login and role.superuser:
             yield (
-                f"db-uri logs in as {role.name}, a superuser, which bypasses all privilege checks;"
+                f"db-uri logs in as {role.name}, a superuser, and bypasses all privilege checks;"
                 f" dataapi init creates a role for the daemon"
             )
 
@@ -238,7 +238,7 @@ def _privileges_missing(project: Project, catalog: Catalog) -> Iterator[str]:
             privileges.can(table, "SELECT") for table in tables
         )
         if tables and not readable:
-            yield f"{SERVICE_ROLE} may read no table of schema {schema}; dataapi init grants it all of them"
+            yield f"{SERVICE_ROLE} has no privileges on tables of schema {schema}; dataapi init grants them"
 
 
 def _function_faults(project: Project, fetch: Fetch) -> Iterator[str]:

@@ -226,7 +226,7 @@ class Process:
         Projects and webhooks with unchanged settings keep running.
         """
         failures: dict[str, str] = {}
-        # Waits for the start, which creates the site.
+        # The lock waits for the start, because it creates the site.
         await self._changing.run(lambda: Deferred.fromCoroutine(self._configure(settings, failures)))
         return failures
 
@@ -244,7 +244,7 @@ class Process:
             if old is None or old is part or old.settings.settings_error is not None:
                 continue
             if not part.state().ready:
-                failures[part.ref] = f"the new settings are not used: {part.state().reason}"
+                failures[part.ref] = f"the new settings were not applied: {part.state().reason}"
                 parts[index] = old
                 await part.stop()
         replaced = [project for project in self._projects if project not in parts]

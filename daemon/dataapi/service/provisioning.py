@@ -44,7 +44,7 @@ def parse_access(text: str) -> RoleAccess:
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """What is set up in a database.
+    """The setup of a database.
 
     :ivar schemas: the schemas that the APIs expose, the default one first.
     :ivar access: read access of ``anon`` and ``authenticated``.

@@ -115,7 +115,7 @@ class RootService(Service):
             parent.setComponent(ILogObserver, self._observer)
 
     def privilegedStartService(self) -> None:  # noqa: N802 - IService
-        """Bind the sockets. Raises ``StartFailed``, which ends the process."""
+        """Bind the sockets. Raises ``StartFailed`` to end the process."""
         super().privilegedStartService()
         for number in RELOAD_SIGNALS:
             self._on_signal(number, partial(self._request_reload, number.name))
@@ -331,7 +331,7 @@ class RootService(Service):
 def _skip_logged_error(
     kind: type[BaseException], error: BaseException, traceback: TracebackType | None
 ) -> None:
-    """Exception hook: print an error, unless it is a ``StartFailed``, which has been logged."""
+    """Exception hook: print all errors except ``StartFailed``, because it has been logged."""
     if not issubclass(kind, StartFailed):
         sys.__excepthook__(kind, error, traceback)
 

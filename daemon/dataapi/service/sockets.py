@@ -238,7 +238,7 @@ def bind(reactor: Any, descriptions: Sequence[str], *, reuse_port: bool = False)
             serverFromString(reactor, description).listen(Factory()).addBoth(outcome.append)
         except LookupError as error:
             names = os.environ.get("LISTEN_FDNAMES", "").replace(":", ", ") or "none"
-            reason = f"the service manager passes no such socket; it passes {names}"
+            reason = f"the service manager passes no such socket (available: {names})"
             raise StartFailed(f"cannot listen on {description}: {reason}") from error
         except Exception as error:
             raise StartFailed(f"cannot listen on {description}: {_error_text(error)}") from error

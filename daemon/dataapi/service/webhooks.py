@@ -113,7 +113,7 @@ class WebhooksPart:
 
     While the schema does not exist and the role may not create it, webhooks wait. The APIs are not affected.
 
-    :param before: the part that this one replaces. Its knowledge of the servers is reused.
+    :param previous: the part that this one replaces. Its knowledge of the servers is reused.
     :param retries: whether to retry creating the schema after it was denied. One process does so, others
         wait.
     :ivar settings: the ``[webhooks]`` section.
@@ -259,7 +259,7 @@ class WebhooksPart:
         if reason is None and self._dispatcher.stalled > STALLED_AFTER:
             reason = (
                 f"deliveries have made no progress for {self._dispatcher.stalled:.0f} seconds:"
-                f" {self._dispatcher.trouble or 'the database does not answer'}"
+                f" {self._dispatcher.trouble or 'the database does not respond'}"
             )
         if reason is None and not self.settings.encryption_key:
             reason = str(NoEncryptionKey())
@@ -366,7 +366,7 @@ class WebhooksPart:
             except ApiError:
                 continue
             if count:
-                _log.warn("{taken} deliveries of a process that died are made again", count=count)
+                _log.warn("taking over {taken} deliveries of a process that died", taken=count)
                 self._dispatcher.wake()
 
     async def _poll_types(self) -> None:

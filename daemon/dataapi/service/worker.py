@@ -47,7 +47,7 @@ class Worker(LineOnlyReceiver):
 
     def lineReceived(self, line: bytes) -> None:  # noqa: N802 - LineOnlyReceiver
         if self._stopping and self._process is None:
-            return  # it could not start
+            return  # the start failed
         if self._process is None:
             starting = Deferred.fromCoroutine(self._start(Assignment.decode(line)))
             starting.addErrback(self._failed)
@@ -137,7 +137,7 @@ def main() -> int:
     reactor: Any = IReactorCore(installed)
     use_monotonic_clock(reactor)
     worker = Worker(reactor)
-    # mypy sees the signature for Windows, which has no arguments for descriptors.
+    # mypy sees the signature for Windows, without the arguments for descriptors.
     attach: Any = StandardIO
     attach(worker, stdin=0, stdout=REPLIES, reactor=reactor)
     reactor.callWhenRunning(

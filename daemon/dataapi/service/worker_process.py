@@ -45,8 +45,8 @@ class WorkerProcess(ProcessProtocol):
     :ivar started: fires when the worker accepts requests, or fails with ``StartFailed``.
     :ivar ended: fires with the reason why the process ended.
     :ivar refusal: why the worker could not start, or None.
-    :ivar known: the last state that the worker reported, or None.
-    :ivar unanswered: number of missed heartbeats in a row.
+    :ivar last_state: the last state that the worker reported, or None.
+    :ivar missed_beats: number of missed heartbeats in a row.
     """
 
     def __init__(

@@ -153,7 +153,7 @@ def make_site(
 
     :param observe: called after every request, for logs and metrics.
     :param webhooks: the management API, or None if its paths should not exist.
-    :param receivers: whether the console offers test receivers, which work in one process only.
+    :param receivers: whether the console offers test receivers. They work only if there is a single process.
     :param now: returns Unix seconds, for the ``Date`` header.
     :param ids: request ids for requests without one (default: unique in this process).
     :param settings: limits of connections and bodies.

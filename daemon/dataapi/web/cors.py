@@ -1,7 +1,7 @@
-"""Cross-origin requests: which requests browsers may send, and which response headers scripts may read.
+"""Cross-origin requests: requests that browsers may send, and response headers that scripts may read.
 
-All origins may call by default. This is safe because no caller is authenticated by a cookie. The header names
-are those that clients use (docs/reference/rest.md, CORS).
+All origins may call by default. This is safe because no caller is authenticated by a cookie. Clients use
+these header names (docs/reference/rest.md, CORS).
 """
 
 from __future__ import annotations

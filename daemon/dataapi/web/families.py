@@ -106,7 +106,7 @@ def internal_error(request_id: str) -> ApiError:
         500,
         "PGRSTX00",
         "Internal server error",
-        hint=f"The server's log has more under the request id {request_id}.",
+        hint=f"See the server's log for request id {request_id}.",
     )
 
 

@@ -427,7 +427,7 @@ def _timed_out(limit: float) -> ApiError:
     return ApiError(
         504,
         "REQUEST_TIMEOUT",
-        f"The request was not answered within {limit:g} seconds",
+        f"The request timed out after {limit:g} seconds",
         details="A change that it requested may or may not have taken effect.",
     )
 
@@ -437,6 +437,6 @@ def _cancelled() -> ApiError:
 
 
 def _traced(request: Request, name: str) -> tuple[tuple[str, str], ...]:
-    """Return the tracing header as it was sent, unless it is ``X-Request-Id``, which is always returned."""
+    """Return the tracing header as it was sent. ``X-Request-Id`` is excluded: all responses have it."""
     value = request.headers.get(name.lower())
     return ((name, value),) if value is not None and name.lower() != "x-request-id" else ()

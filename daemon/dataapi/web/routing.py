@@ -44,7 +44,7 @@ class ProjectApi(Protocol):
 
 
 class WebhooksApi(Protocol):
-    """The management API of webhooks, which is shared by all projects."""
+    """The management API of webhooks. All projects share it."""
 
     @property
     def enabled(self) -> bool: ...

@@ -87,7 +87,10 @@ def test_check_config_says_that_secret_keys_open_nothing(database: Database) -> 
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
     code, _, errors = dataapi("check-config", environ=environ)
     assert code == 0
-    assert "warning: project abcdefghijklmnopqrst: service_role may read no table of schema public" in errors
+    assert (
+        "warning: project abcdefghijklmnopqrst: service_role has no privileges on tables of schema public"
+        in errors
+    )
     database.execute("grant select on t to service_role; grant usage on schema public to service_role")
     assert dataapi("check-config", environ=environ)[2] == ""
 
@@ -164,8 +167,8 @@ def test_check_config_warns_of_a_login_role_that_is_a_superuser(database: Databa
     code, _, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.admin_uri})
     assert (code, errors) == (
         0,
-        "warning: project abcdefghijklmnopqrst: db-uri logs in as postgres, a superuser, which no privilege"
-        " check restrains; dataapi init makes a role for the daemon\n",
+        "warning: project abcdefghijklmnopqrst: db-uri logs in as postgres, a superuser, and bypasses all"
+        " privilege checks; dataapi init creates a role for the daemon\n",
     )
 
 

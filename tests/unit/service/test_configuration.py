@@ -327,7 +327,7 @@ def test_webhooks_without_an_encryption_key_are_noticed() -> None:
     [finding] = inspect_service(read(f"{MINIMAL}[webhooks]\n"))
     assert finding.wrong
     assert str(finding) == (
-        "[webhooks] has no encryption-key, which is required to create endpoints: dataapi keys prints one;"
+        "[webhooks] has no encryption-key, so no endpoints can be created: dataapi keys prints one;"
         " remove the section to disable webhooks"
     )
     key = base64.b64encode(bytes(32)).decode()

@@ -331,7 +331,7 @@ def test_settings_by_which_the_database_cannot_be_used_are_not_used() -> None:
     old.reloading.callback(1)
     other.reloading.callback(1)
     reloaded = outcome(paper.process.reload(settings))
-    assert reloaded.failures == {"p": "the new settings are not used: no route"}
+    assert reloaded.failures == {"p": "the new settings were not applied: no route"}
     assert paper.served == [old, other]
     assert paper.events[-1] == "stop p"
 

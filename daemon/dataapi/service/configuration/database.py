@@ -25,7 +25,7 @@ NAMES = {PREFIX + name.replace("-", "_"): name for name, key in PROJECT.items() 
 class DatabaseSetting:
     """A setting in the database.
 
-    :ivar place: its origin, such as ``role authenticator``.
+    :ivar origin: source of the setting, such as ``role authenticator``.
     """
 
     origin: str

@@ -1,4 +1,4 @@
-"""Mistakes in the configuration: where they are, and what is expected. All of them are reported together."""
+"""Mistakes in the configuration, with their locations and the expected values. All are reported together."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ GENERATED = ("jwt-secret", "publishable-keys", "secret-keys", "encryption-key")
 class Mistake:
     """A mistake in the configuration.
 
-    :ivar place: the file, ``environment NAME`` or ``command line``.
-    :ivar expected: what is expected instead.
+    :ivar origin: the file, ``environment NAME`` or ``command line``.
+    :ivar expected: the expected value.
     :ivar section: name of the section without brackets, empty for the file as a whole.
     :ivar key: the key, empty for the section as a whole.
     :ivar value: the invalid value, or None if it is missing or secret.

@@ -32,7 +32,7 @@ _SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema"})
 
 
 class InvalidValue(ValueError):
-    """Raised when a value is invalid. The message says what is expected."""
+    """Raised when a value is invalid. The message describes the expected value."""
 
 
 def checked(accepts: Callable[[str], object], expected: str) -> Callable[[str], str]:

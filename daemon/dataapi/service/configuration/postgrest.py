@@ -54,7 +54,7 @@ WITHOUT = {
 """Keys without a counterpart, each with the reason."""
 
 LOG_QUERY = "log-query"
-"""Translated to our key of the same name, which selects the statements to log."""
+"""The key for the statements to log. It is translated to our key of the same name."""
 
 KNOWN = frozenset({*RENAMED, *SAME, *LISTENING, *WITHOUT, LOG_QUERY})
 

@@ -40,7 +40,7 @@ _USE_FILE = "; if it belongs to the value, write the value to a file and use @/p
 class ConfigurationSources:
     """The configuration as read so far: the effective entry of each key, and the mistakes.
 
-    :ivar place: the file that was read.
+    :ivar origin: the file that was read.
     :ivar usable: False if the file cannot be read at all, so that further checks are pointless.
     :ivar sections: entries by section and key.
     :ivar secret_files: files of the secret values.

@@ -76,7 +76,7 @@ class Receiver:
 
 
 class Receivers:
-    """Creates receivers, stores what is sent to them, and deletes unused ones.
+    """Creates receivers, stores received deliveries, and deletes unused receivers.
 
     :param now: returns Unix seconds.
     :param random: returns an unguessable string of letters, digits, hyphens and underscores.

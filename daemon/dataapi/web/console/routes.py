@@ -34,7 +34,7 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
     """Declare the console's routes.
 
     :param webhooks: the management API, or None if there is none.
-    :param receivers: whether to offer test receivers, which work in one process only.
+    :param receivers: whether to offer test receivers. They work only if there is a single process.
     """
     assets = Assets("dataapi.web.console")
 

@@ -52,7 +52,7 @@ class _State(Enum):
     """The state of a connection. It never returns to an earlier state, except between the first two.
 
     :cvar RECEIVING: waiting for a request or the rest of one.
-    :cvar ANSWERING: handling a complete request.
+    :cvar HANDLING: handling a complete request.
     :cvar DISCARDING: the request was rejected, and the rest of it is discarded.
     :cvar CLOSING: closing after the pending data has been sent.
     """
@@ -352,8 +352,9 @@ class ClientConnection(Protocol):
     def _check_presence(self) -> None:
         """Detect whether a client that has ended its input is waiting for its response or has disconnected.
 
-        Both cases end the input, but only a disconnected client rejects what it is sent. Before the response,
-        only an interim response can be sent, which HTTP/1.1 clients skip (RFC 9110 section 15.2).
+        Both cases end the input, but only a disconnected client resets the connection when it receives data.
+        Before the response, only an interim response can be sent. HTTP/1.1 clients skip it (RFC 9110 section
+        15.2).
         """
         # While nothing is read, the reactor would not notice the error before the next write.
         if self.transport.socket.getsockopt(SOL_SOCKET, SO_ERROR):

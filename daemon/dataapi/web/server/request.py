@@ -1,6 +1,6 @@
 """A request while it is received and handled, and the outgoing half of its connection.
 
-Responses are written immediately as far as the socket accepts them, and the rest as the client reads.
+Responses are written immediately until the socket's buffer is full. The rest is written as the client reads.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ class ServerRequest:
 
     :ivar limit: maximum size of the body in bytes.
     :ivar received: received bytes of the body.
-    :ivar answered: whether the response has started.
+    :ivar response_started: whether the response has started.
     :ivar gone: whether the client has disconnected.
     :ivar routed: the routed head, if it was checked before the body was received.
-    :ivar answering: Deferred of the handler, cancelled when the client disconnects.
+    :ivar handling: Deferred of the handler, cancelled when the client disconnects.
     """
 
     __slots__ = (
@@ -141,7 +141,7 @@ class ServerRequest:
     def send(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
         """Write a response with additional headers. ``finish`` must follow."""
         is_head = self.head.method == "HEAD"
-        # The response to HEAD has the length of GET's response, which is unknown without a body.
+        # The response to HEAD has the length of GET's response. It is unknown without a body.
         head = self._head(reply, headers, None if is_head and not reply.body else len(reply.body))
         has_body = not is_head and reply.status not in BODILESS
         self.connection.sender.send(head + reply.body if has_body else head)
@@ -398,8 +398,8 @@ class OutgoingData:
             self.socket.connectionLost(connectionDone)
 
     def half_close(self) -> None:
-        """Shut down the output after all data has been sent. Does nothing with TLS, which cannot be
-        half-closed.
+        """Shut down the output after all data has been sent. Does nothing with TLS: it has no half-closed
+        state.
         """
         if self.socket is not None:
             self._end = self.socket.loseWriteConnection
