@@ -321,7 +321,7 @@ async def test_a_socket_that_the_service_manager_does_not_pass_is_named(
     """With the names of those that it does pass."""
     if passed is not None:
         monkeypatch.setenv("LISTEN_FDNAMES", passed)
-    with pytest.raises(StartFailed, match=f"name=http: the service manager .* it passes {named}$"):
+    with pytest.raises(StartFailed, match=f"name=http: the service manager .* .available: {named}.$"):
         bind(reactor, ["systemd:domain=INET:name=http"])
 
 

@@ -156,7 +156,7 @@ def test_organizations_are_created_allowed_and_listed(database: Database, operat
     operator.says("organization", "allow", "acme")
     operator.says("organization", "disallow", "beta")
     assert operator.says("organization", "list") == "acme\tearly-access\nbeta\t-\n"
-    assert operator.fails("organization", "create", "acme").endswith("is an organization acme already\n")
+    assert operator.fails("organization", "create", "acme").endswith("organization acme already exists\n")
     told = operator.fails("organization", "create", "acme", "--early-access")
     assert "to add it to the early access allowlist: dataapi organization allow acme" in told
     for action in ("allow", "disallow"):
@@ -464,7 +464,7 @@ async def test_event_publish_says_what_is_refused(database: Database, pool: Pool
         ("acme", joined, ("--payload", '{"is_test": false}'), "the payload of an event cannot have is_test"),
     ):
         call = ("event", "publish", event_type, "--organization", organization, *more)
-        status = os.EX_USAGE if "name it with" in error else os.EX_DATAERR
+        status = os.EX_USAGE if "is required" in error else os.EX_DATAERR
         assert error in operator.fails(*call, status=status)
 
 
@@ -543,7 +543,7 @@ async def test_types_of_row_changes_are_added_and_removed(
     watching = ("webhooks", "watch", "item", ORDER, "--organization", "acme", *as_owner)
     assert operator.says("webhooks", "types", "add", ORDER) == ""
     assert f"type {ORDER} already exists" in operator.fails("webhooks", "types", "add", ORDER)
-    assert "have the type v1.project.paused" in operator.fails(
+    assert "type v1.project.paused already exists" in operator.fails(
         "webhooks", "types", "add", "v1.project.paused"
     )
     operator.says(*watching)
