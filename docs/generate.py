@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from dataapi.auth.authenticator import REFUSALS
+from dataapi.auth.authenticator import API_KEY_ERRORS
 from dataapi.cli.examples import EXAMPLES, is_group, parsers, spelling
 from dataapi.cli.main import command_line_parser
 from dataapi.cli.status import STATUSES
@@ -309,7 +309,7 @@ class Refusals:
 
 
 _CODE = re.compile(r"PGRST(\d|X)\d\d|[A-Z]+(_[A-Z]+)+")
-_STATUSES = {"_refuse": 401, "_retry_after": 503}
+_STATUSES = {"_reject": 401, "_retry_after": 503}
 """Functions that raise with a status of their own."""
 
 
@@ -335,7 +335,7 @@ def errors() -> Iterator[str]:
         "A request without a usable API key is answered 401 with `message` and `hint`, and the code in the"
         " header `Proxy-Status`."
     )
-    yield table(["Code", "Message", "Hint"], [(code(name), *texts) for name, texts in REFUSALS.items()])
+    yield table(["Code", "Message", "Hint"], [(code(name), *texts) for name, texts in API_KEY_ERRORS.items()])
     yield "## GraphQL"
     yield (
         "An error of PostgreSQL has its SQLSTATE in `extensions.code`. Documents that may not run have one"
@@ -466,9 +466,9 @@ def management() -> Iterator[str]:
 def _operation_row(operation: ManagementOperation) -> tuple[str, ...]:
     path = operation.paths[0].replace(ORGANIZATION, "/v2/S/webhooks")
     needed = "none" if operation.permission is None else code(operation.permission)
-    if operation.operator or operation.or_operator:
+    if operation.operator or operation.allows_operator:
         needed = "an operator's" if operation.operator else f"{needed}, or an operator's"
-    success = f"{operation.status}{' with `Location`' if operation.located else ''}"
+    success = f"{operation.status}{' with `Location`' if operation.returns_location else ''}"
     return code(f"{operation.method} {path}"), plain(operation.summary), needed, success
 
 

@@ -149,7 +149,7 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
     logging.getLogger().addHandler(StandardHandler(observer))
 
     def build(settings: Settings, sockets: Sequence[Descriptor], reconfigure: Reconfigure) -> RequestServer:
-        observer.learn(settings)
+        observer.configure(settings)
         if settings.workers == 1:
             return assemble(reactor, settings, sockets, observer, reconfigure)
         return Workers(reactor, settings, sockets, observer.write, os.environ, reconfigure, journal=journal)
@@ -171,7 +171,7 @@ def _configured(options: Options) -> SettingsSource:
         name for project in settings.projects if project.db_uri == EMBEDDED_URI for name in project.db_schemas
     ]
     directory = options.directory or default_directory(os.environ)
-    return Embedded(settings, read, EmbeddedServer(directory, furnish=partial(open_schemas, schemas)))
+    return Embedded(settings, read, EmbeddedServer(directory, provision=partial(open_schemas, schemas)))
 
 
 def _demo(options: Options) -> SettingsSource:

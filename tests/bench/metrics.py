@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dataapi.http.messages import Request, RequestContext
 from dataapi.telemetry.metrics import DURATIONS
-from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics
+from dataapi.telemetry.requests import CompletedRequest, RequestMetrics
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def main() -> None:
     ours = RequestMetrics()
     context = RequestContext(route="/graphql/v1")
     request = Request("id", "POST", "/graphql/v1", "", {}, b"", context=context)
-    answered = AnsweredRequest("graphql", request, 200, SECONDS[0], 300)
+    answered = CompletedRequest("graphql", request, 200, SECONDS[0], 300)
 
     def by_labels() -> None:
         counter.labels(*LABELS).inc()

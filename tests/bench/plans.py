@@ -80,7 +80,7 @@ class Explained:
                 cursor = self._connection.execute(part.text, part.arrange(list(values)))
             return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
-            raise errors.refused(error, anonymous=False) from error
+            raise errors.from_postgres(error, anonymous=False) from error
 
     def keep(self, call: Call) -> Any:
         """Return what a call comes to, and commit what it did."""

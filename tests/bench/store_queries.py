@@ -90,8 +90,8 @@ def _of_the_queue(store: Store, database: Database) -> Iterator[Query]:
     yield Query("finish 100, delivered", partial(queue.finish, ended), _LEASED)
     yield Query("finish 100, to be made again", partial(queue.finish, again), _LEASED)
     yield Query("release 100", partial(queue.release, held), _LEASED)
-    yield Query("take over, nobody died", partial(queue.take_over, 1))
-    yield Query("take over 256", partial(queue.take_over, 1), _DIED)
+    yield Query("take over, nobody died", partial(queue.end_lost_leases, 1))
+    yield Query("take over 256", partial(queue.end_lost_leases, 1), _DIED)
     yield Query("statistics of the queue", queue.statistics)
 
 

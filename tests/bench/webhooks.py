@@ -253,7 +253,7 @@ async def measure(
         database.uri,
         ["webhooks"],
         on_notification=lambda _channel, _payload: dispatcher.wake(),
-        on_reconnect=dispatcher.look,
+        on_reconnect=dispatcher.poll,
     )
     body = json.dumps({"id": str(endpoint.id), "type": PAUSED, "payload": {"reason": "inactivity"}}).encode()
     try:

@@ -241,7 +241,7 @@ def test_an_endpoint_is_created_with_its_url_checked_as_one_types(
     page.get_by_role("button", name="New endpoint").click()
     url = page.get_by_label("URL")
     url.press_sequentially("https://user@example.com/")
-    page.get_by_text("The URL has a user name or password.").wait_for()
+    page.get_by_text("The URL contains a user name or password.").wait_for()
     assert url.get_attribute("aria-invalid") == "true"
     url.fill("http://10.0.0.1/")
     page.get_by_text("allow-addresses").wait_for()

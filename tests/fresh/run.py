@@ -140,7 +140,7 @@ def free_ports(count: int) -> list[int]:
 def check_first_curl(address: str, key: str) -> None:
     """Do what the README says first, and see that the answer is the README's."""
     readme = (SOURCE / "README.md").read_text("utf-8")
-    pattern = r"^    (curl -s http://127\.0\.0\.1:8000.*?)\n\nanswers\n\n    (.*?)\n"
+    pattern = r"^    (curl -s http://127\.0\.0\.1:8000.*?)\n\nThe response:\n\n    (.*?)\n"
     shown = re.search(pattern, readme, re.MULTILINE | re.DOTALL)
     assert shown is not None
     command = shown[1].replace("127.0.0.1:8000", address).replace("sb_publishable_...", key)

@@ -163,7 +163,7 @@ def test_a_daemon_on_standbys_listens_on_the_primary(steady: Pair, tmp_path: Pat
         assert (ready.status, ready.json["writes"]) == (200, False)
         refused = write(daemon, 2)
         assert (refused.status, refused.json["code"]) == (405, "25006")
-        assert refused.json["message"] == "The database is a standby, which only answers reads"
+        assert refused.json["message"] == "The database is a read-only standby"
         assert refused.headers["Allow"] == "OPTIONS, GET, HEAD"
         batch = json.dumps({"requests": [{"method": "POST", "path": "/note", "body": {"id": 2}}]})
         kind = {"apikey": SECRET_KEY, "Content-Type": "application/vnd.dataapi.batch+json"}

@@ -186,7 +186,7 @@ def test_a_replica_gets_reads_while_it_follows_the_primary(trio: Pair, tmp_path:
             "create table filler as select repeat('x', 1000) x from generate_series(1, 5000)"
         )
         wait_for(lambda: "on timeline 2" in str(replicas(daemon)[first.port]), "the promotion to be seen")
-        wait_for(lambda: replicas(daemon)[third.port] == "it is no standby", "the new primary")
+        wait_for(lambda: replicas(daemon)[third.port] == "it is not a standby", "the new primary")
         answer = request(daemon, "POST", "note", json.dumps({"id": 1001, "body": "x"}))
         assert answer.status == 201
         position = answer.headers["Dataapi-LSN"]

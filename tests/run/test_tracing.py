@@ -145,7 +145,7 @@ def test_a_collector_that_never_answers_does_not_hold_up_the_end(server: Server,
             daemon.wait_ready()
             assert daemon.request("GET", "/rest/v1/note", None, {"apikey": KEY}).status == 200
             assert daemon.stop() == 0
-            assert "did not take the last spans" in daemon.text
+            assert "did not accept the last spans" in daemon.text
 
 
 def test_nothing_is_imported_without_a_collector() -> None:

@@ -70,7 +70,7 @@ class Deliveries:
                 self._database.uri,
                 CHANNELS,
                 on_notification=lambda channel, _payload: dispatcher.notified(channel),
-                on_reconnect=dispatcher.reconsider,
+                on_reconnect=dispatcher.reclaim,
             )
             self._ends.append(lambda: run(listener.stop()))
             await listener.start()

@@ -132,10 +132,10 @@ class FakeQueue:
             row.work = replace(row.work, claim=replace(row.work.claim, fence=row.work.claim.fence + 1))
         return len(held)
 
-    async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
+    async def next_due(self, excluded: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
         """Return the seconds until something can be claimed."""
         self._check()
-        excluded = set(without)
+        excluded = set(excluded)
         times = [
             row.claimable
             for row in self.rows.values()

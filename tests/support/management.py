@@ -14,7 +14,7 @@ from dataapi.web.app import make_site
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.resolver import AddressCheck
 from dataapi.webhooks.management.api import BY_PATH, ManagementApi
-from dataapi.webhooks.management.errors import SURROUNDING
+from dataapi.webhooks.management.errors import COMMON_ERRORS
 from dataapi.webhooks.management.url_check import EndpointUrlCheck
 from dataapi.webhooks.model import Permission
 from dataapi.webhooks.plugins import installed_catalogue
@@ -208,7 +208,7 @@ def described(method: str, target: str) -> set[tuple[int, str]]:
     for template, methods in BY_PATH.items():
         if method in methods and re.fullmatch(re.sub(r"{\w+}", "[^/]*", template), path):
             return {(one.status, one.code) for one in methods[method].codes(template)}
-    return {(one.status, one.code) for one in SURROUNDING}
+    return {(one.status, one.code) for one in COMMON_ERRORS}
 
 
 def endpoint(**attributes: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataapi.graphql import transport
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, Stage
 from dataapi.http.messages import Reply, Request
 from dataapi.settings import Project, Settings
-from dataapi.telemetry.requests import AnsweredRequest
+from dataapi.telemetry.requests import CompletedRequest
 from dataapi.web.app import make_site
 from dataapi.web.routing import Backend
 from twisted.internet.address import IPv4Address
@@ -143,7 +143,7 @@ class Web:
         **limits: Any,
     ) -> None:
         self.clock = clock or Clock()
-        self.served: list[AnsweredRequest] = []
+        self.served: list[CompletedRequest] = []
         self.engine = FakeEngine(engine)
         self.rest = Fake(rest)
         self.backends = [

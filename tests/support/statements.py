@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
-from dataapi.database.sql_text import written
+from dataapi.database.sql_text import substitute_literals
 from psycopg2.extensions import BYTES
 from support.catalog import load_catalog, table_named
 
@@ -148,7 +148,7 @@ class Films:
 def with_literals(cursor: Any, statement: Statement, values: Sequence[object]) -> str:
     """Return a statement's text with values as psycopg2 quotes them in its slots."""
     literals = [cursor.mogrify("%s", (value,)).decode() for value in values]
-    return written(statement.text, statement.types, literals)
+    return substitute_literals(statement.text, statement.types, literals)
 
 
 def make_films(server: Server) -> Films:

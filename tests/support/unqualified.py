@@ -85,7 +85,7 @@ class Watch:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read what goes out on connections, the bodies of ``DO`` blocks included."""
-        send, around = Connection.send, BlockStatement.around
+        send, block_body = Connection.send, BlockStatement.block_body
 
         def read_and_send(connection: Connection, steps: Sequence[Step], ending: Sequence[Step] = ()) -> Any:
             # The daemon's own SQL says in its first statement that it finds nothing but PostgreSQL's own.
@@ -93,7 +93,7 @@ class Watch:
             return send(connection, steps, ending)
 
         def read_and_surround(block: BlockStatement, text: str) -> str:
-            body = around(block, text)
+            body = block_body(block, text)
             self.read(body)
             return body
 
@@ -103,7 +103,7 @@ class Watch:
 
         with (
             patch("dataapi.database.script.split", read_and_split),
-            patch.object(BlockStatement, "around", read_and_surround),
+            patch.object(BlockStatement, "block_body", read_and_surround),
             patch.object(Connection, "send", read_and_send),
         ):
             yield

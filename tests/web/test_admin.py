@@ -26,7 +26,7 @@ AWAY = DaemonState(
 )
 
 
-class Operated:
+class DaemonControl:
     """Something operated on paper."""
 
     def __init__(self, state: DaemonState = READY, reloaded: Reloaded | None = None) -> None:
@@ -73,7 +73,7 @@ class Answer:
 class Connection:
     """A connection to the admin listener, in memory."""
 
-    def __init__(self, operated: Operated, peer: str = "10.0.0.7", **settings: Any) -> None:
+    def __init__(self, operated: DaemonControl, peer: str = "10.0.0.7", **settings: Any) -> None:
         self.transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 40000))
         site = make_admin_site(operated, Clock(), operated.reload, lambda: Settings((), **settings))
         site.doStart()
@@ -88,7 +88,7 @@ class Connection:
         self.protocol.dataReceived("\r\n".join(lines).encode())
 
 
-def ask(operated: Operated, method: str, path: str, **settings: Any) -> Answer:
+def ask(operated: DaemonControl, method: str, path: str, **settings: Any) -> Answer:
     """Return the answer to one request."""
     connection = Connection(operated, **settings)
     connection.send(method, path)
@@ -97,15 +97,15 @@ def ask(operated: Operated, method: str, path: str, **settings: Any) -> Answer:
 
 def test_live_needs_nothing() -> None:
     """``GET /live`` is 200 whatever the state of databases."""
-    assert ask(Operated(AWAY), "GET", "/live").status == 200
+    assert ask(DaemonControl(AWAY), "GET", "/live").status == 200
 
 
 def test_ready_reports_the_reason() -> None:
     """``GET /ready`` is 200 or 503, with what is wrong with which project."""
-    answer = ask(Operated(), "GET", "/ready")
+    answer = ask(DaemonControl(), "GET", "/ready")
     assert answer.status == 200
     assert answer.json["projects"][0]["problems"] == ["table x: bad name"]
-    answer = ask(Operated(AWAY), "GET", "/ready")
+    answer = ask(DaemonControl(AWAY), "GET", "/ready")
     assert answer.status == 503
     assert answer.headers["Retry-After"] == "1"
     assert answer.json["projects"][0]["reason"] == "connection refused"
@@ -113,7 +113,7 @@ def test_ready_reports_the_reason() -> None:
 
 def test_one_project_without_its_database_takes_no_others_away() -> None:
     """The daemon is ready while any project serves, unless ``ready-requires`` says all."""
-    both = Operated(DaemonState((*READY.projects, replace(AWAY.projects[0], ref="q"))))
+    both = DaemonControl(DaemonState((*READY.projects, replace(AWAY.projects[0], ref="q"))))
     answer = ask(both, "GET", "/ready")
     assert (answer.status, answer.json["ready"], answer.json["writes"]) == (200, True, True)
     assert answer.json["unready_projects"] == ["q"]
@@ -129,7 +129,7 @@ def test_one_project_without_its_database_takes_no_others_away() -> None:
 
 def test_metrics_are_in_the_text_format_with_the_process_beside() -> None:
     """``GET /metrics`` has our figures and those of the process."""
-    answer = ask(Operated(), "GET", "/metrics?name=x")
+    answer = ask(DaemonControl(), "GET", "/metrics?name=x")
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert b"\ndataapi_workers 2.0\n" in answer.body
     assert b"process_resident_memory_bytes" in answer.body
@@ -140,7 +140,7 @@ def test_metrics_are_in_the_text_format_with_the_process_beside() -> None:
 @pytest.mark.parametrize("host", ["evil.example", "[evil", "localhost"])
 def test_no_request_is_an_internal_error(failures: list[LogEvent], method: str, path: str, host: str) -> None:
     """Neither one of a page of a foreign site, nor one for a path or method that there is not."""
-    connection = Connection(Operated(), "127.0.0.1")
+    connection = Connection(DaemonControl(), "127.0.0.1")
     connection.send(method, path, host=host)
     status = Answer(connection.transport.value()).status
     assert status == 403 if host != "localhost" else status in (200, 404, 405)
@@ -149,14 +149,14 @@ def test_no_request_is_an_internal_error(failures: list[LogEvent], method: str, 
 
 def test_head_has_no_body() -> None:
     """``HEAD`` answers like ``GET`` without the body."""
-    answer = ask(Operated(), "HEAD", "/ready")
+    answer = ask(DaemonControl(), "HEAD", "/ready")
     assert (answer.status, answer.body) == (200, b"")
     assert int(answer.headers["Content-Length"]) > 0
 
 
 def test_reload_answers_when_it_is_done() -> None:
     """``POST /reload`` answers 200 with the generations, and not before they serve."""
-    operated = Operated()
+    operated = DaemonControl()
     operated.reload_began = Deferred()
     connection = Connection(operated)
     connection.send("POST", "/reload")
@@ -168,7 +168,7 @@ def test_reload_answers_when_it_is_done() -> None:
 
 def test_a_reload_that_failed_says_so() -> None:
     """A reload that left an old catalog in place is 503 with the reason."""
-    answer = ask(Operated(reloaded=Reloaded({}, {"p": "away"})), "POST", "/reload")
+    answer = ask(DaemonControl(reloaded=Reloaded({}, {"p": "away"})), "POST", "/reload")
     assert (answer.status, answer.json["failures"]) == (503, {"p": "away"})
 
 
@@ -178,20 +178,20 @@ def test_a_reload_that_failed_says_so() -> None:
 )
 def test_a_wrong_method_is_405_with_the_right_ones(method: str, path: str, allowed: str) -> None:
     """A path that takes other methods says which."""
-    answer = ask(Operated(), method, path)
+    answer = ask(DaemonControl(), method, path)
     assert (answer.status, answer.headers["Allow"]) == (405, allowed)
 
 
 def test_an_unknown_path_is_404_and_names_the_known_ones() -> None:
     """Whoever mistypes a path is told which there are."""
-    answer = ask(Operated(), "GET", "/health")
+    answer = ask(DaemonControl(), "GET", "/health")
     assert answer.status == 404
     assert "/ready" in answer.json["paths"]
 
 
 def test_a_failure_inside_shows_nothing_of_itself() -> None:
     """An unforeseen failure is 500, its text in the log alone."""
-    answer = ask(Operated(AWAY), "GET", "/metrics")
+    answer = ask(DaemonControl(AWAY), "GET", "/metrics")
     assert answer.status == 500
     assert b"inside" not in answer.body
 
@@ -214,7 +214,7 @@ def test_a_name_that_a_foreign_site_may_have_is_refused(
     peer: str, host: str, status: int, method: str, path: str
 ) -> None:
     """Its owner can have it lead a browser here; other machines call this one by names of their own."""
-    connection = Connection(Operated(), peer)
+    connection = Connection(DaemonControl(), peer)
     connection.send(method, path, host=host)
     answer = Answer(connection.transport.value())
     assert answer.status == status
@@ -238,7 +238,7 @@ def test_a_name_that_a_foreign_site_may_have_is_refused(
 def test_a_page_of_another_site_reloads_nothing(headers: tuple[str, ...], status: int) -> None:
     """A form needs no permission to be sent here; opening an address that only shows something is no harm."""
     for peer in ("127.0.0.1", "10.0.0.7"):
-        operated = Operated()
+        operated = DaemonControl()
         connection = Connection(operated, peer)
         connection.send("POST", "/reload", *headers, host="127.0.0.1:8001")
         assert Answer(connection.transport.value()).status == status

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from dataapi.auth import published_keys
 from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.published_keys import (
-    LONGEST_SET,
-    PAUSE,
+    MAX_BODY_BYTES,
+    MIN_REFRESH_INTERVAL,
     TIME_LIMIT,
-    Fetched,
+    FetchedKeySet,
     FetchError,
     PublishedKeys,
     fetcher,
@@ -91,7 +91,7 @@ class Guarded:
         self.keys = PublishedKeys(URL, self.fetch, self.authenticator.use_keys, self.clock)
         self.authenticator.on_unknown_key(self.keys.refresh)
 
-    def fetch(self, url: str = URL, etag: str | None = None) -> Deferred[Fetched]:
+    def fetch(self, url: str = URL, etag: str | None = None) -> Deferred[FetchedKeySet]:
         """Fetch as the daemon does, with all that is answered already."""
         fetching = self._fetch(url, etag)
         self._agent.flush()
@@ -129,7 +129,7 @@ async def test_a_key_that_was_published_since_is_found_by_the_first_token_that_n
         with pytest.raises((TokenError, GatewayError)) as refused:
             await guarded.role(bearer, apikey)
         assert refused.value.status == 401, "the keys were read just now"
-    guarded.clock.advance(PAUSE)
+    guarded.clock.advance(MIN_REFRESH_INTERVAL)
     assert await guarded.role(None, token("new")) == "authenticated"
     assert issuer.asked == 2
     with pytest.raises(TokenError, match="No suitable key"):
@@ -144,7 +144,7 @@ async def test_tokens_of_a_withdrawn_key_are_refused_although_they_were_verified
     await guarded.keys.start()
     assert await guarded.role(token("old")) == "authenticated"
     issuer.body = jwks("new")
-    guarded.clock.advance(PAUSE)
+    guarded.clock.advance(MIN_REFRESH_INTERVAL)
     assert await guarded.role(token("new")) == "authenticated"
     with pytest.raises(TokenError, match="No suitable key"):
         await guarded.role(token("old"))
@@ -164,7 +164,7 @@ async def test_until_the_keys_were_read_tokens_are_503_and_opaque_keys_good(
         assert dict(refused.value.headers) == {"Retry-After": "5"}
     assert await guarded.role(None) == "anon"
     issuer.status = 200
-    guarded.clock.advance(PAUSE)
+    guarded.clock.advance(MIN_REFRESH_INTERVAL)
     assert await guarded.role(token("old")) == "authenticated"
     guarded.keys.stop()
 
@@ -189,7 +189,7 @@ async def test_another_status_than_200_is_a_failure(issuer: Issuer, status: int)
 
 
 async def test_a_body_without_end_is_cut_off(issuer: Issuer) -> None:
-    issuer.body = b" " * (LONGEST_SET + 1)
+    issuer.body = b" " * (MAX_BODY_BYTES + 1)
     with pytest.raises(FetchError, match="more than"):
         await Guarded(issuer).fetch()
 
@@ -199,7 +199,7 @@ async def test_an_issuer_that_does_not_end_its_answer_is_given_up(issuer: Issuer
     guarded = Guarded(issuer)
     fetching = guarded.fetch()
     guarded.clock.advance(TIME_LIMIT)
-    with pytest.raises(FetchError, match="no whole answer came within"):
+    with pytest.raises(FetchError, match="no complete response within"):
         await fetching
 
 
@@ -208,7 +208,7 @@ async def test_an_issuer_that_says_nothing_is_given_up(reactor: Any, monkeypatch
     port = reactor.listenTCP(0, Factory.forProtocol(Protocol), interface="127.0.0.1")
     monkeypatch.setattr(published_keys, "TIME_LIMIT", 0.1)
     try:
-        with pytest.raises(FetchError, match="no whole answer came within"):
+        with pytest.raises(FetchError, match="no complete response within"):
             await fetcher(reactor)(f"http://127.0.0.1:{port.getHost().port}/", None)
     finally:
         await port.stopListening()

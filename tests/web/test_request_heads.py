@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from dataapi.http.errors import ApiError
-from dataapi.http.messages import LONGEST_TARGET, Reply, Request
+from dataapi.http.messages import MAX_TARGET_BYTES, Reply, Request
 from dataapi.web.server.parser import parse_target
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,7 +180,7 @@ async def test_a_body_that_is_not_http_is_refused_in_the_form_of_the_api(reactor
 
 async def test_a_request_as_long_as_it_may_be_is_served(reactor: Any) -> None:
     """Its headers do not count as part of its target, nor the other way round."""
-    long = "/rest/v1/blog?id=in.(" + "1" * (LONGEST_TARGET - 22) + ")"
+    long = "/rest/v1/blog?id=in.(" + "1" * (MAX_TARGET_BYTES - 22) + ")"
     headers = [LAST, ("Authorization", "Basic " + "x" * 32_000), ("A", "x" * 32_000)]
     assert statuses(await talk(reactor, Web(), raw("GET", long, headers=headers))) == [200]
 

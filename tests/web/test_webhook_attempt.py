@@ -545,7 +545,7 @@ async def test_only_so_many_connections_are_kept_idle(reactor: Any, world: World
     addresses = [ipaddress.ip_address("127.0.0.1")]
     opened = [await connections.get(target, addresses) for _ in range(3)]
     for connection in opened:
-        connections.keep(connection)
+        connections.release(connection)
     await receiver.connections[0].lost
     assert await connections.get(target, addresses) is opened[2]
     assert await connections.get(target, addresses) is opened[1]

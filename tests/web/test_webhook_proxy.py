@@ -98,7 +98,7 @@ async def test_deliveries_come_from_the_chosen_address(world: World) -> None:
 )
 def test_other_urls_are_no_proxies(url: str) -> None:
     """The message says what is expected."""
-    with pytest.raises(ValueError, match="expected the address of an HTTP proxy"):
+    with pytest.raises(ValueError, match="expected the URL of an HTTP proxy"):
         parse_proxy(url)
 
 

@@ -1,1 +1,1 @@
-"""Authentication: API keys, tokens, the caller's role and settings, and transactions in that role."""
+"""Authentication with API keys and JWTs, and transactions in the caller's role."""

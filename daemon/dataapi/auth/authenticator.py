@@ -1,7 +1,7 @@
-"""Authenticates a request: checks the project's API key and the bearer token, and returns the caller.
+"""Authentication of requests by API key and bearer token.
 
-See docs/reference/rest.md, API keys: the key must be present and valid whatever the token says; a
-user's token decides role and claims; without one the key's own role stands.
+The API key must be valid even if there is a token. A user's token determines the role and the claims;
+otherwise the API key does. See docs/reference/rest.md, API keys.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from dataapi.settings import Project
 SERVICE_ROLE = "service_role"
 
 _UNAVAILABLE = 503
-_BROWSER = "Mozilla/"
-"""How the User-Agent of browsers begins, and of hardly anything else."""
+_BROWSER_PREFIX = "Mozilla/"
+"""User-Agent prefix of browsers."""
 
-_OPAQUE = "sb_"
-"""How the platform's opaque keys begin: as a bearer token, such a key is not a JWT and names no user."""
+_OPAQUE_KEY_PREFIX = "sb_"
+"""Prefix of API keys that are not JWTs."""
 
 
 class Authenticator:
-    """Decides the caller of each request to one project.
+    """Determines the caller of each request to a project.
 
-    :param now: the time in Unix seconds.
-    :ivar tokens: the verified tokens; its counters are for the metrics.
-    :raises ValueError: ``jwt-secret`` or ``jwt-role-claim-key`` cannot be read.
+    :param now: returns the time in Unix seconds.
+    :ivar tokens: verified tokens, and counters for metrics.
+    :raises ValueError: invalid ``jwt-secret`` or ``jwt-role-claim-key``.
     """
 
     def __init__(self, project: Project, now: Callable[[], float]) -> None:
@@ -60,19 +60,14 @@ class Authenticator:
         self._now = now
 
     def use_keys(self, known: tuple[keys.VerifyingKey, ...]) -> None:
-        """Verify with these keys from now on; tokens that others verified are forgotten."""
         self._verifier = replace(self._verifier, keys=known)
         self.tokens.replace_verifier(self._verifier.verify)
 
     def on_unknown_key(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        """Await ``refresh`` when a token's key is unknown; it passes new keys to ``use_keys``."""
+        """Set the callback that refreshes published keys when a token's key is unknown."""
         self._refresh_keys = refresh
 
     async def authenticate(self, request: Request) -> Caller:
-        """Return the caller of a request, and report who it is; published keys are refreshed if need be.
-
-        Raises like ``caller_of``.
-        """
         try:
             caller = self.caller_of(request, may_refresh=self._refresh_keys is not None)
         except UnknownKey:
@@ -84,11 +79,11 @@ class Authenticator:
         return caller
 
     def check_key(self, request: Request) -> None:
-        """Check only the API key, before a body is read.
+        """Check only the API key, before the body is read.
 
-        A JWT key whose signing key is still unknown passes here and is left to ``authenticate``.
+        A JWT with an unknown signing key passes, because ``authenticate`` may refresh the keys.
 
-        :raises GatewayError: 401, the API key is missing or wrong.
+        :raises GatewayError: 401 if the API key is missing or invalid.
         """
         if not self._required:
             return
@@ -98,46 +93,45 @@ class Authenticator:
         except TokenError:
             return
         if keyholder is None:
-            raise _refusal("missing_api_key" if presented is None else "invalid_api_key")
+            raise _api_key_error("missing_api_key" if presented is None else "invalid_api_key")
 
     def caller_of(self, request: Request, *, may_refresh: bool = False) -> Caller:
-        """Return the caller of a request by the keys that are known.
+        """Return the caller of a request, using only known keys.
 
-        :param may_refresh: whether an API key that is a JWT of an unknown key raises ``UnknownKey``, too.
-        :raises GatewayError: 401, the API key is missing, wrong, or secret and sent by a browser.
-        :raises TokenError: the bearer token is unusable, or anonymous access is disabled.
+        :param may_refresh: whether to raise ``UnknownKey`` for an API key that an unknown key signed.
+        :raises GatewayError: 401 if the API key is missing, invalid, or a secret key sent by a browser.
+        :raises TokenError: the bearer token is invalid, or anonymous access is disabled.
         """
         headers = request.headers
         presented = headers.get("apikey") or api_key(request)
         keyholder = self._keyholder(presented, may_refresh)
         if self._required and keyholder is None:
-            raise _refusal("missing_api_key" if presented is None else "invalid_api_key")
+            raise _api_key_error("missing_api_key" if presented is None else "invalid_api_key")
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         token = credentials.strip() if scheme.lower() == "bearer" else None
         agent, key = headers.get("user-agent", ""), presented or token
-        if key and agent.startswith(_BROWSER) and key.encode() in self._secret:  # where others can read it
-            raise _refusal("secret_key_in_browser")
+        if key and agent.startswith(_BROWSER_PREFIX) and key.encode() in self._secret:
+            raise _api_key_error("secret_key_in_browser")
         if token is None or (token == presented and keyholder is not None):
             return _with_role(keyholder or self._anonymous)
-        if token.startswith(_OPAQUE):
-            known = keyholder or self._keyholder(token, may_refresh)
-            if known is not None:
-                return _with_role(known)
-        return self.tokens.verified(token, self._now()).caller
+        if token.startswith(_OPAQUE_KEY_PREFIX):
+            caller = keyholder or self._keyholder(token, may_refresh)
+            if caller is not None:
+                return _with_role(caller)
+        return self.tokens.verify(token, self._now()).caller
 
     def _keyholder(self, key: str | None, may_refresh: bool) -> Caller | None:
-        """Return the caller that a key stands for, or None for an unknown key."""
         if key is None:
             return None
         presented = key.encode()
         holder = None
-        for known, caller in self._opaque:  # to the end, so that the time reveals nothing
-            if hmac.compare_digest(known, presented):
+        for expected, caller in self._opaque:  # compares with every key, to leak nothing through timing
+            if hmac.compare_digest(expected, presented):
                 holder = caller
         if holder is not None or key.count(".") != 2 or not self._has_secret:
             return holder
         try:
-            verified = self.tokens.verified(key, self._now())
+            verified = self.tokens.verify(key, self._now())
         except TokenError as error:
             if isinstance(error, UnknownKey) and (may_refresh or error.status == _UNAVAILABLE):
                 raise
@@ -146,7 +140,6 @@ class Authenticator:
 
 
 def api_key(request: Request) -> str | None:
-    """Return the API key of a request: the header ``apikey``, for REST else the query parameter."""
     key = request.headers.get("apikey")
     if key:
         return key
@@ -156,7 +149,7 @@ def api_key(request: Request) -> str | None:
 
 
 def split_query(query: str) -> tuple[str | None, str]:
-    """Take the parameter ``apikey`` out of a query string: return its first value and the rest."""
+    """Return the first value of the parameter ``apikey``, and the query string without it."""
     key, rest = None, []
     for part in query.split("&"):
         name, _, value = part.partition("=")
@@ -168,7 +161,7 @@ def split_query(query: str) -> tuple[str | None, str]:
 
 
 def without_api_key(request: Request) -> Request:
-    """Return a REST request without the query parameter ``apikey``, which would be read as a filter."""
+    """Return a REST request without the parameter ``apikey``, so that it is not parsed as a filter."""
     return request._replace(query=split_query(request.query)[1])
 
 
@@ -182,23 +175,23 @@ def _with_role(caller: Caller) -> Caller:
     return caller
 
 
-REFUSALS = {
+API_KEY_ERRORS = {
     "missing_api_key": (
         "No API key found in request",
         "No `apikey` request header or url param was found.",
     ),
     "secret_key_in_browser": (
         "Forbidden use of secret API key in browser",
-        "Use a publishable key here. This secret key was seen by a browser: replace it.",
+        "Use a publishable key here. This secret key was exposed to a browser: replace it.",
     ),
     "invalid_api_key": (
         "Invalid API key",
-        "Keys are those of the configuration, and those in JWT form that `dataapi keys` prints.",
+        "Use a key from the configuration, or a JWT that `dataapi keys` prints.",
     ),
 }
-"""Messages and hints by the codes of errors."""
+"""Messages and hints by error code."""
 
 
-def _refusal(code: str) -> GatewayError:
-    message, hint = REFUSALS[code]
+def _api_key_error(code: str) -> GatewayError:
+    message, hint = API_KEY_ERRORS[code]
     return GatewayError(401, code, message, hint=hint)

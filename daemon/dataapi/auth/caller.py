@@ -1,4 +1,4 @@
-"""Who is calling, and the settings of the caller's transaction, by which SQL learns of the request."""
+"""The authenticated caller, and settings of its transactions."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dataapi.database.sql_text import ISOLATION_LEVELS
 from dataapi.http.messages import Request
 
 Settings = tuple[tuple[str, str], ...]
-"""Settings of a transaction, ``(name, value)``; the last one of a name wins."""
+"""Transaction settings as ``(name, value)``. If a name is repeated, the last value wins."""
 
 REST_PREFIX = "/rest/v1"
-"""The path below which the REST API is served."""
+"""Base path of the REST API."""
 
 _ISOLATION = "default_transaction_isolation"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A caller after the API key and the bearer token were checked.
+    """An authenticated caller.
 
-    :ivar role: the PostgreSQL role that the request's transaction runs under.
-    :ivar claims: the verified claims as JSON text, for ``request.jwt.claims``.
-    :ivar subject: the claim ``sub``, "" without one.
+    :ivar role: PostgreSQL role of the transaction.
+    :ivar claims: verified claims as JSON text, for ``request.jwt.claims``.
+    :ivar subject: claim ``sub``, or "" if there is none.
     """
 
     role: str
@@ -33,20 +33,15 @@ class Caller:
 
 
 def identity(request: Request, caller: Caller) -> str:
-    """Return what identifies a caller among those who share connections: the user, else the address."""
+    """Return the identity for fair sharing of connections: the user, or the client's address."""
     return f"{caller.role} {caller.subject or f'at {request.client}'}"
 
 
-def hoisted(function: Function, names: Collection[str]) -> Settings:
-    """Return a function's settings that apply to the whole transaction in which it is called.
-
-    :param names: which settings do (``db-hoisted-tx-settings``), in lower case.
-    """
+def hoisted_settings(function: Function, names: Collection[str]) -> Settings:
     return tuple(setting for setting in function.settings if setting[0].lower() in names)
 
 
-def isolation_of(settings: Settings) -> str | None:
-    """Return the isolation level among the settings; it must be set when the transaction begins."""
+def isolation_level(settings: Settings) -> str | None:
     level = None
     for name, value in settings:
         if name.lower() == _ISOLATION:
@@ -54,7 +49,6 @@ def isolation_of(settings: Settings) -> str | None:
     return level if level in ISOLATION_LEVELS else None
 
 
-def strictest(levels: Iterable[str | None]) -> Settings:
-    """Return the setting for the strictest of these isolation levels, or no setting without any."""
+def strictest_isolation(levels: Iterable[str | None]) -> Settings:
     known = [level for level in levels if level is not None]
     return ((_ISOLATION, max(known, key=ISOLATION_LEVELS.index)),) if known else ()

@@ -1,6 +1,6 @@
-"""Verifies a JSON Web Token, decides its caller (role and claims) and remembers the result.
+"""JWT verification, and a cache of verified tokens.
 
-Codes and messages are PostgREST's; see docs/reference/rest.md, Roles and tokens.
+Error codes and messages are PostgREST's. See docs/reference/rest.md, Roles and tokens.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from dataapi.http.errors import TokenError
 from dataapi.http.strict_json import DECODER, INVALID_JSON, is_storable
 
 SKEW = 30
-"""Seconds by which the clocks of issuer and server may differ."""
+"""Allowed clock skew between the issuer and this server, in seconds."""
 
 _NO_KEY = "No suitable key or wrong key type"
-_NO_ALGORITHM = "Wrong or unsupported encoding algorithm"
-_BROKEN = "JWT cryptographic operation failed"
+_UNSUPPORTED_ALGORITHM = "Wrong or unsupported encoding algorithm"
+_CRYPTO_FAILED = "JWT cryptographic operation failed"
 
 
 class UnknownKey(TokenError):
-    """None of the known keys can have signed the token; one published since then may have."""
+    """Raised when no known key can have signed the token. A recently published key may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A token whose signature and claims were good.
+    """A token with a valid signature and valid claims.
 
-    :ivar has_role: whether the role came from the token itself and not from ``db-anon-role``.
-    :ivar usable_from, usable_until: the times, Unix seconds, between which it is usable.
+    :ivar has_role: whether the role comes from the token, and not from ``db-anon-role``.
+    :ivar usable_from, usable_until: period of validity, in Unix seconds.
     """
 
     caller: Caller
@@ -48,12 +48,12 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """A project's demands on a token.
+    """Verifies the tokens of a project.
 
-    :ivar keys: the keys of ``jwt-secret``; empty when there is none, or none was read yet.
-    :ivar published: whether the keys are published at a URL and may change.
-    :ivar audience: the value that ``aud`` must hold when the token has one, or None for any.
-    :ivar anon_role: the role of a token without a role claim.
+    :ivar keys: keys of ``jwt-secret``. Empty if it is not set, or if published keys have not been read yet.
+    :ivar published: whether the keys are published at a URL.
+    :ivar audience: required value of ``aud`` in tokens that have this claim, or None to accept any.
+    :ivar anon_role: role for tokens without a role claim.
     """
 
     keys: tuple[keys.VerifyingKey, ...]
@@ -63,83 +63,80 @@ class Verifier:
     published: bool = False
 
     def verify(self, token: str, now: float) -> Verified:
-        """Check a token's signature and claims.
+        """Verify a token's signature and claims.
 
-        :param now: Unix seconds.
-        :raises TokenError: PGRST300 without a configured key, else PGRST301 (token), PGRST302 (no role) or
-            PGRST303 (claims).
+        :param now: time in Unix seconds.
+        :raises TokenError: PGRST300 if no key is configured, PGRST301 for an invalid token, PGRST302 if there
+            is no role, PGRST303 for invalid claims.
         """
         if not self.keys and self.published:
-            details = "The keys that jwt-secret names have not been read yet"
+            details = "The keys at the URL of jwt-secret have not been read yet"
             headers = (("Retry-After", "5"),)
             raise UnknownKey(503, "PGRST300", "Server lacks JWT secret", details=details, headers=headers)
         if not self.keys:
             raise TokenError(500, "PGRST300", "Server lacks JWT secret")
-        text, claims = _decoded(self._checked_payload(token))
-        usable_from, usable_until = _times(claims, now)
+        text, claims = _decode_claims(self._verified_payload(token))
+        usable_from, usable_until = _validity_period(claims, now)
         self._check_audience(claims.get("aud"))
-        found = self.role_path.find(claims)
-        role = self.anon_role if found is None else _role(found)
+        role_claim = self.role_path.find(claims)
+        role = self.anon_role if role_claim is None else _role(role_claim)
         if not role:
             raise anonymous_disabled()
         if claims.get("role") != role:
             text = json.dumps({**claims, "role": role}, separators=(",", ":"))
         caller = Caller(role, text, str(claims.get("sub") or ""))
-        return Verified(caller, found is not None, usable_from, usable_until)
+        return Verified(caller, role_claim is not None, usable_from, usable_until)
 
-    def _checked_payload(self, token: str) -> bytes:
-        """Return the payload after one of the keys verified the signature."""
+    def _verified_payload(self, token: str) -> bytes:
         if not token:
-            _refuse("PGRST301", "Empty JWT is sent in Authorization header")
+            _reject("PGRST301", "Empty JWT is sent in Authorization header")
         parts = token.split(".")
         if len(parts) != 3:
-            _refuse("PGRST301", f"Expected 3 parts in JWT; got {len(parts)}")
+            _reject("PGRST301", f"Expected 3 parts in JWT; got {len(parts)}")
         try:
-            header = json.loads(_unbase64(parts[0]))
-            payload = _unbase64(parts[1])
-            signature = _unbase64(parts[2])
+            header = json.loads(_decode_base64url(parts[0]))
+            payload = _decode_base64url(parts[1])
+            signature = _decode_base64url(parts[2])
         except INVALID_JSON:
-            _refuse("PGRST301", _BROKEN)
+            _reject("PGRST301", _CRYPTO_FAILED)
         if not isinstance(header, dict) or "crit" in header:
-            _refuse("PGRST301", _BROKEN)
+            _reject("PGRST301", _CRYPTO_FAILED)
         algorithm, kid = header.get("alg"), header.get("kid")
-        if not keys.known_algorithm(algorithm):
+        if not keys.is_supported_algorithm(algorithm):
             unsecured = "JWT is unsecured but expected 'alg' was not 'none'"
-            _refuse("PGRST301", _NO_ALGORITHM, unsecured if algorithm == "none" else None)
+            _reject("PGRST301", _UNSUPPORTED_ALGORITHM, unsecured if algorithm == "none" else None)
         suitable = [key for key in self.keys if key.suits(algorithm, kid)]
         if not suitable:
             details = "No suitable key was found to decode the JWT"
             raise UnknownKey(401, "PGRST301", _NO_KEY, details=details, headers=_challenge(_NO_KEY))
         signed = token.rpartition(".")[0].encode()
         if not any(key.verifies(algorithm, signed, signature) for key in suitable):
-            _refuse("PGRST301", _NO_KEY, "None of the keys was able to decode the JWT")
+            _reject("PGRST301", _NO_KEY, "None of the keys was able to decode the JWT")
         return payload
 
     def _check_audience(self, audience: object) -> None:
-        named = [] if audience is None else [audience] if isinstance(audience, str) else audience
-        if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
-            _refuse("PGRST303", "The JWT 'aud' claim must be a string or an array of strings")
-        if self.audience is not None and named and self.audience not in named:
-            _refuse("PGRST303", "JWT not in audience")
+        audiences = [] if audience is None else [audience] if isinstance(audience, str) else audience
+        if not isinstance(audiences, list) or not all(isinstance(value, str) for value in audiences):
+            _reject("PGRST303", "The JWT 'aud' claim must be a string or an array of strings")
+        if self.audience is not None and audiences and self.audience not in audiences:
+            _reject("PGRST303", "JWT not in audience")
 
 
 def expiry(claims: str) -> float:
-    """Return until when a token with these claims is usable, in Unix seconds; infinity without an end.
+    """Return the time when a token with these claims expires, in Unix seconds, or infinity.
 
-    :param claims: verified ones, as JSON text.
+    :param claims: verified claims as JSON text.
     """
-    when = json.loads(claims).get("exp")
-    return float("inf") if when is None else float(min(when, 2**62)) + SKEW
+    timestamp = json.loads(claims).get("exp")
+    return float("inf") if timestamp is None else float(min(timestamp, 2**62)) + SKEW
 
 
 def anonymous_disabled() -> TokenError:
-    """Return the error of a caller without a role where ``db-anon-role`` is empty."""
     headers = (("WWW-Authenticate", "Bearer"),)
     return TokenError(401, "PGRST302", "Anonymous access is disabled", headers=headers)
 
 
-def _refuse(code: str, message: str, details: str | None = None) -> NoReturn:
-    """Raise the error of an unusable token, with the challenge of RFC 6750 section 3."""
+def _reject(code: str, message: str, details: str | None = None) -> NoReturn:
     raise TokenError(401, code, message, details=details, headers=_challenge(message))
 
 
@@ -147,53 +144,54 @@ def _challenge(message: str) -> tuple[tuple[str, str], ...]:
     return (("WWW-Authenticate", f'Bearer error="invalid_token", error_description="{message}"'),)
 
 
-def _unbase64(part: str) -> bytes:
-    # Strict: base64's own decoder skips foreign characters, so that one token had many spellings.
+def _decode_base64url(part: str) -> bytes:
+    # b64decode accepts both alphabets together, so one token would have several spellings.
     text = part.encode("ascii")
     if b"+" in text or b"/" in text or b"=" in text:
         raise binascii.Error("not base64url")
     return base64.b64decode(text + b"=" * (-len(text) % 4), b"-_", validate=True)
 
 
-def _decoded(payload: bytes) -> tuple[str, dict[str, Any]]:
-    """Return the claims as JSON text and as values."""
+def _decode_claims(payload: bytes) -> tuple[str, dict[str, Any]]:
     with suppress(*INVALID_JSON):
         text = payload.decode()
         claims = DECODER.decode(text)
         if isinstance(claims, dict):
             return text, claims
-    _refuse("PGRST303", "Parsing claims failed")
+    _reject("PGRST303", "Parsing claims failed")
 
 
-def _times(claims: dict[str, Any], now: float) -> tuple[float, float]:
-    """Check ``exp``, ``nbf`` and ``iat``, each with the skew; return from when to when they allow use."""
+def _validity_period(claims: dict[str, Any], now: float) -> tuple[float, float]:
     usable_from, usable_until = float("-inf"), float("inf")
     messages = {"exp": "JWT expired", "nbf": "JWT not yet valid", "iat": "JWT issued at future"}
     for name, message in messages.items():
-        when = claims.get(name)
-        if when is None:
+        timestamp = claims.get(name)
+        if timestamp is None:
             continue
-        if isinstance(when, bool) or not isinstance(when, int | float):
-            _refuse("PGRST303", f"The JWT '{name}' claim must be a number")
-        # A whole number of any length is JSON; beyond this it means "always" or "never" all the same.
-        when = float(min(max(when, -(2**62)), 2**62))
+        if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
+            _reject("PGRST303", f"The JWT '{name}' claim must be a number")
+        # JSON integers can be arbitrarily large, which float() does not accept.
+        timestamp = float(min(max(timestamp, -(2**62)), 2**62))
         if name == "exp":
-            usable_until = when + SKEW
+            usable_until = timestamp + SKEW
         else:
-            usable_from = max(usable_from, when - SKEW)
+            usable_from = max(usable_from, timestamp - SKEW)
         if not usable_from <= now <= usable_until:
-            _refuse("PGRST303", message)
+            _reject("PGRST303", message)
     return usable_from, usable_until
 
 
-def _role(found: object) -> str:
-    if not isinstance(found, str) or not found or not is_storable(found):
-        _refuse("PGRST303", "The JWT role claim must be a non-empty string")
-    return found
+def _role(claim: object) -> str:
+    if not isinstance(claim, str) or not claim or not is_storable(claim):
+        _reject("PGRST303", "The JWT role claim must be a non-empty string")
+    return claim
 
 
 class TokenCache:
-    """Verifies tokens and remembers at most ``entries`` of them, for as long as their own times allow."""
+    """Verifies tokens and caches them for their period of validity. Errors are not cached.
+
+    :param entries: maximum number of tokens.
+    """
 
     def __init__(self, verify: Callable[[str, float], Verified], entries: int) -> None:
         self._verify = verify
@@ -205,27 +203,24 @@ class TokenCache:
 
     @property
     def evictions(self) -> int:
-        """How many tokens were forgotten to make room for others."""
         return self._evicted_before + self._tokens.evictions
 
     def __len__(self) -> int:
         return len(self._tokens)
 
     def replace_verifier(self, verify: Callable[[str, float], Verified]) -> None:
-        """Verify with other keys from now on, and forget every token."""
         self._verify = verify
         self._evicted_before = self.evictions
         self._tokens = BoundedCache(self._entries)
 
-    def verified(self, token: str, now: float) -> Verified:
-        """Return the content of a token, from the cache or by ``Verifier.verify``; refusals are not kept."""
-        known = self._tokens.get(token)
-        if known is not None:
-            if known.usable_from <= now <= known.usable_until:
+    def verify(self, token: str, now: float) -> Verified:
+        cached = self._tokens.get(token)
+        if cached is not None:
+            if cached.usable_from <= now <= cached.usable_until:
                 self.hits += 1
-                return known
+                return cached
             self._tokens.drop(token)
         self.misses += 1
-        fresh = self._verify(token, now)
-        self._tokens.put(token, fresh)
-        return fresh
+        verified = self._verify(token, now)
+        self._tokens.put(token, verified)
+        return verified

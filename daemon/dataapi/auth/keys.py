@@ -1,7 +1,7 @@
-"""Keys: those of ``jwt-secret`` (a text, a JWK, a JWKS, or a URL), and the API keys that a project hands out.
+"""Keys of ``jwt-secret`` (a secret, a JWK, a JWKS, or the URL of a JWKS), and the project's own API keys.
 
-The kind of a key decides which algorithms it may verify, never the token: a secret takes
-HMAC only, an RSA key RSA only, and ``none`` never.
+The type of a key limits the algorithms that it verifies, whatever the token requests: HMAC for secrets,
+RSA for RSA keys, and never ``none``.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ del _ALGORITHMS["none"]
 _HMAC = ("HS256", "HS384", "HS512")
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "secp256k1": "ES256K"}
-_STANDARD = str.maketrans("-_", "+/")
+_URLSAFE_TO_STANDARD = str.maketrans("-_", "+/")
 _OKP = ("Ed25519", "Ed448")
 
 API_KEY_LIFETIME = 10 * 365 * 24 * 3600
-"""Seconds for which a JWT key is valid: ten years, as it names an application and is replaced by hand."""
+"""Validity of a JWT API key, in seconds. Ten years, because applications embed it."""
 
-_SHORTEST_SECRET = 32
-"""Bytes of an HMAC key: RFC 7518 section 3.2 asks for the size of the hash, 32 for HS256."""
+_MIN_SECRET_BYTES = 32
+"""Minimum length of an HMAC key in bytes (RFC 7518, section 3.2, for HS256)."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyingKey:
-    """One key, ready to verify signatures.
+    """A key that verifies signatures.
 
-    :ivar kid: the key's id, or None when it has none.
-    :ivar any_kid: whether it serves tokens of any key id: true for a secret text, which cannot have one.
+    :ivar kid: key ID, or None.
+    :ivar any_kid: whether the key also verifies tokens with another key ID. True for a plain secret.
     """
 
     material: Any = field(repr=False)
@@ -52,26 +52,22 @@ class VerifyingKey:
     any_kid: bool = False
 
     def suits(self, algorithm: str, kid: str | None) -> bool:
-        """Whether a token with this header may have been signed by this key."""
         return algorithm in self.algorithms and (kid is None or self.any_kid or kid == self.kid)
 
     def verifies(self, algorithm: str, signed: bytes, signature: bytes) -> bool:
-        """Whether the signature is this key's over the bytes."""
         return _ALGORITHMS[algorithm].verify(signed, self.material, signature)
 
 
-def known_algorithm(name: object) -> TypeGuard[str]:
-    """Whether a token's ``alg`` is one that some kind of key can verify; ``none`` is not."""
+def is_supported_algorithm(name: object) -> TypeGuard[str]:
     return isinstance(name, str) and name in _ALGORITHMS
 
 
 def is_url(secret: str) -> bool:
-    """Whether a ``jwt-secret`` is the URL at which keys are published."""
     return secret[:8].lower().startswith(("https://", "http://"))
 
 
 def can_sign(secret: str) -> bool:
-    """Whether anyone who reads a valid ``jwt-secret`` can sign tokens, unlike by a URL or public keys."""
+    """Whether a valid ``jwt-secret`` can sign tokens, unlike a URL or public keys."""
     if is_url(secret):
         return False
     document = _document(secret)
@@ -79,7 +75,7 @@ def can_sign(secret: str) -> bool:
 
 
 def check_key_url(url: str) -> None:
-    """Raise ``ValueError`` unless keys may be read from a URL: over https, or from this machine."""
+    """Raise ``ValueError`` unless the URL uses HTTPS or is on this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -87,36 +83,35 @@ def check_key_url(url: str) -> None:
     except ValueError:
         raise ValueError("is not a URL") from None
     if not host or port == 0 or parts.username is not None or not url.isascii():
-        raise ValueError("is not a URL with only a host name")
+        raise ValueError("is not a URL with a host and without a user name")
     if parts.scheme != "https" and host not in ("localhost", "127.0.0.1", "::1"):
-        raise ValueError("is not an https URL, so that anybody on the way could replace the keys")
+        raise ValueError("is not an https URL, so an attacker on the network could replace the keys")
 
 
 def parse_published(body: bytes) -> tuple[VerifyingKey, ...]:
-    """Read the public keys of a JWKS that an issuer publishes; unusable ones are left out.
+    """Parse a published JWKS. Unusable keys are ignored.
 
-    Symmetric keys are unusable: anyone could sign with a published one.
+    Symmetric keys are unusable, because anyone could sign with them.
 
-    :raises ValueError: it is not a JWKS with a usable key; the message has nothing of its content.
+    :raises ValueError: the body is not a JWKS with a usable key. The message does not contain any of it.
     """
     try:
         document = json.loads(body)
     except INVALID_JSON:
-        raise ValueError("the answer is not JSON") from None
+        raise ValueError("the response is not JSON") from None
     members = document.get("keys") if isinstance(document, dict) else None
-    found = []
+    usable = []
     for member in members if isinstance(members, list) else ():
         if isinstance(member, dict) and member.get("use", "sig") == "sig" and member.get("kty") != "oct":
             with suppress(ValueError):
-                found.append(_key(member, "a key"))
-    if not found:
-        raise ValueError("the answer is not a JWKS with a usable public key")
-    return tuple(found)
+                usable.append(_key(member, "a key"))
+    if not usable:
+        raise ValueError("the response is not a JWKS with a usable public key")
+    return tuple(usable)
 
 
 def decode_secret(secret: str) -> bytes:
-    """Return the bytes of a secret in base64 of either alphabet, padded or not; raises ``ValueError``."""
-    text = secret.strip().rstrip("=.").translate(_STANDARD)
+    text = secret.strip().rstrip("=.").translate(_URLSAFE_TO_STANDARD)
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError:
@@ -124,10 +119,10 @@ def decode_secret(secret: str) -> bytes:
 
 
 def parse_keys(secret: str, *, is_base64: bool = False) -> tuple[VerifyingKey, ...]:
-    """Read the keys of a ``jwt-secret``; those of a set that are not for signatures are left out.
+    """Parse the keys of ``jwt-secret``, ignoring keys of a set that are not for signatures.
 
-    :param is_base64: whether a secret text is the base64 of the secret's bytes.
-    :raises ValueError: the text is too short or holds no usable key; the message says which.
+    :param is_base64: whether a plain secret is base64-encoded.
+    :raises ValueError: the secret is too short or contains no usable key.
     """
     document = _document(secret)
     if document is None:
@@ -136,14 +131,14 @@ def parse_keys(secret: str, *, is_base64: bool = False) -> tuple[VerifyingKey, .
         return (VerifyingKey(material, _HMAC, any_kid=True),)
     members = document.get("keys", [document])
     if not isinstance(members, list):
-        raise ValueError("the member keys of the JWKS is not a list")
+        raise ValueError('the member "keys" of the JWKS is not a list')
     keys = tuple(
         _key(member, f"key {number}")
         for number, member in enumerate(members, 1)
         if not isinstance(member, dict) or member.get("use", "sig") == "sig"
     )
     if not keys:
-        raise ValueError("the JWKS holds no key for signatures")
+        raise ValueError("the JWKS contains no key for signatures")
     return keys
 
 
@@ -151,21 +146,21 @@ def _document(secret: str) -> dict[str, Any] | None:
     if not secret.lstrip().startswith("{"):
         return None
     try:
-        found = json.loads(secret)
+        document = json.loads(secret)
     except INVALID_JSON:
-        raise ValueError("begins like a JWK or a JWKS and is not valid JSON") from None
-    assert isinstance(found, dict)
-    return found
+        raise ValueError("starts like a JWK or a JWKS, but is not valid JSON") from None
+    assert isinstance(document, dict)
+    return document
 
 
 def _key(member: Any, name: str) -> VerifyingKey:
     if not isinstance(member, dict):
         raise ValueError(f"{name} is not a JSON object")
-    allowed = _allowed(member, name)
+    allowed = _allowed_algorithms(member, name)
     try:
         material = _ALGORITHMS[allowed[0]].from_jwk(member)
     except (PyJWTError, UnsupportedAlgorithm, ValueError, TypeError, KeyError):
-        raise ValueError(f"{name} cannot be read as a key of type {member['kty']}") from None
+        raise ValueError(f"{name} is not a valid key of type {member['kty']}") from None
     if isinstance(material, bytes):
         _check_length(material, name)
     else:
@@ -178,7 +173,7 @@ def _key(member: Any, name: str) -> VerifyingKey:
     return VerifyingKey(material, allowed, kid)
 
 
-def _allowed(member: dict[str, Any], name: str) -> tuple[str, ...]:
+def _allowed_algorithms(member: dict[str, Any], name: str) -> tuple[str, ...]:
     kind, curve = member.get("kty"), member.get("crv")
     match kind:
         case "oct":
@@ -190,48 +185,45 @@ def _allowed(member: dict[str, Any], name: str) -> tuple[str, ...]:
         case "OKP" if curve in _OKP:
             allowed = ("EdDSA",)
         case _:
-            raise ValueError(f"{name} needs a kty of oct, RSA, EC or OKP, and a known crv with the last two")
-    chosen = member.get("alg")
-    if chosen is None:
+            raise ValueError(
+                f"{name} needs a kty of oct, RSA, EC or OKP, and EC and OKP need a supported crv"
+            )
+    algorithm = member.get("alg")
+    if algorithm is None:
         return allowed
-    if chosen not in allowed:
-        raise ValueError(f"{name} has alg {chosen}, expected one of {', '.join(allowed)}")
-    return (chosen,)
+    if algorithm not in allowed:
+        raise ValueError(f"{name} has alg {algorithm}, expected one of {', '.join(allowed)}")
+    return (algorithm,)
 
 
 def _check_length(material: bytes, name: str) -> None:
-    if len(material) < _SHORTEST_SECRET:
-        raise ValueError(f"{name} has {len(material)} bytes, expected {_SHORTEST_SECRET} or more")
+    if len(material) < _MIN_SECRET_BYTES:
+        raise ValueError(f"{name} has {len(material)} bytes, expected {_MIN_SECRET_BYTES} or more")
 
 
 class CannotSign(Exception):
-    """The project's ``jwt-secret`` cannot sign; the text says why."""
+    """Raised when ``jwt-secret`` cannot sign tokens. The message contains the reason."""
 
 
 def new_secret(token: Callable[[int], str]) -> str:
-    """Return a random secret for HS256 with 256 bits.
-
-    :param token: makes random text of so many bytes, as ``secrets.token_urlsafe`` does.
-    """
     return token(32)
 
 
 def new_publishable_key(token: Callable[[int], str]) -> str:
-    """Return a random opaque key for anonymous callers."""
     return f"sb_publishable_{token(24)}"
 
 
 def new_secret_key(token: Callable[[int], str]) -> str:
-    """Return a random opaque key for ``service_role``."""
     return f"sb_secret_{token(24)}"
 
 
 def sign(project: Project, role: str, now: int, lifetime: int = API_KEY_LIFETIME, **claims: Any) -> str:
-    """Return a token that makes its bearer ``role`` in a project.
+    """Return a signed token for a role.
 
-    :param now: seconds since 1970; the token is good from then for ``lifetime`` seconds.
-    :param claims: further claims such as ``sub``.
-    :raises CannotSign: when ``jwt-secret`` is missing or holds public keys only.
+    :param now: time in Unix seconds.
+    :param lifetime: validity in seconds.
+    :param claims: additional claims, such as ``sub``.
+    :raises CannotSign: ``jwt-secret`` is missing or contains only public keys.
     """
     key, algorithm, headers = _signing_key(project.jwt_secret, project.jwt_secret_is_base64)
     payload = {"iss": "dataapi", "ref": project.ref, "iat": now, "exp": now + lifetime, **claims}
@@ -243,11 +235,12 @@ def sign(project: Project, role: str, now: int, lifetime: int = API_KEY_LIFETIME
 
 
 def _signing_key(secret: str | None, is_base64: bool) -> tuple[Any, str, dict[str, str] | None]:
-    """Return the key, its algorithm and the headers that name it."""
     if secret is None:
         raise CannotSign("no jwt-secret is configured")
     if is_url(secret):
-        raise CannotSign("jwt-secret names where public keys are published; sign tokens at their issuer")
+        raise CannotSign(
+            "jwt-secret is the URL of public keys, which cannot sign. Have the issuer sign tokens."
+        )
     document = _document(secret)
     if document is None:
         return decode_secret(secret) if is_base64 else secret, "HS256", None
@@ -255,13 +248,12 @@ def _signing_key(secret: str | None, is_base64: bool) -> tuple[Any, str, dict[st
         if "k" in key or "d" in key:
             parsed = jwt.PyJWK(key)
             return parsed.key, parsed.algorithm_name, {"kid": key["kid"]} if "kid" in key else None
-    raise CannotSign("jwt-secret holds public keys only; sign tokens where the private key is")
+    raise CannotSign("jwt-secret contains only public keys. Sign tokens where the private key is stored.")
 
 
 def _role_claim(path: str, role: str) -> dict[str, Any]:
-    """Return the claims in which ``jwt-role-claim-key`` finds the role."""
     role_path = parse_role_path(path)
     claims = role_path.claims_with(role)
     if not isinstance(claims, dict) or role_path.find(claims) != role:
-        raise CannotSign(f"jwt-role-claim-key = {path} does not find {role} in claims that can be made")
+        raise CannotSign(f"cannot construct claims in which jwt-role-claim-key = {path} selects {role}")
     return claims

@@ -1,13 +1,13 @@
-"""The path of the role within a token's claims, ``jwt-role-claim-key``, as PostgREST writes it.
+"""Path of the role in a token's claims (``jwt-role-claim-key``), in PostgREST's syntax.
 
-A path that begins with ``$`` is a query of RFC 9535, as PostgREST 16 takes it: ``$.app.roles[0]``,
-``$..roles[?search(@, '^db_')]``, ``$.accounts[*].role``.  The first value that it finds counts.
+A path that begins with ``$`` is a JSONPath query (RFC 9535), as in PostgREST 16: ``$.app.roles[0]``,
+``$..roles[?search(@, '^db_')]``. Its first result is used.
 
-A path that begins with ``.`` is what PostgREST took before: ``.role``, ``.app.roles[0]``,
+A path that begins with ``.`` has the syntax of earlier versions: ``.role``, ``.app.roles[0]``,
 ``."https://example.org/claims".role``, ``.roles[?(@ ^== "db_")]``.
-A key of other characters than letters, digits, ``_``, ``$`` and ``@`` stands in double quotes.
-A filter takes the first string of a list that compares: ``==`` equal, ``!=`` not equal,
-``^==`` begins with, ``==^`` ends with, ``*==`` contains.  ``[1:-1]`` takes a piece of a string.
+Keys with characters other than letters, digits, ``_``, ``$`` and ``@`` must be double-quoted.
+A filter returns the first string of a list that matches: ``==`` equal, ``!=`` not equal, ``^==`` starts with,
+``==^`` ends with, ``*==`` contains. ``[1:-1]`` returns a substring.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jsonpath_rfc9535 import JSONPathQuery
 
-_COMPARE: dict[str, Callable[[str, str], bool]] = {
+_COMPARISONS: dict[str, Callable[[str, str], bool]] = {
     "==": lambda text, other: text == other,
     "!=": lambda text, other: text != other,
     "^==": str.startswith,
@@ -39,21 +39,21 @@ _STEP = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MemberStep:
-    """The member of an object with this name."""
+    """Selects a member of an object."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class IndexStep:
-    """The element of a list at this position, counted from 0, or from its end when negative."""
+    """Selects an element of a list. A negative index counts from the end."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class SliceStep:
-    """The piece of a string from one position up to another, None for its ends."""
+    """Selects a substring."""
 
     start: int | None
     stop: int | None
@@ -61,7 +61,7 @@ class SliceStep:
 
 @dataclass(frozen=True, slots=True)
 class FilterStep:
-    """The first string of a list that compares with a text as asked."""
+    """Selects the first string of a list that matches."""
 
     compare: str
     text: str
@@ -69,12 +69,12 @@ class FilterStep:
 
 Step = MemberStep | IndexStep | SliceStep | FilterStep
 
-_LONGEST_LIST = 100
-"""Elements of a list that is made for a role to stand in."""
+_MAX_LIST_LENGTH = 100
+"""Maximum length of a list that is created to contain a role."""
 
 
 def parse_role_path(text: str) -> RolePath:
-    """Read a path; raises ``ValueError`` that says where the text goes wrong."""
+    """Parse a path. Raises ``ValueError`` with the position of the error."""
     if not text.startswith("$"):
         return StepPath(_steps(text))
     return _query_path(text)
@@ -84,101 +84,96 @@ def _steps(text: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     position = 0
     while position < len(text):
-        found = _STEP.match(text, position)
-        if found is None or not text.startswith("."):  # which only a name begins with
+        match = _STEP.match(text, position)
+        if match is None or not text.startswith("."):  # the first step must be a name
             break
-        steps.append(_step(found))
-        position = found.end()
+        steps.append(_step(match))
+        position = match.end()
     if not steps or position < len(text):
         raise ValueError(
-            f'not a path of a claim from character {position + 1} on: expected .name, ."quoted name", '
-            f'[0], [1:-1] or [?(@ == "text")], beginning with a name, or a JSON path that begins with $'
+            f'invalid path of a claim at character {position + 1}: expected .name, ."quoted name", '
+            f'[0], [1:-1] or [?(@ == "text")], with a name first, or a JSONPath query that starts with $'
         )
     return tuple(steps)
 
 
-def _step(found: re.Match[str]) -> Step:
-    if found["index"] is not None:
-        return IndexStep(int(found["index"]))
-    if found["slice"] is not None:
-        start, stop = found["start"], found["stop"]
+def _step(match: re.Match[str]) -> Step:
+    if match["index"] is not None:
+        return IndexStep(int(match["index"]))
+    if match["slice"] is not None:
+        start, stop = match["start"], match["stop"]
         return SliceStep(None if start is None else int(start), None if stop is None else int(stop))
-    if found["compare"] is not None:
-        return FilterStep(found["compare"], found["text"])
-    return MemberStep(found["quoted"] if found["bare"] is None else found["bare"])
+    if match["compare"] is not None:
+        return FilterStep(match["compare"], match["text"])
+    return MemberStep(match["quoted"] if match["bare"] is None else match["bare"])
 
 
 @dataclass(frozen=True, slots=True)
 class StepPath:
-    """A path of steps, each starting where the one before ended."""
+    """A path that begins with ``.``, as a sequence of steps."""
 
     steps: tuple[Step, ...]
 
     def find(self, claims: Any) -> Any:
-        """Return the value at the path in decoded JSON, or None without one."""
         for step in self.steps:
             match step:
                 case MemberStep(name):
                     claims = claims.get(name) if isinstance(claims, dict) else None
                 case IndexStep(position):
-                    there = isinstance(claims, list) and -len(claims) <= position < len(claims)
-                    claims = claims[position] if there else None
+                    in_range = isinstance(claims, list) and -len(claims) <= position < len(claims)
+                    claims = claims[position] if in_range else None
                 case SliceStep(start, stop):
                     claims = claims[start:stop] if isinstance(claims, str) else None
                 case FilterStep(compare, other):
                     texts = claims if isinstance(claims, list) else ()
-                    matches = _COMPARE[compare]
+                    matches = _COMPARISONS[compare]
                     claims = next(
                         (text for text in texts if isinstance(text, str) and matches(text, other)), None
                     )
         return claims
 
     def claims_with(self, role: str) -> Any:
-        """Return claims with the role at the path, as far as such can be made."""
         claims: Any = role
         for step in reversed(self.steps):
             match step:
-                case MemberStep(place) | IndexStep(place):
-                    claims = _around(claims, place)
+                case MemberStep(key) | IndexStep(key):
+                    claims = _wrap(claims, key)
                 case FilterStep():
                     claims = [claims]
         return claims
 
 
-def _around(value: Any, place: str | int) -> Any:
-    """Return an object or a list that has the value at a place; a negative position counts from the end."""
-    if isinstance(place, str):
-        return {place: value}
-    if place < 0:
-        return [value] + [None] * min(-1 - place, _LONGEST_LIST)
-    return [None] * min(place, _LONGEST_LIST) + [value]
+def _wrap(value: Any, key: str | int) -> Any:
+    if isinstance(key, str):
+        return {key: value}
+    if key < 0:
+        return [value] + [None] * min(-1 - key, _MAX_LIST_LENGTH)
+    return [None] * min(key, _MAX_LIST_LENGTH) + [value]
 
 
 @dataclass(frozen=True, slots=True)
 class QueryPath:
-    """A query of RFC 9535, of whose values the first one counts."""
+    """A JSONPath query. Its first result is used."""
 
     query: JSONPathQuery
 
     def find(self, claims: Any) -> Any:
-        """Return the first value that the query finds in decoded JSON, or None when it finds none."""
         from jsonpath_rfc9535 import JSONPathError  # noqa: PLC0415 - see _query_path
 
         try:
-            found = self.query.find_one(claims)
+            node = self.query.find_one(claims)
         except (JSONPathError, RecursionError):  # the claims are nested too deeply
             return None
-        return None if found is None else found.value
+        return None if node is None else node.value
 
     def claims_with(self, role: str) -> Any:
-        """Return claims with the role where the query may find it, as far as such can be made."""
         from jsonpath_rfc9535.selectors import IndexSelector, NameSelector  # noqa: PLC0415 - see _query_path
 
         claims: Any = role
         for segment in reversed(self.query.segments):
             match segment.selectors[0]:
-                case NameSelector(name=place) | IndexSelector(index=place):
-                    claims = _around(claims, place)
+                case NameSelector(name=key) | IndexSelector(index=key):
+                    claims = _wrap(claims, key)
                 case _:
                     claims = [claims]
         return claims
@@ -188,16 +183,16 @@ RolePath = StepPath | QueryPath
 
 
 def _query_path(text: str) -> QueryPath:
-    # Imported here because the library takes long to load, and few configurations have such a path.
+    # Imported here because the library is slow to import and rarely used.
     import jsonpath_rfc9535 as jsonpath  # noqa: PLC0415
 
     try:
         query = jsonpath.compile(text)
     except jsonpath.JSONPathError as error:
         position = error.token.index + 1 if error.token else 1
-        raise ValueError(f"not a path of a claim from character {position} on: {error.args[0]}") from None
+        raise ValueError(f"invalid path of a claim at character {position}: {error.args[0]}") from None
     except RecursionError:
-        raise ValueError("not a path of a claim from character 1 on: nested too deeply") from None
+        raise ValueError("invalid path of a claim at character 1: nested too deeply") from None
     if not query.segments:
-        raise ValueError("not a path of a claim from character 2 on: expected .name or [...] after $")
+        raise ValueError("invalid path of a claim at character 2: expected .name or [...] after $")
     return QueryPath(query)

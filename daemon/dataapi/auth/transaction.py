@@ -1,17 +1,17 @@
-"""A caller's transaction: the role, the request's settings, the pre-request function, then the statements.
+"""Transactions of callers: the role, the request's settings, the pre-request function, then the statements.
 
-Most are one message; streamed rows and batches of requests take several.
+Most transactions are one message. Streams and batches use several.
 
-Statements are sent again only after an attempt that changed nothing:
+Statements are repeated only after an attempt that changed nothing:
 
-- at most ``RETRIES`` times where the transaction lost to a concurrent one (``retried``);
-- each of these on every replica that may answer, then on the primary (``Replicas.run``), reads only;
-- each of these once more on the same connection, if what it had prepared is gone or a predecessor left
-  settings behind (``Session.run``).
+- up to ``RETRIES`` times after a serialization failure or a deadlock (``with_retries``);
+- reads only: on each replica that may serve them, then on the primary (``Replicas.run``);
+- once on the same connection, if a prepared statement is gone or an earlier user left settings behind
+  (``Session.run``).
 
-That is eight times where there are no replicas.  A request whose error a newer catalog may cure is planned
-again, and its new statements count from the start: once by ``Engine.answer``, up to twice by
-``RestHandler.handle``.
+These multiply: without replicas, statements are sent at most eight times. After an error that an outdated
+catalog may have caused, a request is planned again, once by ``Engine.answer`` and up to twice by
+``RestHandler.handle``, and the count starts over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from dataapi.auth.caller import REST_PREFIX, Caller, Settings, identity, isolation_of
+from dataapi.auth.caller import REST_PREFIX, Caller, Settings, identity, isolation_level
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound, Message, Statement, explained
 from dataapi.database.open_transaction import Continuation, OpenTransaction
@@ -34,31 +34,31 @@ from dataapi.http.messages import Commit, Request
 from dataapi.settings import Project
 from dataapi.sql.dialect import dialect_of
 
-Batches = AsyncGenerator[list[tuple[Any, ...]], None]
+RowBatches = AsyncGenerator[list[tuple[Any, ...]], None]
 
-_NOTHING = Bound(Statement("select 1", ()))
-_WHOLE_RESULT = ("cursor_tuple_fraction", "1")
-"""Makes PostgreSQL plan a cursor for all of its rows; by default it expects that a tenth is read."""
+_EMPTY_STATEMENT = Bound(Statement("select 1", ()))
+_PLAN_FOR_ALL_ROWS = ("cursor_tuple_fraction", "1")
+"""Optimizes a cursor for reading all rows. By default, PostgreSQL expects that a tenth is read."""
 
 _Result = TypeVar("_Result")
 
-_NO_ANSWER = (("response.headers", ""), ("response.status", ""))
-"""SQL's choices for a REST answer: none yet, whatever was set on the connection's session."""
+_CLEARED_RESPONSE = (("response.headers", ""), ("response.status", ""))
+"""Clears the response settings that an earlier transaction of the connection may have set."""
 
 RETRIES = 3
-"""How often a transaction that lost to a concurrent one is run again."""
+"""Maximum number of retries after a serialization failure or a deadlock."""
 
 
 def settings_for(request: Request, caller: Caller) -> Settings:
-    """Return the transaction-local settings of a request, as PostgREST names them.
+    """Return the transaction settings of a request, with PostgREST's names.
 
-    All of them are always set: a setting that an earlier transaction of the connection made reads as an
-    empty text afterwards, which is not JSON.  Runs for every statement, so it is written for speed.
+    All of them are always set, because a setting of an earlier transaction becomes an empty string, which is
+    not JSON. This function runs for every request, so it is optimized for speed.
     """
     path, headers = request.path, request.headers
     rest = path.startswith(REST_PREFIX)
     if rest:
-        # Functions written for PostgREST expect paths without a gateway's prefix, such as /items or /rpc/f.
+        # Functions written for PostgREST expect paths without the prefix, such as /items or /rpc/f.
         path = path[len(REST_PREFIX) :] or "/"
     settings = (
         ("request.jwt.claims", caller.claims),
@@ -67,23 +67,23 @@ def settings_for(request: Request, caller: Caller) -> Settings:
         ("request.headers", headers.json if isinstance(headers, Headers) else json_object(headers)),
         ("request.cookies", _cookies(headers["cookie"]) if "cookie" in headers else "{}"),
     )
-    return settings + _NO_ANSWER if rest else settings
+    return settings + _CLEARED_RESPONSE if rest else settings
 
 
 def _cookies(header: str) -> str:
-    """Return the cookies as a JSON object; the first of a name wins, as RFC 6265 sorts them."""
     cookies: dict[str, str] = {}
     for pair in header.split(";"):
         name, equals, value = pair.strip().partition("=")
         if equals and name:
+            # The first cookie of a name wins: user agents send the most specific one first (RFC 6265).
             cookies.setdefault(name, value.strip('"'))
     return json_object(cookies)
 
 
-async def retried(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
-    """Run a transaction, and again a few times if it lost to a concurrent one and so has changed nothing.
+async def with_retries(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Run a transaction, retrying after serialization failures and deadlocks.
 
-    :raises ApiError: that of the last attempt.
+    :raises ApiError: the error of the last attempt.
     """
     for _ in range(RETRIES):
         try:
@@ -95,28 +95,27 @@ async def retried(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
 
 
 class UnknownRole(ApiError):
-    """The caller's role is not in the catalog: the login role may not assume it, or it does not exist."""
+    """Raised when the caller's role does not exist or the login role may not assume it."""
 
 
 class Runner(Protocol):
-    """Runs messages: the pool."""
+    """Runs messages. Implemented by the pool."""
 
-    async def run(self, message: Message) -> list[tuple[Any, ...]]:
-        """Run a message and return the last statement's rows."""
+    async def run(self, message: Message) -> list[tuple[Any, ...]]: ...
 
 
 class MultiMessageRunner(Runner, Protocol):
-    """Runs messages and transactions of several: the pool."""
+    """Runs messages, streams and transactions of several messages. Implemented by the pool."""
 
-    def stream(self, message: Message) -> Batches:
-        """Run a read-only message and yield the last statement's rows in batches."""
+    def stream(self, message: Message) -> RowBatches:
+        """Run a read-only message and yield the rows of its last statement in batches."""
 
     def open_transaction(self, message: Message) -> AbstractAsyncContextManager[OpenTransaction]:
-        """Begin a transaction of several messages, which the block ends or which is undone."""
+        """Begin a transaction. It is rolled back unless the block ends it."""
 
 
 class Transactions:
-    """Runs statements for callers of one project, each time in one message."""
+    """Runs statements for the callers of a project, one message per transaction."""
 
     def __init__(self, project: Project, runner: Runner) -> None:
         self._runner = runner
@@ -128,14 +127,13 @@ class Transactions:
             self._before = (Bound(Statement(f"select {name}()", ())),)
 
     async def assume(self, role: str) -> None:
-        """Assume a role and do nothing; raises PostgreSQL's ``ApiError`` if it refuses."""
+        """Check that the login role may assume a role. Raises ``ApiError`` otherwise."""
         if "\0" not in role:
-            await self._runner.run(Message(role, (), (_NOTHING,)))
+            await self._runner.run(Message(role, (), (_EMPTY_STATEMENT,)))
 
     async def run_pre_request(self, catalog: Catalog, request: Request, caller: Caller) -> None:
-        """Run the pre-request function, if any, for an answer without a statement; raises ``ApiError``."""
         if self._before:
-            await self.run(catalog, request, caller, (_NOTHING,), read_only=True)
+            await self.run(catalog, request, caller, (_EMPTY_STATEMENT,), read_only=True)
 
     async def run(
         self,
@@ -148,14 +146,13 @@ class Transactions:
         settings: Settings = (),
         by_replica: bool = False,
     ) -> list[tuple[Any, ...]]:
-        """Run the statements as the caller and return the last one's rows.
+        """Run the statements as the caller and return the rows of the last one.
 
-        They may reach PostgreSQL several times: the module's docstring says how often.
+        The module's docstring describes retries.
 
-        :param settings: more settings for this transaction besides the request's and the role's own, such as
-            those of a called function (see ``hoisted``).
-        :param by_replica: whether a replica may answer.
-        :raises ApiError: the database refuses a statement, as the pool reports it.
+        :param settings: transaction settings in addition to those of the request and the role.
+        :param by_replica: whether a replica may run them.
+        :raises ApiError: PostgreSQL reported an error.
         """
         message = self.message(
             catalog,
@@ -167,7 +164,7 @@ class Transactions:
             by_replica=by_replica,
         )
         try:
-            return await retried(partial(self._runner.run, message))
+            return await with_retries(partial(self._runner.run, message))
         except DatabaseError as error:
             raise dialect_of(catalog).error(error, catalog) from error.__cause__
 
@@ -182,7 +179,6 @@ class Transactions:
         settings: Settings = (),
         by_replica: bool = False,
     ) -> Message:
-        """Return the message that runs the statements as the caller; see ``run``."""
         extra = catalog.roles[caller.role].settings + settings
         before = (*self._before, *dialect_of(catalog).after_pre_request) if self._before else ()
         message = Message(
@@ -191,7 +187,7 @@ class Transactions:
             (*before, *statements),
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
-            isolation=isolation_of(extra) if extra else None,
+            isolation=isolation_level(extra) if extra else None,
             context=request.context,
         )
         if self._replicated:
@@ -209,16 +205,16 @@ class Transactions:
         request: Request,
         caller: Caller,
         statements: Sequence[Bound],
-        more: Settings = (),
+        extra_settings: Settings = (),
     ) -> list[dict[str, Any]]:
-        """Return each ``statement`` and the ``plan`` that ``EXPLAIN (FORMAT JSON)`` gives for it.
+        """Return the text and the plan of each statement, as ``statement`` and ``plan``.
 
-        Neither the statements nor the pre-request function are run; the transaction is read-only.
+        Neither the statements nor the pre-request function are executed.
 
-        :param more: settings besides the request's and the role's own.
-        :raises ApiError: the database refuses a statement.
+        :param extra_settings: settings in addition to those of the request and the role.
+        :raises ApiError: PostgreSQL reported an error.
         """
-        settings = settings_for(request, caller) + catalog.roles[caller.role].settings + more
+        settings = settings_for(request, caller) + catalog.roles[caller.role].settings + extra_settings
         plans = []
         for bound in statements:
             message = Message(caller.role, settings, (explained(bound),), context=request.context)
@@ -228,9 +224,9 @@ class Transactions:
 
 
 class MultiMessageTransaction:
-    """A caller's transaction in which the statements of several requests run, one after the other.
+    """A caller's transaction that runs the statements of several requests.
 
-    :param before: the call of the pre-request function, which runs once for each request.
+    :param before: call of the pre-request function, run once per request.
     """
 
     def __init__(
@@ -247,7 +243,7 @@ class MultiMessageTransaction:
         self._caller = caller
         self._role = role
         self._reading = reading
-        self._made: dict[str, None] = {}
+        self._changed_settings: dict[str, None] = {}
 
     async def run(
         self,
@@ -256,29 +252,29 @@ class MultiMessageTransaction:
         *,
         read_only: bool,
         settings: Settings = (),
-        again: bool = False,
+        continued: bool = False,
     ) -> list[tuple[Any, ...]]:
-        """Run a request's statements and return the last one's rows.
+        """Run a request's statements and return the rows of the last one.
 
-        :param read_only: whether they may not write, even where those of other requests may.
-        :param settings: those of only this request, besides ``settings_for``.
-        :param again: whether these are more statements of the same request.
-        :raises ApiError: the database refuses a statement; the transaction must be left with it.
+        :param read_only: whether they must not write, even if the transaction may.
+        :param settings: settings of this request only.
+        :param continued: whether the request has already run statements in this transaction.
+        :raises ApiError: PostgreSQL reported an error. The transaction can only be rolled back.
         """
-        aside = read_only and not self._reading
+        own_access_mode = read_only and not self._reading
         step = Continuation(
             settings_for(request, self._caller) + self._role + settings,
-            (*(() if again else self._before), *statements),
-            read_only=aside,
-            restored=tuple(self._made),
+            (*(() if continued else self._before), *statements),
+            read_only=own_access_mode,
+            restored=tuple(self._changed_settings),
         )
-        if not aside:
-            self._made.update((name, None) for name, _ in settings)
+        if not own_access_mode:
+            self._changed_settings.update((name, None) for name, _ in settings)
         return await self._transaction.continue_with(step)
 
 
 class MultiMessageTransactions(Transactions):
-    """A project's transactions, including those of several messages."""
+    """A project's transactions, including those with several messages."""
 
     def __init__(self, project: Project, runner: MultiMessageRunner) -> None:
         super().__init__(project, runner)
@@ -293,9 +289,8 @@ class MultiMessageTransactions(Transactions):
         settings: Settings = (),
         *,
         by_replica: bool = False,
-    ) -> Batches:
-        """Run a read-only statement as the caller; yield rows in batches on demand, or raise ``ApiError``."""
-        settings = (*settings, _WHOLE_RESULT)
+    ) -> RowBatches:
+        settings = (*settings, _PLAN_FOR_ALL_ROWS)
         message = self.message(
             catalog, request, caller, (statement,),
             read_only=True, settings=settings, by_replica=by_replica,
@@ -306,16 +301,16 @@ class MultiMessageTransactions(Transactions):
     async def begin(
         self, catalog: Catalog, request: Request, caller: Caller, *, read_only: bool, settings: Settings = ()
     ) -> AsyncGenerator[MultiMessageTransaction, None]:
-        """Begin a transaction for the statements of several requests: all of them take effect, or none.
+        """Begin a transaction for the statements of several requests.
 
-        :param request: the batch; its preferences decide how the transaction ends.
-        :param settings: those of all of them, for the isolation level that they ask for.
-        :raises ApiError: the database refuses its beginning or its end.
+        :param request: the batch request. Its preferences determine whether to commit or roll back.
+        :param settings: settings of the whole transaction, for its isolation level.
+        :raises ApiError: PostgreSQL reported an error.
         """
         message = self.message(catalog, request, caller, (), read_only=read_only, settings=settings)
         role = catalog.roles[caller.role].settings
         own = settings_for(request, caller) + role
-        before = message.statements  # each of the requests calls the pre-request function
+        before = message.statements  # every request calls the pre-request function
         beginning = message._replace(settings=own, statements=(), caller=identity(request, caller))
         try:
             async with self._pool.open_transaction(beginning) as transaction:
@@ -328,11 +323,11 @@ class MultiMessageTransactions(Transactions):
 
 
 def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:
-    """Return the catalog if it serves the caller's role.
+    """Return the catalog if it contains the caller's role.
 
-    :raises DatabaseUnavailable: no catalog was loaded yet (PGRST002).
-    :raises UnknownRole: the login role may not assume the caller's role, or it does not exist (403, 42501).
-    :raises ApiError: the caller's role is the login role or a superuser (403, 42501).
+    :raises DatabaseUnavailable: no catalog has been loaded yet (PGRST002).
+    :raises UnknownRole: the role does not exist or the login role may not assume it (403, 42501).
+    :raises ApiError: the role is the login role or a superuser (403, 42501).
     """
     if catalog is None:
         raise DatabaseUnavailable(
@@ -342,9 +337,9 @@ def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:
             headers=(("Retry-After", "1"),),
         )
     role = catalog.roles.get(caller.role)
-    if role is not None and role.excess is None:
+    if role is not None and role.forbidden_kind is None:
         return catalog
     denied = f'permission denied to set role "{caller.role}"'
     if role is None:
         raise UnknownRole(403, "42501", denied)
-    raise ApiError(403, "42501", denied, hint=f"Requests never run as {role.excess}.")
+    raise ApiError(403, "42501", denied, hint=f"Requests never run as {role.forbidden_kind}.")

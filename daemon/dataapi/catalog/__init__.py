@@ -1,1 +1,1 @@
-"""What a database holds and how its directives, grants and names read."""
+"""The database's schema: tables, functions, roles, privileges, directives and GraphQL names."""

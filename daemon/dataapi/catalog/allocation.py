@@ -1,16 +1,15 @@
-"""Allocating the names of a catalog's GraphQL types and root fields, all different; pure.
+"""Allocates unique names for a catalog's GraphQL types and root fields.
 
-The rules are pg_graphql's (docs/reference/graphql.md, Names).  Names are the same for every role, whatever
-it may see, except that a function that no role may call gets none.
+The rules are pg_graphql's (docs/reference/graphql.md, Names). Names do not depend on the role, except that
+functions that no role may call get none.
 
-Types that every schema has come first, then tables, enums, the types that pg_graphql makes for them, and
-the types that features add.  So a table keeps its name whatever is made for another one, and no feature
-renames a type that the schema has without it.  A type whose usual name is taken gets another one, and the
-clash is reported.
+Types are named in this order: built-in types, tables, enums, types that pg_graphql generates for them, types
+that features add. So generated types never rename a table, and features never rename types that exist without
+them. If a type's usual name is already used, the type gets another name, and the clash is reported.
 
-Root fields: a function gives way to a table's and to ``node`` and ``heartbeat``.  If functions of different
-names ask for the same field, the last one by schema and name has it.  Overloads share theirs if they agree
-(``graphql.schema.functions``).
+Root fields of tables, ``node`` and ``heartbeat`` take precedence over functions. If functions with different
+names request the same field, the last one by schema and name gets it. Overloads share a field if they are
+compatible (``graphql.schema.functions``).
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from dataapi.catalog.model import (
     Type,
     TypeKind,
     Volatility,
-    executable_by_some,
-    place_of,
+    describe_object,
+    executable_by_any_role,
 )
 from dataapi.catalog.names import (
     argument_name,
     field_name,
     first_free,
+    has_by_pk_field,
     has_value,
-    is_looked_up_by_key,
     lower_first,
     numbered,
     root_field,
@@ -53,7 +52,7 @@ from dataapi.catalog.registry import (
     TypeOwner,
 )
 
-_COMPARED = (
+_FILTERABLE_SCALARS = (
     *("Int", "Float", "String", "Boolean"),
     *("BigInt", "BigFloat", "Datetime", "Date", "Time", "UUID", "Opaque"),
 )
@@ -62,29 +61,29 @@ RESERVED_TYPES = frozenset(
     {
         *("Query", "Mutation", "Node", "PageInfo", "OrderByDirection", "FilterIs", "IsFilter"),
         *("ID", "JSON", "Cursor", "IDFilter"),
-        *_COMPARED,
-        *(f"{scalar}Filter" for scalar in _COMPARED),
-        *(f"{scalar}ListFilter" for scalar in _COMPARED),
+        *_FILTERABLE_SCALARS,
+        *(f"{scalar}Filter" for scalar in _FILTERABLE_SCALARS),
+        *(f"{scalar}ListFilter" for scalar in _FILTERABLE_SCALARS),
     }
 )
-"""The names of the types that every schema has."""
+"""Names of the types that every schema has."""
 
-_PLAIN = (
+_BASIC_TYPES = (
     *(TableType.CONNECTION, TableType.EDGE, TableType.FILTER, TableType.ORDER_BY),
     *(TableType.INSERT_INPUT, TableType.UPDATE_INPUT),
     *(TableType.INSERT_RESPONSE, TableType.UPDATE_RESPONSE, TableType.DELETE_RESPONSE),
 )
-_AGGREGATE = (
+_AGGREGATE_TYPES = (
     TableType.AGGREGATE,
     *(TableType.SUM_AGGREGATE_RESULT, TableType.AVG_AGGREGATE_RESULT),
     *(TableType.MIN_AGGREGATE_RESULT, TableType.MAX_AGGREGATE_RESULT),
 )
-_OF_EVERY_TABLE: dict[str, tuple[TableType, ...]] = {
+_TYPES_OF_ALL_TABLES: dict[str, tuple[TableType, ...]] = {
     "relationFilters": (TableType.COLLECTION_FILTER, TableType.ROW_FILTER),
     "relationOrder": (TableType.COLLECTION_ORDER_BY, TableType.MIN_MAX_ORDER_BY),
 }
-"""The types that a feature adds to every table if one table has the feature."""
-_OF_ONE_TABLE: dict[str, tuple[TableType, ...]] = {
+"""Types that a feature adds to all tables if it is enabled for any table."""
+_TYPES_BY_TABLE: dict[str, tuple[TableType, ...]] = {
     "upsert": (
         *(TableType.ON_CONFLICT_INPUT, TableType.CONFLICT_CONSTRAINT),
         *(TableType.INSERT_COLUMN, TableType.UPDATE_COLUMN),
@@ -96,12 +95,11 @@ _OF_ONE_TABLE: dict[str, tuple[TableType, ...]] = {
         *(TableType.MIN_HAVING, TableType.MAX_HAVING, TableType.COUNT_DISTINCT_HAVING),
     ),
 }
-"""The types that a feature adds to the tables that have it."""
-_OF_AN_ENUM = (EnumType.FILTER, EnumType.LIST_FILTER)
+"""Types that a feature adds only to the tables for which it is enabled."""
+_ENUM_TYPES = (EnumType.FILTER, EnumType.LIST_FILTER)
 
 
 def allocate_names(catalog: Catalog) -> tuple[NameRegistry, tuple[Problem, ...]]:
-    """Return the names of a catalog's types and root fields, and the clashes among them."""
     allocation = _TypeAllocation(catalog)
     allocation.run()
     queries, mutations = _fields_of_tables(catalog, allocation.base_names)
@@ -118,8 +116,6 @@ def allocate_names(catalog: Catalog) -> tuple[NameRegistry, tuple[Problem, ...]]
 
 
 class _TypeAllocation:
-    """Gives each type of a schema a name, in the order of the module's docstring."""
-
     def __init__(self, catalog: Catalog) -> None:
         self.base_names: dict[int, str] = {}
         self.types: dict[str, TypeOwner] = {}
@@ -127,7 +123,7 @@ class _TypeAllocation:
         self.shared: dict[str, str] = {}
         self.problems: list[Problem] = []
         self._catalog = catalog
-        # Root fields begin with a lower-case letter, so names that differ only there clash too.
+        # Root fields start with a lower-case letter, so type names that differ only in that letter clash.
         self._fields: dict[str, str] = {}
         directives = catalog.directives.tables.values()
         self._features = catalog.features.union(*(each.features for each in directives))
@@ -139,21 +135,20 @@ class _TypeAllocation:
         for override, enum in enums:
             self._name(enum, override, EnumType.ENUM)
         with_type = [table.oid for _, table in tables if table.oid in self.base_names]
-        self._generate(with_type, _PLAIN)
-        self._generate((enum.oid for _, enum in enums if enum.oid in self.base_names), _OF_AN_ENUM)
-        self._generate((oid for oid in with_type if self._has_aggregates(oid)), _AGGREGATE)
-        for feature, kinds in _OF_EVERY_TABLE.items():
+        self._generate(with_type, _BASIC_TYPES)
+        self._generate((enum.oid for _, enum in enums if enum.oid in self.base_names), _ENUM_TYPES)
+        self._generate((oid for oid in with_type if self._has_aggregates(oid)), _AGGREGATE_TYPES)
+        for feature, kinds in _TYPES_OF_ALL_TABLES.items():
             if feature in self._features:
                 self._generate(with_type, kinds)
-        for feature, of_one in _OF_ONE_TABLE.items():
+        for feature, kinds in _TYPES_BY_TABLE.items():
             if feature in self._features:
-                self._generate((oid for oid in with_type if feature in self._features_of(oid)), of_one)
+                self._generate((oid for oid in with_type if feature in self._features_of(oid)), kinds)
         for usual, feature in FEATURE_OF_SHARED_TYPE.items():
             if feature in self._features:
                 self._share(usual)
 
     def _named_tables(self) -> list[tuple[str | None, Table]]:
-        """Return the tables with a key and their directives' names, those with a directive first."""
         catalog, order = self._catalog, self._order()
         tables = [
             (catalog.directives.table(table.oid).name, table)
@@ -163,7 +158,6 @@ class _TypeAllocation:
         return sorted(tables, key=lambda each: (each[0] is None, order[each[1].schema], each[1].name))
 
     def _named_enums(self) -> list[tuple[str | None, Type]]:
-        """Return the exposed enums and their directives' names, those with a directive first."""
         catalog, order = self._catalog, self._order()
         enums = [
             (catalog.directives.enum(type_.oid).name, type_)
@@ -175,58 +169,56 @@ class _TypeAllocation:
     def _order(self) -> dict[str, int]:
         return {name: position for position, name in enumerate(self._catalog.search_path)}
 
-    def _name(self, thing: Table | Type, override: str | None, kind: TableType | EnumType) -> None:
-        """Name a table or an enum: a longer name if its own is taken, none if its own is invalid."""
-        requested = override or type_name(self._catalog, thing.schema, thing.name)
+    def _name(self, item: Table | Type, override: str | None, kind: TableType | EnumType) -> None:
+        """Name a table or an enum. Use a longer name on a clash, and none if the name is invalid."""
+        requested = override or type_name(self._catalog, item.schema, item.name)
         if not is_graphql_name(requested):
             return
-        longer = type_name(self._catalog, thing.schema, f"{thing.schema}_{thing.name}")
+        longer = type_name(self._catalog, item.schema, f"{item.schema}_{item.name}")
         longer = longer if is_graphql_name(longer) else requested
         candidates = chain((requested, longer), numbered(longer))
         chosen = next(name for name in candidates if self._owner(name) is None)
-        place = place_of(thing)
+        description = describe_object(item)
         if chosen != requested:
             owner = self._owner(requested)
             message = f"the GraphQL name {requested} is taken by {owner}; its type is named {chosen}"
-            self.problems.append(Problem(place, message, clash=True))
-        self.base_names[thing.oid] = chosen
-        self.types[chosen] = thing.oid, kind
-        self._fields[lower_first(chosen)] = place
+            self.problems.append(Problem(description, message, clash=True))
+        self.base_names[item.oid] = chosen
+        self.types[chosen] = item.oid, kind
+        self._fields[lower_first(chosen)] = description
 
     def _owner(self, base: str) -> str | None:
-        """Return the owner of a base name or of the root fields that are made from it."""
         return self._fields.get(lower_first(base)) or self._type_owner(base)
 
     def _type_owner(self, name: str) -> str | None:
         if name in RESERVED_TYPES:
-            return "a type of every schema"
+            return "a built-in type"
         owner = self.types.get(name)
         if owner is None:
             return None
         oid, kind = owner
-        place = place_of(self._catalog.tables.get(oid) or self._catalog.types[oid])
-        return f"the {kind} type of {place}" if kind else place
+        description = describe_object(self._catalog.tables.get(oid) or self._catalog.types[oid])
+        return f"the {kind} type of {description}" if kind else description
 
     def _generate(self, owners: Iterable[int], kinds: tuple[TableType | EnumType, ...]) -> None:
-        """Name types that are made for tables or enums, with a number if the usual name is taken."""
         types = self.types
         for oid in owners:
             base = self.base_names[oid]
             for kind in kinds:
                 name = base + kind
                 if name in types or name in RESERVED_TYPES:
-                    name = self._other_name(name, oid, kind)
+                    name = self._rename(name, oid, kind)
                 types[name] = oid, kind
 
-    def _other_name(self, requested: str, oid: int, kind: TableType | EnumType) -> str:
+    def _rename(self, requested: str, oid: int, kind: TableType | EnumType) -> str:
         chosen = self._numbered(requested)
         self.renamed[oid, kind] = chosen
         message = (
             f"the GraphQL name {requested} is taken by {self._type_owner(requested)}; "
             f"its {kind} type is named {chosen}"
         )
-        place = place_of(self._catalog.tables.get(oid) or self._catalog.types[oid])
-        self.problems.append(Problem(place, message, clash=True))
+        description = describe_object(self._catalog.tables.get(oid) or self._catalog.types[oid])
+        self.problems.append(Problem(description, message, clash=True))
         return chosen
 
     def _numbered(self, requested: str) -> str:
@@ -235,10 +227,11 @@ class _TypeAllocation:
         )
 
     def _share(self, usual: str) -> None:
-        """Name a type that a feature adds to the schema as a whole."""
         chosen = self._numbered(usual) if usual in self.types else usual
         if chosen != usual:
-            message = f"the GraphQL name {usual} is taken by {self._type_owner(usual)}; this one is {chosen}"
+            message = (
+                f"the GraphQL name {usual} is taken by {self._type_owner(usual)}; this one is named {chosen}"
+            )
             feature = FEATURE_OF_SHARED_TYPE[usual]
             self.problems.append(Problem(f"feature {feature}", message, clash=True))
         self.shared[usual] = chosen
@@ -256,7 +249,6 @@ _MUTATIONS = (TableFieldKind.INSERT, TableFieldKind.UPDATE, TableFieldKind.DELET
 
 
 def _fields_of_tables(catalog: Catalog, base_names: dict[int, str]) -> tuple[_Fields, _Fields]:
-    """Return the root fields of tables, of ``Query`` and of ``Mutation``."""
     queries: _Fields = {}
     mutations: _Fields = {}
     for oid, base in base_names.items():
@@ -264,14 +256,14 @@ def _fields_of_tables(catalog: Catalog, base_names: dict[int, str]) -> tuple[_Fi
         if table is None:
             continue
         for kind in _QUERIES:
-            if kind is TableFieldKind.COLLECTION or is_looked_up_by_key(catalog, table):
+            if kind is TableFieldKind.COLLECTION or has_by_pk_field(catalog, table):
                 queries[root_field(kind, base)] = kind, oid
         mutations.update((root_field(kind, base), (kind, oid)) for kind in _MUTATIONS)
     return queries, mutations
 
 
 def name_functions(catalog: Catalog, registry: NameRegistry) -> tuple[dict[int, str], tuple[Problem, ...]]:
-    """Return the names of the root fields of functions by oid, and the clashes among them."""
+    """Return the root fields of functions by function OID, and the name clashes."""
     requested: dict[bool, dict[str, list[Function]]] = {True: defaultdict(list), False: defaultdict(list)}
     for function, name in _callable_functions(catalog, registry):
         requested[function.volatility is Volatility.VOLATILE][name].append(function)
@@ -279,24 +271,26 @@ def name_functions(catalog: Catalog, registry: NameRegistry) -> tuple[dict[int, 
     clashes: list[Problem] = []
     for volatile, groups in requested.items():
         owners = _owners_of_fields(catalog, registry, volatile=volatile)
-        taken = {*owners, *groups}
+        used_names = {*owners, *groups}
         for name, functions in groups.items():
-            owner = owners.get(name) or place_of(functions[-1])
+            owner = owners.get(name) or describe_object(functions[-1])
             chosen = {owner: name}
             for function in functions:
-                place = place_of(function)
-                if place not in chosen:
-                    chosen[place] = first_free((), name, taken)
-                    taken.add(chosen[place])
-                    message = f"the GraphQL entry point {name} is {owner}; this one is {chosen[place]}"
-                    clashes.append(Problem(place, message, clash=True))
-                names[function.oid] = chosen[place]
+                description = describe_object(function)
+                if description not in chosen:
+                    chosen[description] = first_free((), name, used_names)
+                    used_names.add(chosen[description])
+                    message = (
+                        f"the GraphQL entry point {name} belongs to {owner}; "
+                        f"this one is named {chosen[description]}"
+                    )
+                    clashes.append(Problem(description, message, clash=True))
+                names[function.oid] = chosen[description]
     return names, tuple(clashes)
 
 
 def _callable_functions(catalog: Catalog, registry: NameRegistry) -> Iterator[tuple[Function, str]]:
-    """Yield the functions that can be root fields for some role, with the names that they ask for."""
-    executable = executable_by_some(catalog)
+    executable = executable_by_any_role(catalog)
     for function in sorted(catalog.functions, key=lambda each: (each.schema, each.name)):
         override = catalog.directives.function(function.oid).name
         name = override or field_name(catalog, function.schema, function.name)
@@ -305,20 +299,19 @@ def _callable_functions(catalog: Catalog, registry: NameRegistry) -> Iterator[tu
 
 
 def _owners_of_fields(catalog: Catalog, registry: NameRegistry, *, volatile: bool) -> dict[str, str]:
-    """Return the owners of the root fields that take precedence over functions."""
     fields = registry.mutations if volatile else registry.queries
-    owners = {name: place_of(catalog.tables[oid]) for name, (_, oid) in fields.items()}
-    return owners if volatile else {**owners, **dict.fromkeys(COMMON_QUERIES, "a field of every schema")}
+    owners = {name: describe_object(catalog.tables[oid]) for name, (_, oid) in fields.items()}
+    return owners if volatile else {**owners, **dict.fromkeys(BUILT_IN_QUERIES, "a built-in field")}
 
 
-COMMON_QUERIES = ("node", "heartbeat")
-"""The fields of ``Query`` that every schema has."""
+BUILT_IN_QUERIES = ("node", "heartbeat")
+"""Fields of ``Query`` that every schema has."""
 
 
 def _can_be_called(catalog: Catalog, registry: NameRegistry, function: Function) -> bool:
-    """Whether the function can be a field; one whose only argument is a row is a computed field instead."""
+    """Whether a function can be a root field. Functions of one row are computed fields instead."""
     arguments = function.arguments
-    if not all(_can_be_given(catalog, function, argument) for argument in arguments):
+    if not all(_is_expressible(catalog, function, argument) for argument in arguments):
         return False
     if len(arguments) == 1 and catalog.types[arguments[0].type].relation in catalog.tables:
         return False
@@ -328,7 +321,7 @@ def _can_be_called(catalog: Catalog, registry: NameRegistry, function: Function)
     return not function.columns and has_value(catalog, function.returns)
 
 
-def _can_be_given(catalog: Catalog, function: Function, argument: Argument) -> bool:
+def _is_expressible(catalog: Catalog, function: Function, argument: Argument) -> bool:
     if argument.variadic or not argument.name:
         return False
     if not is_graphql_name(argument_name(catalog, function, argument)):

@@ -1,7 +1,7 @@
-"""From the reflection query's document to a ``Catalog``; pure.
+"""Builds a ``Catalog`` from the result of the reflection query.
 
-The document maps each part of ``reflection.sql`` to its objects, which are arrays in the order of that query.
-Object identifiers arrive as texts there.
+The document maps each part of ``reflection.sql`` to its objects: arrays in the order of the query's columns.
+OIDs are strings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dataapi.catalog.model import (
 )
 from dataapi.catalog.names import CatalogNames
 from dataapi.catalog.relationships import ViewKeys
-from dataapi.database.sql_text import OWN_SCHEMA, may_travel
+from dataapi.database.sql_text import OWN_SCHEMA, is_allowed_setting
 
 Document = Mapping[str, Sequence[Any]]
 
@@ -44,7 +44,7 @@ _UPDATE, _INSERT, _DELETE = 4, 8, 16
 _WRITABLE = _UPDATE | _INSERT | _DELETE
 
 ANYELEMENT = 2283
-"""The oid of the pseudo-type that stands for rows of any table."""
+"""OID of ``anyelement``: an aggregate over it accepts rows of any table."""
 
 _INPUT_MODES = ("i", "b", "v")
 _OUTPUT_MODES = ("o", "b", "t")
@@ -58,10 +58,10 @@ def build_catalog(
     search_path: Sequence[str] = (),
     features: frozenset[str] = frozenset(),
 ) -> Catalog:
-    """Build the snapshot that the document describes.
+    """Return the catalog that a document describes.
 
-    :param search_path: the exposed schemas as configured; one that the database lacks is a problem.
-    :param features: the features that the configuration turns on for every table.
+    :param search_path: configured schemas. Schemas that do not exist are reported as problems.
+    :param features: features that the configuration enables for all tables.
     """
     catalog = replace(_Builder(document).catalog(generation, search_path), features=features)
     directives, declared, problems = read_directives(catalog)
@@ -82,9 +82,10 @@ def build_catalog(
 def with_grants(
     catalog: Catalog, role: str, item: Table | Function, memberships: Iterable[Any], lists: Mapping[str, Any]
 ) -> Catalog:
-    """Return the catalog with what has been granted on one table or function since.
+    """Return the catalog with the current grants on one table or function.
 
-    :param memberships, lists: as ``grants.sql`` returns them.
+    :param memberships: as returned by ``grants.sql``.
+    :param lists: as returned by ``grants.sql``.
     """
     schema, known = catalog.schemas[item.schema], catalog.roles[role]
     catalog = replace(
@@ -112,22 +113,21 @@ class _Builder:
             int(oid): (column or "", group) for oid, column, group in document.get("distribution", ())
         }
         self._schemas = {int(oid): name for oid, name, *_ in document.get("schemas", ())}
-        # By oid: the schema, and the names of its own operators.
+        # By type OID: the schema, and the names of the type's own operators.
         self._operators = {
             int(row[0]): (row[1], frozenset(row[17] or ())) for row in document.get("types", ())
         }
-        # By oid: the base type, the type modifier, and whether NULL is forbidden.
+        # By domain OID: the base type, the type modifier, and whether NULL is forbidden.
         self._domains = {
             int(row[0]): (int(row[5]), row[6], row[7]) for row in document.get("types", ()) if row[3] == "d"
         }
 
     def catalog(self, generation: int, search_path: Sequence[str]) -> Catalog:
-        """Build everything but the directives."""
         read_all, write_all, _, postgis = self._document["server"][0]
         tables = {table.oid: table for table in self._each("tables", self._table)}
         views = ViewKeys(self._document.get("surfaces", ()), tables)
         names = tuple(self._schemas.values())
-        missing = "db-schemas names it, and the database has no such schema; it is left out of the APIs"
+        missing = "the schema is listed in db-schemas, but does not exist in the database; it is ignored"
         return Catalog(
             generation=generation,
             search_path=names,
@@ -182,7 +182,7 @@ class _Builder:
         )
 
     def _base(self, oid: int) -> tuple[int, int, bool]:
-        """Follow domains down: the base type, the type modifier on the way, and whether one forbids NULL."""
+        """Return a domain's final base type, its type modifier, and whether NULL is forbidden."""
         typmod, not_null = -1, False
         while oid in self._domains:
             oid, modifier, strict = self._domains[oid]
@@ -279,7 +279,6 @@ class _Builder:
         )
 
     def _handlers(self, tables: Iterable[Table]) -> Iterator[MediaHandler]:
-        """Yield the aggregates that take rows of any table or of one that is exposed."""
         by_type = {ANYELEMENT: 0, **{table.type: table.oid for table in tables}}
         for name, schema, aggregate, type_, argument, acl in self._document.get("media_handlers", ()):
             table = by_type.get(int(argument))
@@ -289,12 +288,12 @@ class _Builder:
 
 
 def _key_columns(key: Any, numbers: Mapping[int, str]) -> tuple[str, ...]:
-    # Columns beyond the key's own are INCLUDEd ones.
+    # The remaining columns are INCLUDE columns.
     return tuple(numbers[int(number)] for number in key[1].split()[: key[2]])
 
 
 def _updatable_columns(rows: Sequence[Any]) -> frozenset[str] | None:
-    # A view that only triggers write to reports no column, but its triggers see them all.
+    # A view that is only writable through triggers reports no columns, but its triggers get all of them.
     writable = frozenset(row[0] for row in rows if row[10])
     return writable if writable and len(writable) < len(rows) else None
 
@@ -330,13 +329,13 @@ def _grantees(oid: int, memberships: Iterable[Any]) -> frozenset[int]:
 
 def _role(row: Any) -> Role:
     oid, name, superuser, memberships, settings, login = row
-    # The same setting for this database alone comes later and wins.
+    # Settings for this database come last, and override the role's general settings.
     return Role(
         oid=int(oid),
         name=name,
         superuser=superuser,
         grantees=_grantees(int(oid), memberships),
-        settings=tuple({name: value for name, value in _pairs(settings) if may_travel(name)}.items()),
+        settings=tuple({name: value for name, value in _pairs(settings) if is_allowed_setting(name)}.items()),
         login=login,
     )
 

@@ -1,6 +1,6 @@
-"""What ``@graphql(…)`` and ``@rest(…)`` directives in comments say, as values: names, limits, declared keys.
+"""Values of the ``@graphql(…)`` and ``@rest(…)`` directives in comments.
 
-``directive_reader`` reads them; an object without a directive has the defaults here.
+``directive_reader`` parses them. The defaults here apply to objects without a directive.
 """
 
 from __future__ import annotations
@@ -19,24 +19,28 @@ FEATURES = (
     "fullText",
     "subscriptions",
 )
-"""Table keys beyond pg_graphql's, each ``{"enabled": true}``."""
+"""Directive keys that pg_graphql does not have, each with the value ``{"enabled": true}``."""
 
 _NAME = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")
 
 
 def is_graphql_name(text: str) -> bool:
-    """Whether GraphQL allows the text as a name of a user's: ``__`` at the start is the language's own."""
+    """Whether this is a valid GraphQL name that is not reserved (``__``)."""
     return _NAME.fullmatch(text) is not None and not text.startswith("__")
 
 
 def is_enum_value(text: str) -> bool:
-    """Whether GraphQL allows the text as an enum value."""
     return is_graphql_name(text) and text not in ("true", "false", "null")
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaDirectives:
-    """Of a schema: inflection, the page cap (rows, None for the default) and introspection."""
+    """Directives of a schema.
+
+    :ivar inflect_names: whether to inflect names.
+    :ivar max_rows: maximum page size, None for the default.
+    :ivar introspection: whether to allow introspection.
+    """
 
     inflect_names: bool = False
     max_rows: int | None = None
@@ -45,10 +49,10 @@ class SchemaDirectives:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredForeignKey:
-    """A foreign key that a directive declares, usually because a view can't have one.
+    """A foreign key declared by a directive, usually for a view.
 
-    :ivar local_name: the field on the foreign table's type, or None for the usual name.
-    :ivar foreign_name: the field on the declaring table's type, or None for the usual name.
+    :ivar local_name: field on the foreign table's type, None for the usual name.
+    :ivar foreign_name: field on the declaring table's type, None for the usual name.
     """
 
     local_name: str | None
@@ -61,13 +65,13 @@ class DeclaredForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class TableDirectives:
-    """Of a table, view, materialized view or foreign table.
+    """Directives of a table, view, materialized view or foreign table.
 
-    :ivar primary_key_columns: the declared key; empty when none was declared or it could not be used.
-    :ivar foreign_keys: as declared; those that resolve are in ``Catalog.foreign_keys``.
-    :ivar features: keys beyond pg_graphql's that are enabled, such as ``upsert``.
-    :ivar rest_max_rows: how many rows a REST answer has at most, by ``@rest({"max_rows": …})``; None
-        for the project's limit.
+    :ivar primary_key_columns: declared key, empty if there is none or it is invalid.
+    :ivar foreign_keys: declared foreign keys. Valid ones are also in ``Catalog.foreign_keys``.
+    :ivar features: enabled ``FEATURES``.
+    :ivar rest_max_rows: maximum number of rows in a REST response, from ``@rest({"max_rows": …})``, None for
+        the project's limit.
     """
 
     name: str | None = None
@@ -83,7 +87,7 @@ class TableDirectives:
 
 @dataclass(frozen=True, slots=True)
 class FieldDirectives:
-    """Of a column or function: its field's name and description."""
+    """Name and description of the field for a column or function."""
 
     name: str | None = None
     description: str | None = None
@@ -91,7 +95,7 @@ class FieldDirectives:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeyDirectives:
-    """Of a foreign key constraint: the fields on the referenced and on the referencing table's type."""
+    """Field names for a foreign key, on the referenced and on the referencing table's type."""
 
     local_name: str | None = None
     foreign_name: str | None = None
@@ -99,7 +103,7 @@ class ForeignKeyDirectives:
 
 @dataclass(frozen=True, slots=True)
 class EnumDirectives:
-    """Of an enum type; ``mappings`` goes from SQL label to GraphQL value."""
+    """Directives of an enum; ``mappings`` maps labels to GraphQL values."""
 
     name: str | None = None
     description: str | None = None
@@ -115,13 +119,14 @@ _ENUM = EnumDirectives()
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """The directives of a catalog; only objects that have some are in the mappings.
+    """Directives of a catalog. Objects without directives are missing from the mappings.
 
     :ivar schemas: by name.
-    :ivar tables: by oid.
-    :ivar columns: by table oid and column name.
-    :ivar foreign_keys: by referencing table's oid and constraint name, declared ones included.
-    :ivar functions, enums: by oid.
+    :ivar tables: by OID.
+    :ivar columns: by table OID and column name.
+    :ivar foreign_keys: by referencing table's OID and constraint name, including declared keys.
+    :ivar functions: by OID.
+    :ivar enums: by OID.
     """
 
     schemas: Mapping[str, SchemaDirectives] = field(default_factory=dict)
@@ -132,25 +137,19 @@ class Directives:
     enums: Mapping[int, EnumDirectives] = field(default_factory=dict)
 
     def schema(self, name: str) -> SchemaDirectives:
-        """Return the schema's directives, the defaults when it has none."""
         return self.schemas.get(name, _SCHEMA)
 
     def table(self, oid: int) -> TableDirectives:
-        """Return the table's directives, the defaults when it has none."""
         return self.tables.get(oid, _TABLE)
 
     def column(self, table: int, name: str) -> FieldDirectives:
-        """Return the column's directives, the defaults when it has none."""
         return self.columns.get((table, name), _FIELD)
 
     def foreign_key(self, table: int, name: str) -> ForeignKeyDirectives:
-        """Return the constraint's directives, the defaults when it has none."""
         return self.foreign_keys.get((table, name), _FOREIGN_KEY)
 
     def function(self, oid: int) -> FieldDirectives:
-        """Return the function's directives, the defaults when it has none."""
         return self.functions.get(oid, _FIELD)
 
     def enum(self, oid: int) -> EnumDirectives:
-        """Return the enum's directives, the defaults when it has none."""
         return self.enums.get(oid, _ENUM)

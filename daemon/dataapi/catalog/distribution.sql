@@ -1,6 +1,6 @@
--- Which tables Citus holds, the column that each is distributed by, and the number of the group of tables whose rows
--- of one value are on one server: 0 for a reference table, which every server has.  Neither is known of a table that is
--- only on the coordinator.  Asked for where the extension is, whose catalog this reads.
+-- Citus tables with their distribution columns and colocation groups. Reference tables are on every server and have
+-- group 0. Both are null for tables that are only on the coordinator.
+-- Runs only if the extension is installed.
 select 'distribution', json_agg(json_build_array(
     logicalrelid::oid,
     case when partkey is not null then column_to_column_name(logicalrelid, partkey) end,

@@ -1,4 +1,4 @@
-"""A catalog as JSON, for operators who ask what the daemon knows of a database."""
+"""A catalog as JSON, for operators."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataapi.catalog.model import Catalog
 
 
 def catalog_document(catalog: Catalog) -> dict[str, Any]:
-    """Return the members of a catalog that describe the database, as values that JSON has.
+    """Return the parts of a catalog that describe the database, as JSON values.
 
-    Of roles there are the names alone: their settings may hold secrets.
+    Roles are listed by name only, because their settings may contain secrets.
     """
     parts = (
         "generation",

@@ -1,14 +1,13 @@
--- Lets the database itself say when its structure or its grants changed.
+-- Installs event triggers that notify the daemon of changes to the schema and to grants.
 --
--- Creating an event trigger takes a superuser (or what a hosted PostgreSQL gives instead); a
--- login role without that leaves everything as it is and NOTIFY remains the way.  The
--- comment carries the version, so that an installed trigger is left alone.  Roles, their memberships and
--- settings belong to the whole cluster and fire no event trigger.
+-- Only superusers (or their replacement on a hosted PostgreSQL) can create event triggers. Other login roles
+-- have to use NOTIFY. The comment contains the version, so that a current trigger is not replaced. Changes to
+-- roles, memberships and settings affect the whole cluster and do not fire event triggers.
 do $install$
 declare
     version constant text := 'dataapi 1: reload the API schema after DDL';
 begin
-    -- Several processes may start at once.
+    -- Several processes may start at the same time.
     perform pg_catalog.pg_advisory_xact_lock(7234015582049);
     if (
         select count(*) = 2 from pg_catalog.pg_event_trigger

@@ -1,9 +1,8 @@
--- A text that changes whenever something changes that reflection.sql reads, but for estimates of rows; and
--- whether a standby says so.
+-- A fingerprint that changes with everything that reflection.sql reads, except row estimates; and whether the
+-- server is a standby.
 --
--- Every change of a catalog row writes the transaction's number into it (xmin), so that number of rows and sum
--- show changes of a system table.  Temporary objects belong to one session, and what PostgreSQL brings along
--- (numbers below 16384) does not change: both are left out.
+-- Each change to a catalog row sets its xmin, so the count and the sum of xmin detect changes to a system table.
+-- Temporary objects and built-in objects (OIDs below 16384) are excluded.
 with space as materialized (
     select n.oid, n.xmin::text::bigint as version
     from pg_catalog.pg_namespace n

@@ -1,9 +1,9 @@
--- What has been granted on one table or function, as build.py reads it.
+-- Grants on one table or function, in the format that build.py expects.
 --
--- Parameters: the role that was refused, the object's oid, and whether it is a function.
--- Returns one row unless the role or the object is gone.  It is a JSON array: the oids of the roles whose grants
--- the role inherits, and an object with the access control lists, that of the schema under "-1", that of the
--- table or function under "0", and those of columns under their numbers.
+-- Parameters: the role that was denied access, the object's OID, and whether it is a function.
+-- Returns one row, or none if the role or the object no longer exists. The row is a JSON array: the OIDs of the
+-- roles whose grants the role inherits, and an object of access control lists. Its keys are "-1" for the schema,
+-- "0" for the table or function, and the column numbers.
 
 with object as (
     select oid, relnamespace as schema, coalesce(relacl, acldefault('r', relowner)) as acl

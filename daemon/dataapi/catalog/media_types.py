@@ -1,4 +1,4 @@
-"""The media types that a database declares: domains named like one, and aggregates that make such values."""
+"""Media types that a database declares as domains, for functions and aggregates that return them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import re
 from dataapi.catalog.model import Type
 
 ANY_MEDIA_TYPE = "*/*"
-"""The name of the domain of functions and aggregates that choose the media type themselves."""
+"""Name of the domain for functions and aggregates that set the media type themselves."""
 
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9.+-]+")
 
 
 def media_type_of(type_: Type) -> str | None:
-    """Return the media type that a domain is named like, in small letters; None for any other type."""
+    """Return the lower-case media type that a domain is named after, or None."""
     return media_type_named(type_.name) if type_.base else None  # only a domain has a base
 
 
 def media_type_named(name: str) -> str | None:
-    """Return the media type that the name of a domain spells, in small letters; None when it spells none."""
     return name.lower() if name == ANY_MEDIA_TYPE or _MEDIA_TYPE.fullmatch(name) else None

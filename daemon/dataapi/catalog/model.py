@@ -1,9 +1,8 @@
-"""What a database holds, as an immutable snapshot, and what one role may do with it; pure.
+"""An immutable snapshot of a database's schema, and the privileges of its roles.
 
-A ``Catalog`` is built once per reload from one reflection query and never changes; a request uses the
-snapshot that it started with.  ``Privileges`` decides as PostgreSQL does, at the first question, so that a
-large database costs a role only what it uses.  Nothing here knows how directives are written
-(``directive_reader``) or API names (``names``).
+A ``Catalog`` is built from one reflection query and never changes. A request uses the snapshot that it
+started with. ``Privileges`` applies PostgreSQL's rules lazily, because a role rarely uses a whole large
+database. Directive syntax (``directive_reader``) and API names (``names``) belong elsewhere.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from dataapi.catalog.registry import EnumType, NameRegistry, TableType
 from dataapi.database.sql_text import OWN_SCHEMA
 
 Acl = tuple[tuple[int, frozenset[str]], ...]
-"""Grants of one object: pairs of a grantee's oid (0 for PUBLIC) and privilege words such as ``SELECT``."""
+"""Grants on an object: pairs of the grantee's OID (0 for PUBLIC) and privileges such as ``SELECT``."""
 
 
 class TableKind(Enum):
-    """``pg_class.relkind`` of what both APIs expose as a table."""
+    """``pg_class.relkind`` of relations that the APIs expose as tables."""
 
     ORDINARY = "r"
     PARTITIONED = "p"
@@ -31,7 +30,7 @@ class TableKind(Enum):
 
 
 class TypeKind(Enum):
-    """``pg_type.typtype``, arrays apart."""
+    """``pg_type.typtype``, with arrays as their own kind."""
 
     BASE = "b"
     ARRAY = "A"
@@ -53,7 +52,7 @@ class Volatility(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QualifiedName:
-    """A name in a schema."""
+    """A schema-qualified name."""
 
     schema: str
     name: str
@@ -71,19 +70,19 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A data type that some column, argument or result uses.
+    """A data type used by a column, an argument or a result.
 
-    :ivar element: the element type's oid for an array, else 0.
-    :ivar base: the type a domain is over (itself never a domain), else 0.
-    :ivar relation: the table's or composite's ``pg_class`` oid for a composite, else 0.
-    :ivar category: ``typcategory``, such as ``N`` for numbers or ``S`` for texts; a domain has its base's.
-    :ivar members: the attributes of a composite whose relation is not among the catalog's tables.
-    :ivar subtype: the element type's oid for a range, else 0.
-    :ivar sql_name: as ``format_type`` writes it without a modifier, such as ``character varying[]`` or
-        ``api.mood``; schemas other than ``pg_catalog`` are always named.
-    :ivar default: a domain's own default as SQL text, or None.
-    :ivar operators: names of the operators and aggregates of its values that came with it; those of
-        PostgreSQL's own types are not listed.
+    :ivar element: OID of an array's element type, else 0.
+    :ivar base: OID of a domain's base type (never a domain), else 0.
+    :ivar relation: ``pg_class`` OID of a composite type, else 0.
+    :ivar category: ``typcategory``, such as ``N`` for numbers or ``S`` for strings; a domain has its base's.
+    :ivar members: attributes of a composite type that is not the row type of a table in the catalog.
+    :ivar subtype: OID of a range's element type, else 0.
+    :ivar sql_name: output of ``format_type`` without a modifier, such as ``character varying[]`` or
+        ``api.mood``; schema-qualified except for ``pg_catalog``.
+    :ivar default: SQL text of a domain's default, or None.
+    :ivar operators: names of operators and aggregates created with an extension's type. Empty for built-in
+        types.
     """
 
     oid: int
@@ -104,7 +103,6 @@ class Type:
     operators: frozenset[str] = frozenset()
 
     def schema_of(self, name: str) -> str:
-        """Return the schema of the operator or aggregate that a name means for its values."""
         return self.schema if name in self.operators else OWN_SCHEMA
 
 
@@ -112,15 +110,16 @@ class Type:
 class Column:
     """A column of a table or view.
 
-    :ivar number, type: ``attnum`` and the type's oid.
-    :ivar typmod: ``atttypmod``, or the one that the column's domain sets; -1 for none.
-    :ivar nullable: False for NOT NULL, primary keys and domains with NOT NULL.
-    :ivar default: the default's SQL text; None without one, and for generated columns.
-    :ivar generated: ``generated always as (…)``.
-    :ivar identity: "" for none, "a" for ALWAYS, "d" for BY DEFAULT.
-    :ivar sql_name: the type with its modifier, such as ``public.geometry(Point,4326)``, where that type is
-        not PostgreSQL's own and has one; else None.
-    :ivar comparison_schema: that of the operators that compare its values.
+    :ivar number: ``attnum``.
+    :ivar type: OID of the type.
+    :ivar typmod: ``atttypmod``, or the modifier of the column's domain; -1 for none.
+    :ivar nullable: False for NOT NULL columns, primary keys and NOT NULL domains.
+    :ivar default: SQL text of the default; None if there is none, and for generated columns.
+    :ivar generated: whether the column is ``generated always as (…)``.
+    :ivar identity: "a" for ALWAYS, "d" for BY DEFAULT, "" for none.
+    :ivar sql_name: type with its modifier, such as ``public.geometry(Point,4326)``, or None for built-in
+        types and types without a modifier.
+    :ivar comparison_schema: schema of the operators that compare the column's values.
     """
 
     name: str
@@ -139,9 +138,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
-    """Columns that a primary key, unique constraint or unpredicated unique index of that name covers.
+    """Columns of a primary key, a unique constraint or a non-partial unique index.
 
-    :ivar constraint: whether it is a constraint that ``on conflict on constraint`` can name.
+    :ivar constraint: whether ``on conflict on constraint`` can name it.
     """
 
     name: str
@@ -151,23 +150,23 @@ class UniqueKey:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, view, materialized view, foreign table or partitioned parent.
+    """A table, view, materialized view, foreign table or partitioned table.
 
-    :ivar columns: in ``attnum`` order, dropped ones left out.
-    :ivar primary_key: column names in key order; empty without one (a directive may declare it).
-    :ivar unique_keys: the primary key first, if any.
-    :ivar insertable, updatable, deletable: what ``pg_relation_is_updatable`` allows; tables take all.
-    :ivar updatable_columns: for views, the columns that take writes; None when all do.
-    :ivar partition_of: the partitioned parent's oid for a partition, else 0; the parent need not be exposed.
-    :ivar inherited: whether other tables inherit from it, whose rows are read with its own.
-    :ivar large: whether PostgreSQL would rather use an index than read all rows to find one, by its
-        statistics at reflection; False where there were none.
-    :ivar estimated_rows: the planner's estimate at reflection of what reading the table gives, or by its size
-        where it was never analyzed; None for views and foreign tables.
-    :ivar distributed_by: the column by which Citus distributes the rows, "" where it holds the table without
-        one, such as a reference table; None for tables of PostgreSQL alone.
-    :ivar colocated: the group of tables of which Citus has the rows of one value on one server; 0 for a
-        reference table, which every server has, None for all others.
+    :ivar columns: ordered by ``attnum``, without dropped columns.
+    :ivar primary_key: column names in key order, empty if there is no key (a directive may declare one).
+    :ivar unique_keys: primary key first, if any.
+    :ivar insertable: whether INSERT is possible (``pg_relation_is_updatable`` for views).
+    :ivar updatable: whether UPDATE is possible.
+    :ivar deletable: whether DELETE is possible.
+    :ivar updatable_columns: writable columns of a view, None if all are.
+    :ivar partition_of: OID of a partition's parent, which need not be exposed; else 0.
+    :ivar inherited: whether other tables inherit from it. Reading it returns their rows, too.
+    :ivar large: whether statistics suggest that an index lookup is cheaper than a sequential scan.
+    :ivar estimated_rows: the planner's row estimate, or an upper bound from its size if the table was never
+        analyzed; None for views and foreign tables.
+    :ivar distributed_by: Citus's distribution column; "" for Citus tables that have none (reference tables),
+        None for local tables.
+    :ivar colocated: Citus's colocation group, 0 for reference tables, None for others.
     """
 
     oid: int
@@ -194,12 +193,11 @@ class Table:
     colocated: int | None = None
 
     def is_unique(self, columns: Iterable[str]) -> bool:
-        """Whether PostgreSQL itself sees to it that no two rows that are read have the same values there."""
+        """Whether a unique key guarantees that no two rows have the same values in these columns."""
         covered = frozenset(columns)
         return not self.inherited and any(covered.issuperset(key.columns) for key in self.unique_keys)
 
     def column(self, name: str) -> Column | None:
-        """Return the column of that name, or None."""
         return next((column for column in self.columns if column.name == name), None)
 
 
@@ -207,13 +205,14 @@ class Table:
 class ForeignKey:
     """A foreign key between two tables of the catalog.
 
-    A partition's copies of its parent's keys are left out unless the parent is not exposed.
+    A partition's copies of its parent's keys are omitted unless the parent is not exposed.
 
-    :ivar table, foreign_table: oids of the referencing and the referenced table.
-    :ivar unique: a unique key covers the referencing columns: the relationship is one-to-one.
-    :ivar declared: a directive says so and PostgreSQL does not know it; its name is made up.
-    :ivar validated: PostgreSQL vouches for every row; False for a key that is declared, between views,
-        NOT VALID or NOT ENFORCED.
+    :ivar table: OID of the referencing table.
+    :ivar foreign_table: OID of the referenced table.
+    :ivar unique: whether a unique key covers the referencing columns, so that the relationship is one-to-one.
+    :ivar declared: whether a directive declares it. Its name is then generated.
+    :ivar validated: whether PostgreSQL guarantees it for all rows. False for declared keys, keys of views,
+        and NOT VALID or NOT ENFORCED constraints.
     """
 
     name: str
@@ -229,7 +228,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An input argument of a function: a nameless one is named "", a required one has no default."""
+    """An input argument: ``name`` is "" if it has none, ``default`` is None if it is required."""
 
     name: str
     type: int
@@ -239,7 +238,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of a function that returns ``table (…)`` or has OUT arguments, or of a composite type."""
+    """A column of a function's result (``table (…)`` or OUT arguments), or a composite type's attribute."""
 
     name: str
     type: int
@@ -247,13 +246,13 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of an exposed schema; procedures, aggregates, window and trigger functions are left out.
+    """A function in an exposed schema. Procedures, aggregates, window and trigger functions are excluded.
 
-    :ivar returns: the result type's oid.
-    :ivar returns_set: ``returns setof`` or ``returns table``.
-    :ivar rows: the planner's row estimate (``rows 1`` marks a to-one computed relationship).
+    :ivar returns: OID of the result type.
+    :ivar returns_set: whether it returns a set or a table.
+    :ivar rows: the planner's row estimate. ``rows 1`` marks a to-one computed relationship.
     :ivar columns: OUT and TABLE columns.
-    :ivar settings: its ``set`` clauses, ``(name, value)``.
+    :ivar settings: names and values of its ``set`` clauses.
     """
 
     oid: int
@@ -270,19 +269,18 @@ class Function:
     acl: Acl
 
     @property
-    def gives_one_row(self) -> bool:
-        """Whether a call gives one row at most, by itself or by its ``rows 1``."""
+    def returns_one_row(self) -> bool:
         return not self.returns_set or self.rows == 1
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role that the daemon's login role may assume.
+    """A role that the daemon's login role can ``set role`` to.
 
-    :ivar grantees: oids whose grants it has: itself, PUBLIC (0) and inherited memberships;
-        members of ``pg_read_all_data`` and ``pg_write_all_data`` have those roles' oids here too.
-    :ivar settings: ``alter role … set``, ``(name, value)``, which ``set role`` alone would not apply.
-    :ivar login: the daemon's login role itself.
+    :ivar grantees: OIDs whose grants it has: its own, PUBLIC (0) and inherited memberships, including those
+        in ``pg_read_all_data`` and ``pg_write_all_data``.
+    :ivar settings: names and values from ``alter role … set``, which ``set role`` does not apply.
+    :ivar login: whether it is the daemon's login role.
     """
 
     oid: int
@@ -293,8 +291,8 @@ class Role:
     login: bool = False
 
     @property
-    def excess(self) -> str | None:
-        """What makes the role more than requests may run as; None for one that they may."""
+    def forbidden_kind(self) -> str | None:
+        """Kind of role that requests must not run as, or None if they may run as this role."""
         if self.login:
             return "the login role of db-uri"
         return "a superuser" if self.superuser else None
@@ -302,11 +300,11 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that an operator should know of the database: an ignored directive, or names that clash.
+    """Something that an operator should fix or know, such as an ignored directive or a name clash.
 
-    :ivar place: the object, as ``place_of`` names it.
-    :ivar message: what is wrong and what was done about it.
-    :ivar clash: it did not get the name in GraphQL that it asks for, which may well be meant so.
+    :ivar place: the object, from ``describe_object``.
+    :ivar message: the problem and its consequence.
+    :ivar clash: whether a GraphQL name clashes. That may be intentional.
     """
 
     place: str
@@ -314,26 +312,26 @@ class Problem:
     clash: bool = False
 
 
-def place_of(thing: Table | Type | Function | Column | ForeignKey, table: Table | None = None) -> str:
-    """Return how a ``Problem`` names a thing; a column or a foreign key is named with its table."""
-    if isinstance(thing, Column | ForeignKey):
+def describe_object(item: Table | Type | Function | Column | ForeignKey, table: Table | None = None) -> str:
+    """Return the name of an object for messages. Columns and foreign keys need their table."""
+    if isinstance(item, Column | ForeignKey):
         assert table is not None
-        if isinstance(thing, Column):
-            return f"column {table.schema}.{table.name}.{thing.name}"
-        return f"foreign key {thing.name} of {place_of(table)}"
-    kind = {Table: "table", Type: "enum", Function: "function"}[type(thing)]
-    return f"{kind} {thing.schema}.{thing.name}"
+        if isinstance(item, Column):
+            return f"column {table.schema}.{table.name}.{item.name}"
+        return f"foreign key {item.name} of {describe_object(table)}"
+    kind = {Table: "table", Type: "enum", Function: "function"}[type(item)]
+    return f"{kind} {item.schema}.{item.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class MediaHandler:
-    """An aggregate of an exposed schema that turns rows into a media type.
+    """An aggregate in an exposed schema that turns rows into a media type.
 
-    Its result is a domain that is named like the media type.
+    Its result is a domain named after the media type.
 
-    :ivar media_type: in small letters; ``*/*`` for any.
-    :ivar table: the oid of the table whose rows it takes, or 0 for rows of any.
-    :ivar type: the result's oid.
+    :ivar media_type: lower case; ``*/*`` for any.
+    :ivar table: OID of the table over whose rows it aggregates, or 0 for any table.
+    :ivar type: OID of the result type.
     """
 
     media_type: str
@@ -348,22 +346,24 @@ class MediaHandler:
 class Catalog:
     """A snapshot of the exposed part of a database.
 
-    :ivar generation: grows by one at every reload of the process.
-    :ivar search_path: the exposed schemas' names in order (``db-schemas``).
-    :ivar types, tables: by oid; types include everything that columns, arguments and results use.
-    :ivar features: the features of ``graphql-features``, which every table has.
-    :ivar registry: the GraphQL names of types and root fields.
-    :ivar view_keys: foreign keys that views have by the tables under them, between views or between a view
-        and a table (see ``relationships.ViewKeys``); ``unique`` is the constraint's own.
-    :ivar view_primary_keys: by view oid, the columns that show the primary keys of the tables under it.
-    :ivar representations: by the oids of source and target, the function of an implicit cast from a domain to
-        json or text or the other way.
-    :ivar media_handlers: in the order of schemas and names.
-    :ivar timezones: names that ``set timezone`` knows.
-    :ivar content: a digest of what was read, without time zones; empty for a catalog that was made up.
-    :ivar read_all, write_all: oids of ``pg_read_all_data`` and ``pg_write_all_data``, 0 before PostgreSQL 14.
-    :ivar clustered: whether Citus holds tables of the database, exposed or not.
-    :ivar postgis: the schema of the extension PostGIS, None without it.
+    :ivar generation: incremented by each reload.
+    :ivar search_path: names of the exposed schemas in order (``db-schemas``).
+    :ivar types: by OID, including all types used by columns, arguments and results.
+    :ivar tables: by OID.
+    :ivar features: features of all tables, from ``graphql-features``.
+    :ivar registry: GraphQL names of types and root fields.
+    :ivar view_keys: foreign keys that views derive from their underlying tables (see
+        ``relationships.ViewKeys``); ``unique`` is that of the constraint.
+    :ivar view_primary_keys: columns of a view that contain its underlying tables' primary keys, by view OID.
+    :ivar representations: functions of implicit casts between a domain and json or text, by the OIDs of
+        source and target.
+    :ivar media_handlers: ordered by schema and name.
+    :ivar timezones: valid names for ``set timezone``.
+    :ivar content: digest of the reflected data without time zones, empty if the catalog was not reflected.
+    :ivar read_all: OID of ``pg_read_all_data``, 0 before PostgreSQL 14.
+    :ivar write_all: OID of ``pg_write_all_data``, 0 before PostgreSQL 14.
+    :ivar clustered: whether the database has Citus tables, exposed or not.
+    :ivar postgis: schema of the PostGIS extension, or None.
     """
 
     generation: int
@@ -391,33 +391,31 @@ class Catalog:
 
     @property
     def base_names(self) -> Mapping[int, str]:
-        """The names of the object types of tables and of enums, by oid."""
+        """Names of the object types of tables and of enums, by OID."""
         return self.registry.base_names
 
     def name_of_type(self, oid: int, kind: TableType | EnumType) -> str | None:
-        """Return the GraphQL name of a type of a table or an enum, None if there is no such type."""
         usual = self.registry.base_names[oid] + kind
-        owned = self.registry.types.get(usual) == (oid, kind)
-        return usual if owned else self.registry.renamed.get((oid, kind))
+        is_owner = self.registry.types.get(usual) == (oid, kind)
+        return usual if is_owner else self.registry.renamed.get((oid, kind))
 
-    def is_like(self, other: Catalog | None) -> bool:
-        """Whether what was made of the other catalog is right for this one, too."""
+    def has_same_content(self, other: Catalog | None) -> bool:
+        """Whether everything derived from the other catalog is valid for this one."""
         return self is other or (other is not None and self.content != b"" and self.content == other.content)
 
     def primary_key(self, table: Table) -> tuple[str, ...]:
-        """Return the names of the table's key columns, its own or the declared one; empty without either."""
+        """Return the table's primary key, or the declared one. Empty if there is neither."""
         return table.primary_key or self.directives.table(table.oid).primary_key_columns
 
-    def underlying(self, type_: Type) -> Type:
-        """Return the type that a domain is over, any other type itself."""
+    def base_type(self, type_: Type) -> Type:
         return self.types[type_.base] if type_.base else type_
 
     def stored_key(self, table: Table) -> tuple[str, ...]:
-        """Return the primary key's columns that the database itself knows, those that a view shows of one."""
+        """Return the primary key that PostgreSQL knows, for a view that of its underlying tables."""
         return table.primary_key or self.view_primary_keys.get(table.oid, ())
 
     def row_key(self, table: Table) -> tuple[str, ...]:
-        """Return the key columns as ``primary_key`` does, for a view without one those that it shows."""
+        """Return ``primary_key``, or else ``stored_key``."""
         return self.primary_key(table) or self.stored_key(table)
 
 
@@ -428,19 +426,16 @@ _COLUMN_PRIVILEGES = frozenset({"SELECT", "INSERT", "UPDATE", "REFERENCES"})
 
 @dataclass(frozen=True, slots=True)
 class _Grants:
-    """A role's privileges on one table: on the whole of it, and on single columns."""
-
     whole: frozenset[str]
     columns: tuple[tuple[str, frozenset[str]], ...]
 
 
 class Privileges:
-    """One role's view of a catalog.
+    """A role's privileges on the objects of a catalog.
 
-    Table, column and function answers leave the schema aside: PostgreSQL asks for USAGE of it
-    besides, which is ``can_use_schema``.
+    PostgreSQL also requires USAGE on the schema. Only ``can_use_schema`` checks that.
 
-    :raises LookupError: the role is not one that the login role may assume.
+    :raises LookupError: if the login role cannot assume the role.
     """
 
     def __init__(self, catalog: Catalog, role_name: str) -> None:
@@ -456,81 +451,76 @@ class Privileges:
 
     @property
     def role(self) -> str:
-        """The role's name."""
         return self._role.name
 
     def can_use_schema(self, name: str) -> bool:
-        """Whether the role may look into the schema; False for one that is not exposed."""
         schema = self._catalog.schemas.get(name)
         return schema is not None and (
-            self._reads_all or self._writes_all or self._holds(schema.acl, "USAGE")
+            self._reads_all or self._writes_all or self._has_privilege(schema.acl, "USAGE")
         )
 
     def can(self, table: Table, privilege: str) -> bool:
-        """Whether the role has a privilege such as ``SELECT`` on the table or at least one of its columns."""
+        """Whether the role has a privilege such as ``SELECT`` on the table or on any of its columns."""
         grants = self._grants(table)
         return privilege in grants.whole or any(privilege in words for _, words in grants.columns)
 
-    def can_whole(self, table: Table, privilege: str) -> bool:
-        """Whether the role has the privilege on the table itself, as ``DELETE`` needs."""
+    def has_table_privilege(self, table: Table, privilege: str) -> bool:
         return privilege in self._grants(table).whole
 
     def columns(self, table: Table, privilege: str) -> frozenset[str]:
-        """Return the names of the columns that the role has the privilege on.
+        """Return the names of the columns on which the role has the privilege.
 
-        :param privilege: ``SELECT``, ``INSERT``, ``UPDATE`` or ``REFERENCES``; nothing for others.
+        :param privilege: ``SELECT``, ``INSERT``, ``UPDATE`` or ``REFERENCES``.
         """
-        known = self._columns.get((table.oid, privilege))
-        if known is None:
+        names = self._columns.get((table.oid, privilege))
+        if names is None:
             grants = self._grants(table)
             if privilege in grants.whole & _COLUMN_PRIVILEGES:
-                known = frozenset(column.name for column in table.columns)
+                names = frozenset(column.name for column in table.columns)
             else:
-                known = frozenset(name for name, words in grants.columns if privilege in words)
-            self._columns[table.oid, privilege] = known
-        return known
+                names = frozenset(name for name, words in grants.columns if privilege in words)
+            self._columns[table.oid, privilege] = names
+        return names
 
     def can_execute(self, function: Function | MediaHandler) -> bool:
-        """Whether the role may call the function or aggregate."""
-        return self._holds(function.acl, "EXECUTE")
+        return self._has_privilege(function.acl, "EXECUTE")
 
     def can_use_type(self, oid: int) -> bool:
-        """Whether the role may use the type; an array is as its elements are."""
+        """Whether the role may use a type. Arrays have the privileges of their elements."""
         type_ = self._catalog.types[oid]
         if type_.kind is TypeKind.ARRAY:
             return self.can_use_type(type_.element)
-        return self._holds(type_.acl, "USAGE")
+        return self._has_privilege(type_.acl, "USAGE")
 
-    def _holds(self, acl: Acl, privilege: str) -> bool:
+    def _has_privilege(self, acl: Acl, privilege: str) -> bool:
         if self._role.superuser:
             return True
         grantees = self._role.grantees
         return any(privilege in words for grantee, words in acl if grantee in grantees)
 
     def _grants(self, table: Table) -> _Grants:
-        known = self._tables.get(table.oid)
-        if known is None:
-            known = self._tables[table.oid] = self._find_grants(table)
-        return known
+        grants = self._tables.get(table.oid)
+        if grants is None:
+            grants = self._tables[table.oid] = self._find_grants(table)
+        return grants
 
     def _find_grants(self, table: Table) -> _Grants:
         if self._role.superuser:
             return _Grants(_COLUMN_PRIVILEGES | {"DELETE", "TRUNCATE", "TRIGGER", "MAINTAIN"}, ())
-        whole = self._held(table.acl)
+        whole = self._privileges_in(table.acl)
         if self._reads_all:
             whole |= _READ_ALL
         if self._writes_all:
             whole |= _WRITE_ALL
-        columns = [(column.name, self._held(column.acl)) for column in table.columns if column.acl]
+        columns = [(column.name, self._privileges_in(column.acl)) for column in table.columns if column.acl]
         return _Grants(whole, tuple(columns))
 
-    def _held(self, acl: Acl) -> frozenset[str]:
+    def _privileges_in(self, acl: Acl) -> frozenset[str]:
         grantees = self._role.grantees
         return frozenset().union(*(words for grantee, words in acl if grantee in grantees))
 
 
-def executable_by_some(catalog: Catalog) -> Callable[[Function], bool]:
-    """Return a test whether some role that requests run as may call a function."""
+def executable_by_any_role(catalog: Catalog) -> Callable[[Function], bool]:
     roles = [role for role in catalog.roles.values() if not role.login]
     if any(role.superuser for role in roles):
         return lambda _function: True

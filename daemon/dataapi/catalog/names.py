@@ -1,16 +1,15 @@
-"""The rules of GraphQL names, and the names of the fields of a table's types, all different; pure.
+"""Rules for GraphQL names, and the unique field names of a table's types.
 
-The rules are pg_graphql's (docs/reference/graphql.md, Names).  Names are the same for every role, whatever
-it may see; but a function that no role may call asks for none.  Types and root fields get their names in
-``allocation``.
+The rules are pg_graphql's (docs/reference/graphql.md, Names). Names do not depend on the role, except that
+functions that no role may call get none. ``allocation`` names types and root fields.
 
-Where the rules give one name to several fields of a type, the last one has it: columns come first, in
-the table's own order, then the table's foreign keys and those that point at it, by schema and name, then
-functions, by schema and name.  These orders outlive a dump and restore.  But a function never has the name
-that a column asks for: anyone who may create one in an exposed schema could replace the column's values.
-Input types and aggregates hold only columns, so there a column gives way only to another column.
+If several fields of a type request the same name, the last one gets it. The order is: columns in table order;
+the table's own foreign keys, then foreign keys to it, by schema and name; functions by schema and name.
+This order survives a dump and restore. A function never replaces a column: otherwise, anyone who can create a
+function in an exposed schema could replace the column's values. Input types and aggregates only contain
+columns, so only other columns can conflict there.
 
-What gives way gets a longer name or a number, so that nothing is lost, and the clash is reported.
+A field that loses its name gets a longer or numbered one, and the clash is reported.
 """
 
 from __future__ import annotations
@@ -31,107 +30,99 @@ from dataapi.catalog.model import (
     TableKind,
     Type,
     TypeKind,
-    executable_by_some,
-    place_of,
+    describe_object,
+    executable_by_any_role,
 )
 from dataapi.catalog.registry import TableFieldKind
 from dataapi.catalog.relationships import KeyRelationship, Relationships
 
 _VECTORS = frozenset({"int2vector", "oidvector"})
-"""Arrays by their elements, but not in how they are written."""
+"""Array types that are not written like arrays."""
 
 
 @lru_cache(maxsize=10_000)
 def pascal_case(name: str) -> str:
-    """Inflect ``account_holder`` to ``AccountHolder``; letters that are upper case stay so."""
-    raised = (
-        letter if before.isalnum() else letter.upper()
-        for before, letter in zip("_" + name, name, strict=False)
+    """Convert ``account_holder`` to ``AccountHolder``. Upper-case letters are preserved."""
+    letters = (
+        letter if previous.isalnum() else letter.upper()
+        for previous, letter in zip("_" + name, name, strict=False)
     )
-    return "".join(raised).replace("_", "")
+    return "".join(letters).replace("_", "")
 
 
 def lower_first(name: str) -> str:
-    """Turn the first letter to lower case: ``AccountHolder`` to ``accountHolder``."""
     return name[:1].lower() + name[1:]
 
 
 def field_name(catalog: Catalog, schema: str, name: str) -> str:
-    """Return the name of a field for an SQL name in a schema. May be no valid GraphQL name."""
+    """Return the field name for an SQL name. It may be an invalid GraphQL name."""
     return lower_first(pascal_case(name)) if inflects(catalog, schema) else name
 
 
 def type_name(catalog: Catalog, schema: str, name: str) -> str:
-    """Return the name of a type for an SQL name in a schema. May be no valid GraphQL name."""
     return pascal_case(name) if inflects(catalog, schema) else name
 
 
 def inflects(catalog: Catalog, schema: str) -> bool:
-    """Whether the schema's directive asks for inflection."""
     return catalog.directives.schema(schema).inflect_names
 
 
 def numbered(name: str) -> Iterator[str]:
-    """Return the name with ``_2``, ``_3`` and so on."""
     return (f"{name}_{number}" for number in count(2))
 
 
-def first_free(candidates: Iterable[str], requested: str, taken: Container[str]) -> str:
-    """Return the first candidate that is a name and free, else the requested name with a number."""
+def first_free(candidates: Iterable[str], requested: str, used: Container[str]) -> str:
+    """Return the first valid unused candidate, or else the requested name with a number."""
     for candidate in (*candidates, requested):
-        if is_graphql_name(candidate) and candidate not in taken:
+        if is_graphql_name(candidate) and candidate not in used:
             return candidate
-    return next(name for name in numbered(requested) if name not in taken)
+    return next(name for name in numbered(requested) if name not in used)
 
 
-def is_list(found: Type) -> bool:
-    """Whether values of the type are lists in GraphQL."""
-    return found.kind is TypeKind.ARRAY and found.name not in _VECTORS
+def is_list(type_: Type) -> bool:
+    return type_.kind is TypeKind.ARRAY and type_.name not in _VECTORS
 
 
 def has_value(catalog: Catalog, oid: int) -> bool:
-    """Whether values of the type have a form in GraphQL: none of composites and lists of lists."""
-    found = catalog.types.get(oid)
-    if found is None:
+    """Whether GraphQL can represent values of the type: not composites, and not lists of lists."""
+    type_ = catalog.types.get(oid)
+    if type_ is None:
         return False
-    found = catalog.underlying(found)
-    if is_list(found):
-        element = catalog.types.get(found.element)
+    type_ = catalog.base_type(type_)
+    if is_list(type_):
+        element = catalog.types.get(type_.element)
         return (
             element is not None
-            and not is_list(catalog.underlying(element))
+            and not is_list(catalog.base_type(element))
             and has_value(catalog, element.oid)
         )
-    return found.kind not in (TypeKind.COMPOSITE, TypeKind.PSEUDO)
+    return type_.kind not in (TypeKind.COMPOSITE, TypeKind.PSEUDO)
 
 
 def missing_key(table: Table) -> str:
-    """Return why a table without a key has neither a type nor entry points."""
-    reason = f"{place_of(table)} has no primary key, which GraphQL needs"
+    reason = f"{describe_object(table)} has no primary key, which GraphQL needs"
     if table.kind in (TableKind.ORDINARY, TableKind.PARTITIONED):
         return reason
     return f"{reason}; the directive primary_key_columns can declare one"
 
 
 def root_field(kind: TableFieldKind, base: str) -> str:
-    """Return the name of a root field of a table with that type name."""
     prefix, suffix = kind.value
     return f"{prefix}{base if prefix else lower_first(base)}{suffix}"
 
 
 KEY_TYPES = frozenset({"int2", "int4", "int8", "text", "varchar", "bpchar", "citext", "uuid"})
-"""Types of primary keys that give a ``…ByPk`` entry point (docs/reference/graphql.md, Entry points)."""
+"""Types of primary keys that get a ``…ByPk`` entry point (docs/reference/graphql.md, Entry points)."""
 
 
 def argument_name(catalog: Catalog, function: Function, argument: Argument) -> str:
-    """Name an argument of a function by the rules. May be no valid GraphQL name."""
     return field_name(catalog, function.schema, argument.name)
 
 
-def is_looked_up_by_key(catalog: Catalog, table: Table) -> bool:
+def has_by_pk_field(catalog: Catalog, table: Table) -> bool:
     """Whether the types of a table's key allow a ``…ByPk`` entry point."""
     columns = [table.column(name) for name in catalog.primary_key(table)]
-    types = [catalog.underlying(catalog.types[column.type]) for column in columns if column is not None]
+    types = [catalog.base_type(catalog.types[column.type]) for column in columns if column is not None]
     return bool(types) and all(type_.name in KEY_TYPES for type_ in types)
 
 
@@ -139,7 +130,6 @@ NODE_ID = "nodeId"
 
 
 def enum_values(catalog: Catalog, enum: Type) -> Mapping[str, str] | None:
-    """Map the labels of an enum to GraphQL values; None when some label has no valid one."""
     mappings = catalog.directives.enum(enum.oid).mappings
     values = {label: mappings.get(label, label) for label in enum.labels}
     if not values or not all(map(is_enum_value, values.values())) or len(set(values.values())) < len(values):
@@ -148,15 +138,15 @@ def enum_values(catalog: Catalog, enum: Type) -> Mapping[str, str] | None:
 
 
 def function_field(catalog: Catalog, function: Function) -> str:
-    """Name the field of a function; one leading ``_`` is dropped. May be no valid GraphQL name."""
+    """Return the field name of a function, without one leading ``_``. It may be an invalid GraphQL name."""
     override = catalog.directives.function(function.oid).name
     return override or lower_first(type_name(catalog, function.schema, function.name.removeprefix("_")))
 
 
 def relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
-    """Name the field of a relationship only by the rules: two may get the same name.
+    """Return the requested field name of a relationship. Several relationships may request the same name.
 
-    After a column that GraphQL cannot name, it is named as after several columns.
+    If the referencing column has no valid GraphQL name, the name is the same as for several columns.
     """
     key = relationship.foreign_key
     directives = catalog.directives.foreign_key(key.table, key.name)
@@ -167,7 +157,7 @@ def relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
     table_name = lower_first(_base_name(catalog, target))
     if not relationship.to_one:
         return f"{table_name}Collection"
-    # pg_graphql strips the referenced column's name for the reverse side of a one-to-one.
+    # For the reverse side of a one-to-one relationship, pg_graphql strips the referenced column's name.
     columns = key.columns if relationship.outgoing else key.foreign_columns
     suffix = "_id" if inflects(catalog, target.schema) else "Id"
     if len(columns) == 1 and columns[0].endswith(suffix):
@@ -181,8 +171,7 @@ def _base_name(catalog: Catalog, table: Table) -> str:
     return catalog.base_names.get(table.oid) or type_name(catalog, table.schema, table.name)
 
 
-def _longer_relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
-    """Name a relationship by its columns too: ``accountByEditorId``, ``blogCollectionByEditorId``."""
+def _qualified_relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
     key, collection = relationship.foreign_key, "" if relationship.to_one else "Collection"
     columns = [type_name(catalog, catalog.tables[key.table].schema, name) for name in key.columns]
     return lower_first(_base_name(catalog, relationship.target)) + collection + "By" + "And".join(columns)
@@ -190,16 +179,16 @@ def _longer_relationship_field(catalog: Catalog, relationship: KeyRelationship) 
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
-    """The names of the fields of one table's types; what has no valid name is absent.
+    """Field names of one table's types. Anything without a valid name is missing.
 
-    Those of the object type, ``columns``, ``relationships`` and ``computed``, are all different.
+    All names in ``columns``, ``relationships`` and ``computed`` are distinct: they are the object type's
+    fields.
 
-    :ivar columns: field of the object type by column name, in column order.
-    :ivar inputs: name in input types and aggregates by column name, in column order.
-    :ivar relationships: in order: keys of the table itself first, then keys that point at it.
+    :ivar columns: object type fields by column name, in column order.
+    :ivar inputs: names in input types and aggregates by column name, in column order.
+    :ivar relationships: the table's own foreign keys first, then foreign keys to it.
     :ivar computed: functions whose only argument is the table's row type.
-    :ivar other_inputs: name in input types of relationships and functions, by their field, where it is
-        not the same.
+    :ivar other_inputs: names of relationships and functions in input types by field, if they differ.
     """
 
     columns: Mapping[str, str]
@@ -211,41 +200,37 @@ class FieldNames:
 
 @dataclass(frozen=True, slots=True)
 class _RequestedNames:
-    """What asks for fields of a table's object type, each with the name that the rules give it."""
-
     columns: list[tuple[Column, str]]
     relationships: list[tuple[KeyRelationship, str]]
     functions: list[tuple[Function, str]]
 
     @property
     def everything(self) -> list[tuple[Column | KeyRelationship | Function, str]]:
-        """Return all in the order in which a later one takes a name from an earlier one."""
         return [*self.columns, *self.relationships, *self.functions]
 
 
 def _owners(requested: Sequence[tuple[Column | KeyRelationship | Function, str]]) -> dict[str, int]:
-    """Return by name which of those that ask for it has it: the last one, but no function before a column."""
-    columns = {name for thing, name in requested if isinstance(thing, Column)}
+    """Return the index of the candidate that gets each name: the last one, but no function over a column."""
+    columns = {name for item, name in requested if isinstance(item, Column)}
     return {
         name: number
-        for number, (thing, name) in enumerate(requested)
-        if name != NODE_ID and not (isinstance(thing, Function) and name in columns)
+        for number, (item, name) in enumerate(requested)
+        if name != NODE_ID and not (isinstance(item, Function) and name in columns)
     }
 
 
 class CatalogNames:
-    """The field names of a catalog's tables, worked out when first asked for."""
+    """Field names of a catalog's tables, computed on first use."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._relationships = Relationships(catalog)
         self._fields: dict[int, FieldNames] = {}
         self._values: dict[int, bool] = {}
-        self._executable = executable_by_some(catalog)
+        self._executable = executable_by_any_role(catalog)
 
     @cached_property
     def keyless_by_field(self) -> Mapping[str, Table]:
-        """The tables without a key by the names that their root fields would have."""
         catalog = self._catalog
         return {
             root_field(kind, catalog.directives.table(table.oid).name or _base_name(catalog, table)): table
@@ -256,36 +241,38 @@ class CatalogNames:
 
     @cached_property
     def tables_by_name(self) -> Mapping[tuple[str, str], int]:
-        """The oids of tables by their schema's and their own SQL name."""
         return {(table.schema, table.name): oid for oid, table in self._catalog.tables.items()}
 
     def fields(self, table: int) -> FieldNames:
-        found = self._fields.get(table)
-        if found is None:
-            found = self._fields[table] = self._name_fields(self._catalog.tables[table])
-        return found
+        names = self._fields.get(table)
+        if names is None:
+            names = self._fields[table] = self._name_fields(self._catalog.tables[table])
+        return names
 
     def clashes(self, table: int) -> Iterator[Problem]:
-        """Yield a problem for each field of a table's object type that has another name than it asks for."""
+        """Yield a problem for each field of a table's object type that does not get its requested name."""
         requested = self._requested(self._catalog.tables[table])
         everything = requested.everything
         if len({NODE_ID, *(name for _, name in everything)}) > len(everything):
             return
         owners = {
-            name: self._place(table, everything[number][0]) for name, number in _owners(everything).items()
+            name: self._describe(table, everything[number][0]) for name, number in _owners(everything).items()
         }
-        owners[NODE_ID] = "the row's node id"
+        owners[NODE_ID] = "the row's node ID"
         type_name = _base_name(self._catalog, self._catalog.tables[table])
-        inputs = self._named(requested.columns)
-        for number, ((thing, name), chosen) in enumerate(
-            zip(everything, self._named(everything), strict=True)
+        inputs = self._assign_names(requested.columns)
+        for number, ((item, name), chosen) in enumerate(
+            zip(everything, self._assign_names(everything), strict=True)
         ):
             if name == chosen:
                 continue
-            message = f"the GraphQL field {name} of {type_name} is {owners[name]}; this one is {chosen}"
+            message = (
+                f"the GraphQL field {name} of {type_name} belongs to {owners[name]}; "
+                f"this one is named {chosen}"
+            )
             if number < len(inputs) and inputs[number] != chosen:
-                message += f", and still {inputs[number]} in filters, orders, inputs and aggregates"
-            yield Problem(self._place(table, thing), message, clash=True)
+                message += f", but {inputs[number]} in filters, orders, inputs and aggregates"
+            yield Problem(self._describe(table, item), message, clash=True)
 
     def _requested(self, table: Table) -> _RequestedNames:
         catalog = self._catalog
@@ -305,19 +292,19 @@ class CatalogNames:
         )
 
     def _has_value(self, type_: int) -> bool:
-        known = self._values.get(type_)
-        if known is None:
-            known = self._values[type_] = has_value(self._catalog, type_)
-        return known
+        result = self._values.get(type_)
+        if result is None:
+            result = self._values[type_] = has_value(self._catalog, type_)
+        return result
 
     def _name_fields(self, table: Table) -> FieldNames:
         requested = self._requested(table)
-        names = self._named(requested.everything)
-        inputs = self._named(requested.columns)
-        unused = iter(names)
-        columns = zip(requested.columns, unused, strict=False)
-        relationships = zip(requested.relationships, unused, strict=False)
-        functions = zip(requested.functions, unused, strict=False)
+        names = self._assign_names(requested.everything)
+        inputs = self._assign_names(requested.columns)
+        remaining = iter(names)
+        columns = zip(requested.columns, remaining, strict=False)
+        relationships = zip(requested.relationships, remaining, strict=False)
+        functions = zip(requested.functions, remaining, strict=False)
         fields = {column.name: name for (column, _), name in columns}
         by_relationship = {each: name for (each, _), name in relationships}
         return FieldNames(
@@ -329,68 +316,66 @@ class CatalogNames:
                 if each in by_relationship
             ),
             computed=tuple((each, name) for (each, _), name in functions),
-            other_inputs=self._beside(inputs, requested, names),
+            other_inputs=self._input_names(inputs, requested, names),
         )
 
-    def _named(self, requested: Sequence[tuple[Column | KeyRelationship | Function, str]]) -> list[str]:
-        """Return a name for each, all different: its owner has the one that it asks for."""
+    def _assign_names(
+        self, requested: Sequence[tuple[Column | KeyRelationship | Function, str]]
+    ) -> list[str]:
+        """Return a unique name for each candidate. The owner of a name gets it as requested."""
         owners = _owners(requested)
-        taken = {NODE_ID, *owners}
+        used = {NODE_ID, *owners}
         names = []
-        for number, (thing, name) in enumerate(requested):
+        for number, (item, name) in enumerate(requested):
             chosen = name
             if owners.get(name) != number:
-                chosen = first_free(self._others(thing), name, taken)
-                taken.add(chosen)
+                chosen = first_free(self._alternatives(item), name, used)
+                used.add(chosen)
             names.append(chosen)
         return names
 
-    def _beside(
+    def _input_names(
         self, inputs: Sequence[str], requested: _RequestedNames, names: Sequence[str]
     ) -> dict[str, str]:
-        """Return other names for fields whose names columns have in input types."""
-        taken, renamed = {*inputs, *names}, {}
-        for (thing, _), name in zip(requested.everything[len(inputs) :], names[len(inputs) :], strict=True):
+        """Return names for fields whose own names are used by columns in input types."""
+        used, renamed = {*inputs, *names}, {}
+        for (item, _), name in zip(requested.everything[len(inputs) :], names[len(inputs) :], strict=True):
             if name in inputs:
-                renamed[name] = first_free(self._others(thing), name, taken)
-                taken.add(renamed[name])
+                renamed[name] = first_free(self._alternatives(item), name, used)
+                used.add(renamed[name])
         return renamed
 
-    def _others(self, thing: Column | KeyRelationship | Function) -> tuple[str, ...]:
-        """Return names to try for what cannot have the one that it asks for."""
-        match thing:
+    def _alternatives(self, item: Column | KeyRelationship | Function) -> tuple[str, ...]:
+        match item:
             case Column(name=name):
                 return (name,)
             case KeyRelationship():
-                return (_longer_relationship_field(self._catalog, thing),)
+                return (_qualified_relationship_field(self._catalog, item),)
             case Function():
                 return ()
 
-    def _place(self, oid: int, thing: Column | KeyRelationship | Function) -> str:
-        """Return what something of a table is, as ``Problem`` names places."""
-        match thing:
+    def _describe(self, oid: int, item: Column | KeyRelationship | Function) -> str:
+        match item:
             case KeyRelationship(foreign_key=key):
-                return place_of(key, self._catalog.tables[key.table])
+                return describe_object(key, self._catalog.tables[key.table])
             case _:
-                return place_of(thing, self._catalog.tables[oid])
+                return describe_object(item, self._catalog.tables[oid])
 
     def _rank(self, relationship: KeyRelationship) -> tuple[bool, bool, str, str, int, str]:
-        """Return what relationships are sorted by before names are given to them."""
         key = relationship.foreign_key
         table = self._catalog.tables[key.table]
         incoming = not relationship.outgoing
-        if key.declared:  # its made-up name ends in its number
+        if key.declared:  # sort generated names by the number at their end
             return incoming, True, table.schema, table.name, len(key.name), key.name
         return incoming, False, table.schema, key.name, 0, table.name
 
     def _computed(self, table: Table) -> Iterator[Function]:
-        """Yield the functions that can be fields of a row for some role."""
         functions = self._relationships.functions_of(table)
         for function in sorted(functions, key=lambda each: (each.schema, each.name)):
-            if self._executable(function) and self._gives_field(function):
+            if self._executable(function) and self._can_be_field(function):
                 yield function
 
-    def _gives_field(self, function: Function) -> bool:
+    def _can_be_field(self, function: Function) -> bool:
         if not is_graphql_name(function_field(self._catalog, function)):
             return False
         result = self._catalog.types.get(function.returns)

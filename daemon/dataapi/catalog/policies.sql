@@ -1,4 +1,4 @@
--- The policies of row level security in the schemas of $1, a JSON array of their names.
+-- Row-level security policies in the schemas $1, a JSON array of names.
 select
     schemaname::text,
     tablename::text,

@@ -1,4 +1,4 @@
-"""Reading a database's catalog by one query, building the snapshot in a thread, and when it is outdated."""
+"""Reads the catalog from the database, and detects whether it is outdated."""
 
 from __future__ import annotations
 
@@ -16,40 +16,38 @@ from dataapi.catalog.build import Document, build_catalog, with_grants
 from dataapi.catalog.model import Catalog, Function, Table
 
 Refresh = Callable[[Catalog], Awaitable[Catalog]]
-"""Returns the catalog that serves, having made sure that this one is not outdated."""
+"""Returns the current catalog after checking that the given one is not outdated."""
 
 FINGERPRINT = files("dataapi.catalog").joinpath("fingerprint.sql").read_text(encoding="utf-8")
-"""Asks for a text that changes with the catalog, and whether it was read on a standby."""
+"""Query for a fingerprint of the catalog, and for whether the server is a standby."""
 
-OUTDATED = frozenset(
+OUTDATED_CODES = frozenset(
     {
         *("42703", "42P01", "42883", "42704", "3F000"),
         *("22P02", "22003", "22007", "22008", "42804", "42846", "42809", "42P10", "428C9"),
     }
 )
-"""SQLSTATEs that a statement may fail with because the catalog it was made by is outdated.
+"""SQLSTATEs that may be caused by an outdated catalog.
 
-A column, table, function, type or schema that does not exist; a value or an expression of another type than a
-column's; an object of another kind; a unique key that does not exist, and a column that is now generated.
+They report a missing column, table, function, type or schema; a type mismatch; an object of another kind; a
+missing unique key; or a column that is now generated.
 """
 
 
-async def as_it_is(catalog: Catalog) -> Catalog:
-    """Return the catalog: the ``Refresh`` of one that nothing changes."""
+async def no_refresh(catalog: Catalog) -> Catalog:
     return catalog
 
 
 Regrant = Callable[[Catalog, str, Table | Function], Awaitable[Catalog]]
-"""Returns the catalog that serves, having looked what a role has been granted on a table or function."""
+"""Returns the current catalog after reading a role's grants on a table or function."""
 
 
-async def as_granted(catalog: Catalog, role: str, item: Table | Function) -> Catalog:  # noqa: ARG001
-    """Return the catalog: the ``Regrant`` of one that nothing changes."""
+async def no_regrant(catalog: Catalog, role: str, item: Table | Function) -> Catalog:  # noqa: ARG001
     return catalog
 
 
 Fetch = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
-"""Runs SQL with ``$n`` slots as the login role and returns its rows."""
+"""Runs SQL with ``$n`` parameters as the login role, and returns the rows."""
 
 InThread = Callable[..., Awaitable[Any]]
 
@@ -66,13 +64,13 @@ async def reflect(
     earlier: Catalog | None = None,
     features: frozenset[str] = frozenset(),
 ) -> Catalog:
-    """Read what the database holds in the schemas of the search path.
+    """Read the schemas of the search path into a catalog.
 
-    :param in_thread: runs a function off the reactor, like ``deferToThread``.
-    :param earlier: a snapshot whose time zones are still those of the server, which takes long to name them;
-        where nothing has changed since, its content comes back under the new generation.
-    :param features: the features that the configuration turns on for every table.
-    :raises ApiError: whatever ``fetch`` raises when the database can't be asked.
+    :param in_thread: runs a function in a thread, like ``deferToThread``.
+    :param earlier: a catalog of the same server. Its time zones are reused, because listing them is slow. If
+        nothing has changed since, it is returned with the new generation.
+    :param features: features that the configuration enables for all tables.
+    :raises ApiError: if ``fetch`` fails.
     """
     timezones = earlier.timezones if earlier else frozenset()
     rows = await fetch(REFLECTION, (list(search_path), not timezones))
@@ -87,10 +85,10 @@ async def reflect(
 
 
 async def regrant(fetch: Fetch, catalog: Catalog, role: str, item: Table | Function) -> Catalog:
-    """Look what has been granted on one table or function, and to the role by membership.
+    """Read the grants on one table or function, and the role's memberships.
 
-    :return: the same catalog if nothing has changed, else the next generation.
-    :raises ApiError: whatever ``fetch`` raises when the database can't be asked.
+    :return: the same catalog if nothing has changed, otherwise the next generation.
+    :raises ApiError: if ``fetch`` fails.
     """
     rows = await fetch(GRANTS, (role, item.oid, isinstance(item, Function)))
     if not rows:
@@ -104,13 +102,11 @@ async def regrant(fetch: Fetch, catalog: Catalog, role: str, item: Table | Funct
 
 
 def _has_citus(rows: Iterable[tuple[Any, ...]]) -> bool:
-    """Return whether the database has the extension, by the server's facts."""
     [facts] = next(json.loads(body) for part, body in rows if part == "server")
     return bool(facts[2])
 
 
 def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:
-    """Return a digest of the content, without time zones."""
     digest = hashlib.blake2b(digest_size=16)
     for part, body in rows:
         if body is not None and part != "timezones":
@@ -119,7 +115,6 @@ def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:
 
 
 def _build(rows: Iterable[tuple[Any, ...]], build: Callable[[Document], Catalog]) -> Catalog:
-    """Build the catalog of the document that the rows make."""
     document: dict[str, list[Any]] = {}
     for part, body in rows:
         if body is not None:

@@ -1,16 +1,16 @@
--- Everything that the APIs need to know of a database, in one query.
+-- Reads everything that the APIs need to know about a database.
 --
--- Parameters: the exposed schemas (db-schemas) in their order; whether to read the names of time zones,
--- which are files on the server and do not change while it runs.
--- Returns rows (part, body): body is a JSON array of at most 50 objects of that part, so
--- that no single piece takes long to parse.  The objects are arrays in the order that
--- build.py unpacks.  Access control lists are sent once per distinct list, under their text.
+-- Parameters: the exposed schemas (db-schemas) in order; whether to list time zones. Time zones are files on the
+-- server and do not change while it runs.
+-- Returns rows (part, body). body is a JSON array of at most 50 objects, so that parsing one does not block for
+-- long. Each object is an array in the order that build.py expects. Each distinct access control list is sent
+-- once, with its text as the key.
 --
--- Catalog tables are joined as a whole rather than asked object by object, because the
--- query has to stay fast with thousands of tables.  Runs on PostgreSQL 13 and newer, as any role.
+-- It joins complete catalog tables instead of querying object by object, to stay fast with thousands of tables.
+-- It runs on PostgreSQL 13 and newer, as any role.
 
--- Compiling this query would take longer than running it a hundred times; and names are
--- written the same whatever the login role's own search path is.  Both end with the message.
+-- JIT compilation would take longer than a hundred runs of this query. The search path determines how names are
+-- written. Both settings are local to the transaction.
 select pg_catalog.set_config('jit','off',true), pg_catalog.set_config('search_path','pg_catalog',true);
 
 with recursive
@@ -31,7 +31,7 @@ relation as materialized (
            coalesce(c.relacl, acldefault('r', c.relowner)) as acl,
            case when c.relkind in ('v', 'f') then pg_relation_is_updatable(c.oid, true) end as events,
            c.relkind = 'r' and c.relhassubclass as inherited,
-           -- Whether reading all rows costs PostgreSQL more than looking one up by an index.
+           -- Whether a sequential scan costs more than an index lookup.
            c.relkind = 'p' or c.reltuples > 0
                and c.relpages * cost.page + c.reltuples * cost.row > 2 * cost.random_page as large
     from pg_class c
@@ -39,14 +39,14 @@ relation as materialized (
     join path on path.oid = c.relnamespace
     where c.relkind in ('r', 'p', 'v', 'm', 'f')
 ),
--- What reading a table reads: the table itself, its partitions and the tables that inherit from it.
+-- Relations that a query of a table scans: the table, its partitions and the tables that inherit from it.
 holder(root, oid) as (
     select r.oid, r.oid from relation r where r.relkind in ('r', 'p', 'm')
     union
     select h.root, i.inhrelid from holder h join pg_inherits i on i.inhparent = h.oid
 ),
--- The planner's estimate of their rows.  Where one of them was never analyzed (-1; 0 before PostgreSQL 14), its
--- size gives an upper bound: a row takes 32 bytes at least.  What is on another server counts as nothing.
+-- The planner's row estimate for each table. If a relation was never analyzed (-1, or 0 before PostgreSQL 14), its
+-- size is an upper bound, with at least 32 bytes per row. Foreign tables are not counted.
 estimate as (
     select h.root, sum(
                case when c.reltuples > 0 or c.reltuples = 0 and current_setting('server_version_num')::int >= 140000
@@ -63,7 +63,7 @@ attribute as materialized (
     join relation r on r.oid = a.attrelid
     where a.attnum > 0 and not a.attisdropped
 ),
--- PostgreSQL 18 knows NOT NULL constraints that existing rows may break.
+-- Since PostgreSQL 18, existing rows may violate NOT NULL constraints that are not validated.
 unproven as (
     select conrelid, conkey[1] as attnum from pg_constraint where contype = 'n' and not convalidated
 ),
@@ -75,7 +75,7 @@ columns as (
                pg_get_expr(d.adbin, d.adrelid),
                a.attgenerated <> '', a.attidentity, c.description, a.attacl::text,
                case when a.events > 0 then pg_column_is_updatable(a.attrelid, a.attnum, true) end,
-               -- Types from 16384 on are not PostgreSQL's own.
+               -- OIDs from 16384 on are not built in.
                case when a.atttypmod >= 0 and a.atttypid::bigint >= 16384
                    then format_type(a.atttypid, a.atttypmod) end
            ) order by a.attnum) as body
@@ -91,7 +91,7 @@ keys as (
     select i.indrelid,
            json_agg(json_build_array(
                coalesce(k.conname, c.relname), i.indkey::text, i.indnkeyatts,
-               -- ON CONFLICT takes no deferrable constraint, and no temporal one (WITHOUT OVERLAPS, PostgreSQL 18).
+               -- ON CONFLICT accepts neither deferrable nor temporal constraints (WITHOUT OVERLAPS, PostgreSQL 18).
                k.conname is not null and i.indimmediate and not i.indisexclusion,
                i.indisprimary
            ) order by i.indisprimary desc, coalesce(k.conname, c.relname)) as body
@@ -119,8 +119,8 @@ tables as (
     left join pg_description d
         on d.classoid = 'pg_class'::regclass and d.objoid = r.oid and d.objsubid = 0
 ),
--- A partition inherits its parent's foreign keys; the copies count only where the parent
--- is not exposed.  Copies that point at the partitions of a referenced table never do.
+-- Partitions inherit their parent's foreign keys. Include these copies only if the parent is not exposed, and
+-- never include copies that reference the partitions of a referenced table.
 reference as (
     select json_build_array(
                k.conname, k.conrelid, k.conkey, k.confrelid, k.confkey, d.description, k.convalidated
@@ -138,7 +138,7 @@ reference as (
       -- A temporal key (PERIOD, PostgreSQL 18) does not match by equality.
       and coalesce(to_jsonb(k) ->> 'conperiod', 'false') = 'false'
 ),
--- What exposed views show, and what those show in turn, in whatever schema.
+-- Relations underlying the exposed views, recursively and in any schema.
 beneath(oid, relkind) as (
     select r.oid, r.relkind from relation r where r.relkind in ('v', 'm')
     union
@@ -150,8 +150,8 @@ beneath(oid, relkind) as (
         and d.refclassid = 'pg_class'::regclass and d.refobjid <> b.oid
     join pg_class c on c.oid = d.refobjid and c.relkind in ('r', 'p', 'v', 'm')
 ),
--- A view's rule is a tree of nodes in braces, a query with the entries of its target list in it.  An
--- entry that is a plain column says which one.  What is escaped by a backslash is part of a name.
+-- A view's rule is a query as a tree of nodes in braces, including the entries of its target list. The entry of a
+-- plain column contains the column's origin. Braces that are escaped with a backslash are part of a name.
 entry as (
     select w.ev_class, part.text, part.number,
            sum(octet_length(replace(part.text, '}', '')) - octet_length(replace(part.text, '{', '')))
@@ -171,9 +171,9 @@ direct as materialized (
            split_part(split_part(e.tail, ' :resorigtbl ', 2), ' ', 1)::oid as origin,
            split_part(split_part(e.tail, ' :resorigcol ', 2), ' ', 1)::int2 as origin_number
     from (
-        -- The number of braces open where the entry begins: those of the parts before it, and one for
-        -- the brace of each entry that was cut off.  A column is a node without others in it, which the
-        -- entry's own members follow: " :resno 1 :resname … :resorigtbl 16385 :resorigcol 1 :resjunk false".
+        -- Nesting depth at the start of the entry: the braces that the preceding parts left open, plus the brace
+        -- that splitting removed from each entry. A column is a node without child nodes, followed by the
+        -- entry's own members: " :resno 1 :resname … :resorigtbl 16385 :resorigcol 1 :resjunk false".
         select ev_class, text, split_part(text, '}', 2) as tail,
                lag(depth) over (partition by ev_class order by number) + number - 2 as open
         from entry
@@ -185,7 +185,7 @@ surfacing(view, number, origin, origin_number) as (
     from direct d
     join relation r on r.oid = d.view
     where d.origin <> 0
-    -- Not all: views that were replaced so as to read one another would go on for ever.
+    -- Not UNION ALL: views that were redefined to read each other would recurse forever.
     union
     select s.view, s.number, d.origin, d.origin_number
     from surfacing s
@@ -239,7 +239,7 @@ surfaces as (
            ) as item,
            row_number() over (order by s.view) as number
     from surfacing s
-    -- Tested so, the key columns are hashed, however few of them the planner expects.
+    -- This form makes the planner hash the key columns even if it expects only a few.
     where ((s.origin, s.origin_number) in (select * from key_column)) is true
     group by s.view
 ),
@@ -336,7 +336,8 @@ type as materialized (
     from pg_type t
     where t.oid in (select used.oid from used)
 ),
--- Operators and aggregates that came with types of extensions: others may have made more of the same names.
+-- Operators and aggregates created together with an extension's type. Other users may have created more with the
+-- same names.
 own_operator as (
     select t.oid, json_agg(o.name) as names
     from pg_type t
@@ -345,7 +346,7 @@ own_operator as (
         union
         select proargtypes[0], proname, pronamespace, proowner from pg_proc where prokind = 'a' and pronargs = 1
     ) as o on o.type = t.oid and o.namespace = t.typnamespace and o.owner = t.typowner
-    -- Types from 16384 on are not PostgreSQL's own.
+    -- OIDs from 16384 on are not built in.
     where t.typtype = 'b' and t.oid::bigint >= 16384
     group by t.oid
 ),
@@ -373,15 +374,15 @@ types as (
     left join pg_description d
         on d.classoid = 'pg_type'::regclass and d.objoid = t.oid and d.objsubid = 0
 ),
--- Before PostgreSQL 16 every membership allows SET ROLE, and SET is no word that pg_has_role knows.
+-- Before PostgreSQL 16, every membership allows SET ROLE, and pg_has_role does not support SET.
 assumable as (
     select r.oid, r.rolname, r.rolsuper
     from pg_roles r
     where pg_has_role(session_user, r.oid,
         case when current_setting('server_version_num')::int >= 160000 then 'SET' else 'MEMBER' end)
 ),
--- A setting that the role may not make itself would fail every request of it: superusers' settings, and
--- what pg_settings hides (a custom setting, which it need not know, has a period in its name).
+-- Exclude settings that the role may not set itself, because they would make each of its requests fail: superusers'
+-- settings, and settings that pg_settings hides. Custom settings have a period in their names and may be unknown.
 setting as (
     select s.setrole, s.setdatabase, pair.value, pair.position
     from pg_db_role_setting s

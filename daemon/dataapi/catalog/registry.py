@@ -1,6 +1,6 @@
-"""The names of a GraphQL schema and their owners; pure.
+"""Names of a GraphQL schema and their owners.
 
-``allocation`` allocates all of them before any is used.  A name is looked up here and never taken apart.
+``allocation`` allocates all names up front. They are looked up here and never parsed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 
 
 class TableType(StrEnum):
-    """The types of a table, with what follows the table's name in the usual name of each."""
+    """Generated types of a table, by the suffix of their usual names."""
 
     OBJECT = ""
     CONNECTION = "Connection"
@@ -49,17 +49,15 @@ class TableType(StrEnum):
 
     @classmethod
     def aggregate_result(cls, aggregate: str) -> TableType:
-        """Return the type of an aggregate's field such as ``sum`` or ``countDistinct``."""
         return cls(f"{aggregate[0].upper()}{aggregate[1:]}AggregateResult")
 
     @classmethod
     def having(cls, aggregate: str) -> TableType:
-        """Return the type of the conditions on an aggregate such as ``sum`` or ``countDistinct``."""
         return cls(f"{aggregate[0].upper()}{aggregate[1:]}Having")
 
 
 class EnumType(StrEnum):
-    """The types of an enum, with what follows the enum's name in the usual name of each."""
+    """Types of an enum, by the suffix of their usual names."""
 
     ENUM = ""
     FILTER = "Filter"
@@ -67,7 +65,7 @@ class EnumType(StrEnum):
 
 
 class TableFieldKind(Enum):
-    """The root fields of a table: the text before and after the table's name."""
+    """Root fields of a table, by the prefix and suffix of their names."""
 
     COLLECTION = "", "Collection"
     BY_KEY = "", "ByPk"
@@ -77,7 +75,7 @@ class TableFieldKind(Enum):
 
 
 SUBSCRIPTION = "Subscription"
-"""The usual name of the root type of subscriptions."""
+"""Usual name of the root type of subscriptions."""
 
 FEATURE_OF_SHARED_TYPE = {
     SUBSCRIPTION: "subscriptions",
@@ -86,23 +84,24 @@ FEATURE_OF_SHARED_TYPE = {
     "StringSearchFilter": "fullText",
     "TextSearch": "fullText",
 }
-"""The types that a feature adds to the schema as a whole, by their usual names."""
+"""Features that add a type once per schema, by the type's usual name."""
 
 TypeOwner = tuple[int, TableType | EnumType]
-"""What a type is made for: the oid of a table or an enum, and which of its types it is."""
+"""OID of a table or an enum, and the kind of type generated for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameRegistry:
-    """Every name of the types and root fields of a schema, whatever a role may see of it.
+    """Names of all types and root fields, regardless of role.
 
-    :ivar base_names: the name of the object type of a table with a key, or of an enum, by oid. Tables and
-        enums without a valid name are absent.
-    :ivar types: the owner of each type by name, except for types that every schema has.
-    :ivar renamed: the names of types whose usual names are taken.
-    :ivar shared: the names of the types that features add to the schema as a whole, by their usual names.
-    :ivar queries, mutations: the root fields of tables by name, each with the oid of its table.
-    :ivar functions: the names of the root fields of functions by oid.
+    :ivar base_names: names of the object types of tables that have a key, and of enums, by OID. Tables and
+        enums without a valid name are missing.
+    :ivar types: owners by type name, except for built-in types.
+    :ivar renamed: names of types whose usual name clashes.
+    :ivar shared: names of the types that features add once per schema, by usual name.
+    :ivar queries: ``Query`` fields of tables by name, with the table's OID.
+    :ivar mutations: ``Mutation`` fields of tables by name, with the table's OID.
+    :ivar functions: root fields of functions by function OID.
     """
 
     base_names: Mapping[int, str] = field(default_factory=dict)

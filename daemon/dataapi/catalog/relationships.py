@@ -1,7 +1,7 @@
-"""How a catalog's tables are related: by foreign keys, through junction tables and by functions; pure.
+"""Relationships of a catalog's tables: foreign keys, junction tables and functions.
 
-Both APIs read their relationships here.  What differs is theirs: how a relationship is named and chosen, and
-whether views have the keys of the tables under them.
+Both APIs use them. Each decides how to name and choose relationships, and whether views have the keys of
+their underlying tables.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from itertools import islice, product
 from typing import Any, ClassVar
 
 from dataapi.catalog.directives import DeclaredForeignKey, TableDirectives
-from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Problem, Table, place_of
+from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Problem, Table, describe_object
 from dataapi.database.sql_text import OWN_SCHEMA
 
-MAX_READINGS = 16
-"""How many ways a view may show the columns of one key; more of them are left out."""
+MAX_VIEW_KEYS = 16
+"""Maximum number of column combinations of a view that represent the same key. Others are ignored."""
 
 Columns = tuple[str, ...]
 Pairs = tuple[tuple[str, str], ...]
 
 
 class Cardinality(Enum):
-    """How many rows there are on either side, the side that it is seen from first."""
+    """Number of rows on each side of a relationship, the source table's side first."""
 
     ONE_TO_MANY = "one-to-many"
     MANY_TO_ONE = "many-to-one"
@@ -35,11 +35,12 @@ class Cardinality(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyRelationship:
-    """One side of a foreign key; a table that references itself has both.  Compared by identity.
+    """One side of a foreign key. A table that references itself has both sides. Compared by identity.
 
-    :ivar table, target: the table that it is seen from, and the other one.
-    :ivar outgoing: whether the foreign key is on ``table``.
-    :ivar pairs: pairs of a column of ``table`` and the equal one of ``target``.
+    :ivar table: source table.
+    :ivar target: related table.
+    :ivar outgoing: whether the foreign key belongs to ``table``.
+    :ivar pairs: pairs of a column of ``table`` and the matching column of ``target``.
     """
 
     table: Table
@@ -51,30 +52,29 @@ class KeyRelationship:
 
     @property
     def schemas(self) -> tuple[str, ...]:
-        """The schemas of the operators by which the pairs are equal."""
         return tuple(
             _equality(self.table.column(own), self.target.column(theirs)) for own, theirs in self.pairs
         )
 
     @property
     def to_one(self) -> bool:
-        """Whether at most one row of the target belongs to a row."""
+        """Whether each row has at most one related row."""
         return self.cardinality is not Cardinality.ONE_TO_MANY
 
 
 def _equality(own: Column | None, theirs: Column | None) -> str:
-    """Return the schema of the operator by which two columns are equal."""
-    alike = own is not None and theirs is not None and own.comparison_schema == theirs.comparison_schema
-    return own.comparison_schema if alike and own is not None else OWN_SCHEMA
+    same_schema = own is not None and theirs is not None and own.comparison_schema == theirs.comparison_schema
+    return own.comparison_schema if same_schema and own is not None else OWN_SCHEMA
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JunctionRelationship:
-    """Many to many: a junction table between has a foreign key to either side.
+    """A many-to-many relationship through a junction table.
 
-    :ivar near: leads from the table to the junction, ``far`` from there to the target.
-    :ivar in_primary_key: whether the columns of both foreign keys belong to the junction's primary key.
-    :ivar in_unique_key: whether they belong to one of its unique keys, the primary one included.
+    :ivar near: from the table to the junction table.
+    :ivar far: from the junction table to the target.
+    :ivar in_primary_key: whether the junction table's primary key contains the columns of both foreign keys.
+    :ivar in_unique_key: whether any of its unique keys does, including the primary key.
     """
 
     near: KeyRelationship
@@ -99,7 +99,7 @@ class JunctionRelationship:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComputedRelationship:
-    """A function of a row of ``table`` that returns rows of ``target``."""
+    """A function that takes a row of ``table`` and returns rows of ``target``."""
 
     table: Table
     target: Table
@@ -107,18 +107,17 @@ class ComputedRelationship:
 
     @property
     def to_one(self) -> bool:
-        """Whether the function gives one row at most."""
-        return self.function.gives_one_row
+        return self.function.returns_one_row
 
 
 Relationship = KeyRelationship | JunctionRelationship | ComputedRelationship
 
 
 class Relationships:
-    """The relationships of a catalog's tables, each table's derived when it is first asked for.
+    """Relationships of a catalog's tables, computed on first use.
 
-    :param views: whether views have the keys of the tables under them, instead of those that directives
-        declare.
+    :param views: whether to use the foreign keys that views derive from their underlying tables, instead of
+        declared ones.
     """
 
     def __init__(self, catalog: Catalog, *, views: bool = False) -> None:
@@ -139,28 +138,27 @@ class Relationships:
                 self._functions[function.arguments[0].type].append(function)
 
     def of(self, table: Table) -> tuple[Relationship, ...]:
-        """Return all relationships of a table: by foreign key, through junction tables, by functions."""
-        found = self._all.get(table.oid)
-        if found is None:
-            found = (*self.by_key(table), *self._through_junctions(table), *self._computed(table))
-            self._all[table.oid] = found
-        return found
+        relationships = self._all.get(table.oid)
+        if relationships is None:
+            relationships = (*self.by_key(table), *self._through_junctions(table), *self._computed(table))
+            self._all[table.oid] = relationships
+        return relationships
 
     def by_key(self, table: Table) -> tuple[KeyRelationship, ...]:
-        """Return a table's relationships by foreign key: its own keys first, then those that point at it.
+        """Return a table's relationships by foreign key: its own keys first, then keys to it.
 
-        The order follows the tables' and columns' own order, so that a new key comes after older ones.
+        The order follows that of tables and columns, so that new keys come last.
         """
-        found = self._by_key.get(table.oid)
-        if found is None:
+        relationships = self._by_key.get(table.oid)
+        if relationships is None:
             outgoing = sorted(self._outgoing.get(table.oid, ()), key=self._order)
             incoming = sorted(self._incoming.get(table.oid, ()), key=self._order)
-            found = (*map(self._from_referencing, outgoing), *map(self._from_referenced, incoming))
-            self._by_key[table.oid] = found
-        return found
+            relationships = (*map(self._from_referencing, outgoing), *map(self._from_referenced, incoming))
+            self._by_key[table.oid] = relationships
+        return relationships
 
     def functions_of(self, table: Table) -> Sequence[Function]:
-        """Return the functions whose only argument is a row of the table, in the catalog's order."""
+        """Return the functions whose only argument is a row of the table."""
         return self._functions.get(table.type, ())
 
     def _order(self, key: ForeignKey) -> tuple[int, str, list[int], str]:
@@ -203,26 +201,27 @@ class Relationships:
 
 
 class ViewKeys:
-    """The keys of views, by the tables under them.
+    """Keys that views derive from their underlying tables.
 
-    A view whose columns are plain columns of a table, perhaps through other views, is related as that table
-    is, whether or not the table itself is exposed (``docs/reference/rest.md``, Relationships).
+    A view whose columns are plain columns of a table, possibly through other views, has that table's
+    relationships, even if the table is not exposed (docs/reference/rest.md, Relationships).
+
+    :param surfaces: for each view, a list of ``[number, table, number in the table]`` for its plain columns.
     """
 
     def __init__(self, surfaces: Sequence[Any], tables: Mapping[int, Table]) -> None:
-        """Read the surfaces: of each view, ``[number, table, number in the table]`` for plain columns."""
         self._tables = tables
-        # By table and view, the number of the table's column, and the names that the view has for it.
-        self._shown: dict[int, dict[int, dict[int, list[str]]]] = defaultdict(dict)
+        # table -> view -> column number in the table -> column names in the view
+        self._view_columns: dict[int, dict[int, dict[int, list[str]]]] = defaultdict(dict)
         for oid, columns in surfaces:
             view = int(oid)
             names = _names(tables[view])
             for number, origin, origin_number in columns:
-                shown = self._shown[int(origin)].setdefault(view, {})
-                shown.setdefault(origin_number, []).append(names[number])
+                view_columns = self._view_columns[int(origin)].setdefault(view, {})
+                view_columns.setdefault(origin_number, []).append(names[number])
 
     def keys(self, references: Sequence[Any]) -> Iterator[ForeignKey]:
-        """Yield what the foreign keys are between views, and between views and exposed tables.
+        """Yield the foreign keys between views, and between views and exposed tables.
 
         :param references: ``[name, table, its column numbers, foreign table, its column numbers, comment,
             whether the columns are unique]``.
@@ -236,19 +235,18 @@ class ViewKeys:
                     yield ForeignKey(name, table, columns, foreign, foreign_columns, unique, comment)
 
     def primary_keys(self, keys: Sequence[Any]) -> dict[int, Columns]:
-        """Return, by view, the columns that show whole primary keys.
+        """Return the columns that contain complete primary keys, by view.
 
-        A view over several tables has the keys of all of them that are there whole, the one whose columns
-        come first before the others.
+        A view over several tables can contain several keys, sorted by their first column.
 
         :param keys: ``[table, its primary key's column numbers]``.
         """
-        found: dict[int, list[Columns]] = defaultdict(list)
+        keys_by_view: dict[int, list[Columns]] = defaultdict(list)
         for oid, numbers in keys:
-            for view, shown in self._shown.get(int(oid), {}).items():
-                if all(number in shown for number in numbers):
-                    found[view].append(tuple(shown[number][0] for number in numbers))
-        return {view: self._in_order(view, parts) for view, parts in found.items()}
+            for view, view_columns in self._view_columns.get(int(oid), {}).items():
+                if all(number in view_columns for number in numbers):
+                    keys_by_view[view].append(tuple(view_columns[number][0] for number in numbers))
+        return {view: self._in_order(view, parts) for view, parts in keys_by_view.items()}
 
     def _in_order(self, view: int, parts: list[Columns]) -> Columns:
         order = {column.name: column.number for column in self._tables[view].columns}
@@ -256,15 +254,14 @@ class ViewKeys:
         return tuple(dict.fromkeys(name for columns in parts for name in columns))
 
     def _sides(self, oid: int, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
-        """Yield the relations that have all the columns, with their names there."""
         table = self._tables.get(oid)
         if table is not None:
             names = _names(table)
             yield oid, tuple(names[number] for number in numbers)
-        for view, shown in self._shown.get(oid, {}).items():
-            if all(number in shown for number in numbers):
-                readings = product(*(shown[number] for number in numbers))
-                yield from ((view, columns) for columns in islice(readings, MAX_READINGS))
+        for view, view_columns in self._view_columns.get(oid, {}).items():
+            if all(number in view_columns for number in numbers):
+                combinations = product(*(view_columns[number] for number in numbers))
+                yield from ((view, columns) for columns in islice(combinations, MAX_VIEW_KEYS))
 
 
 def _names(table: Table) -> dict[int, str]:
@@ -274,29 +271,29 @@ def _names(table: Table) -> dict[int, str]:
 def declared_keys(
     catalog: Catalog, directives: Mapping[int, TableDirectives], problems: list[Problem]
 ) -> list[tuple[ForeignKey, DeclaredForeignKey]]:
-    """Return the foreign keys that directives of tables declare, each under a name that no constraint has.
+    """Return the foreign keys that directives declare, with generated names.
 
-    One that PostgreSQL has is that of the constraint.
+    If PostgreSQL has the same foreign key, that one is returned.
 
-    :param directives: by the tables' oids.
-    :param problems: gets those that do not fit the tables.
+    :param directives: by table OID.
+    :param problems: receives the problems of invalid declarations.
     """
     tables = {(table.schema, table.name): table for table in catalog.tables.values()}
     keys = []
-    for oid, annotation in directives.items():
+    for oid, table_directives in directives.items():
         table = catalog.tables[oid]
-        unique = [*(key.columns for key in table.unique_keys), annotation.primary_key_columns]
-        for index, declared in enumerate(annotation.foreign_keys):
+        unique = [*(key.columns for key in table.unique_keys), table_directives.primary_key_columns]
+        for index, declared in enumerate(table_directives.foreign_keys):
             foreign = tables.get((declared.foreign_schema, declared.foreign_table))
             mistake = _mistake(catalog, table, foreign, declared)
             if foreign is None or mistake:
-                message = f"@graphql: foreign_keys: {mistake}; that foreign key is left out"
-                problems.append(Problem(place_of(table), message))
+                message = f"@graphql: foreign_keys: {mistake}; that foreign key is ignored"
+                problems.append(Problem(describe_object(table), message))
                 continue
-            known = next(
+            existing = next(
                 (key for key in catalog.foreign_keys if _is_same(key, oid, foreign.oid, declared)), None
             )
-            key = known or ForeignKey(
+            key = existing or ForeignKey(
                 name=f"@graphql foreign_keys[{index}]",
                 table=table.oid,
                 columns=declared.local_columns,
@@ -311,7 +308,6 @@ def declared_keys(
 
 
 def _is_same(key: ForeignKey, table: int, foreign: int, declared: DeclaredForeignKey) -> bool:
-    """Whether a key is the one that is declared, in whatever order of its columns."""
     pairs = set(zip(declared.local_columns, declared.foreign_columns, strict=True))
     same_tables = (key.table, key.foreign_table) == (table, foreign)
     return same_tables and set(zip(key.columns, key.foreign_columns, strict=True)) == pairs
@@ -320,24 +316,22 @@ def _is_same(key: ForeignKey, table: int, foreign: int, declared: DeclaredForeig
 def _mistake(
     catalog: Catalog, table: Table, foreign: Table | None, declared: DeclaredForeignKey
 ) -> str | None:
-    """Return why a declared key does not fit, None for one that does."""
     if foreign is None:
-        return f"no table {declared.foreign_schema}.{declared.foreign_table} is exposed"
+        return f"table {declared.foreign_schema}.{declared.foreign_table} is not exposed"
     mistake = column_mistake(declared.foreign_columns, {column.name for column in foreign.columns})
     if mistake:
         return f"foreign_columns {mistake}"
     for local_name, foreign_name in zip(declared.local_columns, declared.foreign_columns, strict=True):
         ours, theirs = table.column(local_name), foreign.column(foreign_name)
         if ours and theirs and catalog.types[ours.type].category != catalog.types[theirs.type].category:
-            return f"column {local_name!r} can't be compared with {foreign_name!r}"
+            return f"column {local_name!r} cannot be compared with {foreign_name!r}"
     return None
 
 
 def column_mistake(names: Sequence[str], columns: Collection[str]) -> str | None:
-    """Return what is wrong with a list of column names, or None."""
     unknown = [name for name in names if name not in columns]
     if unknown:
-        return f"names the unknown column {unknown[0]!r}"
+        return f"lists the unknown column {unknown[0]!r}"
     if len(set(names)) < len(names):
-        return "names a column twice"
+        return "lists a column twice"
     return None

@@ -1,4 +1,4 @@
-"""Keeping the catalog current: first load, reloads on notification, retries while the database is away."""
+"""Keeps the catalog current through notifications, and retries while the database is down."""
 
 from __future__ import annotations
 
@@ -18,82 +18,88 @@ from dataapi.concurrency.timers import Alarm, Backoff, Retry
 from dataapi.http.errors import ApiError, DatabaseUnavailable
 
 OWN_CHANNEL = "dataapi"
-"""The channel of the event trigger that ``dataapi init`` installs; PostgREST's is ``db-channel``."""
+"""Channel of the event trigger that ``dataapi init`` installs. PostgREST's is ``db-channel``."""
 
 DEBOUNCE = 0.1
-"""Seconds from a notification to the reload, which then answers all that came meanwhile."""
+"""Seconds from a notification to the reload, to combine notifications that arrive together."""
 
-FRESH = 2.0
-"""Seconds after a comparison of the catalog for a request, or a load, in which no request has it compared."""
+REFRESH_INTERVAL = 2.0
+"""Minimum seconds between a load or comparison of the catalog and the next comparison for a request."""
 
-COMPARE_EVERY = 1.0
-"""Seconds between comparisons of the catalog while requests come and no event trigger announces changes."""
+COMPARE_INTERVAL = 1.0
+"""Seconds between comparisons while requests arrive and no event trigger reports changes."""
 
-POLL_EVERY = 10.0
-"""Seconds between comparisons of the catalog while no notification can arrive, and the longest pause."""
+POLL_INTERVAL = 10.0
+"""Seconds between comparisons while notifications cannot arrive, and the maximum pause."""
 
-SHARE = 50
-"""How many times as long as a comparison took no other one begins."""
+PAUSE_FACTOR = 50
+"""Minimum pause after a comparison, as a multiple of its duration."""
 
-REGRANT_EVERY = 0.1
-"""Seconds between two looks at what was granted to roles that were refused something."""
+REGRANT_INTERVAL = 0.1
+"""Minimum seconds between reads of the grants of roles that were denied access."""
 
 BACKOFF = Backoff(first=1.0)
-"""When it is tried again to read the catalog."""
+"""Delays between attempts to load the catalog."""
 
-ANNOUNCED = """
+EVENT_TRIGGER_EXISTS = """
 select exists (
     select from pg_catalog.pg_event_trigger t join pg_catalog.pg_proc f on f.oid = t.evtfoid
     where t.evtevent = 'ddl_command_end' and t.evtenabled <> 'D'
       and f.prosrc ~* ('(notify +|pg_notify *[(] *'')(dataapi|' || $1::text || ')')
 )
 """
-"""Whether an event trigger announces changes of the schema, be it ours or what PostgREST's users install.
+"""Query for whether an event trigger reports schema changes: ours, or PostgREST's usual one.
 
-Its value is ``db-channel``, which has no character that is special in a pattern.
+The parameter is ``db-channel``. It contains no special characters of regular expressions.
 """
 
 
-def unannounced(channel: str) -> str:
-    """Return what to say of a database where no event trigger announces changes."""
+def missing_trigger_note(channel: str) -> str:
     return (
-        f"no event trigger announces changes of the schema: use NOTIFY {channel}, 'reload schema' after "
-        "them, or let dataapi init install one"
+        f"no event trigger reports schema changes: run NOTIFY {channel}, 'reload schema' after each change, "
+        "or install the trigger with dataapi init"
     )
 
 
 RELOAD_CONFIG = "reload config"
-"""Asks for what roles and the database set for sessions, of which the catalog has the roles' part."""
+"""Payload that also reloads the session settings of roles and the database."""
 
 _RELOADS = ("", "reload schema", RELOAD_CONFIG)
 _log = Logger(namespace="dataapi.catalog")
 
 
-class Listening(Protocol):
+class NotificationSource(Protocol):
     """A LISTEN connection, such as ``database.listener.Listener``."""
 
     @property
     def listening(self) -> bool:
-        """Whether notifications arrive now."""
+        pass
 
     def start(self) -> Awaitable[None]:
-        """Connect and listen, again and again while the database is away."""
+        pass
 
     def stop(self) -> Awaitable[None]:
-        """Disconnect."""
+        pass
 
 
 class CatalogWatcher:
-    """Holds the current snapshot of one database's catalog.
+    """Keeps the current snapshot of a database's catalog.
 
-    Requests hold on to the ``current`` one; a reload replaces it when the new one is complete, and a
-    failed reload leaves it.
+    A successful reload replaces ``current``. A failed one leaves it unchanged. Requests in progress retain
+    their snapshot.
 
-    :ivar current: the snapshot that serves, or None before the first load.
-    :ivar is_standby: whether the database was a standby when it was last asked.
-    :ivar error: why the last load failed, or None after one that worked.
-    :ivar loads, failures: how many loads worked, and how many failed.
-    :ivar load_seconds: how long the last load that worked took.
+    :ivar current: current snapshot, or None before the first load.
+    :ivar is_standby: whether the database was a standby when last checked.
+    :ivar error: why the last load failed, or None if it succeeded.
+    :ivar loads: number of successful loads.
+    :ivar failures: number of failed loads.
+    :ivar load_seconds: duration of the last successful load.
+    :param listen: creates the listener for channels, which calls ``on_notification`` with channel and
+        payload, and ``on_reconnect`` after a gap; None if notifications are disabled.
+    :param channel: additional channel for reload requests.
+    :param renew: replaces all sessions, so that they read their settings again.
+    :param backoff: delays between attempts to load.
+    :param features: features that the configuration enables for all tables.
     """
 
     def __init__(
@@ -101,22 +107,13 @@ class CatalogWatcher:
         reactor: Any,
         fetch: Fetch,
         search_path: Sequence[str],
-        listen: Callable[..., Listening] | None = None,
+        listen: Callable[..., NotificationSource] | None = None,
         *,
         channel: str = "pgrst",
         renew: Callable[[], object] = lambda: None,
         backoff: Backoff = BACKOFF,
         features: frozenset[str] = frozenset(),
     ) -> None:
-        """Prepare; nothing happens before ``start``.
-
-        :param listen: makes the listener of channels, which calls ``on_notification`` with channel and
-            payload, and ``on_reconnect`` after a gap; None when notifications are switched off.
-        :param channel: on which a reload can be asked for, besides ours.
-        :param renew: replaces the sessions, whose settings are to be read again.
-        :param backoff: how long to wait between attempts to load.
-        :param features: the features that the configuration turns on for every table.
-        """
         self.current: Catalog | None = None
         self.error: str | None = None
         self.loads = 0
@@ -135,26 +132,25 @@ class CatalogWatcher:
             else None
         )
         self._listens = listen is not None
-        self._announced: bool | None = None
+        self._has_trigger: bool | None = None
         self._fingerprint: str | None = None
         self.is_standby = False
-        self._compared = float("-inf")
-        self._comparing = SingleFlight(self._compare_for_request)
-        self._loading = SingleFlight(self._load, fresh=True)
-        self._refused: set[tuple[str, Table | Function]] = set()
-        self._regranting = SingleFlight(self._regrant, fresh=True)
-        self._regranted = float("-inf")
-        self._soon = Alarm(reactor, self._reload_now)
+        self._compared_at = float("-inf")
+        self._comparison = SingleFlight(self._compare_for_request)
+        self._load_flight = SingleFlight(self._load, fresh=True)
+        self._denied: set[tuple[str, Table | Function]] = set()
+        self._regrant_flight = SingleFlight(self._regrant, fresh=True)
+        self._regranted_at = float("-inf")
+        self._reload_timer = Alarm(reactor, self._reload_now)
         self._retry = Retry(reactor, backoff, self._reload_now)
         self._stopped = False
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What an operator should know of the current catalog."""
         return self.current.problems if self.current else ()
 
     async def start(self) -> None:
-        """Load the catalog and listen; when the database is away, return and go on trying."""
+        """Load the catalog and listen for changes. If the database is down, return and keep trying."""
         if self._listener:
             await self._listener.start()
         try:
@@ -162,104 +158,111 @@ class CatalogWatcher:
         except CancelledError:
             raise
         except Exception:
-            # Logged where it happened, and a retry is due.
+            # It is already logged, and a retry is scheduled.
             return
 
     async def stop(self) -> None:
-        """End the listener, the timers and a load that runs, whose callers get ``CancelledError``."""
+        """Stop the listener, the timers and a running load, whose callers get ``CancelledError``."""
         self._stopped = True
         self._cancel_timers()
-        self._comparing.cancel()
-        self._regranting.cancel()
+        self._comparison.cancel()
+        self._regrant_flight.cancel()
         if self._listener:
             await self._listener.stop()
-        self._loading.cancel()
+        self._load_flight.cancel()
 
     async def reload(self) -> Catalog:
-        """Read the catalog again and return the new snapshot, which then serves.
+        """Load the catalog and return the new snapshot.
 
-        Callers that wait at the same time share one load, but never one that began before they asked.
+        Concurrent callers share a load, but never one that started before they called.
 
-        :raises ApiError: the database could not be asked; the old snapshot stays.
-        :raises CancelledError: the watcher was stopped.
+        :raises ApiError: if the database cannot be queried. The current snapshot is retained.
+        :raises CancelledError: if the watcher was stopped.
         """
         if self._stopped:
             raise CancelledError
-        return await self._loading.run()
+        return await self._load_flight.run()
 
     async def refresh(self, known: Catalog) -> Catalog:
-        """Return the catalog that serves, for a request that found a name missing in ``known``.
+        """Return the current catalog, for a request that missed a name in ``known``.
 
-        It is compared with the database, at most once in ``FRESH`` seconds for all requests together, and
-        read again when it is outdated; in between it is returned at once.  A database that cannot be
-        asked leaves it as it is.
+        If ``known`` is current, it is compared with the database and reloaded if outdated, at most once per
+        ``REFRESH_INTERVAL``. If the database cannot be queried, the current catalog is returned.
         """
-        if self.current is known and self._reactor.seconds() - self._compared >= FRESH and not self._stopped:
-            await self._comparing.run()
+        if (
+            self.current is known
+            and self._reactor.seconds() - self._compared_at >= REFRESH_INTERVAL
+            and not self._stopped
+        ):
+            await self._comparison.run()
         return self.current or known
 
     async def regrant(self, known: Catalog, role: str, item: Table | Function) -> Catalog:
-        """Return the catalog that serves, for a request that ``known`` denies a role's use of something.
+        """Return the current catalog, for a request that was denied access according to ``known``.
 
-        PostgreSQL is asked after each refusal: once in ``REGRANT_EVERY`` seconds for all requests together
-        that are refused the same.  A database that cannot be asked leaves the catalog as it is.
+        Grants are read at most once per ``REGRANT_INTERVAL``, for all denied requests together. If the
+        database cannot be queried, the current catalog is returned.
         """
         if self.current is known and not self._stopped:
-            self._refused.add((role, item))
-            await self._regranting.run()
+            self._denied.add((role, item))
+            await self._regrant_flight.run()
         return self.current or known
 
     async def _regrant(self) -> None:
-        """Look what has been granted of all that was refused since the last look."""
-        pause = self._regranted + REGRANT_EVERY - self._reactor.seconds()
+        """Read the grants for everything that was denied since the last read."""
+        pause = self._regranted_at + REGRANT_INTERVAL - self._reactor.seconds()
         if pause > 0:
             await deferLater(self._reactor, pause)
-        self._regranted = self._reactor.seconds()
-        refused, self._refused = self._refused, set()
-        for role, item in refused:
+        self._regranted_at = self._reactor.seconds()
+        denied, self._denied = self._denied, set()
+        for role, item in denied:
             known = self.current
-            assert known is not None, "a catalog has refused it"
+            assert known is not None, "access was denied by a catalog"
             if isinstance(item, Table) and known.tables.get(item.oid) is not item:
-                continue  # of an older catalog than the one by which the request is answered again
+                continue  # denied by an older catalog: the request is retried with the current one
             try:
                 newer = await regrant(self._fetch, known, role, item)
             except ApiError as error:
-                _log.info("Privileges could not be compared: {error}", error=str(error))
+                _log.info("Cannot read the privileges: {error}", error=str(error))
                 return
             if self.current is known:
                 self.current = newer
 
     @property
     def polling(self) -> bool:
-        """Whether no notification can arrive that ought to, as on a standby."""
+        """Whether notifications are enabled but cannot arrive, as on a standby."""
         return self._listener is not None and not self._listener.listening
 
     async def poll(self, requests: Callable[[], int] = lambda: 0) -> None:
-        """Compare the catalog with the database where notifications are not enough, until it is cancelled.
+        """Compare the catalog with the database while notifications are insufficient, until cancelled.
 
-        Unless an event trigger announces changes, it is compared while requests come.  Where no notification
-        can arrive it is also compared without requests.  None arrive from a standby, and those of its primary
-        may come before the change does.
+        Without an event trigger, the catalog is compared while requests arrive. If notifications cannot
+        arrive, it is also compared without requests. A standby gets none, and those of its primary may
+        precede the change.
 
-        :param requests: returns how many requests have come.
+        :param requests: returns the number of requests so far.
         """
-        came, compared, next_one = requests(), self._reactor.seconds(), 0.0
+        seen_requests, compared_at, next_comparison = requests(), self._reactor.seconds(), 0.0
         while True:
-            await deferLater(self._reactor, COMPARE_EVERY)
+            await deferLater(self._reactor, COMPARE_INTERVAL)
             now = self._reactor.seconds()
-            alone = self.polling or self.is_standby
-            asked = requests() != came and self._fingerprint is not None and (alone or not self._announced)
-            idle = alone and now - compared >= POLL_EVERY
-            if self.current is not None and (idle or (asked and now >= next_one)):
-                came, compared = requests(), now
+            unnotified = self.polling or self.is_standby
+            due_for_requests = (
+                requests() != seen_requests
+                and self._fingerprint is not None
+                and (unnotified or not self._has_trigger)
+            )
+            due_by_time = unnotified and now - compared_at >= POLL_INTERVAL
+            if self.current is not None and (due_by_time or (due_for_requests and now >= next_comparison)):
+                seen_requests, compared_at = requests(), now
                 await self._compare()
                 ended = self._reactor.seconds()
-                next_one = ended + min(POLL_EVERY, SHARE * (ended - now))
+                next_comparison = ended + min(POLL_INTERVAL, PAUSE_FACTOR * (ended - now))
 
     def request_reload(self) -> None:
-        """Reload soon, together with whatever else asks for it until then."""
+        """Reload after ``DEBOUNCE`` seconds, combining all requests until then."""
         if not self._stopped:
-            self._soon.within(DEBOUNCE)
+            self._reload_timer.within(DEBOUNCE)
 
     def _notified(self, channel: str, payload: str) -> None:
         if channel not in self._channels or payload not in _RELOADS:
@@ -272,10 +275,9 @@ class CatalogWatcher:
         try:
             await self._compare()
         finally:
-            self._compared = self._reactor.seconds()
+            self._compared_at = self._reactor.seconds()
 
     async def _compare(self) -> None:
-        """Read the catalog again when the database has changed since it was read."""
         try:
             fingerprint = await self._read_fingerprint()
             if fingerprint is None or fingerprint != self._fingerprint:
@@ -283,27 +285,27 @@ class CatalogWatcher:
         except CancelledError:
             raise
         except Exception as error:
-            _log.info("The catalog could not be compared: {error}", error=str(error))
+            _log.info("Cannot compare the catalog with the database: {error}", error=str(error))
 
     async def _read_fingerprint(self) -> str | None:
-        """Return a text that changes with the database, None where its system tables do not say."""
+        """Return the fingerprint, or None if the system tables do not provide one."""
         try:
             [(fingerprint, self.is_standby)] = await self._fetch(FINGERPRINT, ())
         except DatabaseUnavailable:
             raise
         except ApiError as error:
-            _log.debug("The catalog has no fingerprint: {code} {error}", code=error.code, error=error.message)
+            _log.debug("Cannot read the fingerprint: {code} {error}", code=error.code, error=error.message)
             return None
         return str(fingerprint)
 
     def _reload_now(self) -> None:
         self._cancel_timers()
-        # What fails is logged, and tried again.
-        self._loading.run().addErrback(lambda _: None)
+        # Failures are already logged and retried.
+        self._load_flight.run().addErrback(lambda _: None)
 
     async def _load(self) -> Catalog:
         try:
-            # Before the load, so that no change falls between the two.
+            # Read it before the load, so that changes in between are not missed.
             fingerprint = await self._read_fingerprint()
             catalog = await self._reflect()
         except CancelledError:
@@ -315,12 +317,12 @@ class CatalogWatcher:
         self.current = catalog
         self.error = None
         self.loads += 1
-        self._compared = self._reactor.seconds()
+        self._compared_at = self._reactor.seconds()
         self._retry.succeeded()
         self._retry.cancel()
         for problem in catalog.problems:
             _log.warn("{place}: {problem}", place=problem.place, problem=problem.message)
-        await self._ask_for_trigger()
+        await self._check_trigger()
         return catalog
 
     async def _reflect(self) -> Catalog:
@@ -344,25 +346,24 @@ class CatalogWatcher:
         self.failures += 1
         self.error = str(error)
         wait = self._retry.failed()
-        state = f"catalog {self.current.generation} stays" if self.current else "there is none yet"
-        text = "The catalog could not be loaded, {state}; again in {wait:.1f} s"
+        state = f"catalog {self.current.generation} stays in use" if self.current else "there is none yet"
+        text = "Cannot load the catalog, {state}; retrying in {wait:.1f} s"
         if isinstance(error, ApiError):
             _log.error(text + ": {code} {error}", state=state, wait=wait, code=error.code, error=str(error))
         else:
             _log.failure(text + ".", state=state, wait=wait)
 
     def _cancel_timers(self) -> None:
-        self._soon.cancel()
+        self._reload_timer.cancel()
         self._retry.cancel()
 
-    async def _ask_for_trigger(self) -> None:
-        """Find out whether changes are announced, and say once if an operator has to announce them."""
+    async def _check_trigger(self) -> None:
         if not self._listens:
             return
         try:
-            [(announced,)] = await self._fetch(ANNOUNCED, (self._channel,))
+            [(exists,)] = await self._fetch(EVENT_TRIGGER_EXISTS, (self._channel,))
         except ApiError:
-            return  # the catalog is there, which matters more
-        if self._announced is None and not announced:
-            _log.warn("{text}", text=unannounced(self._channel))
-        self._announced = announced
+            return  # the load itself has succeeded
+        if self._has_trigger is None and not exists:
+            _log.warn("{text}", text=missing_trigger_note(self._channel))
+        self._has_trigger = exists

@@ -17,13 +17,13 @@ from dataapi.cli.status import Failed, status_of_sqlstate
 from dataapi.cli.tables import TextTable
 from dataapi.database.address import primary_uri
 from dataapi.database.script import ScriptError, complete, opened
-from dataapi.database.sql_text import CALLERS_OBJECTS, quote_identifier, quote_literal
+from dataapi.database.sql_text import RESTORE_SEARCH_PATH, quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
 from dataapi.http.strict_json import DIGITS_DECODER
 from dataapi.service.configuration.parsers import listed, ref, slug, whole
 from dataapi.settings import Settings
 from dataapi.webhooks.catalogue import BadPayload, Catalogue
-from dataapi.webhooks.event_types import MAX_WATCHED_LENGTH, TYPE, completed
+from dataapi.webhooks.event_types import MAX_WATCHED_LENGTH, TYPE, complete_payload
 from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.plugins import installed_catalogue, with_row_changes
 from dataapi.webhooks.secrets import Cipher, NoEncryptionKey
@@ -113,7 +113,7 @@ async def _create_organization(store: Store, options: argparse.Namespace) -> Lin
 
 async def _allow(store: Store, options: argparse.Namespace, *, allowed: bool = True) -> Lines:
     """Add an organization to the early access allowlist."""
-    if not await store.directory.allow(options.slug, allowed):
+    if not await store.directory.set_early_access(options.slug, allowed):
         raise _rejected(f"organization {options.slug} does not exist")
     return []
 
@@ -196,7 +196,7 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> TextTable:
     for token in await store.directory.tokens():
         permissions = "operator" if token.operator else ",".join(sorted(token.permissions))
         expiry = "-" if token.expires_at is None else f"{token.expires_at:%Y-%m-%d}"
-        state = "revoked" if token.revoked_at else "usable" if token.usable(now) else "expired"
+        state = "revoked" if token.revoked_at else "usable" if token.is_valid(now) else "expired"
         rows.append((str(token.id), token.organization or "-", permissions, expiry, state))
     return TextTable(("ID", "ORGANIZATION", "PERMISSIONS", "EXPIRES", "STATE"), rows)
 
@@ -226,7 +226,7 @@ async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     if published is not None and published.example.get("project_ref") and options.project is None:
         text = f"webhooks: --project is required for events of type {options.type}"
         raise Failed(os.EX_USAGE, text)
-    catalogue.check(options.type, completed(options.payload, options.organization, options.project))
+    catalogue.check(options.type, complete_payload(options.payload, options.organization, options.project))
     key = options.idempotency_key
     key = f"dataapi event publish {uuid4()}" if key is None else key
     event = NewEvent(options.type, scope, options.payload, key)
@@ -301,7 +301,7 @@ def _watch_row(watch: Watch, *, known: bool) -> tuple[str, ...]:
 def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
     with opened(options.owner_uri or options.uri) as database:
         # The name of the table is resolved with the owner's search path.
-        complete(database.fetch(CALLERS_OBJECTS + statement))
+        complete(database.fetch(RESTORE_SEARCH_PATH + statement))
     return []
 
 

@@ -1,1 +1,1 @@
-"""Work that waits, repeats or ends: back-off, single flight, deadlines, wait queues and threads."""
+"""Timers, background tasks, shared calls, wait queues, caches and worker threads."""

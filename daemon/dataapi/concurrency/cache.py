@@ -1,4 +1,4 @@
-"""A cache that forgets what was not used for longest."""
+"""A thread-safe LRU cache."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """At most ``size`` entries, the least recently used one leaving first; threads may share it.
+    """LRU cache that is bounded by its number of entries and their total weight. Thread-safe.
 
-    :param heaviest: the maximum weight of all entries together, without a bound when left out.
-    :ivar weight: what the entries weigh together.
-    :ivar evictions: entries that were dropped to make room.
+    :param max_weight: maximum total weight of the entries (default: unlimited).
+    :ivar weight: current total weight.
+    :ivar evictions: number of entries that were evicted to make room.
     """
 
-    def __init__(self, size: int, heaviest: float = float("inf")) -> None:
+    def __init__(self, size: int, max_weight: float = float("inf")) -> None:
         self._size = size
-        self._heaviest = heaviest
+        self._max_weight = max_weight
         self._entries: dict[K, tuple[V, int]] = {}
         self._lock = Lock()
         self.weight = 0
         self.evictions = 0
 
     def get(self, key: K) -> V | None:
-        """Return the entry and mark it as used, or None."""
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is None:
@@ -36,22 +35,21 @@ class BoundedCache(Generic[K, V]):
             return entry[0]
 
     def put(self, key: K, value: V, weight: int = 0) -> None:
-        """Add an entry, dropping the least recently used ones when there are too many or too heavy ones.
+        """Add an entry and evict the least recently used ones if a limit is exceeded.
 
-        An entry that is heavier than the maximum for all together is not kept.
+        An entry that is heavier than ``max_weight`` is not stored.
         """
         with self._lock:
             self._remove(key)
-            if weight > self._heaviest:
+            if weight > self._max_weight:
                 return
             self._entries[key] = value, weight
             self.weight += weight
-            while len(self._entries) > self._size or self.weight > self._heaviest:
+            while len(self._entries) > self._size or self.weight > self._max_weight:
                 self._remove(next(iter(self._entries)))
                 self.evictions += 1
 
     def drop(self, key: K) -> None:
-        """Take an entry out if it is there."""
         with self._lock:
             self._remove(key)
 

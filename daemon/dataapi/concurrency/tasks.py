@@ -1,7 +1,4 @@
-"""Work under way: coroutines in the background or shared by those that wait, and long computations.
-
-A long computation runs in a thread next to the reactor.
-"""
+"""Background coroutines, shared calls, and long computations in worker threads."""
 
 from __future__ import annotations
 
@@ -32,9 +29,9 @@ Work = Callable[[], Coroutine[Any, Any, V]]
 
 
 async def next_item(items: AsyncIterator[V], default: Default) -> V | Default:
-    """Return the next item, or the default at the end.
+    """Return the next item, or the default if there are no more.
 
-    CPython's ``anext(items, default)`` spreads a tuple for which the items wait over several arguments.
+    CPython's ``anext(items, default)`` unpacks a tuple if the iterator has to wait for it.
     """
     try:
         return await anext(items)
@@ -43,10 +40,7 @@ async def next_item(items: AsyncIterator[V], default: Default) -> V | Default:
 
 
 async def wait_at_most(seconds: float, work: Deferred[Any], clock: IReactorTime) -> bool:
-    """Wait for the work, at most so many seconds; it goes on.  Return whether it has ended.
-
-    :param work: fires with a result, whatever becomes of it.
-    """
+    """Wait for work without cancelling it on timeout, and return whether it has ended."""
     waiting: Deferred[bool] = Deferred()
     work.addBoth(lambda _: None if waiting.called else waiting.callback(True))
     expiry = clock.callLater(seconds, waiting.callback, False)
@@ -57,13 +51,12 @@ async def wait_at_most(seconds: float, work: Deferred[Any], clock: IReactorTime)
             expiry.cancel()
 
 
-async def concurrently(works: Iterable[Awaitable[V]]) -> list[V]:
-    """Do several works at the same time, and return their results in order.
+async def concurrently(awaitables: Iterable[Awaitable[V]]) -> list[V]:
+    """Await several awaitables concurrently and return their results in order.
 
-    :raises CancelledError: all of them were cancelled with the caller.
-    :raises Exception: whatever the first of them raises that fails; the others go on.
+    :raises Exception: the first error. The other awaitables keep running.
     """
-    running = [Deferred.fromCoroutine(_awaited(work)) for work in works]
+    running = [Deferred.fromCoroutine(_awaited(work)) for work in awaitables]
     try:
         return await gatherResults(running, consumeErrors=True)
     except FirstError as first:
@@ -76,7 +69,7 @@ async def _awaited(work: Awaitable[V]) -> V:
 
 
 class Background:
-    """Coroutines in the background; those that fail are logged."""
+    """Runs coroutines in the background and logs their errors."""
 
     _log = Logger()
 
@@ -84,24 +77,22 @@ class Background:
         self._tasks: set[Deferred[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin the work now."""
         task: Deferred[None] = Deferred.fromCoroutine(work)
         if not task.called:
             self._tasks.add(task)
         task.addErrback(lambda failure: failure.trap(CancelledError))
-        task.addErrback(lambda failure: self._log.failure("work in the background failed", failure))
+        task.addErrback(lambda failure: self._log.failure("a background task failed", failure))
         task.addCallback(lambda _: self._tasks.discard(task))
 
     def cancel(self) -> None:
-        """Cancel all work that is under way."""
         for task in list(self._tasks):
             task.cancel()
 
 
 class SingleFlight(Generic[V]):
-    """Runs one call at a time for all callers that wait for it; a caller that is cancelled only leaves.
+    """Shares one running call among all callers. A cancelled caller does not cancel the call.
 
-    :param fresh: whether no caller shares a call that began before; theirs begins when that has ended.
+    :param fresh: whether ``run`` waits for a call that begins after it, instead of joining a running call.
     """
 
     def __init__(self, work: Work[V], *, fresh: bool = False) -> None:
@@ -112,17 +103,14 @@ class SingleFlight(Generic[V]):
         self._running: Deferred[Any] | None = None
 
     @property
-    def under_way(self) -> bool:
-        """Whether a call is running."""
+    def running(self) -> bool:
         return self._running is not None
 
     @property
     def awaited(self) -> bool:
-        """Whether a caller waits for the call that is running."""
         return bool(self._waiting)
 
     def run(self) -> Deferred[V]:
-        """Return the outcome of the call that is under way, else of one that begins now."""
         waiting = self._next if self._fresh and self._running is not None else self._waiting
         waiter: Deferred[V] = Deferred(waiting.__delitem__)
         waiting[waiter] = None
@@ -131,7 +119,6 @@ class SingleFlight(Generic[V]):
         return waiter
 
     def cancel(self) -> None:
-        """Cancel the call that is under way, and begin none for those that wait for the next."""
         for waiter in list(self._next):
             waiter.cancel()
         if self._running is not None:
@@ -144,7 +131,7 @@ class SingleFlight(Generic[V]):
     def _end(self, outcome: V | Failure) -> None:
         self._running = None
         waiting, self._waiting, self._next = self._waiting, self._next, {}
-        while waiting:  # one may cancel another
+        while waiting:  # a callback may cancel another waiter
             waiter = next(iter(waiting))
             del waiting[waiter]
             waiter.callback(outcome)
@@ -159,7 +146,6 @@ class SingleFlights(Generic[K, V]):
         self._flights: dict[K, SingleFlight[V]] = {}
 
     def run(self, key: K, work: Work[V]) -> Deferred[V]:
-        """Return the outcome of the key's call that is under way, else of the work, which begins now."""
         flight = self._flights.get(key)
         if flight is None:
 
@@ -173,59 +159,54 @@ class SingleFlights(Generic[K, V]):
         return flight.run()
 
     def awaited(self, key: K) -> bool:
-        """Whether a caller waits for the key's call; threads may ask."""
         flight = self._flights.get(key)
         return flight is not None and flight.awaited
 
 
-NAP = 0.0002
-"""Seconds that a thread lets others run between pieces of about a millisecond.
+PAUSE = 0.0002
+"""Seconds that a worker thread sleeps between pieces of work.
 
-A thread gives up the interpreter only when another one has waited for it 5 ms, and the reactor
-would wait that long after every event; asleep, the thread does not hold it.
+A running thread releases the GIL only after another thread has waited for it for 5 ms, so the reactor would
+wait that long after every event.
 """
 
-PIECE = 0.001
-"""Seconds of work between naps."""
+PAUSE_INTERVAL = 0.001
+"""Seconds of work between two pauses."""
 
 
-def nap() -> None:
-    """Let other threads run."""
-    time.sleep(NAP)
+def pause() -> None:
+    time.sleep(PAUSE)
 
 
-class Naps:
-    """Called between pieces of work of any size, naps after each millisecond or so."""
+class PeriodicPause:
+    """Callable that lets other threads run, at most once per ``PAUSE_INTERVAL``."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
 
     def __call__(self) -> None:
-        if time.perf_counter() - self._last >= PIECE:
-            nap()
+        if time.perf_counter() - self._last >= PAUSE_INTERVAL:
+            pause()
             self._last = time.perf_counter()
 
 
 class SharedWork(Generic[K, V]):
-    """Runs functions in a thread, one after the other.
+    """Runs functions in a thread, one at a time, and shares each result with all callers of its key.
 
-    :param keep: takes each result with its key, to be found before the next caller asks.
+    Cancelling a caller does not stop the function, because a thread cannot be stopped.
+
+    :param store: receives each key and result before the callers do, for example to cache the result.
     """
 
-    def __init__(self, keep: Callable[[K, V], None]) -> None:
-        self._keep = keep
+    def __init__(self, store: Callable[[K, V], None]) -> None:
+        self._store = store
         self._lock = DeferredLock()
         self._flights: SingleFlights[K, V] = SingleFlights()
 
     def result(self, key: K, work: Callable[[], V]) -> Deferred[V]:
-        """Wait for the work's result, together with all callers that ask for the same key until then.
+        return self._flights.run(key, lambda: self._run_exclusively(key, work))
 
-        A caller that is cancelled only leaves: a thread cannot be stopped, and the next must not begin
-        while it runs.
-        """
-        return self._flights.run(key, lambda: self._in_turn(key, work))
-
-    async def _in_turn(self, key: K, work: Callable[[], V]) -> V:
+    async def _run_exclusively(self, key: K, work: Callable[[], V]) -> V:
         await self._lock.acquire()
         try:
             if not self._flights.awaited(key):
@@ -233,21 +214,17 @@ class SharedWork(Generic[K, V]):
             result: V = await deferToThread(work)
         finally:
             self._lock.release()
-        self._keep(key, result)
+        self._store(key, result)
         return result
 
 
 class WorkerThread:
-    """Runs long work in a thread, one piece after the other, so that the reactor serves others meanwhile."""
+    """Runs functions in a thread, one at a time. Cancelling a caller does not stop its function."""
 
     def __init__(self) -> None:
         self._work: SharedWork[object, None] = SharedWork(lambda _key, _result: None)
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Return the result of the work, or raise its error.
-
-        A caller that is cancelled only leaves: the next piece begins when its piece has ended.
-        """
         results, errors = list[T](), list[BaseException]()
 
         def run() -> None:
@@ -258,6 +235,6 @@ class WorkerThread:
 
         await self._work.result(object(), run)
         if errors:
-            # No frame may hold an error: its traceback holds the frame, and all that the work held.
+            # Keep no reference to the error in this frame: its traceback refers to the frame, a cycle.
             raise errors.pop()
         return results.pop()

@@ -1,4 +1,4 @@
-"""Timers: attempts further apart with every failure, and an alarm for the earliest of several times."""
+"""Exponential backoff, retries and one-shot alarms."""
 
 from __future__ import annotations
 
@@ -11,38 +11,37 @@ if TYPE_CHECKING:
 
     from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-LONGEST = 32.0
+MAX_DELAY = 32.0
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait after failures.
+    """Delays that double with every failure.
 
-    :ivar first: the seconds after the first failure, ``longest`` at most; each wait doubles the one before.
-    :ivar spread: the part of a wait that is left to chance, which spreads the attempts of many daemons
-        after one outage.
+    :ivar longest: maximum delay, in seconds.
     :ivar random: returns a number from 0 to 1.
+    :ivar first: delay after the first failure, in seconds.
+    :ivar spread: fraction of each delay that is random, so that many daemons do not retry at the same time.
     """
 
-    longest: float = LONGEST
+    longest: float = MAX_DELAY
     random: Callable[[], float] = _random.random
     first: float = 0.25
     spread: float = 0.5
 
     def after(self, failures: int) -> float:
-        """Return the seconds to wait after so many failures in a row."""
         maximum = min(self.longest, self.first * 2.0 ** min(failures - 1, 16))
         return maximum * (1.0 - self.spread + self.spread * self.random())
 
 
-RECONNECTING = Backoff(longest=2.0)
-"""For connections to a database, which are to be there soon after it is, or another one in its place."""
+RECONNECT_BACKOFF = Backoff(longest=2.0)
+"""Backoff for database connections: short, to reconnect soon after a restart or a failover."""
 
 
 class Retry:
-    """Attempts at something, further apart with every failure.
+    """Schedules attempts with backoff.
 
-    :ivar failures: how many failed since the last that succeeded.
+    :ivar failures: number of consecutive failures.
     """
 
     def __init__(self, clock: IReactorTime, backoff: Backoff, attempt: Callable[[], None]) -> None:
@@ -54,16 +53,14 @@ class Retry:
 
     @property
     def pending(self) -> bool:
-        """Whether an attempt is planned."""
         return self._timer is not None
 
     @property
     def remaining(self) -> float:
-        """Return the seconds until the planned attempt, 0 without one."""
         return self._timer.getTime() - self._clock.seconds() if self._timer is not None else 0.0
 
     def failed(self) -> float:
-        """Plan the next attempt, and return the seconds until then."""
+        """Schedule the next attempt and return the delay, in seconds."""
         self.cancel()
         self.failures += 1
         wait = self._backoff.after(self.failures)
@@ -71,11 +68,9 @@ class Retry:
         return wait
 
     def succeeded(self) -> None:
-        """Start over: the next failure is a first one."""
         self.failures = 0
 
     def cancel(self) -> None:
-        """Plan nothing any more."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
@@ -86,10 +81,7 @@ class Retry:
 
 
 class Alarm:
-    """Calls once, at the earliest of the times that it was asked for.
-
-    :param clock: keeps the time, in seconds.
-    """
+    """A timer that fires once, at the earliest of the requested times."""
 
     def __init__(self, clock: IReactorTime, call: Callable[[], None]) -> None:
         self._clock = clock
@@ -97,14 +89,12 @@ class Alarm:
         self._timer: IDelayedCall | None = None
 
     def within(self, seconds: float) -> None:
-        """Call in so many seconds, unless it is to be earlier anyway."""
         if self._timer is None:
             self._timer = self._clock.callLater(seconds, self._ring)
         elif self._timer.getTime() > self._clock.seconds() + seconds:
             self._timer.reset(seconds)
 
     def cancel(self) -> None:
-        """Call no more."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()

@@ -1,4 +1,4 @@
-"""Wait queues with a time limit, and slots that are shared fairly among callers."""
+"""FIFO wait queues with a timeout, and slots that are shared fairly among callers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ T = TypeVar("T")
 
 
 class WaitQueue(Generic[T]):
-    """First come, first served; one timer serves all, as all wait equally long.
+    """FIFO queue of callers that wait for an item, all with the same timeout.
 
-    :ivar waiting: the end of each wait by the clock, its Deferred, and its caller.
-    :ivar timeouts: how many waited until the time was over.
+    :param expired: returns the error for a caller whose wait timed out.
+    :ivar waiting: deadline, Deferred and caller of each wait.
+    :ivar timeouts: number of waits that timed out.
     """
 
     def __init__(self, clock: IReactorTime, limit: float, expired: Callable[[], Exception]) -> None:
@@ -31,30 +32,29 @@ class WaitQueue(Generic[T]):
         self.timeouts = 0
 
     def join(self, caller: str = "") -> defer.Deferred[T]:
-        """Wait; fails with the ``expired`` error after ``limit`` seconds, leaves when cancelled."""
-        place = (
+        """Wait for an item. Cancelling the Deferred leaves the queue."""
+        entry = (
             self._clock.seconds() + self._limit,
-            defer.Deferred[T](lambda _: self.waiting.remove(place)),
+            defer.Deferred[T](lambda _: self.waiting.remove(entry)),
             caller,
         )
-        self.waiting.append(place)
+        self.waiting.append(entry)
         if self._timer is None:
             self._timer = self._clock.callLater(self._limit, self._expire)
-        return place[1]
+        return entry[1]
 
     def serve(self, item: T) -> None:
         self.waiting.popleft()[1].callback(item)
 
     def call(self, may: Callable[[str], bool]) -> tuple[defer.Deferred[T], str] | None:
-        """Take out the one that waited longest of those whose caller ``may`` be served."""
-        for place in self.waiting:
-            if may(place[2]):
-                self.waiting.remove(place)
-                return place[1:]
+        """Remove and return the first entry whose caller ``may`` be served."""
+        for entry in self.waiting:
+            if may(entry[2]):
+                self.waiting.remove(entry)
+                return entry[1:]
         return None
 
     def fail_all(self, make: Callable[[], Exception]) -> None:
-        """Fail all that wait, each with an error of its own."""
         waiting, self.waiting = self.waiting, deque()
         if self._timer is not None:
             self._timer.cancel()
@@ -73,53 +73,48 @@ class WaitQueue(Generic[T]):
 
 
 class Slots:
-    """A limited number of slots for long work, no more than half of them for one caller; others wait.
-
-    :param slots: how many there are.
-    :param queue: for those who wait for one.
-    """
+    """Limits concurrent work. One caller may use at most half of the slots, rounded up."""
 
     def __init__(self, slots: int, queue: WaitQueue[None]) -> None:
         self._free = slots
         self._share = (slots + 1) // 2
-        self._held: Counter[str] = Counter()
+        self._used: Counter[str] = Counter()
         self._queue = queue
         self._serving = False
 
-    async def take(self, caller: str = "") -> None:
-        """Wait for a slot; raises what the queue raises when the time is over.
+    async def acquire(self, caller: str = "") -> None:
+        """Wait for a slot. Raises the queue's error on timeout.
 
-        :param caller: whose share it counts for; "" has no share to exceed.
+        :param caller: counts toward this caller's share; "" is not limited.
         """
-        # Those in the queue while a slot is free have callers with their whole share.
+        # If a slot is free, every queued caller already has its full share.
         if self._free and self._may_have(caller):
-            self._give(caller)
+            self._assign(caller)
         else:
             await self._queue.join(caller)
 
-    def give_back(self, caller: str = "") -> None:
-        """Pass the slot to the one that waited longest; a loop, as that one may give it back at once."""
+    def release(self, caller: str = "") -> None:
         self._free += 1
-        self._held[caller] -= 1
-        if not self._held[caller]:
-            del self._held[caller]
-        if self._serving:
+        self._used[caller] -= 1
+        if not self._used[caller]:
+            del self._used[caller]
+        if self._serving:  # a caller that is served may release its slot immediately
             return
         self._serving = True
         try:
             while self._free and (called := self._queue.call(self._may_have)):
                 waiting, next_caller = called
-                self._give(next_caller)
+                self._assign(next_caller)
                 waiting.callback(None)
         finally:
             self._serving = False
 
     def _may_have(self, caller: str) -> bool:
-        return not caller or self._held[caller] < self._share
+        return not caller or self._used[caller] < self._share
 
-    def _give(self, caller: str) -> None:
+    def _assign(self, caller: str) -> None:
         self._free -= 1
-        self._held[caller] += 1
+        self._used[caller] += 1
 
     def fail_all(self, make: Callable[[], Exception]) -> None:
         self._queue.fail_all(make)

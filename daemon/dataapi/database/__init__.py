@@ -1,1 +1,1 @@
-"""The way to PostgreSQL: the only importer of its drivers."""
+"""Connections to PostgreSQL. The only package that imports database drivers."""

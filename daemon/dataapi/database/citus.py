@@ -1,4 +1,4 @@
-"""Statements for a coordinator of Citus: those that blocks run, and those that make settings on workers."""
+"""Statements for a Citus coordinator: statements in DO blocks, and settings on workers."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from dataapi.database.message import Bound, Statement
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockStatement(Statement):
-    """A statement that the body of a ``DO`` block runs.
+    """A statement that runs inside a ``DO`` block.
 
-    :ivar before, after: of the body, around a literal of the text that runs it.
+    :ivar before: text of the block before the string literal with the statement.
+    :ivar after: text of the block after the string literal with the statement.
     """
 
     before: str = ""
     after: str = ""
 
-    def around(self, text: str) -> str:
-        """Return the body for a text that runs the statement."""
+    def block_body(self, text: str) -> str:
         return f"{self.before}{sql_text.quote_literal(text)}{self.after}"
 
 
-def set_locally(settings: Sequence[tuple[str, str]]) -> str:
-    """Return the body of a ``DO`` that makes settings, their values quoted, by ``SET LOCAL``.
+def set_local_body(settings: Sequence[tuple[str, str]]) -> str:
+    """Return the body of a ``DO`` block that sets already quoted values with ``SET LOCAL``.
 
-    Citus sends workers the text of a message that has ``SET LOCAL``, all of it; in a block each is a text of
-    its own.  Of ``set_config`` it sends them nothing.
+    Citus sends workers the complete text of a message that contains ``SET LOCAL``. In a block, each statement
+    is sent separately. Citus does not propagate ``set_config``.
     """
-    made = [f"set local {sql_text.checked(name)} = {literal};" for name, literal in settings]
-    return f"begin {''.join(made)}end"
+    statements = [f"set local {sql_text.checked_setting(name)} = {literal};" for name, literal in settings]
+    return f"begin {''.join(statements)}end"
 
 
-def made_on_workers(*names: str) -> Bound:
-    """Return what makes settings of the transaction on workers, too, where they have a value."""
-    listed = ",".join(sql_text.quote_literal(sql_text.checked(name)) for name in names)
+def propagate_settings(*names: str) -> Bound:
+    """Return a statement that repeats the transaction's non-empty settings on workers."""
+    names_sql = ",".join(sql_text.quote_literal(sql_text.checked_setting(name)) for name in names)
     text = (
         "do $dataapi$declare name text;begin "
-        f"foreach name in array array[{listed}] loop "
+        f"foreach name in array array[{names_sql}] loop "
         "if pg_catalog.current_setting(name, true) <> '' then "
         "execute pg_catalog.concat('set local ', name, ' = ', "
         "pg_catalog.quote_literal(pg_catalog.current_setting(name)));"

@@ -1,15 +1,14 @@
-"""One connection to PostgreSQL, by psycopg's public interface to libpq in its pipeline mode.
+"""A connection to PostgreSQL, using psycopg's libpq wrapper in pipeline mode.
 
-How it differs from psycopg's own asynchronous connection, and why:
+Differences from psycopg's asynchronous connection:
 
-- A message's ``Deferred`` may be cancelled: it fails at once, the statement goes on, and the connection stays
-  ``busy`` until the statement has ended.
-- The reactor watches a duplicate of the socket all the time.  libpq closes its own when it finds it
-  dead, which leaves the reactor's books wrong, and adding and removing a reader around every
-  statement costs more than the rest of it.
-- A connection is dead when libpq or the severity of an error says so, not by any ``OperationalError``
-  and not by the SQLSTATE: a statement may pass on what another server said.
-- One message is under way at a time.  Several would share the fate of the one that is cancelled.
+- Cancelling a message's ``Deferred`` fails it immediately. The statement continues, and the connection is
+  ``busy`` until it ends.
+- The reactor permanently watches a duplicate of the socket. libpq closes a dead socket itself, and that
+  would confuse the reactor. Adding and removing a reader for each statement would be too slow.
+- A connection is dead if libpq or an error's severity says so. ``OperationalError`` and SQLSTATEs are not
+  reliable: a statement may pass on another server's error.
+- Only one message is in progress at a time. Cancelling one message would affect the others.
 """
 
 from __future__ import annotations
@@ -42,28 +41,28 @@ if TYPE_CHECKING:
     from dataapi.database.steps import Prepared, Rows, Step
 
 _LINE_END = re.compile(r"\s*\n\s*")
-SILENCE = "timeout expired"
-"""Why there is no connection to a server that does not answer."""
-_OURS = (b"client_encoding", b"session_authorization")
-_POOLERS = (b"DateStyle", b"IntervalStyle", b"TimeZone", b"standard_conforming_strings")
+TIMEOUT_EXPIRED = "timeout expired"
+"""Reason for failed connections to a server that does not respond, as in libpq."""
+_TRACKED = (b"client_encoding", b"session_authorization")
+_TRACKED_BY_POOLERS = (b"DateStyle", b"IntervalStyle", b"TimeZone", b"standard_conforming_strings")
 
-# Plain integers, as libpq's results have them: members of enumerations take longer to compare.
+# Plain integers, like the statuses of libpq's results: comparing enum members is slower.
 _TUPLES = int(ExecStatus.TUPLES_OK)
-_DONE = frozenset(map(int, (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY)))
-_REFUSED, _SYNCHRONIZED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
+_SUCCEEDED = frozenset(map(int, (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY)))
+_FAILED_STATUS, _SYNCHRONIZED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
 _IDLE = int(TransactionStatus.IDLE)
 
 
-class ConnectionDied(Exception):
-    """The connection is gone, or could not be made."""
+class ConnectionFailed(Exception):
+    """Raised when a connection is lost or cannot be established."""
 
 
-class ServerSilent(ConnectionDied):
-    """Nothing was heard of any server within the time limit."""
+class ServerUnresponsive(ConnectionFailed):
+    """Raised when no server responds within the timeout."""
 
 
 class ServerStatus(Enum):
-    """Whether a server may be used: it may, it may not any more, or nothing is known of it."""
+    """Whether a server may be used: yes, no longer, or unknown."""
 
     ACCEPTED = auto()
     REFUSED = auto()
@@ -73,31 +72,31 @@ class ServerStatus(Enum):
 class Servers(Protocol):
     """Decides which of a database's servers may be used."""
 
-    def rank(self, place: dict[str, str]) -> int:
+    def rank(self, server: dict[str, str]) -> int:
         """Return the sort key of a server. Servers with equal keys are tried in the configured order."""
 
     async def refusal(self, connection: Connection, timeout: float) -> str:
         """Return why a new connection must not be used, "" if it may be."""
 
     def status(self, connection: Connection) -> ServerStatus:
-        """Return the status of a connection's server."""
+        pass
 
     def observe(self, observer: Callable[[], object]) -> None:
-        """Call the observer when servers that were accepted are refused."""
+        pass
 
 
 @implementer(IReadWriteDescriptor)
 class Connection:
-    """A connection that runs one message at a time; ``json`` and ``jsonb`` come back as ``bytes``.
+    """A connection that runs one message at a time. ``json`` and ``jsonb`` values are returned as ``bytes``.
 
-    :param servers: refuses servers; None if any may be used.
-    :ivar on_lost: called once when the connection is gone, unless ``close`` was asked for.
-    :ivar on_notify: called with channel and payload of each ``NOTIFY``.
-    :ivar lost: whether the connection is gone.
-    :ivar answers: how many statements the server has answered.
-    :ivar place: libpq's parameters that lead to this server, whatever it has become.
-    :ivar pooled: whether it leads to a pooler, whose process numbers are made up; see ``behind_pooler``.
-    :ivar busy: whether a message is under way, perhaps one whose caller is gone.
+    :param servers: decides which servers may be used, None if all may.
+    :ivar on_lost: called once when the connection is lost, but not after ``close``.
+    :ivar on_notify: called with channel and payload of each notification.
+    :ivar lost: whether the connection is closed or lost.
+    :ivar responses: number of messages that the server has responded to.
+    :ivar server: libpq's parameters for this server, in any role.
+    :ivar pooled: whether it goes through a pooler, which reports fake process IDs.
+    :ivar busy: whether a message is in progress, even if its caller has gone.
     """
 
     def __init__(self, reactor: Any, servers: Servers | None = None) -> None:
@@ -106,34 +105,32 @@ class Connection:
         self.on_lost: Callable[[], None] | None = None
         self.on_notify: Callable[[str, str], None] | None = None
         self.lost = False
-        self.answers = 0
-        self.place: dict[str, str] = {}
+        self.responses = 0
+        self.server: dict[str, str] = {}
         self.pooled = False
         self._polling: Polling | None = None
         self._pgconn: abc.PGconn = None  # type: ignore[assignment]  # until one is made
         self._descriptor = -1
-        self._reported: tuple[bytes | None, ...] = ()
-        self._watched: tuple[bytes, ...] = _OURS
+        self._initial_values: tuple[bytes | None, ...] = ()
+        self._tracked_names: tuple[bytes, ...] = _TRACKED
         self.busy = False
         self._commands: list[Prepared | None] = []
         self._done = 0
-        self._answering = 0
-        self._answer: Any = None
+        self._result_index = 0
+        self._last_result: Any = None
         self._error: psycopg.Error | None = None
         self._result: defer.Deferred[Rows] | None = None
-        self._ended: list[defer.Deferred[None]] = []
+        self._idle_waiters: list[defer.Deferred[None]] = []
 
     async def open(self, params: dict[str, str], timeout: float) -> None:
-        """Connect with libpq's parameters, to the first place that can be had.
+        """Connect to the first available server.
 
-        Raises ``ConnectionDied``, with the reason of each place, when none can be, and when the server
-        is too old.
-
-        :param timeout: seconds for looking up names, and for each place.
+        :param timeout: timeout in seconds for resolving names, and for each server.
+        :raises ConnectionFailed: with the reason for each server, or if the server is too old.
         """
         problems = []
-        for place in await self._places(params, timeout):
-            problem = place.problem or await self._try(place.parameters, timeout)
+        for target in await self._targets(params, timeout):
+            problem = target.problem or await self._connect_to(target.parameters, timeout)
             if not problem:
                 self._opened()
                 if self._servers is None:
@@ -144,31 +141,32 @@ class Connection:
                 self.busy = False
                 self._disconnect()
             if self.lost:
-                raise ConnectionDied(problem)
+                raise ConnectionFailed(problem)
             problems.append(problem)
             if address.refused_by_server(problem):
                 break
         self.close()
-        silent = all(problem.endswith(SILENCE) for problem in problems)
-        raise (ServerSilent if silent else ConnectionDied)("; ".join(dict.fromkeys(problems)))
+        timed_out = all(problem.endswith(TIMEOUT_EXPIRED) for problem in problems)
+        raise (ServerUnresponsive if timed_out else ConnectionFailed)("; ".join(dict.fromkeys(problems)))
 
-    async def _places(self, params: dict[str, str], timeout: float) -> list[address.Place]:
-        find = partial(address.places, params, address.look_up, rank=self._rank)
-        if not address.has_names(params):
+    async def _targets(self, params: dict[str, str], timeout: float) -> list[address.ConnectionTarget]:
+        find = partial(address.targets, params, address.resolve_host, rank=self._rank)
+        if not address.has_host_names(params):
             return find()
-        found = deferToThreadPool(self.reactor, self.reactor.getThreadPool(), find)
+        resolving = deferToThreadPool(self.reactor, self.reactor.getThreadPool(), find)
         try:
-            return await found.addTimeout(timeout, self.reactor)
+            return await resolving.addTimeout(timeout, self.reactor)
         except defer.TimeoutError:
             self.close()
-            raise ConnectionDied(f"could not look up the host {params['host']}: {SILENCE}") from None
+            raise ConnectionFailed(
+                f"could not resolve the host {params['host']}: {TIMEOUT_EXPIRED}"
+            ) from None
 
-    def _rank(self, place: dict[str, str]) -> int:
-        return 0 if self._servers is None else self._servers.rank(place)
+    def _rank(self, server: dict[str, str]) -> int:
+        return 0 if self._servers is None else self._servers.rank(server)
 
-    async def _try(self, parameters: dict[str, str], timeout: float) -> str:
-        """Try one place and return why there is no connection to it, "" when there is."""
-        self.place = {name: value for name, value in parameters.items() if name != address.ATTRIBUTES}
+    async def _connect_to(self, parameters: dict[str, str], timeout: float) -> str:
+        self.server = {name: value for name, value in parameters.items() if name != address.SESSION_ATTRS}
         try:
             pgconn = self._pgconn = PGconn.connect_start(make_conninfo(**parameters).encode())
             if pgconn.status != ConnStatus.BAD:
@@ -179,61 +177,61 @@ class Connection:
         except psycopg.Error as error:
             return str(error)
         except defer.TimeoutError:
-            where = address.failure_prefix(pgconn.host.decode(), pgconn.port.decode())
+            prefix = address.failure_prefix(pgconn.host.decode(), pgconn.port.decode())
             pgconn.finish()
-            return where + SILENCE
+            return prefix + TIMEOUT_EXPIRED
         finally:
             self._polling = None
         pgconn.finish()
         return _LINE_END.sub(" ", reason.strip())
 
     def _opened(self) -> None:
-        """Watch the connection from now on; raises ``ConnectionDied`` when the server is too old."""
+        """Start watching the connection.
+
+        :raises ConnectionFailed: if the server is too old.
+        """
         pgconn = self._pgconn
         if refusal := errors.version_refusal(pgconn.server_version):
             self.close()
-            raise ConnectionDied(refusal)
+            raise ConnectionFailed(refusal)
         pgconn.nonblocking = 1
         pgconn.enter_pipeline_mode()
         self._descriptor = os.dup(pgconn.socket)
         self.reactor.addReader(self)
-        self._reported = tuple(map(pgconn.parameter_status, self._watched))
+        self._initial_values = tuple(map(pgconn.parameter_status, self._tracked_names))
 
-    def behind_pooler(self) -> None:
-        """Note that it leads to a pooler."""
+    def mark_pooled(self) -> None:
         self.pooled = True
-        self._watched = _OURS + _POOLERS
-        self._reported = tuple(map(self._pgconn.parameter_status, self._watched))
+        self._tracked_names = _TRACKED + _TRACKED_BY_POOLERS
+        self._initial_values = tuple(map(self._pgconn.parameter_status, self._tracked_names))
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction was left open, or failed."""
         return not self.busy and not self.lost and self._pgconn.transaction_status != _IDLE
 
     @property
     def clean(self) -> bool:
-        """Whether the connection is outside of any transaction and ready for the next message.
+        """Whether the connection is outside of any transaction and ready for another message.
 
-        It is not when a function has changed the encoding in which the server would read that message, or
-        the login role; nor, behind a pooler, a setting that this restores for its client.
+        A function may have changed the client encoding, the session authorization or, behind a pooler, a
+        setting that the pooler tracks. Then the connection is not clean.
         """
         return (
             not self.busy
             and not self.lost
             and self._pgconn.transaction_status == _IDLE
-            and tuple(map(self._pgconn.parameter_status, self._watched)) == self._reported
+            and tuple(map(self._pgconn.parameter_status, self._tracked_names)) == self._initial_values
         )
 
     def send(self, steps: Sequence[Step], ending: Sequence[Step] = ()) -> defer.Deferred[Rows]:
-        """Send a message; fires with the last step's rows.
+        """Send a message and return a Deferred with the rows of the last of ``steps``.
 
-        The Deferred fails with ``psycopg.Error`` or ``ConnectionDied``; cancelled, it fails at once
-        while the statement goes on.
+        It fails with ``psycopg.Error`` or ``ConnectionFailed``. If it is cancelled, the statement continues.
 
-        :param ending: steps that end the message, whose rows are not returned.
+        :param ending: final steps of the message. Their rows are discarded.
         """
         if self.busy:
-            raise RuntimeError("A message is under way on this connection.")
+            raise RuntimeError("a message is already in progress on this connection")
         pgconn = self._pgconn
         commands: list[Prepared | None] = []
         try:
@@ -252,61 +250,58 @@ class Connection:
             pgconn.pipeline_sync()
             unsent = pgconn.flush()
         except Exception as error:
-            # The part that has been sent would become part of the next one.
+            # Otherwise, the next message would continue the partially sent one.
             self._lose(error)
             if not isinstance(error, psycopg.Error):
                 raise
-            raise ConnectionDied(str(error).strip()) from error
+            raise ConnectionFailed(str(error).strip()) from error
         if unsent:
             self.reactor.addWriter(self)
         self.busy = True
-        self._commands, self._done, self._answering = commands, 0, len(commands) - len(ending)
+        self._commands, self._done, self._result_index = commands, 0, len(commands) - len(ending)
         result = self._result = defer.Deferred(self._abandon)
         return result
 
     def query(self, text: str, values: Sequence[object] = ()) -> defer.Deferred[Rows]:
-        """Send SQL of the daemon's own; fires with the rows of its last statement, see ``steps_of``."""
+        """Send the daemon's own SQL. Return a Deferred with the rows of its last statement."""
         return self.send(steps_of(text, values))
 
     def literal(self, value: str) -> str:
-        """Return a value as a literal, for commands that take no parameters."""
         return Escaping(self._pgconn).escape_literal(value.encode()).decode()
 
     def cancel(self) -> defer.Deferred[bool]:
-        """Ask by libpq's cancel request to end the statement; fires with whether the server has taken it.
+        """Send libpq's cancel request. The Deferred fires with whether the server has received it.
 
-        It passes through a pooler, and may hit whatever runs when it arrives.
+        It works through a pooler, but may cancel whatever runs when it arrives.
         """
         request = self._pgconn.cancel_conn()
         request.start()
         return Polling(self.reactor, lambda: request.socket, request.poll).done()
 
-    async def answered(self, seconds: float) -> bool:
-        """Ask the server for a sign of life; return whether it gave one within so many seconds."""
+    async def is_alive(self, seconds: float) -> bool:
         try:
             await self.query("select 1").addTimeout(seconds, self.reactor)
         except psycopg.Error:
             return True
-        except (ConnectionDied, defer.TimeoutError):
+        except (ConnectionFailed, defer.TimeoutError):
             return False
         return True
 
-    def ended(self) -> defer.Deferred[None]:
-        """Return a Deferred that fires when no statement runs any more, or the connection is gone."""
-        ended: defer.Deferred[None] = defer.Deferred()
+    def when_idle(self) -> defer.Deferred[None]:
+        """Return a Deferred that fires when no statement is running or the connection is lost."""
+        idle: defer.Deferred[None] = defer.Deferred()
         if not self.busy:
-            ended.callback(None)
+            idle.callback(None)
         else:
-            self._ended.append(ended)
-        return ended
+            self._idle_waiters.append(idle)
+        return idle
 
     def close(self) -> None:
-        """Close the socket; a running statement's Deferred fails, ``on_lost`` is not called."""
+        """Close the connection. A running statement's Deferred fails, and ``on_lost`` is not called."""
         self.on_lost = None
         self._lose(psycopg.InterfaceError("connection closed"))
 
-    def process(self) -> int:
-        """Return the number of the server process, as the server or a pooler reported it."""
+    def backend_pid(self) -> int:
         return self._pgconn.backend_pid
 
     def fileno(self) -> int:
@@ -314,11 +309,9 @@ class Connection:
         return self._descriptor
 
     def logPrefix(self) -> str:  # noqa: N802 - Twisted's name
-        """Name the connection in Twisted's log."""
         return "connection"
 
     def doRead(self) -> None:  # noqa: N802 - Twisted's name
-        """Read the input, and finish the message when all of it is answered."""
         pgconn = self._pgconn
         try:
             pgconn.consume_input()
@@ -329,23 +322,22 @@ class Connection:
                         raise psycopg.OperationalError(pgconn.error_message.decode("utf-8", "replace"))
                     continue
                 status = result.status
-                if status in _DONE:
+                if status in _SUCCEEDED:
                     self._done += 1
-                    if self._done == self._answering:
-                        self._answer = result if status == _TUPLES else None
+                    if self._done == self._result_index:
+                        self._last_result = result if status == _TUPLES else None
                 elif status == _SYNCHRONIZED:
                     self._finish(self._error)
-                elif status == _REFUSED and self._error is None:
-                    self._refused(error_from_result(result))
+                elif status == _FAILED_STATUS and self._error is None:
+                    self._record_error(error_from_result(result))
             while not self.lost and (notification := pgconn.notifies()) is not None:
-                # A function may listen; nothing reads its notifications.
+                # A function may LISTEN on any connection. Discard its notifications.
                 if self.on_notify is not None:
                     self.on_notify(notification.relname.decode(), notification.extra.decode())
         except psycopg.Error as error:
             self._lose(error)
 
     def doWrite(self) -> None:  # noqa: N802 - Twisted's name
-        """Go on with sending the message."""
         try:
             if not self._pgconn.flush():
                 self.reactor.removeWriter(self)
@@ -353,15 +345,14 @@ class Connection:
             self._lose(error)
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: N802 - Twisted's name
-        """Lose the connection, as the reactor found the socket dead; libpq may know why."""
-        self.doRead()
+        self.doRead()  # libpq may know the reason
         self._lose(psycopg.OperationalError(reason.getErrorMessage()))
 
     def _abandon(self, _result: defer.Deferred[Rows]) -> None:
         self._result = None
 
-    def _refused(self, error: psycopg.Error) -> None:
-        """Keep the error of a step: those after it are not run, nor prepared."""
+    def _record_error(self, error: psycopg.Error) -> None:
+        """Record the error of a step. The remaining steps are neither executed nor prepared."""
         self._error = error
         for prepared in self._commands[self._done :]:
             if prepared is not None:
@@ -370,33 +361,32 @@ class Connection:
             self._lose(error)
 
     def _finish(self, error: Exception | None) -> None:
-        self.answers += 1
+        self.responses += 1
         self.busy = False
-        answer, self._answer, self._error = self._answer, None, None
+        last_result, self._last_result, self._error = self._last_result, None, None
         result, self._result = self._result, None
         if result is not None:
             if error is not None:
                 result.errback(error)
-            elif self._pgconn.parameter_status(_OURS[0]) != self._reported[0]:
-                result.errback(errors.other_encoding())
+            elif self._pgconn.parameter_status(_TRACKED[0]) != self._initial_values[0]:
+                result.errback(errors.encoding_changed())
             else:
                 try:
-                    found = [] if answer is None else rows(answer)
-                except UnicodeDecodeError:  # of an encoding that was set for a while
-                    result.errback(errors.other_encoding())
+                    result_rows = [] if last_result is None else rows(last_result)
+                except UnicodeDecodeError:  # the encoding was changed temporarily
+                    result.errback(errors.encoding_changed())
                 except Exception as problem:
-                    # A value that psycopg cannot read: the connection itself is fine.
+                    # psycopg cannot parse a value. The connection itself is fine.
                     result.errback(problem)
                 else:
-                    result.callback(found)
-        if self._ended:
-            ended, self._ended = self._ended, []
-            for waiting in ended:
-                if not waiting.called:
-                    waiting.callback(None)
+                    result.callback(result_rows)
+        if self._idle_waiters:
+            waiters, self._idle_waiters = self._idle_waiters, []
+            for waiter in waiters:
+                if not waiter.called:
+                    waiter.callback(None)
 
     def _disconnect(self) -> None:
-        """Close the socket."""
         if self._descriptor != -1:
             self.reactor.removeReader(self)
             self.reactor.removeWriter(self)
@@ -408,13 +398,13 @@ class Connection:
     def _lose(self, error: Exception) -> None:
         if self.lost:
             return
-        # Before ``lost`` is set: the reactor asks for the descriptor once more.
+        # Before ``lost`` is set, because the reactor calls ``fileno`` again.
         self._disconnect()
         self.lost = True
         if self._polling is not None:
-            self._polling.give_up(error)
+            self._polling.fail(error)
         on_lost, self.on_lost = self.on_lost, None
-        died = ConnectionDied(str(error).strip())
+        died = ConnectionFailed(str(error).strip())
         died.__cause__ = error
         self._finish(died)
         if on_lost is not None:

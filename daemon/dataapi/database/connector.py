@@ -1,4 +1,4 @@
-"""Opens the connections of a pool, and tries again, further apart with every failure, while it cannot."""
+"""Opens the connections of a pool, and retries with increasing delays if that fails."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import psycopg
 from twisted.internet import defer
 from twisted.logger import Logger
 
-from dataapi.concurrency.timers import RECONNECTING, Backoff, Retry
+from dataapi.concurrency.timers import RECONNECT_BACKOFF, Backoff, Retry
 from dataapi.database import address
-from dataapi.database.connection import ConnectionDied
+from dataapi.database.connection import ConnectionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 class Connector:
     """Opens connections to one database.
 
-    :param uri: as a ``Pool`` takes it.
-    :param make: returns a session that is not connected yet.
-    :param opened: takes a connection that was made.
-    :param failed: called after an attempt that failed, when the next one is planned.
-    :param grow: called after every attempt, and when one is due: it calls ``open`` with their number.
-    :ivar connects: connections made.
-    :ivar trouble: why the last attempt failed, None when it did not.
+    :param uri: as in ``Pool``.
+    :param make: returns a new session that is not connected.
+    :param opened: receives each connected session.
+    :param failed: called after a failed attempt, when the next one is scheduled.
+    :param grow: called after each attempt, and when the next one is due. It calls ``open``.
+    :ivar connects: number of connections established.
+    :ivar trouble: why the last attempt failed, or None.
     """
 
     _log = Logger()
@@ -43,7 +43,7 @@ class Connector:
         opened: Callable[[Session], None],
         failed: Callable[[], None],
         grow: Callable[[], None],
-        backoff: Backoff = RECONNECTING,
+        backoff: Backoff = RECONNECT_BACKOFF,
     ) -> None:
         self._parameters = address.parameters(uri)
         self._timeout = address.connect_timeout(self._parameters)
@@ -60,35 +60,32 @@ class Connector:
         self.trouble: str | None = None
 
     def start(self) -> defer.Deferred[None]:
-        """Begin; return a Deferred that fires when the first attempt has succeeded or failed."""
+        """Start, and return a Deferred that fires when the first attempt has succeeded or failed."""
         self._stopped = False
         self._first_attempt = first = defer.Deferred[None]()
         return first
 
     def stop(self) -> None:
-        """Plan no more attempts."""
         self._stopped = True
         self._retry.cancel()
 
     @property
     def waiting(self) -> bool:
-        """Whether nothing is tried until the next attempt is due."""
         return self._retry.pending
 
     @property
     def remaining(self) -> float:
-        """The seconds until the next attempt is due, 0 where none is planned."""
         return self._retry.remaining
 
     @property
     def failing(self) -> bool:
-        """Whether the last attempt failed."""
         return self._retry.failures > 0
 
     def open(self, number: int, present: int) -> None:
-        """Open as many connections as are missing to a number; one at a time after a failure.
+        """Open the missing connections. After a failure, try only one at a time.
 
-        :param present: how many there are.
+        :param number: required number of connections.
+        :param present: current number of connections.
         """
         if self.waiting:
             return
@@ -98,12 +95,12 @@ class Connector:
             self._background.spawn(self._open())
 
     def restart(self) -> None:
-        """End the attempts that are under way; those that ``open`` asks for next begin at once.
+        """Abort the attempts in progress and reset the delay.
 
-        Attempts that began, or failed, before a server took the place of another one say nothing of it.
+        Attempts that started or failed before a failover are not relevant to the new server.
         """
-        ended, self._opening = self._opening, set()
-        for session in ended:
+        aborted, self._opening = self._opening, set()
+        for session in aborted:
             session.connection.close()
         self._retry.cancel()
         self._retry.succeeded()
@@ -113,10 +110,10 @@ class Connector:
         self._opening.add(session)
         try:
             await session.open(self._parameters, self._timeout)
-        except (ConnectionDied, psycopg.Error) as error:
+        except (ConnectionFailed, psycopg.Error) as error:
             session.connection.close()
             if session in self._opening:
-                self._plan(error)
+                self._schedule_retry(error)
         except defer.CancelledError:
             session.connection.close()
         else:
@@ -131,14 +128,13 @@ class Connector:
                 first.callback(None)
         self._grow()
 
-    def _plan(self, error: Exception) -> None:
-        """Plan the next attempt after one that failed."""
-        known, self.trouble = self.trouble, str(error)
+    def _schedule_retry(self, error: Exception) -> None:
+        previous, self.trouble = self.trouble, str(error)
         if self._stopped or self.waiting:
             return
         wait = self._retry.failed()
-        if self.trouble != known:
+        if self.trouble != previous:
             self._log.warn(
-                "no database connection, trying again in {wait:.1f} s: {error}", wait=wait, error=error
+                "cannot connect to the database, retrying in {wait:.1f} s: {error}", wait=wait, error=error
             )
         self._failed()

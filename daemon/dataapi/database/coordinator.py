@@ -1,12 +1,12 @@
-"""Messages to a coordinator of Citus: settings are made on workers too, and blocks run some statements."""
+"""Messages to a Citus coordinator: settings are propagated to workers, and DO blocks run some statements."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from dataapi.database import sql_text
-from dataapi.database.citus import BlockStatement, set_locally
-from dataapi.database.steps import BEGIN, Composer, Step, encoded
+from dataapi.database.citus import BlockStatement, set_local_body
+from dataapi.database.steps import BEGIN, Composer, Step, encode_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from dataapi.database.steps import PreparedStatements
 
 _PROPAGATING = ("citus.propagate_set_commands", "local")
-"""Lets Citus make on workers what ``SET LOCAL`` makes here."""
+"""Makes Citus repeat ``SET LOCAL`` on workers."""
 
 
 class CoordinatorComposer(Composer):
-    """Composes the messages of one connection to a coordinator.
+    """Composes the messages of one connection to a Citus coordinator.
 
-    Citus makes settings on workers only in transaction blocks, and PostgreSQL does not regard as one what is
-    sent between two ``Sync`` messages.
+    Citus propagates settings to workers only in transaction blocks, and the implicit transaction between two
+    ``Sync`` messages is not one.
 
-    :param literal: quotes a value for ``DO``, which takes no others.
+    :param literal: quotes a value, because ``DO`` does not accept parameters.
     """
 
     blocked = True
@@ -35,19 +35,19 @@ class CoordinatorComposer(Composer):
         super().__init__(defaults, prepared)
         self._literal = literal
 
-    def whole(self, message: Message, comment: str = "", *, repeated: bool = False) -> list[Step]:
-        own = message._replace(settings=_of_coordinator(message.settings))
-        steps = super().whole(own, comment, repeated=repeated)
+    def compose(self, message: Message, comment: str = "", *, repeated: bool = False) -> list[Step]:
+        local = message._replace(settings=_coordinator_settings(message.settings))
+        steps = super().compose(local, comment, repeated=repeated)
         first = len(steps) - len(message.statements)
-        begun = message.isolation is not None or message.rollback
-        *before, opening = steps[:first]
-        found = [*before, *([] if begun else [BEGIN]), opening, *self._propagated(message.settings)]
+        has_begun = message.isolation is not None or message.rollback
+        *before, setup = steps[:first]
+        steps_to_send = [*before, *([] if has_begun else [BEGIN]), setup, *self._propagated(message.settings)]
         for step, bound in zip(steps[first:], message.statements, strict=True):
-            found += self._in_block(step, bound)
-        return found
+            steps_to_send += self._in_block(step, bound)
+        return steps_to_send
 
-    def _opened(self, role: str, settings: Settings, *, read_only: bool) -> list[Step]:
-        steps = super()._opened(role, _of_coordinator(settings), read_only=read_only)
+    def _setup_steps(self, role: str, settings: Settings, *, read_only: bool) -> list[Step]:
+        steps = super()._setup_steps(role, _coordinator_settings(settings), read_only=read_only)
         return [*steps, *self._propagated(settings)]
 
     def _unprepared(self, bound: Bound, comment: str) -> Step:
@@ -55,37 +55,36 @@ class CoordinatorComposer(Composer):
         if not isinstance(bound.statement, BlockStatement):
             return step
         statement = bound.statement
-        text = sql_text.written(statement.text, statement.types, self._literals(encoded(bound.values)))
-        return self._block(statement.around(text))
+        text = sql_text.substitute_literals(
+            statement.text, statement.types, self._literals(encode_values(bound.values))
+        )
+        return self._block(statement.block_body(text))
 
     def _in_block(self, step: Step, bound: Bound) -> list[Step]:
-        """Return the step, or what prepares a statement that a block runs, and the block."""
         statement = bound.statement
         if step.prepared is None or not isinstance(statement, BlockStatement):
             return [step]
         literals = self._literals(step.values or ())
         arguments = f"({','.join(literals)})" if literals else ""
         text = f"execute {step.prepared.name.decode()}{arguments}"
-        return [step._replace(values=None), self._block(statement.around(text))]
+        return [step._replace(values=None), self._block(statement.block_body(text))]
 
     def _literals(self, values: Sequence[bytes | None]) -> list[str]:
-        """Return literals of values, as ``DO`` takes no others."""
         return ["null" if value is None else self._literal(value.decode()) for value in values]
 
     def _block(self, body: str) -> Step:
         return Step(f"do {self._literal(body)}".encode())
 
     def _propagated(self, settings: Settings) -> list[Step]:
-        """Return the block that makes the request's settings where the database has workers, if any.
+        """Return the step that makes the request's settings on workers, if there are any.
 
-        Others are PostgreSQL's own, and those of the coordinator hold for workers, too.
+        All other settings are PostgreSQL's own, and the coordinator's values also apply on workers.
         """
-        made = [(name, value) for name, value in settings if name.startswith(sql_text.REQUEST)]
-        values = self._literals(encoded([value for _, value in made]))
-        literals = [(name, literal) for (name, _), literal in zip(made, values, strict=True)]
-        return [self._block(set_locally(literals))] if made else []
+        propagated = [(name, value) for name, value in settings if name.startswith(sql_text.REQUEST)]
+        values = self._literals(encode_values([value for _, value in propagated]))
+        literals = [(name, literal) for (name, _), literal in zip(propagated, values, strict=True)]
+        return [self._block(set_local_body(literals))] if propagated else []
 
 
-def _of_coordinator(settings: Settings) -> Settings:
-    """Return the settings that no block makes, see ``CoordinatorComposer._propagated``."""
+def _coordinator_settings(settings: Settings) -> Settings:
     return (_PROPAGATING, *[each for each in settings if not each[0].startswith(sql_text.REQUEST)])

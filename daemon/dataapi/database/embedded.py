@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the daemon's own, reached over a Unix socket that no other user can open."""
+"""A private PostgreSQL server of the daemon, reached over a Unix socket that no other user can open."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ _DEBIAN = Path("/usr/lib/postgresql")
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """One installation of PostgreSQL.
+    """A PostgreSQL installation.
 
-    :ivar folder: holds ``initdb`` and ``postgres``.
-    :ivar major: the major version, which a data directory must match.
-    :ivar package: the wheel's folders to take along when the programs are copied; empty for the machine's.
+    :ivar folder: directory of ``initdb`` and ``postgres``.
+    :ivar major: major version, which must match the data directory's.
+    :ivar package: directories of the Python wheel to copy along with the programs, empty for a system
+        installation.
     """
 
     folder: Path
@@ -43,28 +44,28 @@ class Binaries:
     package: tuple[Path, ...] = ()
 
 
-class NoPostgreSQL(Exception):
-    """There are no programs to run, or none of the version that a data directory needs."""
+class PostgreSQLNotFound(Exception):
+    """Raised when PostgreSQL is not installed in the required version."""
 
 
 def find_binaries(major: int | None = None) -> Binaries:
-    """Return the best installation: the wheel's newest, else the machine's.
+    """Return the best installation: the newest one of the Python wheel, or else the system's.
 
-    :param major: the version that an existing data directory needs; None takes any.
-    :raises NoPostgreSQL: naming the package to install.
+    :param major: version of an existing data directory, None for any.
+    :raises PostgreSQLNotFound: if there is none.
     """
-    found = [binaries for folder in _folders() if (binaries := _inspect(folder)) is not None]
-    for binaries in found:
+    installed = [binaries for folder in _folders() if (binaries := _inspect(folder)) is not None]
+    for binaries in installed:
         if major is None or binaries.major == major:
             return binaries
-    if found:
-        versions = ", ".join(sorted({str(binaries.major) for binaries in found}))
-        raise NoPostgreSQL(f"the data directory is of PostgreSQL {major}, only {versions} can be run here")
-    raise NoPostgreSQL("no PostgreSQL to run: install dataapi[embedded], or PostgreSQL on this machine")
+    if installed:
+        versions = ", ".join(sorted({str(binaries.major) for binaries in installed}))
+        raise PostgreSQLNotFound(f"the data directory needs PostgreSQL {major} (installed: {versions})")
+    raise PostgreSQLNotFound("PostgreSQL is not installed: install dataapi[embedded], or PostgreSQL itself")
 
 
 def _folders() -> Iterator[Path]:
-    # The wheel is found without importing it: importing makes lock files and configures logging.
+    # Importing the wheel would create lock files and configure logging.
     spec = find_spec(_WHEEL)
     for location in spec.submodule_search_locations or () if spec else ():
         yield from sorted(Path(location).glob("pginstall*/bin"), key=_number, reverse=True)
@@ -80,16 +81,15 @@ def _number(folder: Path) -> int:
 
 
 def _inspect(folder: Path) -> Binaries | None:
-    """Return the installation in a folder, None when it is none that runs."""
     if not (folder / "initdb").is_file():
         return None
     try:
-        shown = subprocess.run(
+        output = subprocess.run(
             [folder / "postgres", "--version"], capture_output=True, text=True, check=True
         ).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
-    version = re.search(r"\d+", shown)
+    version = re.search(r"\d+", output)
     if version is None:
         return None
     package: tuple[Path, ...] = ()
@@ -107,16 +107,15 @@ _EVENT_TRIGGER = Path(__file__).parents[1] / "catalog" / "event_trigger.sql"
 _NAME = re.compile("[a-z_][a-z0-9_]{0,62}")
 
 
-Furnish: TypeAlias = Callable[[str], Awaitable[None]]
-"""Makes things in a database; raises ``ScriptError``."""
+Provision: TypeAlias = Callable[[str], Awaitable[None]]
+"""Creates objects in a database, given the superuser's URI. Raises ``ScriptError``."""
 
 
 class EmbeddedServerError(Exception):
-    """The server does not start; the text says why."""
+    """Raised when the server cannot be started."""
 
 
 def default_directory(environ: Mapping[str, str]) -> Path:
-    """Return where data is kept when no directory is named: the user's state, root's under ``/var/lib``."""
     if os.geteuid() == 0:
         return Path("/var/lib/dataapi/embedded")
     state = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
@@ -124,49 +123,49 @@ def default_directory(environ: Mapping[str, str]) -> Path:
 
 
 class EmbeddedServer:
-    """Starts and stops a server with one database and the API's roles.
+    """Runs a server with one database and the API's roles.
 
-    It ends with the process that started it, however that ends.
+    It stops with the process that started it, even if that process crashes.
 
-    :param directory: where data is kept; None uses a temporary directory that is removed at the end.
-    :param database: the database's name: lower-case letters, digits and ``_``.
-    :param furnish: makes what else is missing in the database, by the superuser's URI.
+    :param directory: data directory; None for a temporary one.
+    :param database: name of the database: lower-case letters, digits and ``_``.
+    :param provision: creates further objects in the database.
     """
 
-    def __init__(self, directory: Path | None, database: str = "app", furnish: Furnish | None = None) -> None:
+    def __init__(
+        self, directory: Path | None, database: str = "app", provision: Provision | None = None
+    ) -> None:
         assert _NAME.fullmatch(database), database
         self._directory = directory
         self._database = database
-        self._further = furnish
+        self._extra_provision = provision
         self._supervisor: subprocess.Popen[str] | None = None
         self._sockets = ""
 
     async def start(self) -> str:
-        """Start the server, with roles and objects that it lacks, and return the URI of the login role.
+        """Start the server, create missing roles and objects, and return the login role's URI.
 
-        :raises EmbeddedServerError: when there is none to start, or it does not start.
+        :raises EmbeddedServerError: if the server is not installed or does not start.
         """
         self._sockets = await deferToThread(self._start)
         try:
-            await self._furnish()
+            await self._provision()
         except ScriptError as error:
             await self.stop()
             raise EmbeddedServerError(str(error)) from error
         return self.uri(LOGIN_ROLE)
 
     async def stop(self) -> None:
-        """End all connections and stop the server; harmless when it does not run."""
         running, self._supervisor = self._supervisor, None
         if running is not None:
             await deferToThread(_end, running)
 
     def uri(self, user: str = SUPERUSER, database: str | None = None) -> str:
-        """Return the running server's URI for a user and a database; None is the one made at the start."""
+        """Return the server's URI for a user and a database (default: the one created by ``start``)."""
         path = f"{quote(user, safe='')}@/{quote(database or self._database, safe='')}"
         return f"postgresql://{path}?host={quote(self._sockets, safe='')}&port=5432"
 
-    async def _furnish(self) -> None:
-        """Make the roles, the database, and the trigger that notifies the daemon of changed tables."""
+    async def _provision(self) -> None:
         administrator = self.uri(database="postgres")
         await run_script(administrator, BEGIN_OWN_SQL + _ROLES.read_text("utf-8"))
         name = self._database
@@ -176,8 +175,8 @@ class EmbeddedServer:
             await run_script(administrator, f"create database {name}")
             await run_script(administrator, f"grant create on database {name} to {LOGIN_ROLE}")
         await run_script(self.uri(), BEGIN_OWN_SQL + _EVENT_TRIGGER.read_text("utf-8"))
-        if self._further is not None:
-            await self._further(self.uri())
+        if self._extra_provision is not None:
+            await self._extra_provision(self.uri())
 
     def _start(self) -> str:
         temporary = self._directory is None
@@ -185,7 +184,7 @@ class EmbeddedServer:
         directory = directory.absolute()
         try:
             binaries = find_binaries(_version(directory / "data"))
-        except NoPostgreSQL as error:
+        except PostgreSQLNotFound as error:
             raise EmbeddedServerError(str(error)) from error
         plan = {
             "directory": str(directory),
@@ -193,7 +192,7 @@ class EmbeddedServer:
             "binaries": str(binaries.folder),
             "package": [str(folder) for folder in binaries.package],
         }
-        # A session of its own keeps the terminal's signals away: the daemon decides when the server stops.
+        # A new session shields the server from the terminal's signals: the daemon decides when it stops.
         running = subprocess.Popen(
             [sys.executable, "-P", "-m", embedded_supervisor.__name__, json.dumps(plan)],
             stdin=subprocess.PIPE,
@@ -202,17 +201,16 @@ class EmbeddedServer:
             start_new_session=True,
         )
         assert running.stdout is not None
-        answer = json.loads(running.stdout.readline() or '{"failed": "its supervisor died"}')
-        if "failed" in answer:
+        response = json.loads(running.stdout.readline() or '{"failed": "its supervisor died"}')
+        if "failed" in response:
             _end(running)
-            raise EmbeddedServerError(answer["failed"])
+            raise EmbeddedServerError(response["failed"])
         self._supervisor = running
-        sockets: str = answer["ready"]
+        sockets: str = response["ready"]
         return sockets
 
 
 def _version(data: Path) -> int | None:
-    """Return the major version of a data directory, None when there is none yet."""
     try:
         return int((data / "PG_VERSION").read_text())
     except (OSError, ValueError):

@@ -1,9 +1,9 @@
-"""A small process between the daemon and its embedded PostgreSQL, so that neither outlives the other.
+"""A small process between the daemon and its embedded PostgreSQL that stops the server when the daemon exits.
 
-It is a program that needs only the standard library.  It makes the data directory when there is
-none, starts the server, says so on standard output as one line of JSON, and stops the server
-when its standard input ends, which it does however the daemon dies.
-PostgreSQL refuses to run as root: root's server runs as the owner of its data directory.
+It only uses the standard library. It creates the data directory if necessary, starts the server, reports that
+as one line of JSON on standard output, and stops the server when its standard input is closed. That happens
+even if the daemon crashes. PostgreSQL refuses to run as root, so root's server runs as the owner of its data
+directory.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-START_LIMIT = 60.0
-"""Seconds that the server may take to accept connections."""
+START_TIMEOUT = 60.0
+"""Seconds to wait for the server to accept connections."""
 
-STOP_LIMIT = 30.0
-"""Seconds that connections get to end before the server is stopped without them."""
+STOP_TIMEOUT = 30.0
+"""Seconds to wait for connections to end before the server is stopped immediately."""
 
 _UNPRIVILEGED = ("postgres", "nobody")
-_SOCKET_LIMIT = 107 - len("/.s.PGSQL.5432.lock")
+_MAX_SOCKET_PATH = 107 - len("/.s.PGSQL.5432.lock")
 
 
-class Failure(Exception):
-    """The server cannot run; the text says why."""
+class SupervisorError(Exception):
+    """Raised when the server cannot run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run.
+    """Parameters of a server.
 
-    :ivar directory: holds ``data``, ``run`` (socket and log) and ``programs``.
-    :ivar temporary: whether the directory goes away at the end; then nothing needs to survive a crash.
-    :ivar binaries: the folder with ``initdb`` and ``postgres``.
-    :ivar package: folders that belong to the programs, to copy where the server's user cannot reach them.
+    :ivar directory: contains ``data``, ``run`` (socket and log) and ``programs``.
+    :ivar temporary: whether to delete the directory at the end. Durability is then disabled.
+    :ivar binaries: directory of ``initdb`` and ``postgres``.
+    :ivar package: directories to copy along with the programs if the server's user cannot access them.
     """
 
     directory: Path
@@ -57,30 +57,28 @@ class Plan:
 
     @classmethod
     def read(cls, text: str) -> Plan:
-        """Read the plan from the JSON on the command line."""
         plan = json.loads(text)
         package = tuple(Path(folder) for folder in plan["package"])
         return cls(Path(plan["directory"]), plan["temporary"], Path(plan["binaries"]), package)
 
 
 def main(plan: Plan) -> int:
-    """Run the server until standard input ends, return the exit code."""
-    # A terminal's Ctrl-C and a supervisor's stop are for the daemon, which then ends standard input.
+    # Ctrl-C and stop signals are meant for the daemon. It then closes our standard input.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     supervisor = Supervisor(plan)
     try:
         supervisor.start()
-        _say(ready=str(supervisor.sockets))
+        _send(ready=str(supervisor.sockets))
         return supervisor.wait()
-    except (Failure, OSError) as error:
-        _say(failed=str(error))
+    except (SupervisorError, OSError) as error:
+        _send(failed=str(error))
         return 1
     finally:
         supervisor.clean()
 
 
-def _say(**message: str) -> None:
+def _send(**message: str) -> None:
     with suppress(BrokenPipeError):
         print(json.dumps(message), flush=True)  # noqa: T201 - this is the protocol
 
@@ -97,9 +95,9 @@ class Supervisor:
         self.sockets = self._run
 
     def start(self) -> None:
-        """Return once the server accepts connections.
+        """Start the server and return when it accepts connections.
 
-        :raises Failure: when it does not.
+        :raises SupervisorError: if it does not start.
         """
         self._account = _account(self._data) if os.geteuid() == 0 else None
         self._make_folders()
@@ -121,13 +119,11 @@ class Supervisor:
         self._await_ready(self._server, log)
 
     def wait(self) -> int:
-        """Wait until the server ended, by itself or because standard input did."""
         assert self._server is not None
         threading.Thread(target=self._stop_at_end_of_input, args=(self._server,), daemon=True).start()
         return self._server.wait()
 
     def clean(self) -> None:
-        """Remove temporary folders, with a server that still runs in them."""
         if self._server is not None and self._server.poll() is None:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait()
@@ -141,16 +137,16 @@ class Supervisor:
         sys.stdin.buffer.read()
         server.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            server.wait(STOP_LIMIT)
+            server.wait(STOP_TIMEOUT)
             return
         server.send_signal(signal.SIGQUIT)
 
     def _make_folders(self) -> None:
         self._plan.directory.mkdir(parents=True, exist_ok=True)
         if self._plan.temporary and self._account:
-            # Others may pass through; the files that they must not read are inside.
+            # Other users may traverse the directory, but its subdirectories are private.
             self._plan.directory.chmod(0o711)
-        if len(str(self.sockets)) > _SOCKET_LIMIT:
+        if len(str(self.sockets)) > _MAX_SOCKET_PATH:
             self.sockets = Path(tempfile.mkdtemp(prefix="dataapi-"))
         for folder in (self._data, self._run, self.sockets):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -159,24 +155,23 @@ class Supervisor:
         with self._as_account():
             for folder in (self._data, self._run, self.sockets):
                 if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
-                    raise Failure(
-                        f"{folder} cannot be entered by {self._account_name()}, who runs the server; "
+                    raise SupervisorError(
+                        f"{self._account_name()}, who runs the server, cannot access {folder}: "
                         "choose another directory"
                     )
 
     def _reachable_binaries(self) -> Path:
-        """Return where the server's user can run the programs: a copy when root's folders are closed."""
         source = self._plan.binaries
         if self._runs(source):
             return source
         if not self._plan.package:
-            raise Failure(f"{source} cannot be run by {self._account_name()}")
+            raise SupervisorError(f"{self._account_name()} cannot run the programs in {source}")
         programs = self._plan.directory / "programs"
         shutil.rmtree(programs, ignore_errors=True)
         origin = Path(os.path.commonpath([folder.parent for folder in self._plan.package]))
         for folder in self._plan.package:
-            left_out = shutil.ignore_patterns("include", "*.a", "pkgconfig")
-            shutil.copytree(folder, programs / folder.relative_to(origin), symlinks=True, ignore=left_out)
+            ignored = shutil.ignore_patterns("include", "*.a", "pkgconfig")
+            shutil.copytree(folder, programs / folder.relative_to(origin), symlinks=True, ignore=ignored)
         for path in (programs, *programs.rglob("*")):
             if not path.is_symlink():
                 path.chmod(
@@ -184,7 +179,7 @@ class Supervisor:
                 )
         copied = programs / source.relative_to(origin)
         if not self._runs(copied):
-            raise Failure(f"{copied} cannot be run by {self._account_name()}")
+            raise SupervisorError(f"{self._account_name()} cannot run the programs in {copied}")
         return copied
 
     def _runs(self, binaries: Path) -> bool:
@@ -197,28 +192,27 @@ class Supervisor:
         if self._plan.temporary:
             options.append("--no-sync")
         command = [str(binaries / "initdb"), "-D", str(self._data), *options]
-        done = subprocess.run(
+        result = subprocess.run(
             command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **self._context()
         )
-        if done.returncode:
-            raise Failure(f"initdb failed: {_last_lines(done.stdout)}")
+        if result.returncode:
+            raise SupervisorError(f"initdb failed: {_last_lines(result.stdout)}")
 
     def _await_ready(self, server: subprocess.Popen[bytes], log: Path) -> None:
-        limit = time.monotonic() + START_LIMIT
-        while time.monotonic() < limit:
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline:
             if server.poll() is not None:
-                raise Failure(f"PostgreSQL did not start: {_last_lines(log.read_bytes())}")
+                raise SupervisorError(f"PostgreSQL did not start: {_last_lines(log.read_bytes())}")
             with suppress(OSError, ValueError, IndexError):
                 lines = (self._data / "postmaster.pid").read_text().splitlines()
                 if int(lines[0]) == server.pid and lines[7].strip() == "ready":
                     return
             time.sleep(0.02)
-        raise Failure(
-            f"PostgreSQL did not start in {START_LIMIT:.0f} seconds: {_last_lines(log.read_bytes())}"
+        raise SupervisorError(
+            f"PostgreSQL did not start in {START_TIMEOUT:.0f} seconds: {_last_lines(log.read_bytes())}"
         )
 
     def _context(self) -> dict[str, Any]:
-        """Return how PostgreSQL's programs are run: as the right user, without the caller's settings."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
         context: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
@@ -231,7 +225,6 @@ class Supervisor:
 
     @contextmanager
     def _as_account(self) -> Iterator[None]:
-        """Look at files with the eyes of the server's user."""
         if self._account is None:
             yield
             return
@@ -251,7 +244,6 @@ class Supervisor:
 
 
 def _account(data: Path) -> pwd.struct_passwd:
-    """Return the user that runs root's server: the owner of the data, else an unprivileged user."""
     with suppress(FileNotFoundError, KeyError):
         owner = pwd.getpwuid(data.stat().st_uid)
         if owner.pw_uid != 0:
@@ -259,12 +251,12 @@ def _account(data: Path) -> pwd.struct_passwd:
     for name in _UNPRIVILEGED:
         with suppress(KeyError):
             return pwd.getpwnam(name)
-    raise Failure("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+    raise SupervisorError(f"PostgreSQL cannot run as root, and there is no user {' or '.join(_UNPRIVILEGED)}")
 
 
 def _last_lines(output: bytes) -> str:
     lines = output.decode("utf-8", "replace").strip().splitlines()
-    return "; ".join(line.strip() for line in lines[-5:]) or "it said nothing"
+    return "; ".join(line.strip() for line in lines[-5:]) or "there was no output"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The errors that callers get: PostgreSQL's refusals, by PostgREST's statuses, and no connection."""
+"""Errors that callers get: PostgreSQL's errors, with PostgREST's status codes, and connection failures."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from dataapi.database.sql_text import LEFTOVERS, without_aliases
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
-from dataapi.http.headers import may_be_chosen
+from dataapi.http.headers import is_settable
 from dataapi.http.strict_json import INVALID_JSON
 
 if TYPE_CHECKING:
     import psycopg
 
 READ_ONLY = "25006"
-"""The SQLSTATE of a change in a transaction that may make none."""
+"""SQLSTATE of a write in a read-only transaction."""
 
 _EXACT = {
     "23503": 409,
@@ -40,7 +40,7 @@ _UNAUTHENTICATED = (("WWW-Authenticate", "Bearer"),)
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """The fields of PostgreSQL's error message that clients see."""
+    """Fields of PostgreSQL's error message that clients see."""
 
     sqlstate: str
     message: str
@@ -49,7 +49,10 @@ class Diagnostics:
 
 
 def status_of(diagnostics: Diagnostics, *, anonymous: bool) -> int:
-    """Return the HTTP status; ``anonymous`` says whether the statement ran as the anonymous role."""
+    """Return the HTTP status.
+
+    :param anonymous: whether the statement ran as the anonymous role.
+    """
     state, message = diagnostics.sqlstate, diagnostics.message
     if state == "42501":
         return 401 if anonymous else 403
@@ -65,9 +68,9 @@ def status_of(diagnostics: Diagnostics, *, anonymous: bool) -> int:
 
 
 def to_error(diagnostics: Diagnostics, *, anonymous: bool) -> ApiError:
-    """Return the client's error for one of PostgreSQL's; ``RAISE SQLSTATE 'PGRST'`` chooses all of it."""
+    """Convert PostgreSQL's error to the client's. ``RAISE SQLSTATE 'PGRST'`` determines all of it."""
     if diagnostics.sqlstate == "PGRST":
-        return _raised(diagnostics)
+        return _from_raise(diagnostics)
     status = status_of(diagnostics, anonymous=anonymous)
     return DatabaseError(
         status,
@@ -83,8 +86,7 @@ def _custom_status(digits: str) -> int:
     return int(digits) if digits.isascii() and digits.isdigit() and 200 <= int(digits) <= 599 else 500
 
 
-def _raised(diagnostics: Diagnostics) -> ApiError:
-    """Read the error that SQL raised as JSON: MESSAGE is the body, DETAIL has status and headers."""
+def _from_raise(diagnostics: Diagnostics) -> ApiError:
     body = _json_object(diagnostics.message)
     if body is None or not isinstance(body.get("code"), str) or not isinstance(body.get("message"), str):
         return _malformed(
@@ -92,10 +94,10 @@ def _raised(diagnostics: Diagnostics) -> ApiError:
             "MESSAGE must be a JSON object with obligatory keys: 'code', 'message' "
             "and optional keys: 'details', 'hint'.",
         )
-    answer = _json_object(diagnostics.detail)
-    status = None if answer is None else answer.get("status")
-    headers = None if answer is None else answer.get("headers")
-    reason = None if answer is None else answer.get("status_text")
+    response = _json_object(diagnostics.detail)
+    status = None if response is None else response.get("status")
+    headers = None if response is None else response.get("headers")
+    reason = None if response is None else response.get("status_text")
     if (
         not isinstance(status, int)
         or isinstance(status, bool)
@@ -117,7 +119,7 @@ def _raised(diagnostics: Diagnostics) -> ApiError:
         body["message"],
         details=_text(body.get("details")),
         hint=_text(body.get("hint")),
-        headers=tuple((name, value) for name, value in headers.items() if may_be_chosen(name)),
+        headers=tuple((name, value) for name, value in headers.items() if is_settable(name)),
         reason=reason,
     )
 
@@ -139,111 +141,107 @@ def _text(value: object) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-_NAMES = "42"
-"""The class of errors that quote the statement: syntax errors and violated access rules."""
+_QUOTING_CLASS = "42"
+"""Class of errors that quote the statement: syntax errors and access rule violations."""
 
 
-def refused(error: psycopg.Error, *, anonymous: bool) -> ApiError:
-    """Return the typed error for one of PostgreSQL's; see ``to_error``."""
+def from_postgres(error: psycopg.Error, *, anonymous: bool) -> ApiError:
     diag = error.diag
     message, detail, hint = diag.message_primary or str(error), diag.message_detail, diag.message_hint
-    if (diag.sqlstate or "").startswith(_NAMES):
+    if (diag.sqlstate or "").startswith(_QUOTING_CLASS):
         message, hint = without_aliases(message), hint and without_aliases(hint)
-    found = to_error(Diagnostics(diag.sqlstate or "XX000", message, detail, hint), anonymous=anonymous)
-    if isinstance(found, DatabaseError) and _is_at_value(error):
-        return found.replaced(at_value=True)
-    return found
+    client_error = to_error(Diagnostics(diag.sqlstate or "XX000", message, detail, hint), anonymous=anonymous)
+    if isinstance(client_error, DatabaseError) and _is_at_value(error):
+        return client_error.replaced(at_value=True)
+    return client_error
 
 
 def _is_at_value(error: psycopg.Error) -> bool:
-    """Whether PostgreSQL could not read a value, as the context says then in the server's language."""
-    return _OF_PARAMETER.match(error.diag.context or "") is not None
+    """Whether PostgreSQL failed to parse a parameter. The error context, which is localized, shows that."""
+    return _PARAMETER_CONTEXT.match(error.diag.context or "") is not None
 
 
-_OF_PARAMETER = re.compile(r'[^"«»“”„]*\s\$[0-9]+\s')
-"""How a context begins such as ``unnamed portal parameter $1 = '...'``; names with blanks are quoted."""
+_PARAMETER_CONTEXT = re.compile(r'[^"«»“”„]*\s\$[0-9]+\s')
+"""Start of contexts such as ``unnamed portal parameter $1 = '...'``. Names with spaces are quoted."""
 
 _FATAL = ("FATAL", "PANIC")
 
 
 def ends_connection(error: psycopg.Error) -> bool:
-    """Return whether libpq itself failed, or the server says that it closes the connection."""
     severity = error.diag.severity_nonlocalized or error.diag.severity
     return error.sqlstate is None or severity in _FATAL
 
 
-def plan_is_gone(error: psycopg.Error) -> bool:
-    """Return whether a statement must be prepared again: it vanished, or a table under it changed."""
+def is_plan_invalid(error: psycopg.Error) -> bool:
+    """Whether a statement must be prepared again: it no longer exists, or its result type has changed."""
     return error.sqlstate == "26000" or (
         error.sqlstate == "0A000" and "cached plan must not change result type" in str(error)
     )
 
 
-def began_with_leftovers(error: psycopg.Error) -> bool:
-    """Return whether a transaction was refused for its initial settings, see ``sql_text.opening``."""
+def has_leftover_settings(error: psycopg.Error) -> bool:
     return error.sqlstate == "22P02" and LEFTOVERS in str(error)
 
 
-def unsendable(what: str) -> ApiError:
-    """Return the error for a value of a request that PostgreSQL cannot hold."""
-    return ApiError(400, "22021", f"A text value contains {what}, which PostgreSQL cannot store.")
+def unstorable(character: str) -> ApiError:
+    return ApiError(400, "22021", f"A text value contains {character}, which PostgreSQL cannot store.")
 
 
 def standby() -> ApiError:
-    """Return the error for a change that was asked of a standby.
+    """Return the error for a write on a standby.
 
-    405 as for every change in a read-only transaction: it is not the server's failure, which 503 would be to
-    clients that try again and to proxies that take a server out.
+    The status is 405, as for all read-only transactions. With 503, clients would retry and proxies would
+    remove the server.
     """
     return DatabaseError(
         405,
         READ_ONLY,
-        "The database is a standby, which only answers reads",
-        hint="Send changes to a service whose db-uri leads to the primary.",
+        "The database is a read-only standby",
+        hint="Send writes to a service whose db-uri connects to the primary.",
         headers=(("Allow", "OPTIONS, GET, HEAD"),),
     )
 
 
 def timed_out() -> ApiError:
-    """Return the error for a message that got no connection in time."""
     return DatabaseUnavailable(504, "PGRST003", "Timed out acquiring connection from connection pool.")
 
 
 def unreachable(seconds: float) -> ApiError:
-    """Return the error while there is no connection; the next attempt is ``seconds`` away."""
+    """Return the error for missing connections.
+
+    :param seconds: seconds until the next attempt to connect.
+    """
     return _retry_after("PGRST000", "Database connection error. Retrying.", seconds)
 
 
-def other_encoding() -> ApiError:
-    """Return the error for an answer in another encoding than the one that connections have."""
+def encoding_changed() -> ApiError:
     return DatabaseError(
         400,
         "0A000",
-        "client_encoding was changed, and answers are only read as UTF-8",
-        hint="Let the function return a bytea, made by convert_to, for text in another encoding.",
+        "client_encoding was changed, but results must be UTF-8",
+        hint="To return text in another encoding, return a bytea created with convert_to.",
     )
 
 
-def died(cause: BaseException | None = None) -> ApiError:
-    """Return the error for a statement whose connection was lost; whether it took effect is unknown.
+def connection_lost(cause: BaseException | None = None) -> ApiError:
+    """Return the error for a lost connection. The outcome of the statement is unknown.
 
-    :param cause: a time limit that ends the connection, too, is named, as trying again would not help.
+    :param cause: PostgreSQL's error, if any. ``transaction_timeout`` is reported as such, because retrying
+        would not help.
     """
-    # Between two messages of a transaction libpq gives only the server's words.
-    words = "terminating connection due to transaction timeout"
-    if getattr(cause, "sqlstate", None) == _TRANSACTION_TIMEOUT or words in str(cause):
-        message = "the transaction was ended with its connection: transaction_timeout is over"
+    # Between two messages of a transaction, libpq only provides the message text.
+    timeout_text = "terminating connection due to transaction timeout"
+    if getattr(cause, "sqlstate", None) == _TRANSACTION_TIMEOUT or timeout_text in str(cause):
+        message = "the transaction and its connection were terminated: transaction_timeout exceeded"
         return to_error(Diagnostics(_TRANSACTION_TIMEOUT, message), anonymous=False)
     return _retry_after("PGRST001", "Database client error. Retrying.", 1)
 
 
-def silent(seconds: float) -> ApiError:
-    """Return the error for one of our own statements that exceeded its time limit, in seconds."""
-    return _retry_after("PGRST001", f"The database did not answer within {seconds:g} seconds. Retrying.", 1)
+def timed_out_query(seconds: float) -> ApiError:
+    return _retry_after("PGRST001", f"The database did not respond within {seconds:g} seconds. Retrying.", 1)
 
 
 def stopped() -> ApiError:
-    """Return the error while the pool is stopping or not started."""
     return _retry_after("PGRST000", "The service is shutting down.", 1)
 
 
@@ -253,13 +251,13 @@ def _retry_after(code: str, message: str, seconds: float) -> ApiError:
 
 
 MINIMUM_VERSION = 13
-"""The major version, the oldest one that all tests are run on."""
+"""Oldest supported major version of PostgreSQL."""
 
 
 def version_refusal(server_version: int) -> str | None:
-    """Return why a server cannot be worked with, or None when it can.
+    """Return why a server's version is not supported, or None if it is.
 
-    :param server_version: as ``server_version_num`` has it; 0 when a pooler or proxy does not report it.
+    :param server_version: as in ``server_version_num``; 0 if a pooler or proxy does not report it.
     """
     if server_version == 0 or server_version >= MINIMUM_VERSION * 10_000:
         return None
@@ -267,4 +265,4 @@ def version_refusal(server_version: int) -> str | None:
         version = f"{server_version // 10_000}.{server_version % 10_000}"
     else:
         version = f"{server_version // 10_000}.{server_version // 100 % 100}"
-    return f"PostgreSQL {version} is too old: {MINIMUM_VERSION} is the oldest version that is supported"
+    return f"PostgreSQL {version} is too old: {MINIMUM_VERSION} is the oldest supported version"

@@ -1,4 +1,4 @@
-"""When a pool gives up connections: unused ones, old ones, and those whose server does not answer."""
+"""Closes the connections of a pool that are unused, old or unresponsive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import concurrently
 from dataapi.database.address import server_key
-from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
+from dataapi.database.connection import Connection, ConnectionFailed, ServerUnresponsive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from dataapi.database.session import Session, SessionOptions
 
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 60.0
-_LOOKS = 10
-"""How often one looks within the shorter of the two times."""
+_CHECKS_PER_LIMIT = 10
+"""Number of checks during the shorter of the two limits."""
 
 
 class Ageing:
-    """Closes the connections of a pool that are unused for long, but for one, and replaces old ones.
+    """Closes connections of a pool that are unused for too long, except one, and replaces old ones.
 
-    Old ones go one at a time, so that there are others meanwhile.
+    Old connections are replaced one at a time, so that others remain available.
 
-    :param sessions: all of the pool's connections, ``idle`` those of them that are free.
-    :param discard: closes a free connection, ``replace`` an old one as soon as there is another.
+    :param sessions: all connections of the pool.
+    :param idle: free connections.
+    :param discard: closes a free connection.
+    :param replace: closes an old connection when there is another one.
     """
 
     def __init__(
@@ -49,20 +51,18 @@ class Ageing:
         self._unused: dict[Session, tuple[int, float]] = {}
 
     async def watch(self) -> None:
-        """Look after the connections until it is cancelled."""
         limits = [limit for limit in (self._options.idle_time, self._options.lifetime) if limit is not None]
         if not limits:
             return
-        wait = min(max(min(limits) / _LOOKS, _SHORTEST_WAIT), _LONGEST_WAIT)
+        wait = min(max(min(limits) / _CHECKS_PER_LIMIT, _SHORTEST_WAIT), _LONGEST_WAIT)
         while True:
             await task.deferLater(self._clock, wait)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
-        """Give up connections that are unused or old by now."""
+    def check(self) -> None:
         now = self._clock.seconds()
         self._unused = {session: self._since(session, now) for session in self._sessions}
-        for session in self._unneeded(now):
+        for session in self._expired_idle(now):
             if len(self._sessions) > 1:
                 self._discard(session)
         oldest = min(self._sessions, key=lambda session: session.opened, default=None)
@@ -71,35 +71,37 @@ class Ageing:
             self._replace(oldest)
 
     def _since(self, session: Session, now: float) -> tuple[int, float]:
-        """Return how often a connection was used, and since when it was seen not to be used again."""
-        seen = self._unused.get(session)
-        return seen if seen is not None and seen[0] == session.uses else (session.uses, now)
+        """Return the number of uses of a connection, and when that number was first seen."""
+        previous = self._unused.get(session)
+        return previous if previous is not None and previous[0] == session.uses else (session.uses, now)
 
-    def _unneeded(self, now: float) -> list[Session]:
+    def _expired_idle(self, now: float) -> list[Session]:
         limit = self._options.idle_time
         if limit is None:
             return []
         return [session for session in self._idle if now - self._unused[session][1] >= limit]
 
 
-EVERY = 10.0
-"""Seconds after which a connection that has not answered anything is asked whether it still does."""
+CHECK_INTERVAL = 10.0
+"""Seconds without a response after which a connection is probed."""
 
-WITHIN = 10.0
-"""Seconds that it may take to answer."""
+PROBE_TIMEOUT = 10.0
+"""Seconds to wait for the response to a probe."""
 
-READY_WITHIN = 2.0
-"""Seconds that a database which is ready may take to answer."""
+READY_TIMEOUT = 2.0
+"""Seconds within which a ready database has to respond."""
 
 
 class Liveness:
-    """Replaces the connections of a pool whose server does not answer.
+    """Replaces unresponsive connections of a pool.
 
-    Messages are not timed for it: a server that answers is alive, so that only quiet connections are asked.
+    Messages have no timeout for this. Only connections without recent responses are probed.
 
-    :param sessions: all of the pool's connections, ``idle`` those of them that are free.
-    :param release: takes a connection back, ``discard`` closes it and lets another take its place.
-    :ivar silent: whether the database did not answer when it was asked last.
+    :param sessions: all connections of the pool.
+    :param idle: free connections.
+    :param release: returns a connection to the pool.
+    :param discard: closes a connection, so that another one can be opened.
+    :ivar silent: whether the database failed to respond to the last probe.
     """
 
     _log = Logger()
@@ -123,34 +125,35 @@ class Liveness:
         self.silent = False
 
     async def watch(self) -> None:
-        """Look after the connections until it is cancelled."""
         while True:
-            await task.deferLater(self._reactor, EVERY)
-            await self.look()
+            await task.deferLater(self._reactor, CHECK_INTERVAL)
+            await self.probe_quiet()
 
-    async def look(self) -> None:
-        """Ask those that have answered nothing since the last look, and replace those that still do not."""
-        quiet = [one for one in self._sessions if self._seen.get(one) == one.connection.answers]
-        if any(one in self._seen and one not in quiet for one in self._sessions):
-            # Connections in use are not asked, so that nothing else would show it.
-            self.silent = False
-        self._seen = {one: one.connection.answers for one in self._sessions}
-        asking: list[Coroutine[Any, Any, object]] = [
-            self._probe(one, WITHIN) for one in quiet if one in self._idle
+    async def probe_quiet(self) -> None:
+        """Probe connections without responses since the last call, and replace the unresponsive ones."""
+        quiet = [
+            session for session in self._sessions if self._seen.get(session) == session.connection.responses
         ]
-        if stuck := [one for one in quiet if one.connection.busy]:
-            asking.append(self._look_beside(stuck))
-        await concurrently(asking)
+        if any(session in self._seen and session not in quiet for session in self._sessions):
+            # Connections in use are not probed, so only their responses show that the database is back.
+            self.silent = False
+        self._seen = {session: session.connection.responses for session in self._sessions}
+        probes: list[Coroutine[Any, Any, object]] = [
+            self._probe(session, PROBE_TIMEOUT) for session in quiet if session in self._idle
+        ]
+        if stuck := [session for session in quiet if session.connection.busy]:
+            probes.append(self._probe_separately(stuck))
+        await concurrently(probes)
 
     async def check(self) -> None:
-        """Find out at once whether the database answers, and set ``silent``."""
+        """Check now whether the database responds, and set ``silent``."""
         if self._idle:
-            alive = await self._probe(self._idle[-1], READY_WITHIN)
+            alive = await self._probe(self._idle[-1], READY_TIMEOUT)
         elif self._sessions:
             session = next(iter(self._sessions))
-            alive = await answers(self._reactor, session.connection.place, READY_WITHIN)
+            alive = await responds(self._reactor, session.connection.server, READY_TIMEOUT)
             if alive or session in self._sessions:
-                self._found(alive)
+                self._record(alive)
         else:
             return
         if not alive:
@@ -159,58 +162,57 @@ class Liveness:
 
     async def _probe_quietly(self, session: Session) -> None:
         if session in self._idle:
-            await self._probe(session, WITHIN)
+            await self._probe(session, PROBE_TIMEOUT)
 
     async def _probe(self, session: Session, seconds: float) -> bool:
-        """Ask a connection that is idle; return whether it answered."""
         self._idle.remove(session)
-        alive = await session.connection.answered(seconds)
+        alive = await session.connection.is_alive(seconds)
         if session.connection.lost:
             return False
         if alive:
             self._release(session)
             if self._idle and self._idle[-1] is session:
-                # It was asked and not used: those in use go on before it.
+                # Probing is not a use: prefer connections that were really used.
                 self._idle.insert(0, self._idle.pop())
         else:
             self._replace(session)
-        return self._found(alive)
+        return self._record(alive)
 
-    async def _look_beside(self, stuck: list[Session]) -> None:
-        """Give up statements whose server does not answer over another connection either."""
-        by_place: dict[tuple[str | None, ...], list[Session]] = {}
+    async def _probe_separately(self, stuck: list[Session]) -> None:
+        by_server: dict[tuple[str | None, ...], list[Session]] = {}
         for session in stuck:
-            by_place.setdefault(server_key(session.connection.place), []).append(session)
-        for sessions in by_place.values():
-            alive = await answers(self._reactor, sessions[0].connection.place, WITHIN)
-            still = [one for one in sessions if self._seen.get(one) == one.connection.answers]
-            waiting = [one for one in still if one.connection.busy]
-            # The silence of a server that was left meanwhile says nothing of the one in use.
+            by_server.setdefault(server_key(session.connection.server), []).append(session)
+        for sessions in by_server.values():
+            alive = await responds(self._reactor, sessions[0].connection.server, PROBE_TIMEOUT)
+            unchanged = [
+                session for session in sessions if self._seen.get(session) == session.connection.responses
+            ]
+            waiting = [session for session in unchanged if session.connection.busy]
+            # A server that is no longer used does not affect the state.
             if alive or waiting:
-                self._found(alive)
+                self._record(alive)
             if not alive:
                 for session in waiting:
                     self._replace(session)
 
     def _replace(self, session: Session) -> None:
-        self._log.warn("a database connection is replaced: its server does not answer")
+        self._log.warn("replacing a database connection, because its server does not respond")
         self._discard(session)
 
-    def _found(self, alive: bool) -> bool:
+    def _record(self, alive: bool) -> bool:
         self.silent = not alive
         return alive
 
 
-async def answers(reactor: Any, place: dict[str, str], seconds: float) -> bool:
-    """Return whether the server at a place answers, be it by refusing the connection."""
+async def responds(reactor: Any, server: dict[str, str], seconds: float) -> bool:
     connection = Connection(reactor)
     try:
-        await connection.open(place, seconds)
-    except ServerSilent:
+        await connection.open(server, seconds)
+    except ServerUnresponsive:
         return False
-    except ConnectionDied:
+    except ConnectionFailed:
         return True
     else:
-        return await connection.answered(seconds)
+        return await connection.is_alive(seconds)
     finally:
         connection.close()

@@ -1,4 +1,4 @@
-"""LISTEN on a connection of its own, taken up again whenever that connection is lost."""
+"""LISTEN on a dedicated connection that is reopened when it is lost."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from twisted.internet import defer, task
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background
-from dataapi.concurrency.timers import RECONNECTING, Backoff, Retry
+from dataapi.concurrency.timers import RECONNECT_BACKOFF, Backoff, Retry
 from dataapi.database import address, health
-from dataapi.database.connection import Connection, ConnectionDied, ServerStatus
-from dataapi.database.pooler import lends_processes
+from dataapi.database.connection import Connection, ConnectionFailed, ServerStatus
+from dataapi.database.pooler import is_transaction_pooled
 from dataapi.database.sql_text import quote_identifier
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Calls back for every notification on some channels.
+    """Calls back for each notification on some channels.
 
-    :param uri: a libpq connection string.
+    :param uri: libpq connection string.
     :param on_notification: called with channel and payload.
-    :param setup: SQL for the session that listens, run whenever there is a new one.
-    :param on_lost: called when a session ended that listened.
-    :param on_reconnect: called when listening begins after a time without, in which notifications
-        may have been missed, so that state that follows them must be read again.
-    :param backoff: how long to wait between attempts to reconnect.
-    :ivar swallowed: whether a pooler in transaction mode, which passes no notifications on, was seen last; it
-        is looked now and then whether it still stands there.
+    :param setup: SQL to run in each new session.
+    :param on_lost: called when a session that listened is lost.
+    :param on_reconnect: called when listening resumes. Notifications may have been missed, so state that
+        depends on them must be reloaded.
+    :param backoff: delays between attempts to reconnect.
+    :ivar notifications_blocked: whether the connection goes through a pooler in transaction mode that does
+        not forward notifications. That is rechecked with each attempt.
     """
 
     _log = Logger()
@@ -48,7 +48,7 @@ class Listener:
         on_reconnect: Callable[[], None],
         on_lost: Callable[[], None] = lambda: None,
         setup: str = "",
-        backoff: Backoff = RECONNECTING,
+        backoff: Backoff = RECONNECT_BACKOFF,
     ) -> None:
         self._reactor = reactor
         self._servers: Servers | None = None
@@ -61,24 +61,22 @@ class Listener:
         self._on_reconnect = on_reconnect
         self._connection: Connection | None = None
         self._background = Background()
-        self._retry = Retry(reactor, backoff, self._try_again)
+        self._retry = Retry(reactor, backoff, self._reconnect)
         self._listening = False
         self._stopped = True
         self._logged_reason = ""
-        self.swallowed = False
+        self.notifications_blocked = False
 
     @property
     def listening(self) -> bool:
-        """Whether notifications arrive now."""
         return self._listening
 
     async def start(self) -> None:
-        """Try to listen once; when that fails, go on trying in the background."""
+        """Try to listen once. If that fails, retry in the background."""
         self._stopped = False
         await self._listen(again=False)
 
     async def stop(self) -> None:
-        """Stop listening and close the connection."""
         self._stopped = True
         self._listening = False
         self._retry.cancel()
@@ -87,14 +85,12 @@ class Listener:
             self._connection.close()
 
     def follow(self, servers: Servers) -> None:
-        """Listen only on a server that may be used; to be called before the start."""
         self._servers = servers
         servers.observe(partial(self._leave_refused, servers))
 
-    def give_up(self, place: dict[str, str]) -> None:
-        """Leave a server at once if it is the one in use."""
+    def leave_server(self, server: dict[str, str]) -> None:
         connection = self._connection
-        if connection is not None and address.server_key(connection.place) == address.server_key(place):
+        if connection is not None and address.server_key(connection.server) == address.server_key(server):
             self._leave(connection)
 
     def _leave_refused(self, servers: Servers) -> None:
@@ -110,12 +106,12 @@ class Listener:
     async def _listen(self, *, again: bool) -> None:
         connection = self._connection = Connection(self._reactor, self._servers)
         connection.on_notify = self._notified
-        limit = address.connect_timeout(self._parameters)
+        timeout = address.connect_timeout(self._parameters)
         try:
-            await connection.open(self._parameters, limit)
-            beginning = defer.Deferred.fromCoroutine(self._begin(connection))
-            await beginning.addTimeout(limit, self._reactor)
-        except (ConnectionDied, psycopg.Error, defer.TimeoutError) as error:
+            await connection.open(self._parameters, timeout)
+            setup = defer.Deferred.fromCoroutine(self._begin(connection))
+            await setup.addTimeout(timeout, self._reactor)
+        except (ConnectionFailed, psycopg.Error, defer.TimeoutError) as error:
             connection.close()
             self._lost(str(error))
             return
@@ -128,18 +124,21 @@ class Listener:
             self._call(self._on_reconnect)
 
     async def _begin(self, connection: Connection) -> None:
-        self.swallowed = await lends_processes(connection)
-        if self.swallowed:
-            raise ConnectionDied("a pooler in transaction mode passes no notifications on")
+        self.notifications_blocked = await is_transaction_pooled(connection)
+        if self.notifications_blocked:
+            raise ConnectionFailed("a pooler in transaction mode does not forward notifications")
         await connection.query(self._text)
 
     async def _watch(self, connection: Connection) -> None:
-        """Ask now and then whether the server still answers, which may have nothing to notify."""
         while not connection.lost:
-            await task.deferLater(self._reactor, health.EVERY)
-            if not connection.lost and not await connection.answered(health.WITHIN) and not connection.lost:
+            await task.deferLater(self._reactor, health.CHECK_INTERVAL)
+            if (
+                not connection.lost
+                and not await connection.is_alive(health.PROBE_TIMEOUT)
+                and not connection.lost
+            ):
                 connection.close()
-                self._lost("the server does not answer")
+                self._lost("the server does not respond")
 
     def _lost(self, reason: str) -> None:
         listened, self._listening = self._listening, False
@@ -149,18 +148,17 @@ class Listener:
             self._call(self._on_lost)
         wait = self._retry.failed()
         if reason != self._logged_reason:
-            self._log.warn("not listening, trying again in {wait:.1f} s: {reason}", wait=wait, reason=reason)
+            self._log.warn("not listening, retrying in {wait:.1f} s: {reason}", wait=wait, reason=reason)
         self._logged_reason = reason
 
-    def _try_again(self) -> None:
+    def _reconnect(self) -> None:
         self._background.spawn(self._listen(again=True))
 
     def _notified(self, channel: str, payload: str) -> None:
         self._call(lambda: self._on_notification(channel, payload))
 
     def _call(self, callback: Callable[[], None]) -> None:
-        """Call back; an error in there must not end the listening."""
         try:
             callback()
         except Exception:
-            self._log.failure("a callback of the listener failed")
+            self._log.failure("a notification callback failed")

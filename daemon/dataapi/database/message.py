@@ -1,6 +1,6 @@
-"""A message to PostgreSQL: role, settings and statements; and a connection's defaults.
+"""A message to PostgreSQL (role, settings and statements), and the defaults of a connection.
 
-A message is one transaction: role and settings are local to it and end with it.
+A message is one transaction. Role and settings are local to it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """A statement's text with ``$1`` … ``$n`` slots; compared by identity, prepared at first use.
+    """A statement with ``$1`` … ``$n`` parameters. Compared by identity, and prepared on first use.
 
-    The text holds catalog identifiers and slots only, never text of a request.
+    The text contains identifiers of the catalog and parameters only, never text from a request.
 
-    :ivar types: the SQL type name of each slot, such as ``bigint`` or ``text[]``;
-        ``unknown`` leaves it to PostgreSQL to infer from the place of the slot.
-    :ivar prepared: whether it is worth to keep it prepared.
+    :ivar types: SQL type names of the parameters, such as ``bigint`` or ``text[]``; ``unknown`` lets
+        PostgreSQL infer the type.
+    :ivar prepared: whether it is worth preparing.
     """
 
     text: str
@@ -35,7 +35,7 @@ class Statement:
 
 
 class Bound(NamedTuple):
-    """A statement and the text form of its values; None is NULL."""
+    """A statement and its values in text format; None is NULL."""
 
     statement: Statement
     values: tuple[str | None, ...] = ()
@@ -46,29 +46,29 @@ text_of = attrgetter("statement.text")
 
 
 def explained(bound: Bound, options: str = "format json") -> Bound:
-    """Return the statement that shows the plan of another one, which runs only if it is analyzed.
+    """Return the ``EXPLAIN`` of a statement.
 
-    :param options: those of ``EXPLAIN``, separated by commas.
+    :param options: comma-separated options of ``EXPLAIN``.
     """
     text = f"explain ({options}) {bound.statement.text}"
     return Bound(Statement(text, bound.statement.types, prepared=False), bound.values)
 
 
 class Message(NamedTuple):
-    """Everything that travels in one round trip.
+    """Everything that is sent in one round trip.
 
-    :ivar role: the role that the transaction runs under; never empty.
-    :ivar settings: further transaction-local settings, ``(name, value)``, set after the role.
-    :ivar statements: run in order; the last one's rows are the answer.
-    :ivar read_only: whether the transaction refuses to write.
-    :ivar isolation: the transaction's isolation level in upper case, such as ``SERIALIZABLE``; None leaves it
-        to the login role's ``default_transaction_isolation``.
-    :ivar rollback: undo everything once the answer is there, which takes a second round trip.
-    :ivar caller: whose share of the connections a transaction of several messages takes; "" for none.
-    :ivar context: of the request that it is for.
+    :ivar role: role of the transaction; never empty.
+    :ivar settings: further transaction-local settings, set after the role.
+    :ivar statements: run in order; the last one's rows are the result.
+    :ivar read_only: whether the transaction is read-only.
+    :ivar rollback: whether to roll back after the result. This takes another round trip.
+    :ivar caller: key for the fair distribution of connections among transactions of several messages, or "".
+    :ivar isolation: upper-case isolation level such as ``SERIALIZABLE``; None for the login role's
+        ``default_transaction_isolation``.
+    :ivar context: context of the request.
     :ivar by_replica: whether a replica may run it.
-    :ivar required_position: the WAL position that such a one must have replayed.
-    :ivar positioned: whether to report the WAL position after the commit, which takes a second round trip.
+    :ivar required_position: WAL position that a replica must have replayed.
+    :ivar positioned: whether to report the WAL position after the commit. This takes another round trip.
     """
 
     role: str
@@ -90,24 +90,24 @@ where name {sql_text.EQUAL} any (array['DateStyle', 'jit', 'statement_timeout'])
     or name {sql_text.EQUAL} 'citus.propagate_set_commands'
         and exists (select from pg_catalog.pg_extension where extname {sql_text.EQUAL} 'citus')
 """
-"""Asks a connection for its server process, and for the settings that its session began with."""
+"""Query for a connection's server process and the initial settings of its session."""
 
 Settings = tuple[tuple[str, str], ...]
 
-_UNCHOSEN = frozenset({"default", "configuration file", "session"})
-"""Sources of settings that are not chosen for this role or database."""
+_DEFAULT_SOURCES = frozenset({"default", "configuration file", "session"})
+"""Sources of settings that were not chosen for this role or database."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Defaults:
-    """The settings that the messages of a connection begin with; compared by identity, which is faster.
+    """Settings for each message of a connection. Compared by identity for speed.
 
-    :ivar undo: whether a message undoes session settings of the one before; not behind a pooler,
-        whose own settings that would undo.
-    :ivar settings: made for each transaction before its own ones, ``(name, value)``.
-    :ivar distributed: whether Citus is loaded, whose workers see only the settings that ``SET LOCAL`` makes.
-    :ivar statement_timeout: a session's own, in milliseconds.
-    :ivar begun: settings that the session began with, which are not made again.
+    :ivar undo: whether each message resets the session settings of the previous one. Not through a pooler,
+        because that would reset the pooler's own settings.
+    :ivar settings: settings made for each transaction before its own.
+    :ivar distributed: whether Citus is loaded. Its workers only get settings from ``SET LOCAL``.
+    :ivar statement_timeout: the session's own timeout in milliseconds.
+    :ivar begun: settings that the session started with. They are not repeated.
     """
 
     undo: bool = False
@@ -118,20 +118,20 @@ class Defaults:
 
     @property
     def own(self) -> Settings:
-        """The settings of the daemon's own SQL, which may take its time and names the schemas of its tables.
+        """Settings of the daemon's own SQL: no timeout, and only PostgreSQL's own schema.
 
-        Names that it leaves to the search path are PostgreSQL's own, whatever others create.
+        Unqualified names refer to PostgreSQL's own objects, regardless of what users create.
         """
-        of_callers = ("statement_timeout", *dict(sql_text.OWN_SETTINGS))
-        kept = [(name, value) for name, value in self.settings if name not in of_callers]
+        overridden = ("statement_timeout", *dict(sql_text.OWN_SETTINGS))
+        settings = [(name, value) for name, value in self.settings if name not in overridden]
         if "statement_timeout" in dict(self.begun):
-            kept.append(("statement_timeout", self.statement_timeout))
-        return (*kept, *sql_text.OWN_SETTINGS)
+            settings.append(("statement_timeout", self.statement_timeout))
+        return (*settings, *sql_text.OWN_SETTINGS)
 
     def begin_session(self) -> Defaults:
-        """Return the defaults of sessions that begin with the settings that hold for each message.
+        """Return the defaults of sessions that start with the settings of each message.
 
-        ``DateStyle`` is not among them: it would bring another order of day and month than the login role's.
+        ``DateStyle`` is excluded, because it would change the order of day and month.
         """
         begun = {name: value for name, value in self.settings if name != "DateStyle" and value.isascii()}
         rest = tuple([each for each in self.settings if each[0] not in begun])
@@ -149,10 +149,10 @@ def defaults_of(
     *,
     pooled: bool,
 ) -> Defaults:
-    """Return the defaults for a connection, the same object for the same ones.
+    """Return the defaults for a connection. Equal defaults are the same object.
 
-    :param facts: the rows of ``FACTS``.
-    :param statement_timeout: in seconds; that of the login role or the database wins.
+    :param facts: rows of ``FACTS``.
+    :param statement_timeout: in seconds; a timeout of the login role or the database takes precedence.
     :param configured: further settings.
     """
     settings = list(configured)
@@ -173,17 +173,17 @@ def defaults_of(
 
 
 def _date_style(value: str, _source: str, _limit: float | None) -> str | None:
-    # The code that reads dates knows no other style.
+    # We only parse ISO dates.
     return None if value.startswith("ISO") else "ISO"
 
 
 def _jit(value: str, source: str, _limit: float | None) -> str | None:
-    # Compiling a statement of many small queries takes seconds, running it milliseconds.
-    return "off" if value == "on" and source in _UNCHOSEN else None
+    # JIT compilation of our statements takes seconds, running them takes milliseconds.
+    return "off" if value == "on" and source in _DEFAULT_SOURCES else None
 
 
 def _statement_timeout(value: str, source: str, limit: float | None) -> str | None:
-    if limit is None or source not in _UNCHOSEN:
+    if limit is None or source not in _DEFAULT_SOURCES:
         return None
     milliseconds = max(1, round(limit * 1000))
     return str(milliseconds) if not 0 < int(value) <= milliseconds else None

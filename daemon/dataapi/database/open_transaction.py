@@ -1,4 +1,4 @@
-"""A transaction of several messages, for batches of requests and for rows that are streamed."""
+"""A transaction of several messages, for batches and streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from dataapi.database import sql_text
-from dataapi.database.connection import ConnectionDied
+from dataapi.database.connection import ConnectionFailed
 from dataapi.database.message import text_of
 from dataapi.database.query_log import report_failure
 from dataapi.database.sql_text import CONCATENATE
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dataapi.http.messages import Fact
 
 FIRST_FETCH = 100
-"""Rows of the first fetch, by whose size the next ones are measured."""
+"""Number of rows in the first fetch. Their size determines the next fetch."""
 
 _MAX_ROWS = 10_000
 
@@ -37,9 +37,9 @@ _MAX_ROWS = 10_000
 class Continuation:
     """The next step of an open transaction.
 
-    :ivar settings: made before the statements, ``(name, value)``.
-    :ivar read_only: whether it refuses to write, in a transaction that does not; its settings end with it.
-    :ivar restored: settings that take their default value again before.
+    :ivar settings: settings made before the statements.
+    :ivar read_only: whether the step is read-only in a writable transaction. Its settings then end with it.
+    :ivar restored: settings to reset to their defaults first.
     """
 
     settings: tuple[tuple[str, str], ...]
@@ -49,14 +49,15 @@ class Continuation:
 
 
 class OpenTransaction:
-    """A transaction of several messages, on a connection that nothing else uses meanwhile.
+    """A transaction of several messages, on a connection that nothing else uses in the meantime.
 
-    Its methods raise what ``Pool.run`` raises.
+    Its methods raise the same errors as ``Pool.run``.
 
-    :param composer: of the connection's messages.
-    :param report: takes how long its statements took.
-    :param comment: the beginning of its statements.
-    :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
+    :param composer: composes the connection's messages.
+    :param report: receives the duration of its statements.
+    :param comment: prefix of its statements.
+    :param anonymous: whether its role is the anonymous role, for which a missing privilege is 401 and not
+        403.
     """
 
     def __init__(
@@ -80,14 +81,12 @@ class OpenTransaction:
         self._unreported = 0.0
 
     async def begin(self, message: Message) -> None:
-        """Begin the transaction under the message's role and run its statements."""
         self._role = message.role
-        await self._send(self._composer.begun(message, self._comment), message.statements)
+        await self._send(self._composer.compose_begin(message, self._comment), message.statements)
 
     async def continue_with(self, step: Continuation) -> Rows:
-        """Run a step's statements under the transaction's role and return the last one's rows."""
         steps = self._closing() + (_SAVEPOINT if step.read_only else [])
-        steps += self._composer.onward(
+        steps += self._composer.compose_continuation(
             self._role, step.settings, step.statements, step.restored, self._comment,
             read_only=step.read_only,
         )  # fmt: skip
@@ -95,31 +94,27 @@ class OpenTransaction:
         return await self._send(steps, step.statements)
 
     async def open_cursor(self, message: Message) -> Rows:
-        """Begin the transaction with a cursor over the message's last statement; return its first rows."""
-        steps = self._composer.begun(message, self._comment, cursor=True)
+        steps = self._composer.compose_begin(message, self._comment, cursor=True)
         return await self._send([*steps, self._next(FIRST_FETCH)], message.statements)
 
     async def fetch(self, rows: int) -> Rows:
-        """Return the cursor's next rows, at most so many."""
         return await self._send([self._next(rows)])
 
     async def end(self, *, rollback: bool = False) -> None:
-        """End the transaction and all that is open in it; deferred constraints are checked either way."""
+        """End the transaction. Deferred constraints are checked in any case."""
         await self._send([*self._closing(), *(UNDOING if rollback else COMMITTING)])
 
     async def position(self) -> str:
-        """Return the WAL position behind what was committed, "" where it is unknown."""
         return await written_position(self._connection)
 
     async def roll_back(self) -> None:
-        """Undo everything, after an error too; a connection that is gone has done so by itself."""
+        """Roll back, even after an error. A lost connection has already rolled back."""
         if self._connection.lost or self._connection.busy:
             return
         with suppress(ApiError):
             await self._send(ROLLING_BACK)
 
     def report_rest(self) -> None:
-        """Report the time of all steps without statements, of which a stream may have very many, as one."""
         if self._unreported:
             now = perf_counter()
             self._report(RoundTrip(now - self._unreported, now))
@@ -128,7 +123,7 @@ class OpenTransaction:
         return Step(f"{self._comment}fetch {rows} from {sql_text.CURSOR}".encode())
 
     def _closing(self) -> list[Step]:
-        # Within its savepoint a step may refuse to write; its settings end with that.
+        # A read-only step runs in a savepoint. Rolling it back also ends the step's settings.
         return list(_SAVEPOINT_END) if self._in_savepoint else []
 
     async def _send(self, steps: Sequence[Step], statements: Sequence[Bound] = ()) -> Rows:
@@ -153,32 +148,33 @@ _SAVEPOINT_END = [Step(b"rollback to savepoint step"), Step(b"release savepoint 
 
 
 def next_fetch(fetched: int, size: int, batch: int) -> int:
-    """Return how many rows to fetch next for a batch of about ``batch`` bytes.
+    """Return the number of rows to fetch next, for batches of about ``batch`` bytes.
 
-    :param fetched: how many rows the last fetch gave, ``size`` bytes in all.
+    :param fetched: number of rows in the last fetch.
+    :param size: size of the last fetch in bytes.
     """
     fitting = batch * fetched // max(1, size)
-    # Rows differ in size: no more than four times as many as were seen to fit.
+    # Rows differ in size, so grow by a factor of at most four.
     return max(1, min(fitting, fetched * 4, _MAX_ROWS))
 
 
-# The record of a commit may not be flushed yet, as with synchronous_commit = off.
+# The insert position, because the commit may not be flushed yet (synchronous_commit = off).
 POSITION = f"""
 select case when not pg_catalog.pg_is_in_recovery() then ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
     {CONCATENATE} ':' {CONCATENATE} pg_catalog.pg_current_wal_insert_lsn() end
 """
-"""The query for the position of the write-ahead log behind all that was committed, null on a standby."""
+"""Query for the WAL position after all commits, null on a standby."""
 
 
 async def written_position(connection: Connection) -> str:
-    """Return the WAL position behind all that was committed, "" where it is unknown.
+    """Return the WAL position after all commits, "" if unknown.
 
-    It is unknown until the transaction has ended, so this is a message of its own.  The transaction is
-    committed: no error may hide that.
+    It is only known after the transaction, so this is a separate message. The transaction is committed, so
+    errors here must not hide that.
     """
     try:
         [(position,)] = await connection.query(POSITION)
-    except (psycopg.Error, ConnectionDied):
+    except (psycopg.Error, ConnectionFailed):
         return ""
     return position or ""

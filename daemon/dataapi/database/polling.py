@@ -1,4 +1,4 @@
-"""Waiting for what libpq does step by step: connecting, and cancelling."""
+"""Waits for libpq's multi-step operations: connecting and cancelling."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @implementer(IReadWriteDescriptor)
 class Polling:
-    """Asks libpq to go on whenever its socket is ready, until it is done.
+    """Polls libpq whenever its socket is ready, until the operation is complete.
 
-    While libpq connects, its socket may change or be found dead; libpq is asked all the same, as only it
-    knows why, and whether it tries another way.
+    While libpq connects, its socket may change or die. libpq is polled in any case, because only it knows the
+    reason, and whether it tries another address.
 
-    :param socket: returns the number of libpq's socket.
-    :param poll: goes on, and returns the direction to wait for.
+    :param socket: returns libpq's socket descriptor.
+    :param poll: continues the operation, and returns the direction to wait for.
     """
 
     def __init__(self, reactor: Any, socket: Callable[[], int], poll: Callable[[], int]) -> None:
@@ -35,40 +35,32 @@ class Polling:
         self._done: Deferred[bool] = Deferred(lambda _: self._unwatch())
 
     def done(self) -> Deferred[bool]:
-        """Begin; return a Deferred that fires when all is done, with False where that failed.
-
-        Cancelling it ends the waiting.
-        """
+        """Start, and return a Deferred that fires with whether the operation succeeded."""
         self._watch(PollingStatus.WRITING)
         return self._done
 
-    def give_up(self, error: Exception) -> None:
-        """End the waiting; what ``done`` returned fails."""
+    def fail(self, error: Exception) -> None:
         self._unwatch()
         self._done.errback(error)
 
     def fileno(self) -> int:
-        """Return the descriptor for the reactor: a duplicate, as libpq may close its own at any time."""
+        """Return a duplicate of the descriptor, because libpq may close its own at any time."""
         return self._descriptor
 
     def logPrefix(self) -> str:  # noqa: N802 - Twisted's name
-        """Name this in Twisted's log."""
         return "libpq"
 
     def doRead(self) -> None:  # noqa: N802 - Twisted's name
-        """Go on."""
-        self._go_on()
+        self._continue()
 
     def doWrite(self) -> None:  # noqa: N802 - Twisted's name
-        """Go on."""
-        self._go_on()
+        self._continue()
 
     def connectionLost(self, _reason: Failure) -> None:  # noqa: N802 - Twisted's name
-        """Go on."""
         if self._descriptor != -1:
-            self._go_on()
+            self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._unwatch()
         status = self._poll()
         if status in (PollingStatus.READING, PollingStatus.WRITING):

@@ -1,8 +1,8 @@
-"""The pool: connections that heal, a queue with a limit, and no way for an identity to stay behind.
+"""The connection pool.
 
-A message runs under its caller's role in a transaction of its own (see ``steps.Composer``).
-A connection returns to the pool only when it is outside of any transaction, nothing runs on it, and no
-cancel request is on its way to it; else it is closed.
+Each message runs under its caller's role in its own transaction (see ``steps.Composer``). A connection only
+returns to the pool if it is outside of any transaction, runs nothing, and no cancel request for it is
+pending. Otherwise it is closed, so that no identity is carried over to the next caller.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from twisted.internet import defer
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background
-from dataapi.concurrency.timers import RECONNECTING, Backoff
+from dataapi.concurrency.timers import RECONNECT_BACKOFF, Backoff
 from dataapi.concurrency.wait_queue import Slots, WaitQueue
 from dataapi.database import address, errors
-from dataapi.database.cancel import ANSWER_TIMEOUT, Canceller, ControlConnection, cancelled, end_statement
-from dataapi.database.connection import ConnectionDied, ServerStatus
+from dataapi.database.cancel import RESPONSE_TIMEOUT, Canceller, ControlConnection, cancel_all, end_statement
+from dataapi.database.connection import ConnectionFailed, ServerStatus
 from dataapi.database.connector import Connector
 from dataapi.database.health import Ageing, Liveness
 from dataapi.database.open_transaction import FIRST_FETCH, next_fetch
@@ -43,14 +43,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """The figures of a pool.
+    """Statistics of a pool.
 
-    :ivar size: the maximum number of connections it may have.
-    :ivar open: connections it has; ``idle`` of them are free and ``in_use`` are not.
-    :ivar waiting: messages and streams that wait for a connection now.
-    :ivar timeouts: messages and streams that waited until the time was over, since the start.
-    :ivar connects: connections made, since the start.
-    :ivar cancels: statements given up by their callers, since the start.
+    :ivar size: maximum number of connections.
+    :ivar open: current number of connections.
+    :ivar idle: number of free connections.
+    :ivar in_use: number of connections in use.
+    :ivar waiting: number of messages and streams that wait for a connection.
+    :ivar timeouts: total number of messages and streams that timed out while waiting.
+    :ivar connects: total number of connections established.
+    :ivar cancels: total number of statements abandoned by their callers.
     """
 
     size: int
@@ -66,16 +68,16 @@ class PoolFigures:
 _token = partial(token_hex, 8)
 
 BATCH = 65_536
-"""Bytes of a stream's batch, about as many as Twisted buffers for a slow reader before it pauses."""
+"""Approximate size of a stream's batch in bytes: what Twisted buffers before it pauses a slow reader."""
 
 
-FETCHED_WITHIN = 30.0
-"""Seconds that a statement of the daemon's own may take, unless its caller sets another limit."""
+FETCH_TIMEOUT = 30.0
+"""Default timeout for the daemon's own statements, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedPool:
-    """A pool whose own SQL has a time limit.
+    """A pool with a timeout for the daemon's own SQL.
 
     :ivar seconds: see ``Pool.fetch``.
     """
@@ -84,22 +86,21 @@ class TimedPool:
     seconds: float
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
-        """Run the daemon's own SQL; see ``Pool.fetch``."""
-        return await self.pool.fetch(text, values, within=self.seconds)
+        return await self.pool.fetch(text, values, timeout=self.seconds)
 
 
 class Pool:
     """Connections to one database.
 
-    :param uri: a libpq connection string, whose ``connect_timeout`` (seconds, 10 when it has none) limits
-        each attempt; raises ``psycopg.ProgrammingError`` when it is none.
-    :param size: the maximum number of connections, besides one that only carries cancel requests.
+    :param uri: libpq connection string. ``connect_timeout`` limits each attempt (default: 10 seconds).
+    :param size: maximum number of connections, not counting the one for cancel requests.
     :param acquisition_timeout: seconds that a message waits for a connection.
     :param options: how each connection is used.
-    :param anonymous_role: the role for which a missing privilege is 401 and not 403.
-    :param backoff: how long to wait between attempts to reconnect.
-    :param token: gives random letters and digits, which set a connection's statements apart from all others.
-    :ivar on_pooler: called when connections begin to lead to a pooler.
+    :param anonymous_role: role for which a missing privilege is 401 and not 403.
+    :param backoff: delays between attempts to reconnect.
+    :param token: returns random letters and digits, which make a connection's prepared statements unique.
+    :ivar on_pooler: called when connections start to go through a pooler.
+    :raises psycopg.ProgrammingError: if ``uri`` is invalid.
     """
 
     _log = Logger()
@@ -113,7 +114,7 @@ class Pool:
         acquisition_timeout: float = 10.0,
         options: SessionOptions = SessionOptions(),  # noqa: B008 - it is frozen
         anonymous_role: str = "anon",
-        backoff: Backoff = RECONNECTING,
+        backoff: Backoff = RECONNECT_BACKOFF,
         token: Callable[[], str] = _token,
     ) -> None:
         self._reactor = reactor
@@ -121,7 +122,7 @@ class Pool:
         self._size = size
         self._anonymous_role = anonymous_role
         self._queue: WaitQueue[Session] = WaitQueue(reactor, acquisition_timeout, errors.timed_out)
-        # An open transaction waits for its client, so that half of the connections are left to messages.
+        # Open transactions wait for their clients, so reserve half of the connections for messages.
         self._slot_queue = WaitQueue[None](reactor, acquisition_timeout, errors.timed_out)
         self._slots = Slots(max(1, size // 2), self._slot_queue)
         self._canceller: Canceller = ControlConnection(reactor)
@@ -135,7 +136,7 @@ class Pool:
         self._connector = Connector(
             reactor, uri, self._background,
             lambda: Session(reactor, options, token(), self._start_up, self._servers),
-            opened=self._opened, failed=self._none_opened, grow=self._grow, backoff=backoff,
+            opened=self._opened, failed=self._connecting_failed, grow=self._grow, backoff=backoff,
         )  # fmt: skip
         self._liveness = Liveness(
             reactor, self._background, self._sessions, self._idle, self._release, self._discard
@@ -147,14 +148,14 @@ class Pool:
         self._cancels = 0
 
     async def start(self) -> None:
-        """Try to connect once; when that fails, go on trying in the background."""
+        """Try to connect once. If that fails, retry in the background."""
         self._stopped = False
         first_attempt = self._connector.start()
         self._grow()
         await first_attempt
 
     async def stop(self, grace: float = 5.0) -> None:
-        """Refuse new messages, let running ones finish for ``grace`` seconds, then cancel and close."""
+        """Reject new messages, wait up to ``grace`` seconds for running ones, then cancel them and close."""
         self._stopped = True
         self._connector.stop()
         self._end_renewals()
@@ -168,7 +169,7 @@ class Pool:
                 await self._drained.addTimeout(grace, self._reactor)
             except defer.TimeoutError:
                 running = [session.connection for session in self._sessions]
-                if not await cancelled(self._canceller, running, self._reactor):
+                if not await cancel_all(self._canceller, running, self._reactor):
                     self._log.warn("statements were still running when the pool was closed")
         self._background.cancel()
         for session in list(self._sessions):
@@ -176,7 +177,7 @@ class Pool:
         self._canceller.close()
 
     def resize(self, size: int) -> None:
-        """Have at most so many connections; those beyond that are closed as soon as they are free."""
+        """Change the maximum number of connections. Surplus connections are closed when they are free."""
         self._size = size
         while self._idle and len(self._sessions) > size:
             self._discard(self._idle[-1])
@@ -184,12 +185,12 @@ class Pool:
         self._grow()
 
     def renew(self) -> defer.Deferred[None]:
-        """Replace every connection, those in use as soon as they are free.
+        """Replace all connections, those in use as soon as they are free.
 
-        What ``alter database`` and ``alter role`` set for a session holds for those that begin afterwards.
-        The present connections serve until there is a new one.
+        New sessions use the current settings of ``alter database`` and ``alter role``. Existing connections
+        are used until there is a new one.
 
-        :return: fires when messages get new connections, or none could be made.
+        :return: fires when messages get new connections, or connecting has failed.
         """
         self._start_up.forget()
         self._outdated = set(self._sessions)
@@ -203,34 +204,32 @@ class Pool:
         return renewed
 
     def _end_renewals(self) -> None:
-        """Use outdated connections no more."""
         renewals, self._renewals = self._renewals, []
-        for session in [one for one in self._idle if one in self._outdated]:
+        for session in [session for session in self._idle if session in self._outdated]:
             self._discard(session)
         for renewed in renewals:
             renewed.callback(None)
 
     def follow(self, servers: Servers) -> None:
-        """Use only the servers that may be used; to be called before the start."""
+        """Use only accepted servers. Call it before ``start``."""
         self._servers = servers
         servers.observe(partial(self._leave_refused, servers))
 
     def abandon(self) -> None:
-        """Close every connection, and refuse what waits for one: the server does not answer."""
         for session in tuple(self._sessions):
             self._discard(session)
         self._queue.fail_all(self._unavailable)
         self._slot_queue.fail_all(self._unavailable)
 
-    def give_up(self, place: dict[str, str]) -> None:
-        """Close every connection to a server at once."""
-        key = address.server_key(place)
-        self._leave(lambda session: address.server_key(session.connection.place) == key)
+    def leave_server(self, server: dict[str, str]) -> None:
+        key = address.server_key(server)
+        self._leave(lambda session: address.server_key(session.connection.server) == key)
 
     def _leave_refused(self, servers: Servers) -> None:
-        """Close connections to refused servers, and replace those to servers of which nothing is known."""
         status = {session: servers.status(session.connection) for session in self._sessions}
-        for session in [one for one, known in status.items() if known is ServerStatus.UNKNOWN]:
+        for session in [
+            session for session, server_status in status.items() if server_status is ServerStatus.UNKNOWN
+        ]:
             if session in self._idle:
                 self._discard(session)
             else:
@@ -246,30 +245,25 @@ class Pool:
 
     @property
     def available(self) -> bool:
-        """Whether there is a connection to the database now, and no reason to think that it is dead."""
         return bool(self._sessions) and not self._liveness.silent
 
     async def watch(self) -> None:
-        """Replace connections that are old or whose server does not answer, until it is cancelled."""
         self._background.spawn(self._ageing.watch())
         await self._liveness.watch()
 
     async def check(self) -> None:
-        """Find out at once whether the database answers, and set ``available`` and ``trouble``."""
+        """Check now whether the database responds, and update ``available`` and ``trouble``."""
         await self._liveness.check()
 
     @property
     def trouble(self) -> str | None:
-        """Why the last attempt to connect failed, or that the database does not answer; None when neither."""
-        return self._connector.trouble or ("it does not answer" if self._liveness.silent else None)
+        return self._connector.trouble or ("it does not respond" if self._liveness.silent else None)
 
     @property
     def pooled(self) -> bool:
-        """Whether there are connections that lead to a pooler."""
         return any(session.connection.pooled for session in self._sessions)
 
     def figures(self) -> PoolFigures:
-        """Return the figures of the pool, for metrics."""
         count, idle = len(self._sessions), len(self._idle)
         return PoolFigures(
             size=self._size, open=count, idle=idle, in_use=count - idle,
@@ -279,11 +273,13 @@ class Pool:
         )  # fmt: skip
 
     async def run(self, message: Message) -> Rows:
-        """Run a message under its role in one round trip and return the last statement's rows.
+        """Run a message under its role in one round trip. Return the rows of the last statement.
 
-        Cancelled, it fails at once and the server is asked to end the statement.  Raises
-        ``DatabaseError`` for what PostgreSQL refuses, ``DatabaseUnavailable`` when there is no
-        connection or it died, and ``ApiError`` for values that PostgreSQL cannot hold.
+        If it is cancelled, it fails immediately, and the statement is cancelled on the server.
+
+        :raises DatabaseError: if PostgreSQL reports an error.
+        :raises DatabaseUnavailable: if there is no connection, or it is lost.
+        :raises ApiError: if PostgreSQL cannot store a value.
         """
         session = self._idle.pop() if self._idle else await self._wait(message.context.report)
         try:
@@ -294,39 +290,38 @@ class Pool:
             self._release(session)
 
     async def fetch(
-        self, text: str, values: Sequence[object] = (), *, within: float = FETCHED_WITHIN
+        self, text: str, values: Sequence[object] = (), *, timeout: float = FETCH_TIMEOUT
     ) -> Rows:
-        """Run the daemon's own SQL as the login role and return the last statement's rows.
+        """Run the daemon's own SQL as the login role. Return the rows of the last statement.
 
-        Statements separated by ``;`` are one transaction.  ``$1`` … are values of any Python type
-        that psycopg knows; write ``$1::type`` where PostgreSQL cannot infer it.  Raises like ``run``.
+        Statements separated by ``;`` are one transaction. ``$1`` … are values of any type that psycopg
+        supports; use ``$1::type`` if PostgreSQL cannot infer the type. Raises the same errors as ``run``.
 
-        :param within: seconds after which the statement and its connection are given up, because the
-            connection may be one that nothing answers any more although a proxy keeps it open.
+        :param timeout: seconds after which the statement and its connection are abandoned. A proxy may keep a
+            connection to a dead server open.
         """
         session = self._idle.pop() if self._idle else await self._wait()
         try:
             fetching = defer.Deferred.fromCoroutine(session.fetch(text, values))
-            return await fetching.addTimeout(within, self._reactor)
+            return await fetching.addTimeout(timeout, self._reactor)
         except defer.TimeoutError:
             self._background.spawn(self._liveness.check())
-            raise errors.silent(within) from None
+            raise errors.timed_out_query(timeout) from None
         except psycopg.Error as error:
-            raise errors.refused(error, anonymous=False) from error
-        except ConnectionDied as error:
-            raise errors.died(error.__cause__) from error
+            raise errors.from_postgres(error, anonymous=False) from error
+        except ConnectionFailed as error:
+            raise errors.connection_lost(error.__cause__) from error
         finally:
             self._release(session)
 
-    def within(self, seconds: float) -> TimedPool:
-        """Return what runs the daemon's own SQL with this limit."""
+    def with_timeout(self, seconds: float) -> TimedPool:
         return TimedPool(self, seconds)
 
     async def stream(self, message: Message, batch: int = BATCH) -> AsyncGenerator[Rows, None]:
-        """Run a message that only reads, and give its last statement's rows in batches of ``batch`` bytes.
+        """Run a read-only message. Yield the rows of its last statement in batches of about ``batch`` bytes.
 
-        The next batch is fetched when it is asked for.  A caller that does not read to the end closes the
-        generator, which closes the connection.  Raises like ``run``.
+        Each batch is fetched on demand. Closing the generator early closes the connection. Raises the same
+        errors as ``run``.
         """
         async with self._transaction(message) as transaction:
             rows, requested = await transaction.open_cursor(message), FIRST_FETCH
@@ -335,15 +330,15 @@ class Pool:
                 yield rows
                 rows = await transaction.fetch(requested)
             await transaction.end()
-        # The connection serves others already.
+        # The connection is already back in the pool.
         if rows:
             yield rows
 
     @asynccontextmanager
     async def open_transaction(self, message: Message) -> AsyncGenerator[OpenTransaction, None]:
-        """Begin a transaction of several messages with this one, for the block to continue and to end.
+        """Begin a transaction of several messages with this one. The caller continues and ends it.
 
-        An error in the block rolls it back.  Raises like ``run``.
+        An exception rolls it back. Raises the same errors as ``run``.
         """
         async with self._transaction(message) as transaction:
             await transaction.begin(message)
@@ -353,7 +348,7 @@ class Pool:
     async def _transaction(self, message: Message) -> AsyncGenerator[OpenTransaction, None]:
         report, began = message.context.report, perf_counter()
         try:
-            await self._slots.take(message.caller)
+            await self._slots.acquire(message.caller)
         finally:
             report(QueueWait(began, perf_counter()))
         try:
@@ -368,17 +363,16 @@ class Pool:
                 transaction.report_rest()
                 self._release(session)
         finally:
-            self._slots.give_back(message.caller)
+            self._slots.release(message.caller)
 
     async def _wait(self, report: Callable[[Fact], None] = ignore) -> Session:
-        """Wait for a free connection, and report how long."""
         if self._stopped or (self._connector.failing and not self._sessions):
             raise self._unavailable()
         began = perf_counter()
-        place = self._queue.join()
+        waiter = self._queue.join()
         self._grow()
         try:
-            return await place
+            return await waiter
         finally:
             report(QueueWait(began, perf_counter()))
 
@@ -397,7 +391,7 @@ class Pool:
             self._background.spawn(self._settle(session))
 
     def _hand_over(self) -> None:
-        """Give free connections to those that wait; a loop, as a message may fail and return at once."""
+        """Assign free connections to waiting callers. A loop, because a message may fail synchronously."""
         if self._handing_over:
             return
         self._handing_over = True
@@ -408,7 +402,7 @@ class Pool:
             self._handing_over = False
 
     async def _settle(self, session: Session) -> None:
-        """Bring a connection into a known state after its caller is gone, or close it."""
+        """Restore a known state after the caller has gone, or close the connection."""
         try:
             if session.connection.busy:
                 self._cancels += 1
@@ -416,9 +410,9 @@ class Pool:
                 ended = await end_statement(self._canceller, session.connection, self._reactor)
                 session.cancelling = not ended
             settling = defer.Deferred.fromCoroutine(session.settle())
-            await settling.addTimeout(ANSWER_TIMEOUT, self._reactor)
-        except (ConnectionDied, psycopg.Error, defer.TimeoutError) as error:
-            self._log.info("closing a database connection in an unknown state: {error}", error=error)
+            await settling.addTimeout(RESPONSE_TIMEOUT, self._reactor)
+        except (ConnectionFailed, psycopg.Error, defer.TimeoutError) as error:
+            self._log.info("closing a database connection in unknown state: {error}", error=error)
         finally:
             if session.clean:
                 self._release(session)
@@ -426,7 +420,6 @@ class Pool:
                 self._discard(session)
 
     def _grow(self) -> None:
-        """Have as many connections as are asked for, at least one."""
         if not self._stopped:
             in_use = len(self._sessions) - len(self._idle)
             number = min(self._size, max(1, in_use + len(self._queue.waiting)))
@@ -445,15 +438,14 @@ class Pool:
             self.on_pooler()
         self._release(session)
 
-    def _none_opened(self) -> None:
-        """Answer those that wait when there is no connection at all."""
+    def _connecting_failed(self) -> None:
         if self._renewals:
             self._end_renewals()
         if not self._sessions:
             self._queue.fail_all(self._unavailable)
 
     def _replace(self, session: Session) -> None:
-        """Close a connection as soon as it is free and there is another one, for which there must be room."""
+        """Close a connection when it is free and there is another one."""
         if len(self._sessions) == 1 < self._size:
             self._connector.open(2, present=1)
         elif session in self._idle:
@@ -462,7 +454,6 @@ class Pool:
             self._outdated.add(session)
 
     def _discard(self, session: Session) -> None:
-        """Close a connection and let another take its place."""
         session.connection.close()
         self._sessions.discard(session)
         self._outdated.discard(session)
@@ -472,7 +463,7 @@ class Pool:
             drained, self._drained = self._drained, None
             drained.callback(None)
         if self._connector.waiting:
-            self._none_opened()
+            self._connecting_failed()
         self._grow()
 
     def _unavailable(self) -> ApiError:

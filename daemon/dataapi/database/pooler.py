@@ -1,6 +1,6 @@
-"""Whether a pooler stands before PostgreSQL that lends a connection for one transaction at a time.
+"""Detects connection poolers in transaction mode.
 
-What is prepared and listened to belongs to a server process there, and the next message may reach another.
+Prepared statements and LISTEN belong to a server process, and the next message may get another one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 
 from dataapi.database import address
-from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.connection import Connection, ConnectionFailed
 from dataapi.database.sql_text import EQUAL
 from dataapi.database.steps import COMMITTING, ROLLING_BACK, Prepared, Step
 
@@ -21,64 +21,67 @@ if TYPE_CHECKING:
     from dataapi.database.steps import Rows
 
 PROCESS = "select pg_catalog.pg_backend_pid()"
-"""Asks for the server process that answers."""
+"""Query for the ID of the server process."""
 
 _TURNS = (0, 1, 1, 0, 0, 1) * 2
-"""Which of two connections asks next.
+"""Order in which two connections send their queries.
 
-One of them asks twice in a row, so that a pooler is seen to change processes whether it lends the one that
-was given back last or the one that was given back first.
+One of them sends two queries in a row. This detects poolers that reuse the most recently used process, and
+poolers that reuse the least recently used one.
 """
 
 
 def pooler_advice(*, prepared: bool | None, listening: bool | None) -> str | None:
-    """Return a warning for a project behind such a pooler, None when it is set up for one.
+    """Return a warning for a project behind a pooler in transaction mode, or None if its settings are right.
 
-    :param prepared, listening: whether it is made to prepare statements, and to listen; None finds out.
+    :param prepared: ``db-prepared-statements``, None for automatic.
+    :param listening: ``db-channel-enabled``, None for automatic.
     """
     keys = [*(["db-prepared-statements"] if prepared else []), *(["db-channel-enabled"] if listening else [])]
     if not keys:
         return None
     advice = " and ".join(f"{key} = auto" for key in keys)
-    return f"db-uri leads to a pooler in transaction mode, which needs {advice}"
+    return f"db-uri connects to a pooler in transaction mode: set {advice}"
 
 
 async def loses_statements(reactor: Any, uri: str) -> bool:
-    """Return whether the URI leads to a pooler in transaction mode that keeps no statements prepared.
+    """Whether the URI connects to a pooler in transaction mode without support for prepared statements.
 
-    False when it cannot be reached.
+    False if the database cannot be reached.
     """
     parameters = address.parameters(uri)
     connection = Connection(reactor)
     try:
         await connection.open(parameters, address.connect_timeout(parameters))
-        return await lends_processes(connection) and not await keeps_statements(connection)
-    except (ConnectionDied, psycopg.Error):
+        return await is_transaction_pooled(connection) and not await supports_prepared(connection)
+    except (ConnectionFailed, psycopg.Error):
         return False
     finally:
         connection.close()
 
 
-async def lends_processes(connection: Connection) -> bool:
-    """Return whether a pooler lends the connection a process for one transaction at a time.
+async def is_transaction_pooled(connection: Connection) -> bool:
+    """Whether a pooler assigns a server process per transaction.
 
-    Raises ``psycopg.Error`` and ``ConnectionDied``, when another connection cannot be made, too.
+    :raises psycopg.Error: if a query fails.
+    :raises ConnectionFailed: if the connection is lost, or a second one cannot be opened.
     """
-    # A pooler makes up process numbers of its own.
-    if await _process(connection) == connection.process():
+    # Poolers report fake process IDs.
+    if await _process(connection) == connection.backend_pid():
         return False
     other = Connection(connection.reactor)
     try:
-        await other.open(connection.place, address.connect_timeout(connection.place))
+        await other.open(connection.server, address.connect_timeout(connection.server))
         return await share_processes(lambda: _process(connection), lambda: _process(other))
     finally:
         other.close()
 
 
 async def share_processes(one: Callable[[], Awaitable[int]], other: Callable[[], Awaitable[int]]) -> bool:
-    """Return whether two open connections were seen to be served by the same process, or one by several.
+    """Whether two open connections use the same server process, or one uses several.
 
-    :param one, other: ask their connection for its process.
+    :param one: returns the process ID of the first connection.
+    :param other: returns the process ID of the second connection.
     """
     seen: tuple[set[int], set[int]] = set(), set()
     for turn in _TURNS:
@@ -88,35 +91,38 @@ async def share_processes(one: Callable[[], Awaitable[int]], other: Callable[[],
     return False
 
 
-class RunsSteps(Protocol):
-    """A connection to ask on."""
+class StepRunner(Protocol):
+    """A connection that can run steps."""
 
     def send(self, steps: Sequence[Step]) -> Awaitable[Rows]:
-        """Run steps."""
+        pass
 
 
-async def keeps_statements(connection: RunsSteps) -> bool:
-    """Return whether a pooler keeps the connection's prepared statements on any server process.
+async def supports_prepared(connection: StepRunner) -> bool:
+    """Whether a pooler makes the connection's prepared statements available on any server process.
 
-    It does so under a name of its own: where the server has the connection's, a pooler just passed it on.
-    False where it is unknown.  Raises ``psycopg.Error`` and ``ConnectionDied`` where that dies.
+    Such a pooler renames statements. If the server has one with our name, the pooler only forwarded it.
+    False if unknown.
+
+    :raises psycopg.Error: if the connection fails.
+    :raises ConnectionFailed: if the connection is lost.
     """
     name = f"p{token_hex(8)}".encode()
-    asked = (
+    query = (
         "select pg_catalog.count(*) from pg_catalog.pg_prepared_statements"
         f" where not from_sql and name {EQUAL} $1"
     ).encode()
-    prepared = Prepared(name, asked)
+    prepared = Prepared(name, query)
     # The process stays the same until the transaction ends.
     await connection.send([Step(b"begin")])
     try:
-        [(passed_on,)] = await connection.send([Step(asked, [name], None, prepared)])
+        [(is_forwarded,)] = await connection.send([Step(query, [name], None, prepared)])
     except psycopg.Error:
-        # It takes no such messages, or the database does not answer: text always works.
+        # The pooler rejects protocol-level prepared statements. Simple queries always work.
         await connection.send(ROLLING_BACK)
         return False
-    await connection.send([*([prepared.deallocation] if passed_on else []), *COMMITTING])
-    return not passed_on
+    await connection.send([*([prepared.deallocation] if is_forwarded else []), *COMMITTING])
+    return not is_forwarded
 
 
 async def _process(connection: Connection) -> int:

@@ -1,7 +1,7 @@
-"""Positions in PostgreSQL's write-ahead log (WAL), a reader's required one, and the lag of replicas; pure.
+"""Positions in the write-ahead log (WAL): required positions of reads, and the lag of replicas.
 
-A position is a timeline and what PostgreSQL calls an LSN, such as ``1:16/B374D848``: after a promotion the
-same LSN is another place.
+A position is a timeline and an LSN, such as ``1:16/B374D848``. After a promotion, the same LSN is a different
+position.
 """
 
 from __future__ import annotations
@@ -15,41 +15,40 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _POSITION = re.compile("([0-9]{1,10}):([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
-REMEMBERED = 3600
-"""Positions of the primary that are remembered, which limits the lag that can be measured.
+MAX_POSITIONS = 3600
+"""Number of the primary's positions to store. It limits the lag that can be measured.
 
-A replica that is further behind gets no reads under a limit.
+With ``db-read-max-lag``, a replica that lags further behind gets no reads.
 """
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """Where in the history of a cluster something happened; later ones are greater."""
+    """A WAL position. Later positions are greater."""
 
     timeline: int
     offset: int
 
     @property
     def lsn(self) -> str:
-        """The position in its timeline, as PostgreSQL writes it."""
         return f"{self.offset >> 32:X}/{self.offset & 0xFFFFFFFF:X}"
 
 
 BEGINNING = Position(0, 0)
-"""The position that every follower of the primary has seen."""
+"""Position that all servers have reached."""
 
 
 def required_position(headers: Mapping[str, str]) -> Position | None:
-    """Return the position that ``Dataapi-LSN`` names, the furthest of several; ``BEGINNING`` without it.
+    """Return the position in ``Dataapi-LSN``, the latest if there are several (default: ``BEGINNING``).
 
-    Where one cannot be read the requirement is unknown, which is None.
+    None if a position cannot be parsed.
     """
     text = headers.get("dataapi-lsn")
     if text is None:
         return BEGINNING
-    found = [_POSITION.fullmatch(part.strip()) for part in text.split(",")]
-    positions = [_position(*match.groups()) for match in found if match is not None]
-    return max(positions) if len(positions) == len(found) else None
+    matches = [_POSITION.fullmatch(part.strip()) for part in text.split(",")]
+    positions = [_position(*match.groups()) for match in matches if match is not None]
+    return max(positions) if len(positions) == len(matches) else None
 
 
 def _position(timeline: str, high: str, low: str) -> Position:
@@ -57,35 +56,30 @@ def _position(timeline: str, high: str, low: str) -> Position:
 
 
 class PrimaryProgress:
-    """When the primary was where, as it was seen now and then.
+    """History of the primary's positions.
 
-    A standby's own clock shows its lag only while the primary writes; this shows it also for a standby that
-    is cut off, and for an idle primary.
+    A standby's own clock shows its lag only while the primary writes. This history also works if the standby
+    is disconnected or the primary is idle.
     """
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
+        self._history: deque[tuple[float, int]] = deque(maxlen=MAX_POSITIONS)
 
     @property
-    def known(self) -> bool:
-        """Whether the primary was seen at all."""
-        return bool(self._seen)
+    def has_data(self) -> bool:
+        return bool(self._history)
 
-    def see(self, position: int, now: float) -> None:
-        """Record the position of the primary now."""
-        if self._seen and position < self._seen[-1][1]:
-            # Another server has become the primary, which goes on from an earlier position.
-            self._seen.clear()
-        if self._seen and position == self._seen[-1][1]:
-            self._seen.pop()
-        self._seen.append((now, position))
+    def record(self, position: int, now: float) -> None:
+        if self._history and position < self._history[-1][1]:
+            # Another server has become the primary, starting from an earlier position.
+            self._history.clear()
+        if self._history and position == self._history[-1][1]:
+            self._history.pop()
+        self._history.append((now, position))
 
     def lag(self, replayed: int) -> float | None:
-        """Return by how many seconds a replica is behind the last position seen.
-
-        None is unknown: it may be behind all that was seen by any time.
-        """
-        for seen, position in reversed(self._seen):
+        """Return the lag of a replica in seconds, or None if it exceeds the history."""
+        for recorded_at, position in reversed(self._history):
             if position <= replayed:
-                return self._seen[-1][0] - seen
+                return self._history[-1][0] - recorded_at
         return None

@@ -1,4 +1,4 @@
-"""Keeps connections off servers that another one has succeeded as the primary."""
+"""Prevents connections to old primaries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg
 from twisted.internet import defer
 
 from dataapi.database import address
-from dataapi.database.connection import SILENCE, Connection, ConnectionDied, ServerStatus
+from dataapi.database.connection import TIMEOUT_EXPIRED, Connection, ConnectionFailed, ServerStatus
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage, Succession
 
 if TYPE_CHECKING:
@@ -17,47 +17,43 @@ if TYPE_CHECKING:
 
 
 class PrimaryServers:
-    """The ``Servers`` of a database with several servers, of which one is the primary."""
+    """The ``Servers`` of a database with several servers, one of which is the primary."""
 
     def __init__(self, succession: Succession) -> None:
         self._succession = succession
         self._lineages: WeakKeyDictionary[Connection, Lineage] = WeakKeyDictionary()
 
-    def rank(self, place: dict[str, str]) -> int:
-        """Return the sort key of a server. Servers with equal keys are tried in the configured order."""
-        return self._succession.rank(address.server_key(place))
+    def rank(self, server: dict[str, str]) -> int:
+        return self._succession.rank(address.server_key(server))
 
     async def refusal(self, connection: Connection, timeout: float) -> str:
-        """Return why a connection must not be used, "" if it may be."""
-        place, succession = connection.place, self._succession
-        where = address.failure_prefix(place.get("host"), place.get("port", ""))
+        server, succession = connection.server, self._succession
+        prefix = address.failure_prefix(server.get("host"), server.get("port", ""))
         try:
-            found = await connection.query(PRIMARY_LINEAGE).addTimeout(timeout, connection.reactor)
+            rows = await connection.query(PRIMARY_LINEAGE).addTimeout(timeout, connection.reactor)
         except psycopg.Error:
-            found = []  # not every relative of PostgreSQL has timelines
+            rows = []  # some PostgreSQL-compatible servers have no timelines
         except defer.TimeoutError:
-            return where + SILENCE
-        except ConnectionDied as error:
+            return prefix + TIMEOUT_EXPIRED
+        except ConnectionFailed as error:
             return str(error)
-        if not found:
+        if not rows:
             return ""
-        lineage = self._lineages[connection] = Lineage(*found[0])
-        if not succession.overtaken(lineage):
-            succession.see(lineage)
+        lineage = self._lineages[connection] = Lineage(*rows[0])
+        if not succession.is_outdated(lineage):
+            succession.add_primary(lineage)
             return ""
-        succession.try_last(address.server_key(place))
+        succession.deprioritize(address.server_key(server))
         return (
-            f"{where}it is an old primary, on timeline {lineage.timeline}:"
+            f"{prefix}it is an old primary, on timeline {lineage.timeline}:"
             f" another server was promoted to timeline {succession.newest(lineage)}"
         )
 
     def status(self, connection: Connection) -> ServerStatus:
-        """Return the status of a connection's server. That of a standby is unknown."""
         lineage = self._lineages.get(connection)
         if lineage is None:
             return ServerStatus.UNKNOWN
-        return ServerStatus.REFUSED if self._succession.overtaken(lineage) else ServerStatus.ACCEPTED
+        return ServerStatus.REFUSED if self._succession.is_outdated(lineage) else ServerStatus.ACCEPTED
 
     def observe(self, observer: Callable[[], object]) -> None:
-        """Call the observer when another server becomes the primary."""
         self._succession.observe(observer)

@@ -1,4 +1,4 @@
-"""How long callers' SQL takes and how it fails: reported to its request, and logged (``log-query``)."""
+"""Reports the duration and errors of callers' SQL, and logs it (``log-query``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 from twisted.logger import Logger
 
 from dataapi.database import errors
-from dataapi.database.connection import ConnectionDied
+from dataapi.database.connection import ConnectionFailed
 from dataapi.database.message import text_of
 from dataapi.http.messages import RoundTrip
 
@@ -26,19 +26,19 @@ _log = Logger(namespace="dataapi.queries")
 
 @dataclass(frozen=True, slots=True)
 class QueryLog:
-    """Logs statements with ``$1`` … in place of their values.
+    """Logs statements with parameters instead of values.
 
-    :ivar every: whether it logs all of them; else those that fail, and those that are slow.
-    :ivar slow: seconds from which on a statement is slow, None if none is.
+    :ivar every: whether to log all statements, instead of only failed and slow ones.
+    :ivar slow: minimum duration of slow statements in seconds, None to log none.
     """
 
     every: bool
     slow: float | None
 
     def add(self, trip: RoundTrip, code: str = "") -> None:
-        """Log the statements of one message, if they are to be logged.
+        """Log the statements of a message if required.
 
-        :param code: of the error that it came to, "" without one.
+        :param code: error code, or "".
         """
         seconds = trip.ended - trip.began
         slow = self.slow is not None and seconds >= self.slow
@@ -60,23 +60,24 @@ def report_failure(
     *,
     anonymous: bool,
 ) -> None:
-    """Report a caller's message that failed or was cancelled, and raise the error as a typed one.
+    """Report a message that failed or was cancelled, and raise the client's error.
 
-    :param anonymous: whether the caller is the one for whom a missing privilege is 401 and not 403.
-    :raises DatabaseError: PostgreSQL refuses a statement.
-    :raises DatabaseUnavailable: the connection died.
+    :param anonymous: whether the role is the anonymous role, for which a missing privilege is 401 and not
+        403.
+    :raises DatabaseError: if PostgreSQL reported an error.
+    :raises DatabaseUnavailable: if the connection was lost.
     """
-    typed: ApiError | None = None
+    client_error: ApiError | None = None
     sqlstate = code = ""
     if isinstance(error, psycopg.Error):
         sqlstate = code = error.sqlstate or ""
-        typed = errors.refused(error, anonymous=anonymous)
-    elif isinstance(error, ConnectionDied):
-        typed = errors.died(error.__cause__)
-        code = typed.code
+        client_error = errors.from_postgres(error, anonymous=anonymous)
+    elif isinstance(error, ConnectionFailed):
+        client_error = errors.connection_lost(error.__cause__)
+        code = client_error.code
     trip = RoundTrip(began, perf_counter(), "; ".join(map(text_of, statements)), sqlstate)
     report(trip)
     if query_log is not None:
         query_log.add(trip, code)
-    if typed is not None:
-        raise typed from error
+    if client_error is not None:
+        raise client_error from error

@@ -1,4 +1,4 @@
-"""SQL at set-up time and from the command line, over a blocking connection of its own."""
+"""SQL of commands and of the setup, on blocking connections."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from psycopg.pq import ExecStatus
 from twisted.internet.threads import deferToThread
 
 from dataapi.database.address import (
-    ATTRIBUTES,
+    SESSION_ATTRS,
     connection_parameters,
-    leads_to_standbys,
-    lists_several,
-    look_up,
-    places,
+    has_several_hosts,
+    prefers_standbys,
+    resolve_host,
+    targets,
 )
-from dataapi.database.errors import refused, version_refusal
-from dataapi.database.pooler import keeps_statements
+from dataapi.database.errors import from_postgres, version_refusal
+from dataapi.database.pooler import supports_prepared
 from dataapi.database.sql_text import BEGIN_OWN_SQL, split
 from dataapi.database.steps import CONTEXT, rows
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage, Succession
@@ -36,15 +36,15 @@ T = TypeVar("T")
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
 _CONNECT_TIMEOUT = 10
-"""Seconds that connecting may take when the connection string says nothing else."""
-_LOOK_TIMEOUT = 2
-"""Seconds that connecting to each server may take while the newest primary is looked for."""
+"""Default connection timeout, in seconds."""
+_PROBE_TIMEOUT = 2
+"""Connection timeout per server when searching for the newest primary, in seconds."""
 
 
 class ScriptError(Exception):
-    """The database refused the statement or could not be reached; the text says why.
+    """Raised when a statement fails or the database cannot be reached.
 
-    :ivar sqlstate: PostgreSQL's code, None if it could not be reached.
+    :ivar sqlstate: PostgreSQL's code, None if the database could not be reached.
     """
 
     def __init__(self, text: str, sqlstate: str | None = None) -> None:
@@ -53,12 +53,12 @@ class ScriptError(Exception):
 
 
 async def run_script(uri: str, text: str) -> Rows:
-    """Run SQL statements in a thread, each committed by itself, and return the last one's rows.
+    """Run SQL statements in a thread, committing each one, and return the last one's rows.
 
-    :raises ScriptError: when the database refuses one or cannot be reached.
+    :raises ScriptError: if a statement fails or the database cannot be reached.
     """
-    found: Rows = await deferToThread(_run, uri, text)
-    return found
+    rows: Rows = await deferToThread(_run, uri, text)
+    return rows
 
 
 def _run(uri: str, text: str) -> Rows:
@@ -70,29 +70,28 @@ def _run(uri: str, text: str) -> Rows:
 
 
 class ServerTooOld(ScriptError):
-    """The database can be reached, and is of a version that is not supported."""
+    """Raised when the server's version is not supported."""
 
 
-def _fetched(connection: _Connection, text: str, values: Sequence[object]) -> Rows:
-    """Run SQL with ``$1`` places for values as one transaction; return the last statement's rows."""
-    # The statements between two Sync messages are one.
+def _fetch_rows(connection: _Connection, text: str, values: Sequence[object]) -> Rows:
+    # The statements between two Sync messages are one transaction.
     with connection.pipeline():
         for statement in split(text):
             cursor = connection.execute(statement.text, statement.arrange(list(values)))
-    # psycopg's cursor would read dates in the style that the session began with.
+    # psycopg's cursor would parse dates in the DateStyle that the session started with.
     return rows(cursor.pgresult) if cursor.pgresult else []
 
 
 @contextmanager
 def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
-    """Give a function that runs SQL with ``$1`` places for values and returns the last statement's rows.
+    """Yield a function that runs SQL with ``$1`` … parameters, and returns the last statement's rows.
 
-    :raises ScriptError: when the database refuses a statement, cannot be reached or is too old.
+    :raises ScriptError: if a statement fails, or if the database cannot be reached or is too old.
     """
     with _connection(uri) as connection:
 
         def fetch(text: str, values: Sequence[object]) -> Rows:
-            return _fetched(connection, BEGIN_OWN_SQL + text, values)
+            return _fetch_rows(connection, BEGIN_OWN_SQL + text, values)
 
         yield fetch
 
@@ -104,8 +103,8 @@ def _connection(uri: str) -> Iterator[_Connection]:
             "connect_timeout": _CONNECT_TIMEOUT,
             **connection_parameters(uri),
         }
-        if lists_several(parameters) and not leads_to_standbys(uri):
-            parameters = _past_old_primaries(parameters)
+        if has_several_hosts(parameters) and not prefers_standbys(uri):
+            parameters = _skip_old_primaries(parameters)
         with closing(_connect(parameters)) as connection:
             if refusal := version_refusal(connection.info.server_version):
                 raise ServerTooOld(refusal)
@@ -120,30 +119,29 @@ def _connect(parameters: dict[str, Any]) -> _Connection:
     )
 
 
-def _past_old_primaries(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the newest primary if an older one still accepts writes, else the same ones.
+def _skip_old_primaries(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the newest primary if an old one still accepts writes, else all parameters.
 
-    :param parameters: libpq's, which list several hosts.
+    :param parameters: libpq's parameters with several hosts.
     """
     succession = Succession()
-    found = [
-        (place.parameters, _lineage(place.parameters))
-        for place in places(parameters, look_up)
-        if not place.problem
+    servers = [
+        (target.parameters, _lineage(target.parameters))
+        for target in targets(parameters, resolve_host)
+        if not target.problem
     ]
-    for _, lineage in found:
+    for _, lineage in servers:
         if lineage is not None:
-            succession.see(lineage)
-    if not any(succession.overtaken(lineage) for _, lineage in found):
+            succession.add_primary(lineage)
+    if not any(succession.is_outdated(lineage) for _, lineage in servers):
         return parameters
-    return next(place for place, lineage in found if succession.follows(lineage))
+    return next(target for target, lineage in servers if succession.is_current(lineage))
 
 
-def _lineage(place: dict[str, Any]) -> Lineage | None:
-    """Return a server's lineage, None if it is a standby, has no timelines or does not answer."""
-    asked = {**place, ATTRIBUTES: "any", "connect_timeout": _LOOK_TIMEOUT}
+def _lineage(server: dict[str, Any]) -> Lineage | None:
+    parameters = {**server, SESSION_ATTRS: "any", "connect_timeout": _PROBE_TIMEOUT}
     try:
-        with closing(_connect(asked)) as connection:
+        with closing(_connect(parameters)) as connection:
             row = connection.execute(PRIMARY_LINEAGE).fetchone()
             return None if row is None else Lineage(*row)
     except psycopg.Error:
@@ -151,8 +149,6 @@ def _lineage(place: dict[str, Any]) -> Lineage | None:
 
 
 class _Blocking:
-    """A connection that ``keeps_statements`` waits for."""
-
     def __init__(self, connection: _Connection) -> None:
         self._pgconn = connection.pgconn
 
@@ -173,43 +169,43 @@ class _Blocking:
         return result
 
 
-def statements_are_kept(uri: str) -> bool:
-    """Return whether a pooler keeps prepared statements, see ``pooler.keeps_statements``.
+def pooler_supports_prepared(uri: str) -> bool:
+    """Whether a pooler supports prepared statements. See ``pooler.supports_prepared``.
 
-    :raises ScriptError: when the database cannot be reached.
+    :raises ScriptError: if the database cannot be reached.
     """
     with _connection(uri) as connection:
-        return complete(keeps_statements(_Blocking(connection)))
+        return complete(supports_prepared(_Blocking(connection)))
 
 
 class ScriptDatabase:
-    """A blocking connection with the interface of a pool, for code that runs without a reactor."""
+    """A blocking connection with the interface of a pool, for code without a reactor."""
 
     def __init__(self, fetch: Callable[[str, Sequence[object]], Rows]) -> None:
         self._fetch = fetch
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
-        """Run SQL as one transaction and return the last statement's rows; raises ``ApiError``."""
+        """Run SQL as one transaction. Return the last statement's rows, or raise ``ApiError``."""
         try:
             return self._fetch(text, values)
         except psycopg.OperationalError:
             raise
         except psycopg.Error as error:
-            raise refused(error, anonymous=False) from error
+            raise from_postgres(error, anonymous=False) from error
 
 
 @contextmanager
 def opened(uri: str) -> Iterator[ScriptDatabase]:
-    """Give a database by its connection string.
+    """Yield a ``ScriptDatabase``.
 
-    :raises ScriptError: when the database cannot be reached, or is lost on the way.
+    :raises ScriptError: if the database cannot be reached or the connection is lost.
     """
     with connected(uri) as fetch:
         yield ScriptDatabase(fetch)
 
 
 def complete(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that waits for nothing, such as one over a ``ScriptDatabase``."""
+    """Return the result of a coroutine that never waits, such as one that uses a ``ScriptDatabase``."""
     try:
         coroutine.send(None)
     except StopIteration as done:

@@ -1,4 +1,4 @@
-"""Where a server is, asked now and then over a connection of its own: standby or not, position, timeline."""
+"""Polls a server over its own connection: role, position and timeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twisted.internet import defer
 
 from dataapi.concurrency.tasks import wait_at_most
 from dataapi.database import address
-from dataapi.database.connection import Connection, ConnectionDied, ServerStatus
+from dataapi.database.connection import Connection, ConnectionFailed, ServerStatus
 from dataapi.database.primary_servers import PrimaryServers
 from dataapi.database.sql_text import CONCATENATE, MINUS, operator_sql
 from dataapi.database.succession import Lineage
@@ -18,12 +18,12 @@ from dataapi.database.succession import Lineage
 if TYPE_CHECKING:
     from dataapi.database.succession import Succession
 
-ANSWER_TIMEOUT = 1.25
-"""Seconds after which a server that does not answer counts as away."""
+RESPONSE_TIMEOUT = 1.25
+"""Seconds after which a server without a response is considered down."""
 
-_SILENT = "it does not answer"
+_UNRESPONSIVE = "it does not respond"
 
-# Only pg_read_all_stats sees the position that a standby receives.  The one for others lags, by up to
+# Only pg_read_all_stats can see a standby's received timeline. The one that others see lags by up to
 # checkpoint_timeout, and is never ahead.
 SERVER_STATE = f"""
 select standby, (case when standby then coalesce(pg_catalog.pg_last_wal_replay_lsn(), '0/0')
@@ -36,27 +36,27 @@ select standby, (case when standby then coalesce(pg_catalog.pg_last_wal_replay_l
         pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint end
 from pg_catalog.pg_control_system(), lateral (select pg_catalog.pg_is_in_recovery() standby offset 0) role
 """
-"""Asks a server for the members of a ``ServerState``."""
+"""Query for the fields of a ``ServerState``."""
 MAY_SEE_STATISTICS = f"""pg_catalog.pg_has_role('pg_read_all_stats',
     case when pg_catalog.current_setting('server_version_num')::int {operator_sql("<")} 160000
     then 'member' else 'set' end)"""
-"""Whether the login role may take on the one that sees the position that a standby receives."""
+"""Whether the login role can ``set role pg_read_all_stats``, which can see a standby's received timeline."""
 SERVER_STATE_SEEN = f"""
 select pg_catalog.set_config('role', 'pg_read_all_stats', true) where {MAY_SEE_STATISTICS};{SERVER_STATE}
 """
-"""Asks by the role that sees most, if the login role may take it on, which inherits nothing.
+"""Like ``SERVER_STATE``, as ``pg_read_all_stats`` if possible. The login role may not inherit its privileges.
 
-Only for this message: a pooler may have the server process answer others next.
+The role is local to the message: a pooler may then assign the process to another client.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """Where a server is.
+    """State of a server.
 
-    :ivar standby: whether it cannot be written to.
-    :ivar position: the one that it has replayed or written.
-    :ivar lineage: the one that it follows or is; a standby may be further than it lets its callers see.
+    :ivar standby: whether it is read-only.
+    :ivar position: replayed or written WAL position.
+    :ivar lineage: lineage that it follows or writes. A standby may be further ahead than we can see.
     """
 
     standby: bool
@@ -65,12 +65,12 @@ class ServerState:
 
 
 class ServerWatch:
-    """Asks a server now and then where it is.
+    """Polls a server's state.
 
-    :param succession: for a connection string that leads to the primary, whichever that is.
-    :ivar state: where the server is, None while it does not answer.
-    :ivar trouble: why there is no state, "" while there is one.
-    :ivar silent: whether it left a question without an answer, and has answered none since.
+    :param succession: for a connection string that selects the current primary.
+    :ivar state: last state, None if the server does not respond.
+    :ivar trouble: why there is no state, "" if there is one.
+    :ivar silent: whether the last query timed out.
     """
 
     def __init__(self, reactor: Any, uri: str, succession: Succession | None = None) -> None:
@@ -80,21 +80,20 @@ class ServerWatch:
         self._connection: Connection | None = None
         self._opening: defer.Deferred[None] | None = None
         self.state: ServerState | None = None
-        self.trouble = "it has not been asked yet"
+        self.trouble = "it has not been polled yet"
         self.silent = False
 
-    async def look(self) -> None:
-        """Find out where the server is."""
-        connection = await self._connected()
+    async def poll(self) -> None:
+        connection = await self._connect()
         if connection is None:
             self.state = None
             return
         try:
-            [row] = await connection.query(SERVER_STATE_SEEN).addTimeout(ANSWER_TIMEOUT, self._reactor)
-        except (ConnectionDied, psycopg.Error) as error:
+            [row] = await connection.query(SERVER_STATE_SEEN).addTimeout(RESPONSE_TIMEOUT, self._reactor)
+        except (ConnectionFailed, psycopg.Error) as error:
             self._lose(str(error).strip())
         except defer.TimeoutError:
-            self._lose(_SILENT)
+            self._lose(_UNRESPONSIVE)
             self.silent = True
         else:
             self.silent = False
@@ -105,15 +104,15 @@ class ServerWatch:
         self.state, self.trouble = None, trouble
         self.close()
 
-    async def _connected(self) -> Connection | None:
-        """Return a connection if there is one soon; to find the server among many may take longer."""
+    async def _connect(self) -> Connection | None:
+        """Return a connection, or None if there is none in time. Connecting continues in the background."""
         connection = self._connection
         if connection is None or connection.lost or self._is_refused(connection):
             self._drop()
             if self._opening is None or self._opening.called:
-                self.trouble = _SILENT
+                self.trouble = _UNRESPONSIVE
                 self._opening = defer.Deferred.fromCoroutine(self._open())
-            await wait_at_most(ANSWER_TIMEOUT, self._opening, self._reactor)
+            await wait_at_most(RESPONSE_TIMEOUT, self._opening, self._reactor)
         return self._connection
 
     def _is_refused(self, connection: Connection) -> bool:
@@ -122,8 +121,8 @@ class ServerWatch:
     async def _open(self) -> None:
         connection = Connection(self._reactor, self._servers)
         try:
-            await connection.open(self._parameters, ANSWER_TIMEOUT)
-        except ConnectionDied as error:
+            await connection.open(self._parameters, RESPONSE_TIMEOUT)
+        except ConnectionFailed as error:
             self.trouble = str(error)
         except defer.CancelledError:
             connection.close()
@@ -132,7 +131,6 @@ class ServerWatch:
             self._connection = connection
 
     def close(self) -> None:
-        """Close the connection; the next look opens another."""
         if self._opening is not None:
             self._opening.cancel()
         self._drop()

@@ -1,4 +1,4 @@
-"""One of a pool's connections with its prepared statements: runs messages."""
+"""A pool's connection with its prepared statements."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import psycopg
 from twisted.internet import defer
 
 from dataapi.database import address, errors, sql_text
-from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
+from dataapi.database.connection import Connection, ConnectionFailed, ServerUnresponsive
 from dataapi.database.coordinator import CoordinatorComposer
 from dataapi.database.message import FACTS, defaults_of, text_of
 from dataapi.database.open_transaction import OpenTransaction, written_position
-from dataapi.database.pooler import keeps_statements
+from dataapi.database.pooler import supports_prepared
 from dataapi.database.query_log import report_failure
 from dataapi.database.steps import (
     COMMITTING,
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 class SessionOptions:
     """How a pool's connections are used.
 
-    :ivar search_path: schemas, set for every message; none leaves it to PostgreSQL.
-    :ivar settings: further ones that are made for every message, ``(name, value)``.
-    :ivar prepared_statements: whether statements are prepared; None does so where no pooler stands before
-        PostgreSQL or one that keeps them, for each connection by itself.
-    :ivar statement_timeout: seconds for each statement of a caller whose role, function or database has no
-        limit of its own; None is no limit, and the daemon's own SQL has none.
-    :ivar idle_time: seconds after which a connection that is not used is closed; None keeps it.
-    :ivar lifetime: seconds after which a connection is replaced; None keeps it.
-    :ivar query_log: logs callers' SQL, None logs none.
-    :ivar comments: whether callers' messages begin with a comment that names the request.
+    :ivar search_path: schemas to set for each message, empty for the login role's.
+    :ivar settings: further settings for each message.
+    :ivar prepared_statements: whether to prepare statements. None decides per connection: not through a
+        pooler, unless it supports prepared statements.
+    :ivar statement_timeout: timeout of callers' statements in seconds, unless their role, function or
+        database has its own; None for no timeout. It does not apply to the daemon's own SQL.
+    :ivar idle_time: seconds after which an unused connection is closed, None for never.
+    :ivar lifetime: seconds after which a connection is replaced, None for never.
+    :ivar query_log: logs callers' SQL, None to disable.
+    :ivar comments: whether to prefix callers' statements with a comment that identifies the request.
     """
 
     search_path: tuple[str, ...] = ()
@@ -68,19 +68,18 @@ class SessionOptions:
 
 @dataclass(slots=True)
 class StartUp:
-    """The settings that a pool's sessions begin with, once a first one has shown that the server takes them.
+    """Settings that a pool's sessions start with, once a first session has verified them.
 
-    A pooler may refuse them, and so may a server; each message makes them then.
+    A pooler or a server may reject them. Then they are set for each message.
 
-    :ivar defaults: None until it is known.
-    :ivar refused: whether the server does not take them.
+    :ivar defaults: None until known.
+    :ivar refused: whether the server rejects them.
     """
 
     defaults: Defaults | None = None
     refused: bool = False
 
     def forget(self) -> None:
-        """Let the next session find it out: the server may be another one, or have other settings."""
         self.defaults = None
         self.refused = False
 
@@ -88,11 +87,11 @@ class StartUp:
 class Session:
     """One of a pool's connections.
 
-    :param start_up: the state that the pool's sessions share.
-    :ivar connection: the connection.
-    :ivar cancelling: whether a cancel request is on its way, which could hit the next statement.
-    :ivar opened: when the connection was made, by the reactor's clock.
-    :ivar uses: how often it was used.
+    :param token: makes the names of prepared statements unique.
+    :param start_up: state shared by the pool's sessions.
+    :ivar cancelling: whether a pending cancel request could affect the next statement.
+    :ivar opened: when the connection was established, by the reactor's clock.
+    :ivar uses: number of uses.
     """
 
     __slots__ = (
@@ -130,26 +129,37 @@ class Session:
         self._rolls_back = False
 
     async def open(self, parameters: dict[str, str], timeout: float) -> None:
-        """Connect, and find out what messages need here; raises ``ConnectionDied``."""
-        options, known = self._options, self._start_up.defaults
-        if known is None:
+        """Connect and determine what messages need.
+
+        :raises ConnectionFailed: if that fails.
+        """
+        options, known_defaults = self._options, self._start_up.defaults
+        if known_defaults is None:
             defaults = await self._connect(self.connection, parameters, timeout)
-            begun = defaults.begin_session()
-            if begun.begun and not self._start_up.refused and not self.connection.pooled:
-                defaults = begun if await self._begin_with(begun, parameters, timeout) else defaults
+            startup_defaults = defaults.begin_session()
+            if startup_defaults.begun and not self._start_up.refused and not self.connection.pooled:
+                defaults = (
+                    startup_defaults
+                    if await self._reconnect_with(startup_defaults, parameters, timeout)
+                    else defaults
+                )
         else:
-            defaults = known
+            defaults = known_defaults
             try:
-                await self._connect(self.connection, address.beginning_with(parameters, known.begun), timeout)
+                await self._connect(
+                    self.connection,
+                    address.with_settings(parameters, known_defaults.begun),
+                    timeout,
+                )
                 if self.connection.pooled:
-                    raise ConnectionDied("a pooler has come before the server, to which it begins otherwise")
-            except ConnectionDied:
+                    raise ConnectionFailed("the connection now goes through a pooler; reconnecting")
+            except ConnectionFailed:
                 self._start_up.forget()
                 raise
         self.opened = self.connection.reactor.seconds()
         pooled = self.connection.pooled
-        if pooled and options.prepared_statements is not False and await self._keeps_statements(timeout):
-            # A comment of the request's own would make each text another one to the pooler.
+        if pooled and options.prepared_statements is not False and await self._supports_prepared(timeout):
+            # The pooler identifies statements by their text, and comments make each text unique.
             self._prepared = None if options.comments else PreparedStatements(self._prefix, shared=True)
         elif options.prepared_statements or (options.prepared_statements is None and not pooled):
             self._prepared = PreparedStatements(self._prefix)
@@ -160,59 +170,55 @@ class Session:
         )
 
     async def _connect(self, connection: Connection, parameters: dict[str, str], timeout: float) -> Defaults:
-        """Open a connection and return the defaults of its messages."""
         await connection.open(parameters, timeout)
         try:
             facts = await connection.query(FACTS).addTimeout(timeout, connection.reactor)
         except defer.TimeoutError:
-            raise ServerSilent("the server does not answer") from None
-        # A pooler makes up process numbers of its own.
-        pooled = facts[0][0] != connection.process()
+            raise ServerUnresponsive("the server does not respond") from None
+        # Poolers report fake process IDs.
+        pooled = facts[0][0] != connection.backend_pid()
         if pooled:
-            connection.behind_pooler()
+            connection.mark_pooled()
         options = self._options
         return defaults_of(
             facts, options.search_path, options.statement_timeout, options.settings, pooled=pooled
         )
 
-    async def _begin_with(self, defaults: Defaults, parameters: dict[str, str], timeout: float) -> bool:
-        """Connect once more, to begin with settings; return whether the server takes them."""
-        first, again = self.connection, Connection(self.connection.reactor, self._servers)
+    async def _reconnect_with(self, defaults: Defaults, parameters: dict[str, str], timeout: float) -> bool:
+        current, replacement = self.connection, Connection(self.connection.reactor, self._servers)
         try:
-            await self._connect(again, address.beginning_with(parameters, defaults.begun), timeout)
-        except (ConnectionDied, psycopg.Error):
-            again.close()
+            await self._connect(replacement, address.with_settings(parameters, defaults.begun), timeout)
+        except (ConnectionFailed, psycopg.Error):
+            replacement.close()
             self._start_up.refused = True
             return False
         except defer.CancelledError:
-            again.close()
+            replacement.close()
             raise
-        if first.lost:
-            again.close()
-            raise ConnectionDied("connection closed")
-        first.close()
-        self.connection, self._start_up.defaults = again, defaults
+        if current.lost:
+            replacement.close()
+            raise ConnectionFailed("connection closed")
+        current.close()
+        self.connection, self._start_up.defaults = replacement, defaults
         return True
 
-    async def _keeps_statements(self, timeout: float) -> bool:
-        """Find out whether a pooler keeps statements prepared for its clients; raises ``ConnectionDied``."""
-        answer = defer.Deferred.fromCoroutine(keeps_statements(self.connection))
+    async def _supports_prepared(self, timeout: float) -> bool:
+        checking = defer.Deferred.fromCoroutine(supports_prepared(self.connection))
         try:
-            return await answer.addTimeout(timeout, self.connection.reactor)
+            return await checking.addTimeout(timeout, self.connection.reactor)
         except defer.TimeoutError:
-            raise ServerSilent("the server does not answer") from None
+            raise ServerUnresponsive("the server does not respond") from None
 
     @property
     def clean(self) -> bool:
-        """Whether the connection may run any caller's next message."""
         prepared = self._prepared
         return not self.cancelling and self.connection.clean and (prepared is None or not prepared.full)
 
     async def run(self, message: Message, *, anonymous: bool) -> Rows:
-        """Run the message in one round trip; raises what ``Pool.run`` raises.
+        """Run a message in one round trip. Raises the same errors as ``Pool.run``.
 
-        One that is to be rolled back takes a second one.  One that fails because of its predecessors'
-        settings, or as its plan is gone, is sent once more: nothing of it happened, as it is one transaction.
+        A rollback takes a second one. If the message fails because of settings left by a previous one, or an
+        invalid plan, it is sent again. That is safe, because it is one transaction.
         """
         self.uses += 1
         composer, connection, context = self._composer, self.connection, message.context
@@ -223,10 +229,10 @@ class Session:
         began = perf_counter()
         try:
             try:
-                rows = await connection.send(composer.whole(message, comment), ending)
+                rows = await connection.send(composer.compose(message, comment), ending)
             except psycopg.Error as error:
-                await self._prepare_again(error)
-                rows = await connection.send(composer.whole(message, comment, repeated=True), ending)
+                await self._prepare_retry(error)
+                rows = await connection.send(composer.compose(message, comment, repeated=True), ending)
             if message.rollback:
                 await connection.send(UNDOING)
             elif message.positioned:
@@ -241,17 +247,15 @@ class Session:
             query_log.add(trip)
         return rows
 
-    async def _prepare_again(self, error: psycopg.Error) -> None:
-        """Make ready to send a message once more, or raise why that would not help."""
-        if errors.plan_is_gone(error) and self._prepared is not None:
+    async def _prepare_retry(self, error: psycopg.Error) -> None:
+        if errors.is_plan_invalid(error) and self._prepared is not None:
             self._prepared.renew()
-        elif not errors.began_with_leftovers(error):
+        elif not errors.has_leftover_settings(error):
             raise error
         if self.connection.in_transaction:
             await self.connection.send(ROLLING_BACK)
 
     def transaction(self, context: RequestContext, *, anonymous: bool) -> OpenTransaction:
-        """Return a transaction of several messages, yet to be begun."""
         self.uses += 1
         self._rolls_back = False
         comment = self._comment(context) if self._options.comments else ""
@@ -261,7 +265,6 @@ class Session:
         )  # fmt: skip
 
     def _comment(self, context: RequestContext) -> str:
-        """Return the comment before each statement of a message."""
         return sql_text.comment(
             application="dataapi",
             route=context.route,
@@ -270,30 +273,27 @@ class Session:
         )
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:
-        """Run SQL as the login role, see ``Pool.fetch``."""
         self.uses += 1
         statements = steps_of(text, values)
         try:
-            return await self.connection.send(self._composer.own(statements))
+            return await self.connection.send(self._composer.compose_own(statements))
         except psycopg.Error as error:
-            await self._prepare_again(error)
-            return await self.connection.send(self._composer.own(statements, repeated=True))
+            await self._prepare_retry(error)
+            return await self.connection.send(self._composer.compose_own(statements, repeated=True))
 
     async def explained(self, error: ApiError, message: Message) -> ApiError:
-        """Return the error, or its cause if a message that may write reached a standby."""
+        """Return the error, or a clearer one if a write was sent to a standby."""
         if error.code == errors.READ_ONLY and not message.read_only and await self._on_standby():
             return errors.standby()
         return error
 
     async def _on_standby(self) -> bool:
-        """Return whether the server is known to be a standby."""
         if not self.connection.clean:
             return False
-        with suppress(psycopg.Error, ConnectionDied):
+        with suppress(psycopg.Error, ConnectionFailed):
             return bool((await self.fetch("select pg_catalog.pg_is_in_recovery()", ()))[0][0])
         return False
 
     async def settle(self) -> None:
-        """End the transaction that a single message left open when it failed."""
         if self._rolls_back and self.connection.in_transaction:
             await self.connection.send(ROLLING_BACK)

@@ -1,6 +1,6 @@
-"""The text of SQL: quoted names, literals of the catalog, and the slots of statements.
+"""SQL text: quoted identifiers, literals from the catalog, and parameters.
 
-No value of a request is ever part of it, so that a text is made once and used for every caller.
+Values from requests are never part of the text, so that it can be shared by all callers.
 """
 
 from __future__ import annotations
@@ -18,28 +18,27 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-LONGEST_IDENTIFIER = 63
-"""Bytes of a name; PostgreSQL cuts longer ones."""
+MAX_IDENTIFIER_BYTES = 63
+"""Maximum length of an identifier in bytes. PostgreSQL truncates longer ones."""
 
 ERROR_MARKER = f"~dataapi-{os.urandom(8).hex()}~"
-"""Begins the values whose errors our statements raise on purpose.
+"""Prefix of the values for which our statements raise errors on purpose.
 
-Each process has its own, so that no stored or sent value can look like one.
+Each process has its own, so that stored or sent values cannot match.
 """
 
 ALIAS = "t~"
-"""The beginning of the aliases of generated statements, followed by a number."""
+"""Prefix of the aliases in generated statements, followed by a number."""
 
 _ALIASED = re.compile(f"{ALIAS}[0-9]+[.]", re.ASCII)
 
 
 def quote_identifier(name: str) -> str:
-    """Quote a name so that SQL takes it as it is."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote_literal(text: str) -> str:
-    """Return text of the catalog as an SQL string literal, whatever ``standard_conforming_strings`` is."""
+    """Return a string literal that is valid for either value of ``standard_conforming_strings``."""
     quoted = text.replace("'", "''")
     if "\\" in quoted:
         return " E'" + quoted.replace("\\", "\\\\") + "'"
@@ -47,20 +46,20 @@ def quote_literal(text: str) -> str:
 
 
 OWN_SCHEMA = "pg_catalog"
-"""The schema of PostgreSQL's own objects."""
+"""Schema of PostgreSQL's own objects."""
 
 
 def operator_sql(operator: str, schema: str = OWN_SCHEMA) -> str:
-    """Return an operator by its schema.
+    """Return a schema-qualified operator.
 
-    PostgreSQL takes the operator (and the function) whose argument types fit best from all schemas
-    of the search path, so that a role that may create one there could have other roles run it.
+    PostgreSQL selects the best match for the argument types in all schemas of the search path. Roles that can
+    create operators or functions there could make other roles run them.
     """
     return f"operator({schema if schema == OWN_SCHEMA else quote_identifier(schema)}.{operator})"
 
 
-# PostgreSQL writes its syntax in capitals, and the names of its types behind ``::``.
-_WRITTEN = re.compile(
+# PostgreSQL deparses keywords in upper case, and type names after ``::``.
+_EXPRESSION_TOKEN = re.compile(
     r"""
       E'(?:[^'\\]|''|\\.)*' | '(?:[^']|'')*'
     | (?P<keyword>(?<![.])"(?:[^"]|"")*"(?=[(])) | "(?:[^"]|"")*"
@@ -74,19 +73,19 @@ _WRITTEN = re.compile(
 )
 
 
-def with_own_schema(expression: str) -> str:
-    """Return an expression as PostgreSQL writes it, naming the schema of PostgreSQL's own objects.
+def qualify_builtins(expression: str) -> str:
+    """Return an expression with PostgreSQL's own operators and functions schema-qualified.
 
-    :param expression: was written for a search path that leads only to PostgreSQL's own objects, so that
-        those of all others have their schemas.
+    :param expression: deparsed by PostgreSQL with a search path of only ``pg_catalog``, so that all other
+        objects are already qualified.
     """
 
-    def name(match: re.Match[str]) -> str:
+    def qualify(match: re.Match[str]) -> str:
         if match["function"] or match["keyword"]:
             return f"{OWN_SCHEMA}.{match[0]}"
         return operator_sql(match[0]) if match["operator"] else match[0]
 
-    return _WRITTEN.sub(name, expression)
+    return _EXPRESSION_TOKEN.sub(qualify, expression)
 
 
 EQUAL, UNEQUAL, GREATER = operator_sql("="), operator_sql("<>"), operator_sql(">")
@@ -94,14 +93,13 @@ PLUS, MINUS, CONCATENATE = operator_sql("+"), operator_sql("-"), operator_sql("|
 
 
 def without_aliases(message: str) -> str:
-    """Return a message of PostgreSQL's with the columns that it names not qualified by an alias."""
     return _ALIASED.sub("", message)
 
 
 _SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
-# The identity just taken on, the promises of a message, and the encoding that answers are read in.
-_OURS = frozenset({"role", "session_authorization", "transaction_read_only", "client_encoding"})
-# Strings, quoted names, dollar quotes, comments and names come first: a ``$1`` in them is not a slot.
+# Settings that determine the identity and access mode of a message, or the encoding of its result.
+_RESERVED_SETTINGS = frozenset({"role", "session_authorization", "transaction_read_only", "client_encoding"})
+# Strings, identifiers, dollar quotes and comments come first: a ``$1`` in them is not a parameter.
 _TOKEN = re.compile(
     r"""
       [eE]'(?:[^'\\]|''|\\.)*'
@@ -119,34 +117,32 @@ _TOKEN = re.compile(
 
 
 REQUEST = "request."
-"""The beginning of the names of settings that describe the request to SQL."""
+"""Prefix of the settings that describe the request."""
 
 CURSOR = "dataapi_rows"
-"""The one cursor of a transaction that reads its rows piece by piece."""
+"""Name of the cursor for streams."""
 
 ISOLATION_LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
-"""From the weakest to the strictest."""
+"""Isolation levels, weakest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A statement with the slots that it has numbered from ``$1`` on, as PostgreSQL takes no others.
+    """A statement with its parameters renumbered consecutively from ``$1``, as PostgreSQL requires.
 
-    :ivar order: for each slot the index of its value.
+    :ivar order: index of the value for each parameter.
     """
 
     text: str
     order: tuple[int, ...]
 
     def arrange(self, values: list[_T]) -> list[_T]:
-        """Return the values in the order of the slots."""
         in_order = self.order == tuple(range(len(values)))
         return values if in_order else [values[index] for index in self.order]
 
 
-def may_travel(name: str) -> bool:
-    """Whether a setting of this name may be made for a caller's transaction."""
-    return _SETTING.fullmatch(name) is not None and name.lower() not in _OURS
+def is_allowed_setting(name: str) -> bool:
+    return _SETTING.fullmatch(name) is not None and name.lower() not in _RESERVED_SETTINGS
 
 
 def opening(
@@ -156,59 +152,57 @@ def opening(
     *,
     guarded: bool = False,
 ) -> str:
-    """Return the statement that takes on a role and makes settings only for its transaction.
+    """Return the statement that sets the role and the settings of a transaction.
 
-    Its slots take the role and then each setting's value.  Raises ``ValueError`` for a name
-    that may not travel.
+    Its parameters are the role and the values of ``names``.
 
-    :param defaults: settings made before, with their values: those of a configuration, never of a request.
-    :param guarded: whether it fails in a transaction that began with other defaults than there are now.
+    :param defaults: settings from the configuration, made before ``names``.
+    :param guarded: whether it fails if the transaction did not begin with the current defaults.
+    :raises ValueError: if a setting is not allowed.
     """
     calls = [_call("role", "$1")]
-    calls += [_call(checked(name), quote_literal(value)) for name, value in defaults]
-    calls += [_call(checked(name), f"${slot}") for slot, name in enumerate(names, 2)]
+    calls += [_call(checked_setting(name), quote_literal(value)) for name, value in defaults]
+    calls += [_call(checked_setting(name), f"${slot}") for slot, name in enumerate(names, 2)]
     if read_only:
         calls.append(_call("transaction_read_only", "'on'"))
-    return _without_columns(calls, _guard(read_only=read_only) if guarded else "")
+    return _evaluate(calls, _guard(read_only=read_only) if guarded else "")
 
 
 def as_login_role(settings: tuple[tuple[str, str], ...], *, guarded: bool = False) -> str:
-    """Return the beginning of the daemon's own SQL; see ``opening``."""
     calls = [
         _call("role", "'none'"),
-        *[_call(checked(name), quote_literal(value)) for name, value in settings],
+        *[_call(checked_setting(name), quote_literal(value)) for name, value in settings],
     ]
-    return _without_columns(calls, _guard(read_only=False) if guarded else "")
+    return _evaluate(calls, _guard(read_only=False) if guarded else "")
 
 
-def _without_columns(calls: Sequence[str], guard: str = "") -> str:
-    """Return SQL that evaluates all calls, in their order, and whose one row has no columns to be sent.
+def _evaluate(calls: Sequence[str], guard: str = "") -> str:
+    """Return SQL that evaluates the calls in order, and returns one row without columns.
 
-    :param guard: a condition without which it fails.
+    :param guard: condition; the statement fails if it is false.
     """
     groups = [calls[first : first + _MAX_ARGUMENTS] for first in range(0, len(calls), _MAX_ARGUMENTS)]
     counts = [f"pg_catalog.num_nonnulls({','.join(group)})" for group in groups]
-    made = f"{' operator(pg_catalog.+) '.join(counts)} operator(pg_catalog.>=) 0"
+    evaluation = f"{' operator(pg_catalog.+) '.join(counts)} operator(pg_catalog.>=) 0"
     if guard:
-        # The value is unknown until it runs, so that the planner does not cast it before.
+        # Depends on a setting, so that the planner cannot evaluate the cast.
         leftovers = f"pg_catalog.concat('{LEFTOVERS}',{_current('transaction_isolation')})::boolean"
-        made = f"case when {guard} then {made} else {leftovers} end"
-    return f"select where {made}"
+        evaluation = f"case when {guard} then {evaluation} else {leftovers} end"
+    return f"select where {evaluation}"
 
 
 LEFTOVERS = f"{ERROR_MARKER}the transaction began with settings that were left for the session: "
-"""Begins the value in the error of a guarded transaction."""
+"""Prefix of the value in the error of a guarded transaction."""
 
 
 def _guard(*, read_only: bool) -> str:
-    """Return the condition that a transaction is as the defaults have it; a standby's only read."""
-    same = [_same("isolation"), _same("deferrable")]
+    conditions = [_is_default("isolation"), _is_default("deferrable")]
     if not read_only:
-        same.append(f"({_same('read_only')} or pg_catalog.pg_is_in_recovery())")
-    return " and ".join(same)
+        conditions.append(f"({_is_default('read_only')} or pg_catalog.pg_is_in_recovery())")
+    return " and ".join(conditions)
 
 
-def _same(name: str) -> str:
+def _is_default(name: str) -> str:
     return f"{_current(f'transaction_{name}')} {EQUAL} {_current(f'default_transaction_{name}')}"
 
 
@@ -217,13 +211,13 @@ def _current(name: str) -> str:
 
 
 _MAX_ARGUMENTS = 100
-"""Arguments that PostgreSQL takes for one function."""
+"""PostgreSQL's maximum number of function arguments."""
 
 
 OWN_SETTINGS = (("search_path", OWN_SCHEMA), ("DateStyle", "ISO"))
-"""Settings of the SQL that a daemon and its commands run for themselves, on every connection.
+"""Settings for the daemon's and its commands' own SQL, on each connection.
 
-It finds only PostgreSQL's own objects, whatever others create, and its rows have dates that are read.
+Unqualified names refer only to PostgreSQL's own objects, and dates are in a format that we can parse.
 """
 
 BEGIN_OWN_SQL = "".join(
@@ -231,78 +225,68 @@ BEGIN_OWN_SQL = "".join(
 )
 """Makes ``OWN_SETTINGS`` for the rest of its transaction."""
 
-CALLERS_OBJECTS = (
+RESTORE_SEARCH_PATH = (
     "select pg_catalog.set_config(name,reset_val,true) from pg_catalog.pg_settings"
     f" where name {EQUAL} 'search_path';"
 )
-"""Restores the search path of the login role."""
+"""Restores the login role's search path."""
 
 
 def _call(name: str, value: str) -> str:
-    # With its schema, as a search path may name one with a function of the same name.
+    # Qualified, because the search path may contain a schema with a function of the same name.
     return f"pg_catalog.set_config('{name}',{value},true)"
 
 
-def checked(name: str) -> str:
-    """Return the name of a setting; raises ``ValueError`` for one that may not travel."""
-    if not may_travel(name):
-        raise ValueError(f"Not a setting that may travel with a statement: {name!r}")
+def checked_setting(name: str) -> str:
+    if not is_allowed_setting(name):
+        raise ValueError(f"this setting is not allowed: {name!r}")
     return name
 
 
 def begin(level: str) -> str:
-    """Return the statement that begins a transaction of an isolation level.
-
-    Raises ``ValueError`` for text that is not a level.
-    """
     if level not in ISOLATION_LEVELS:
-        raise ValueError(f"Not an isolation level: {level!r}")
+        raise ValueError(f"invalid isolation level: {level!r}")
     return f"begin isolation level {level.lower()}"
 
 
-def typed(text: str, types: tuple[str, ...]) -> Template:
-    """Return a statement with its slots cast to their types, for a parser that gets no types.
-
-    A slot without a type, or of type ``unknown``, stays as it is.
-    """
-    return _remembered(text, types) if len(text) <= _LONGEST_REMEMBERED else _typed(text, types)
+def with_types(text: str, types: tuple[str, ...]) -> Template:
+    """Return a statement with its parameters cast to their types. Those of type ``unknown`` are unchanged."""
+    return _cached_typed(text, types) if len(text) <= _MAX_CACHED_LENGTH else _typed(text, types)
 
 
 def _typed(text: str, types: tuple[str, ...]) -> Template:
     order: list[int] = []
 
-    def place(index: int) -> str:
+    def replace(index: int) -> str:
         if index not in order:
             order.append(index)
         return f"${order.index(index) + 1}{_cast(types, index)}"
 
-    return Template(_replaced(text, place), tuple(order))
+    return Template(_replace_parameters(text, replace), tuple(order))
 
 
-_LONGEST_REMEMBERED = 10_000
-"""Characters of the longest statement whose template is remembered, to bound the memory."""
+_MAX_CACHED_LENGTH = 10_000
+"""Maximum length of a cached statement in characters, to limit memory use."""
 
-_remembered = lru_cache(maxsize=1024)(_typed)
+_cached_typed = lru_cache(maxsize=1024)(_typed)
 
 
-def written(text: str, types: tuple[str, ...], literals: Sequence[str]) -> str:
-    """Return a statement with literals, quoted already, in its slots, cast to their types."""
-    return _replaced(text, lambda index: literals[index] + _cast(types, index))
+def substitute_literals(text: str, types: tuple[str, ...], literals: Sequence[str]) -> str:
+    """Return a statement with already quoted literals in place of its parameters, cast to their types."""
+    return _replace_parameters(text, lambda index: literals[index] + _cast(types, index))
 
 
 def _cast(types: tuple[str, ...], index: int) -> str:
-    kind = types[index] if index < len(types) else "unknown"
-    return "" if kind == "unknown" else f"::{kind}"
+    type_ = types[index] if index < len(types) else "unknown"
+    return "" if type_ == "unknown" else f"::{type_}"
 
 
-def _replaced(text: str, place: Callable[[int], str]) -> str:
-    """Return a statement with a text in place of each slot, by its index."""
-    return _TOKEN.sub(lambda match: place(int(match["slot"]) - 1) if match["slot"] else match[0], text)
+def _replace_parameters(text: str, replace: Callable[[int], str]) -> str:
+    return _TOKEN.sub(lambda match: replace(int(match["slot"]) - 1) if match["slot"] else match[0], text)
 
 
 @lru_cache(maxsize=256)
 def split(text: str) -> tuple[Template, ...]:
-    """Return the statements of a text, which ``;`` separates."""
     ends = [match.start() for match in _TOKEN.finditer(text) if match[0] == ";"]
     parts = [text[begin + 1 : end] for begin, end in pairwise([-1, *ends, len(text)])]
     return tuple([_typed(part.strip(), ()) for part in parts if _TOKEN.sub(_without_comments, part).strip()])
@@ -313,14 +297,10 @@ def _without_comments(match: re.Match[str]) -> str:
 
 
 def comment(**members: str) -> str:
-    """Return a comment as sqlcommenter writes it, without the members that are empty.
-
-    Percent-encoding leaves nothing in it that could end it or a quotation.
-    """
+    """Return an sqlcommenter comment with the non-empty members. Values are percent-encoded."""
     pairs = [f"{name}='{quote(value, safe='')}'" for name, value in sorted(members.items()) if value]
     return f"/*{','.join(pairs)}*/"
 
 
 def search_path(schemas: tuple[str, ...]) -> str:
-    """Return the value of the ``search_path`` setting."""
     return ", ".join(quote_identifier(schema) for schema in schemas)

@@ -1,8 +1,7 @@
-"""The steps that a message is: SQL statements with their values, sent in one round trip.
+"""Steps of a message: SQL statements with their values, sent in one round trip.
 
-What goes to PostgreSQL between two ``Sync`` messages of the protocol is one implicit transaction: role and
-settings are local to it and end with it.  Values travel separately, in PostgreSQL's text format, and are
-never part of the SQL.
+PostgreSQL treats everything between two ``Sync`` messages as one implicit transaction. Role and settings are
+local to it. Values are sent separately in text format, and are never part of the SQL.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class _BytesLoader(Loader):
         return bytes(data)
 
 
-class _Hexadecimal(Dumper):
-    """Writes bytes without libpq, whose own way depends on the connection made last."""
+class _HexDumper(Dumper):
+    """Writes bytes as hex. libpq would use the format of the last opened connection."""
 
     oid = psycopg.adapters.types["bytea"].oid
 
@@ -56,7 +55,7 @@ class _TextLoader(Loader):
 
 @dataclass(frozen=True)
 class LoadingContext:
-    """How values are adapted, for psycopg: JSON is passed through as it is, and identifiers are text."""
+    """psycopg's adaptation context: JSON is returned as bytes, and identifiers as strings."""
 
     adapters: AdaptersMap
     connection: None = None
@@ -68,7 +67,7 @@ def _context() -> LoadingContext:
         adapters.register_loader(name, _BytesLoader)
     for name in ("cidr", "inet", "record", "uuid"):
         adapters.register_loader(name, _TextLoader)
-    adapters.register_dumper(bytes, _Hexadecimal)
+    adapters.register_dumper(bytes, _HexDumper)
     return LoadingContext(adapters)
 
 
@@ -79,76 +78,78 @@ _loads: dict[int, Callable[[bytes], Any]] = {psycopg.adapters.types[name].oid: b
 
 
 def rows(result: PGresult) -> Rows:
-    """Return the rows of a result."""
     columns = range(result.nfields)
     loads = []
     for column in columns:
-        kind = result.ftype(column)
-        load = _loads.get(kind)
+        type_oid = result.ftype(column)
+        load = _loads.get(type_oid)
         if load is None:
-            load = _loads[kind] = _transformer.get_loader(kind, _TEXT).load
+            load = _loads[type_oid] = _transformer.get_loader(type_oid, _TEXT).load
         loads.append(load)
-    found = []
+    result_rows = []
     for row in range(result.ntuples):
         values = []
         for column in columns:
             value = result.get_value(row, column)
             values.append(None if value is None else loads[column](value))
-        found.append(tuple(values))
-    return found
+        result_rows.append(tuple(values))
+    return result_rows
 
 
-def encoded(values: Sequence[str | None]) -> list[bytes | None]:
-    """Return values as they are sent; raises ``ApiError`` for those that PostgreSQL cannot hold."""
-    found: list[bytes | None] = []
+def encode_values(values: Sequence[str | None]) -> list[bytes | None]:
+    """Return values as they are sent.
+
+    :raises ApiError: if PostgreSQL cannot store a value.
+    """
+    encoded: list[bytes | None] = []
     try:
         for value in values:
             if value is None:
-                found.append(None)
+                encoded.append(None)
             elif "\0" in value:
-                raise errors.unsendable("the character NUL (U+0000)")
+                raise errors.unstorable("the character NUL (U+0000)")
             else:
-                found.append(value.encode())
+                encoded.append(value.encode())
     except UnicodeEncodeError:
-        raise errors.unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
-    return found
+        raise errors.unstorable("a lone surrogate (U+D800 to U+DFFF)") from None
+    return encoded
 
 
-def adapted(values: Sequence[object]) -> tuple[list[bytes | None], list[int]]:
-    """Return values of Python's types as they are sent, and the oids of their types.
+def adapt_values(values: Sequence[object]) -> tuple[list[bytes | None], list[int]]:
+    """Return Python values as they are sent, and the OIDs of their types.
 
-    Raises ``TypeError`` for one of a type that psycopg does not know, and ``ApiError`` for one that
-    PostgreSQL cannot hold.
+    :raises TypeError: if psycopg does not support a type.
+    :raises ApiError: if PostgreSQL cannot store a value.
     """
     transformer = Transformer(CONTEXT)
     try:
         sent = transformer.dump_sequence(values, [PyFormat.TEXT] * len(values))
     except UnicodeEncodeError:
-        raise errors.unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
+        raise errors.unstorable("a lone surrogate (U+D800 to U+DFFF)") from None
     except psycopg.DataError as error:
         if "NUL" not in str(error):
             raise TypeError(str(error)) from error
-        raise errors.unsendable("the character NUL (U+0000)") from None
+        raise errors.unstorable("the character NUL (U+0000)") from None
     except psycopg.ProgrammingError as error:
         raise TypeError(str(error)) from error
     return [None if value is None else bytes(value) for value in sent], list(transformer.types or ())
 
 
-KEPT = 200
-"""Statements that stay prepared on a connection to PostgreSQL."""
+MAX_PREPARED = 200
+"""Maximum number of prepared statements per connection."""
 
-KEPT_BY_POOLER = 500
-"""Statements that are prepared on one connection to a pooler, which forgets them with the connection."""
+MAX_PREPARED_POOLED = 500
+"""Maximum number of statements prepared per pooler connection, after which it is replaced."""
 
 _UNSAFE = re.compile(r"[^a-z0-9_]+")
 
 
 @dataclass(slots=True, eq=False)
 class Prepared:
-    """A statement that is prepared under a name.
+    """A named prepared statement.
 
-    :ivar order: the slots whose values it takes, None for all in their order.
-    :ivar ready: whether the server has it; None as long as it was not sent.
+    :ivar order: indexes of the values that it uses, None for all in order.
+    :ivar ready: whether it exists on the server, None until it was sent.
     """
 
     name: bytes
@@ -158,16 +159,15 @@ class Prepared:
 
     @property
     def deallocation(self) -> Step:
-        """The step that ends it."""
         return Step(b"deallocate " + self.name)
 
 
 class Step(NamedTuple):
     """A statement to run.
 
-    :ivar values: in PostgreSQL's text format, None for NULL; None instead of the list for no values.
-    :ivar types: the oids of their types; 0, or none at all, leaves them to PostgreSQL to infer.
-    :ivar prepared: the name that it is prepared under; without values it is prepared and not run.
+    :ivar values: values in text format, None for NULL; None instead of the list for no values.
+    :ivar types: OIDs of their types; PostgreSQL infers 0 and missing types.
+    :ivar prepared: the prepared statement to use. Without values, it is prepared and not run.
     """
 
     text: bytes
@@ -177,12 +177,12 @@ class Step(NamedTuple):
 
 
 def steps_of(text: str, values: Sequence[object] = ()) -> list[Step]:
-    """Return the steps that SQL with Python's values is, one for each of its statements.
+    """Return the steps for SQL with Python values, one for each statement.
 
-    Raises ``TypeError`` for a value of a type that psycopg does not know, and ``ApiError`` for one that
-    PostgreSQL cannot hold.
+    :raises TypeError: if psycopg does not support a type.
+    :raises ApiError: if PostgreSQL cannot store a value.
     """
-    sent, types = adapted(values) if values else ([], [])
+    sent, types = adapt_values(values) if values else ([], [])
     return [
         Step(part.text.encode(), part.arrange(sent), part.arrange(types)) for part in sql_text.split(text)
     ]
@@ -190,58 +190,55 @@ def steps_of(text: str, values: Sequence[object] = ()) -> list[Step]:
 
 @dataclass(slots=True)
 class PreparedStatements:
-    """The statements that one connection has prepared, the longest unused first.
+    """Prepared statements of one connection, least recently used first.
 
-    A name belongs to one role: PostgreSQL plans a statement again whenever it runs under another role than
-    before.
+    Each statement is prepared per role, because PostgreSQL replans it whenever the role changes.
 
-    :ivar prefix: begins every name: letters of this connection's own, as an unnoticed pooler would let it
-        meet the statements of others.
-    :ivar shared: whether a pooler keeps them, which shares those of the same text among its clients, so that
-        the text begins with the role.
-    :ivar surplus: those that are to be deallocated.
-    :ivar full: whether the connection has prepared as many as it may.
+    :ivar prefix: prefix of all names. It is unique, because an undetected pooler may mix the statements of
+        clients.
+    :ivar shared: whether a pooler provides them. It shares statements with the same text among clients, so
+        the text starts with the role.
+    :ivar surplus: statements to deallocate.
+    :ivar full: whether the limit for a connection to a pooler is reached.
     """
 
     prefix: str
     shared: bool = False
-    _known: OrderedDict[tuple[str, Statement], Prepared] = field(default_factory=OrderedDict)
+    _statements: OrderedDict[tuple[str, Statement], Prepared] = field(default_factory=OrderedDict)
     surplus: list[Prepared] = field(default_factory=list)
     full: bool = False
     _edition: str = ""
     _count: int = 0
 
     def step(self, role: str, statement: Statement, values: Sequence[str | None]) -> Step:
-        """Return the step that runs a statement."""
         key = (role, statement)
-        prepared = self._known.get(key)
+        prepared = self._statements.get(key)
         if prepared is None or prepared.ready is False:
-            prepared = self._known[key] = self._prepared(role, statement)
-            if len(self._known) > KEPT and not self.shared:
-                self.surplus.append(self._known.popitem(last=False)[1])
-        self._known.move_to_end(key)
-        sent = encoded(values)
+            prepared = self._statements[key] = self._prepared(role, statement)
+            if len(self._statements) > MAX_PREPARED and not self.shared:
+                self.surplus.append(self._statements.popitem(last=False)[1])
+        self._statements.move_to_end(key)
+        sent = encode_values(values)
         if prepared.order is not None:
             sent = [sent[slot] for slot in prepared.order]
         return Step(prepared.text, sent, None, prepared)
 
     def deallocations(self, number: int) -> list[Step]:
-        """Return what ends the first so many of the surplus."""
         surplus, self.surplus = self.surplus[:number], self.surplus[number:]
         return [one.deallocation for one in surplus if one.ready]
 
     def renew(self) -> None:
-        """Prepare everything again; for a pooler with texts that are new to it, by which it knows them."""
-        self._known.clear()
+        """Prepare all statements again. With a pooler, use new texts."""
+        self._statements.clear()
         self._edition = f"{self.prefix}{self._count} "
         self.surplus = [] if self.shared else [_ALL]
 
     def _prepared(self, role: str, statement: Statement) -> Prepared:
         self._count += 1
-        template = sql_text.typed(statement.text, statement.types)
+        template = sql_text.with_types(statement.text, statement.types)
         text = template.text
         if self.shared:
-            self.full = self._count >= KEPT_BY_POOLER
+            self.full = self._count >= MAX_PREPARED_POOLED
             text = f"/*{self._edition}{_UNSAFE.sub('_', role.lower())}*/{text}"
         in_order = template.order == tuple(range(len(statement.types)))
         name = f"{self.prefix}{self._count}"
@@ -253,29 +250,28 @@ _ALL = Prepared(b"all", b"", ready=True)
 COMMITTING = [Step(b"commit")]
 ROLLING_BACK = [Step(b"rollback")]
 UNDOING = [Step(b"set constraints all immediate"), *ROLLING_BACK]
-"""Ends a transaction for nothing; deferred constraints are checked as a commit would check them."""
+"""Rolls back a transaction after checking deferred constraints, as a commit would."""
 
 BEGIN = Step(b"begin")
 _RESET = Statement("reset all", ())
 _UNDO = [BEGIN, Step(_RESET.text.encode()), *COMMITTING]
-"""Undoes a message's settings for the session, in a transaction of its own.
+"""Resets session settings in a separate transaction.
 
-A default such as ``default_transaction_read_only`` counts when a transaction begins.
+Defaults such as ``default_transaction_read_only`` apply when a transaction begins.
 """
 
 
 class Composer:
     """Composes the messages of one connection.
 
-    A message that is a transaction by itself begins with ``reset all``, in the same transaction: what its
-    predecessor set for the session is gone before its role is taken on.  That comes too late for the defaults
-    of transactions, which PostgreSQL has read by then, so the opening looks whether the transaction is one as
-    the login role has it; else it fails (see ``errors.began_with_leftovers``) and the message is sent again
-    as ``repeated``.
+    A message that is a complete transaction starts with ``reset all``, to discard session settings of the
+    previous message before setting the role. This is too late for the defaults of transactions, which
+    PostgreSQL has already applied. So the setup statement verifies that they match. If they do not, it fails
+    (see ``errors.has_leftover_settings``), and the message is sent again as ``repeated``.
 
-    :param defaults: what messages begin with.
-    :param prepared: None where nothing is to stay prepared.
-    :cvar blocked: whether each message is a transaction block, which the sender ends.
+    :param defaults: settings for each message.
+    :param prepared: prepared statements, None to prepare none.
+    :cvar blocked: whether each message is an explicit transaction block. The sender ends it.
     """
 
     blocked = False
@@ -284,22 +280,22 @@ class Composer:
         self.prepared = prepared
         self._defaults = defaults
 
-    def whole(self, message: Message, comment: str = "", *, repeated: bool = False) -> list[Step]:
-        """Return the steps of a message that is a transaction; one that is to be rolled back is left open.
+    def compose(self, message: Message, comment: str = "", *, repeated: bool = False) -> list[Step]:
+        """Return the steps of a message that is a complete transaction. With ``rollback``, it is left open.
 
-        :param comment: begins each of its statements, which are not prepared then.
-        :param repeated: whether it is sent again, after an error.
+        :param comment: prefix of its statements. They are then not prepared.
+        :param repeated: whether it is sent again after an error.
         """
         defaults, role, prepared = self._defaults, message.role, self.prepared
         if not role or role == "none":
             raise _unknown_role(role)
-        # Statements that give way to this message's are deallocated by the next one.
+        # Statements evicted by this message are deallocated by the next one.
         surplus = 0 if prepared is None else len(prepared.surplus)
         step = _plain if prepared is None else prepared.step
         steps: list[Step] = []
         guarded = False
         if message.isolation is not None or message.rollback:
-            steps += self._beginning(message.isolation)
+            steps += self._begin_steps(message.isolation)
         elif not defaults.undo:
             pass
         elif repeated:
@@ -308,33 +304,33 @@ class Composer:
             guarded = True
             steps.append(step("", _RESET, ()))
         names, values = zip(*message.settings, strict=True) if message.settings else ((), ())
-        opening = _opening(names, defaults, message.read_only, guarded)
-        # The opening runs as the login role still.
-        steps.append(step("", opening, (role, *values)))
+        setup = _setup(names, defaults, message.read_only, guarded)
+        # The setup statement still runs as the login role.
+        steps.append(step("", setup, (role, *values)))
         for bound in message.statements:
             statement = bound.statement
             if prepared is None or comment or not statement.prepared:
                 steps.append(self._unprepared(bound, comment))
             elif len(bound.values) != len(statement.types):
-                raise _wrong_number(bound)
+                raise _wrong_value_count(bound)
             else:
                 steps.append(step(role, statement, bound.values))
         return prepared.deallocations(surplus) + steps if prepared is not None and surplus else steps
 
-    def begun(self, message: Message, comment: str, *, cursor: bool = False) -> list[Step]:
+    def compose_begin(self, message: Message, comment: str, *, cursor: bool = False) -> list[Step]:
         """Return the steps that begin a transaction of several messages with this one.
 
-        :param cursor: whether the last statement's rows are for a cursor to give.
+        :param cursor: whether to declare a cursor for the last statement.
         """
-        steps = self._beginning(message.isolation)
-        steps += self._opened(message.role, message.settings, read_only=message.read_only)
+        steps = self._begin_steps(message.isolation)
+        steps += self._setup_steps(message.role, message.settings, read_only=message.read_only)
         last = len(message.statements) - 1
         for number, bound in enumerate(message.statements):
-            head = f"declare {sql_text.CURSOR} no scroll cursor for " if cursor and number == last else ""
-            steps.append(self._unprepared(bound, comment + head))
+            prefix = f"declare {sql_text.CURSOR} no scroll cursor for " if cursor and number == last else ""
+            steps.append(self._unprepared(bound, comment + prefix))
         return steps
 
-    def onward(
+    def compose_continuation(
         self,
         role: str,
         settings: Settings,
@@ -344,22 +340,24 @@ class Composer:
         *,
         read_only: bool,
     ) -> list[Step]:
-        """Return the steps of a message that goes on in a transaction begun before.
+        """Return the steps of a message in an open transaction.
 
-        :param restored: names of settings that take their default value again before.
+        :param restored: names of settings to reset to their defaults first.
         """
         steps: list[Step] = []
         if restored:
             # A function may have changed the role.
             steps.append(_plain(role, Statement(sql_text.opening((), (), False), ("unknown",)), (role,)))
-            steps += [Step(f"set local {sql_text.checked(name)} to default".encode()) for name in restored]
-        steps += self._opened(role, settings, read_only=read_only)
+            steps += [
+                Step(f"set local {sql_text.checked_setting(name)} to default".encode()) for name in restored
+            ]
+        steps += self._setup_steps(role, settings, read_only=read_only)
         return steps + [self._unprepared(bound, comment) for bound in statements]
 
-    def own(self, statements: Sequence[Step], *, repeated: bool = False) -> list[Step]:
-        """Return the steps of the daemon's own SQL, which runs as the login role.
+    def compose_own(self, statements: Sequence[Step], *, repeated: bool = False) -> list[Step]:
+        """Return the steps of the daemon's own SQL. It runs as the login role.
 
-        Only its beginning is prepared, which is the same each time.
+        Only the setup statement is prepared, because it is always the same.
         """
         defaults, prepared = self._defaults, self.prepared
         surplus = 0 if prepared is None else len(prepared.surplus)
@@ -373,33 +371,30 @@ class Composer:
         steps += [step("", _as_login_role(defaults, guarded), ()), *statements]
         return prepared.deallocations(surplus) + steps if prepared is not None and surplus else steps
 
-    def _beginning(self, isolation: str | None) -> list[Step]:
-        """Return what begins a transaction that does not end with the message."""
+    def _begin_steps(self, isolation: str | None) -> list[Step]:
         begin = BEGIN if isolation is None else Step(sql_text.begin(isolation).encode())
         return [*(_UNDO if self._defaults.undo else []), begin]
 
-    def _opened(self, role: str, settings: Settings, *, read_only: bool) -> list[Step]:
-        """Return the steps that take on a role and make settings, preparing nothing."""
+    def _setup_steps(self, role: str, settings: Settings, *, read_only: bool) -> list[Step]:
         if not role or role == "none":
             raise _unknown_role(role)
-        opening = _opening(tuple([name for name, _ in settings]), self._defaults, read_only, False)
-        return [_plain(role, opening, (role, *[value for _, value in settings]))]
+        setup = _setup(tuple([name for name, _ in settings]), self._defaults, read_only, False)
+        return [_plain(role, setup, (role, *[value for _, value in settings]))]
 
     def _unprepared(self, bound: Bound, comment: str) -> Step:
         statement, values = bound
         if len(values) != len(statement.types):
-            raise _wrong_number(bound)
+            raise _wrong_value_count(bound)
         return _plain("", statement, values, comment)
 
 
-def _plain(_role: str, statement: Statement, values: Sequence[str | None], before: str = "") -> Step:
-    """Return the step that runs a statement without preparing it."""
-    template = sql_text.typed(statement.text, statement.types)
-    return Step((before + template.text).encode(), template.arrange(encoded(values)))
+def _plain(_role: str, statement: Statement, values: Sequence[str | None], prefix: str = "") -> Step:
+    template = sql_text.with_types(statement.text, statement.types)
+    return Step((prefix + template.text).encode(), template.arrange(encode_values(values)))
 
 
 @lru_cache(maxsize=1024)
-def _opening(names: tuple[str, ...], defaults: Defaults, read_only: bool, guarded: bool) -> Statement:
+def _setup(names: tuple[str, ...], defaults: Defaults, read_only: bool, guarded: bool) -> Statement:
     text = sql_text.opening(names, defaults.settings, read_only, guarded=guarded)
     return Statement(text, ("unknown",) * (1 + len(names)))
 
@@ -410,10 +405,10 @@ def _as_login_role(defaults: Defaults, guarded: bool) -> Statement:
 
 
 def _unknown_role(role: str) -> DatabaseError:
-    """Return PostgreSQL's error for a role that cannot exist: ``none`` would mean the login role itself."""
+    """Return PostgreSQL's error for an unknown role. ``none`` would select the login role."""
     headers = (("WWW-Authenticate", "Bearer"),)
     return DatabaseError(401, "22023", f'role "{role}" does not exist', headers=headers)
 
 
-def _wrong_number(bound: Bound) -> ValueError:
-    return ValueError(f"{len(bound.values)} values for {len(bound.statement.types)} slots")
+def _wrong_value_count(bound: Bound) -> ValueError:
+    return ValueError(f"{len(bound.values)} values for {len(bound.statement.types)} parameters")

@@ -1,7 +1,7 @@
-"""Which of several servers was made the primary last, so that nothing is written to one before; pure.
+"""Detects the most recently promoted primary, so that we never write to an old one.
 
-A promotion begins a new timeline of the same cluster.  A server on an earlier one is an old primary, which
-may still accept writes, or a standby of such a one.
+A promotion starts a new timeline of the same cluster. A server on an earlier timeline is an old primary that
+may still accept writes, or a standby of one.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The history of changes that a server goes on with.
+    """Identifies the WAL that a server writes or follows.
 
-    :ivar system: the identifier that a cluster shares with its physical copies.
-    :ivar timeline: which promotion it has come by; later ones have higher numbers.
+    :ivar system: system identifier of the cluster and its physical copies.
+    :ivar timeline: incremented by each promotion.
     """
 
     system: int
     timeline: int
 
 
-# The name of a WAL file begins with its timeline.  A standby is asked for nothing: it is not written to.
+# The name of a WAL file starts with the timeline. Standbys return no row, because we never write to them.
 PRIMARY_LINEAGE = f"""
 select system_identifier, ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
 from pg_catalog.pg_control_system() where not pg_catalog.pg_is_in_recovery()
 """
-"""Asks a server that is no standby for its lineage."""
+"""Query for the lineage of a server that is not a standby."""
 
 
 class Succession:
-    """The order in which servers of one database became the primary, as connections to them showed it.
+    """Tracks which server of a database was promoted last, as observed on connections.
 
-    Clusters without anything in common are not compared, such as one that was restored from a dump.
+    Unrelated clusters are not compared, such as one restored from a dump.
     """
 
     def __init__(self) -> None:
@@ -47,51 +47,46 @@ class Succession:
         self._last: list[Hashable] = []
         self._observers: list[Callable[[], object]] = []
 
-    def continued(self) -> Succession:
-        """Return one that begins with the knowledge of this one, for other observers."""
+    def copy(self) -> Succession:
         other = Succession()
         other._newest, other._last = dict(self._newest), list(self._last)
         return other
 
     def observe(self, observer: Callable[[], object]) -> None:
-        """Call the observer whenever a newer primary is seen than before."""
         self._observers.append(observer)
 
-    def see(self, lineage: Lineage) -> None:
-        """Take note of a server that accepts writes."""
-        before = self._newest.get(lineage.system)
-        if before is not None and before >= lineage.timeline:
+    def add_primary(self, lineage: Lineage) -> None:
+        previous = self._newest.get(lineage.system)
+        if previous is not None and previous >= lineage.timeline:
             return
         self._newest[lineage.system] = lineage.timeline
-        if before is not None:
+        if previous is not None:
             for observer in self._observers:
                 observer()
 
-    def hear(self, lineage: Lineage) -> None:
-        """Take note of any server of a cluster of which a primary is known."""
+    def add_server(self, lineage: Lineage) -> None:
+        """Record a server of a cluster with a known primary."""
         if lineage.system in self._newest:
-            self.see(lineage)
+            self.add_primary(lineage)
 
     def newest(self, lineage: Lineage) -> int:
-        """Return the timeline of the newest primary of the same cluster, 0 where none was seen."""
         return self._newest.get(lineage.system, 0)
 
-    def overtaken(self, lineage: Lineage | None) -> bool:
-        """Return whether a server is known to be on an earlier timeline than the newest primary."""
+    def is_outdated(self, lineage: Lineage | None) -> bool:
+        """Whether a server is known to be on an earlier timeline than the newest primary."""
         return lineage is not None and lineage.timeline < self.newest(lineage)
 
-    def follows(self, lineage: Lineage | None) -> bool:
-        """Return whether a server is known to be on the timeline of the newest primary."""
+    def is_current(self, lineage: Lineage | None) -> bool:
+        """Whether a server is known to be on the newest primary's timeline."""
         return (
             lineage is not None
             and lineage.system in self._newest
             and lineage.timeline >= self._newest[lineage.system]
         )
 
-    def try_last(self, server: Hashable) -> None:
-        """Have a server tried after all others from now on."""
+    def deprioritize(self, server: Hashable) -> None:
         self._last = [*(one for one in self._last if one != server), server]
 
     def rank(self, server: Hashable) -> int:
-        """Return the key to sort servers to try by; those that are alike keep their order."""
+        """Return the sort key of a server. Servers with equal keys retain their order."""
         return self._last.index(server) + 1 if server in self._last else 0

@@ -19,7 +19,7 @@ from dataapi.auth.transaction import (
 )
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import CatalogNames
-from dataapi.catalog.reflect import OUTDATED, Refresh, as_it_is
+from dataapi.catalog.reflect import OUTDATED_CODES, Refresh, no_refresh
 from dataapi.concurrency.tasks import WorkerThread
 from dataapi.database.message import Bound
 from dataapi.graphql import transport
@@ -105,7 +105,7 @@ class Engine:
         runner: MultiMessageRunner,
         catalog: Callable[[], Catalog | None],
         documents: Callable[[], Documents | None] = lambda: None,
-        refresh: Refresh = as_it_is,
+        refresh: Refresh = no_refresh,
         worker: WorkerThread | None = None,
     ) -> None:
         self._project = project
@@ -160,7 +160,7 @@ class Engine:
             if attempt.refreshed or not response.errors or not _may_be_outdated(response):
                 return response
             newer = await self._refresh(attempt.catalog)
-            if newer.is_like(attempt.catalog):
+            if newer.has_same_content(attempt.catalog):
                 return response
             newer = await self._serve(newer, caller)
             attempt = RequestAttempt(newer, self._roles[caller.role], refreshed=True)
@@ -172,7 +172,7 @@ class Engine:
         except UnknownRole:
             assert catalog is not None
             served = catalog_for(await self._refresh(catalog), caller)  # the role may be a new one
-        if self._names is None or not served.is_like(self._served):
+        if self._names is None or not served.has_same_content(self._served):
             self._names = CatalogNames(served)
             self._roles.clear()
         self._served = served
@@ -370,7 +370,7 @@ def _may_be_outdated(answer: GraphQLResponse) -> bool:
     if answer.stage in (Stage.VALIDATION, Stage.VARIABLES):
         return True
     codes = {error.get("extensions", {}).get("code") for error in answer.errors}
-    return answer.data == "null" and not codes.isdisjoint(OUTDATED)
+    return answer.data == "null" and not codes.isdisjoint(OUTDATED_CODES)
 
 
 def _rejected(error: RequestRejected | GraphQLError | RecursionError) -> GraphQLResponse:

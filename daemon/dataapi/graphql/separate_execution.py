@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataapi.auth.caller import Caller
-from dataapi.auth.transaction import MultiMessageTransaction, MultiMessageTransactions, retried
+from dataapi.auth.transaction import MultiMessageTransaction, MultiMessageTransactions, with_retries
 from dataapi.catalog.model import Catalog
 from dataapi.graphql.separate_statements import FieldStatements, bound_after
 from dataapi.graphql.sources import client_key
@@ -32,7 +32,7 @@ async def run_separately(
         async with transactions.begin(catalog, http, caller, read_only=False) as transaction:
             return await _data(transaction, http, fields, variables)
 
-    return await retried(attempt)
+    return await with_retries(attempt)
 
 
 async def _data(
@@ -46,7 +46,7 @@ async def _data(
         row: tuple[Any, ...] = (field.constant,)
         for message in field.messages:
             bound = bound_after(message, variables, row)
-            [row] = await transaction.run(http, bound, read_only=False, again=begun)
+            [row] = await transaction.run(http, bound, read_only=False, continued=begun)
             begun = True
         members.append(f'"{client_key(field.key, variables)}":{row[0]}')
     return f"{{{','.join(members)}}}"

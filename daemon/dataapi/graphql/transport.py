@@ -16,7 +16,7 @@ from graphql import GraphQLError
 
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
-from dataapi.http.headers import CALLER, parse_media_type, parse_ranges
+from dataapi.http.headers import CALLER_VARY, parse_media_type, parse_ranges
 from dataapi.http.messages import Reply, Request
 from dataapi.http.strict_json import DECODER, InvalidConstant, unstorable_at
 
@@ -87,7 +87,7 @@ GRAPHQL_RESPONSE = "application/graphql-response+json; charset=utf-8"
 JSON = "application/json; charset=utf-8"
 
 _OFFERS = (JSON, GRAPHQL_RESPONSE)
-_VARY = ("Vary", f"Accept, {CALLER}")
+_VARY = ("Vary", f"Accept, {CALLER_VARY}")
 _BAD_REQUEST = "BAD_REQUEST"
 MEMBERS = {"query": str, "documentId": str, "operationName": str, "variables": dict, "extensions": dict}
 """The members of a request, each with the type that its JSON value has."""

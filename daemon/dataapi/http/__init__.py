@@ -1,1 +1,1 @@
-"""HTTP as values, independent of server and protocol: requests, replies, headers, query strings, errors."""
+"""Protocol-independent HTTP values: requests, replies, headers, query strings and errors."""

@@ -1,4 +1,4 @@
-"""The address of a client, for every limit and log line: its own, or the one that a trusted proxy reports."""
+"""The client's IP address, taking trusted proxies into account."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ _PORT = re.compile(r"^(?:\[([^\]]*)\](?::[0-9]+)?|([0-9.]+):[0-9]+)$")
 
 
 def address_of(peer: object) -> str:
-    """Return the address of a connection's other end, "" for a Unix socket."""
-    address = _parsed(str(getattr(peer, "host", "")))
+    address = _parse(str(getattr(peer, "host", "")))
     return "" if address is None else str(address)
 
 
 class TrustedProxies:
-    """The proxies whose ``X-Forwarded-For`` counts and that connect for many clients (``trusted-proxies``).
+    """Proxies that may report their clients' addresses in ``X-Forwarded-For`` (``trusted-proxies``).
 
     A Unix socket is trusted: its file permissions decide who connects.
 
-    :param networks: addresses and networks in CIDR form.
+    :param networks: addresses and networks in CIDR notation.
     """
 
     def __init__(self, networks: Iterable[str]) -> None:
@@ -29,34 +28,32 @@ class TrustedProxies:
         self.trusts = lru_cache(maxsize=1024)(self._is_listed)
 
     def _is_listed(self, address: str) -> bool:
-        """Return whether an address is a trusted proxy's; "" stands for a Unix socket."""
         return not address or any(ip_address(address) in network for network in self._networks)
 
     def client(self, peer: str, forwarded_for: str) -> str:
         """Return the address of the client.
 
-        Each proxy appends the address that it was contacted from. The client's is the last one that no
-        trusted proxy has; what stands before it may be forged.
+        Each proxy appends the address of its peer. The client's address is the last one that is not a trusted
+        proxy; a client can forge everything before it.
 
-        :param peer: the address of the other end of the connection.
-        :param forwarded_for: the value of ``X-Forwarded-For``.
+        :param peer: address of the connection's peer, "" for a Unix socket.
+        :param forwarded_for: value of ``X-Forwarded-For``.
         """
         client = peer
-        for named in reversed(forwarded_for.split(",")):
+        for hop in reversed(forwarded_for.split(",")):
             if not self.trusts(client):
                 break
-            address = _parsed(named.strip())
+            address = _parse(hop.strip())
             if address is None:
                 break
             client = str(address)
         return client
 
 
-def _parsed(text: str) -> IPv4Address | IPv6Address | None:
-    """Parse an address, which may have a port; return None if it is none. IPv4 within IPv6 becomes IPv4."""
-    found = _PORT.match(text)
+def _parse(text: str) -> IPv4Address | IPv6Address | None:
+    match = _PORT.match(text)
     try:
-        address = ip_address(text if found is None else found[1] or found[2])
+        address = ip_address(text if match is None else match[1] or match[2])
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address

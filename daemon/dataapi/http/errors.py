@@ -1,8 +1,7 @@
-"""Errors that a client may read.
+"""Errors that clients may see.
 
-An error is raised once, with a stable code and an HTTP status, and rendered once per
-protocol.  Every other exception is internal: it goes to the log with the
-request id, and the client learns only that it happened.
+Each has a stable code and an HTTP status. All other exceptions are internal: they are logged with the
+request ID, and the client gets a generic error.
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ from __future__ import annotations
 from typing import Any, Self
 
 Details = str | list[Any] | None
-"""Details of an error: a text, or a list of JSON values (PGRST201)."""
+"""Details of an error: text, or a list of JSON values (PGRST201)."""
 
 
 class ApiError(Exception):
-    """A refusal or failure that a client may read; it is not changed once it was raised.
+    """An error that a client may see. Immutable once raised.
 
-    :ivar code: a stable code, PostgREST's ``PGRST…`` or an SQLSTATE.
+    :ivar code: stable code: a PostgREST code (``PGRST…``) or an SQLSTATE.
     :ivar message: one sentence.
-    :ivar hint: how to correct it, or None.
+    :ivar hint: how to fix the request, or None.
     :ivar headers: extra response headers such as ``Retry-After``.
-    :ivar index: which request of a batch failed, counted from 0; None outside of batches.
-    :ivar reason: the reason phrase of the status line, None for the standard one.
+    :ivar index: zero-based position of the failed request in a batch, or None.
+    :ivar reason: reason phrase of the status line, or None for the standard phrase.
     """
 
     def __init__(
@@ -46,7 +45,6 @@ class ApiError(Exception):
         self.index: int | None = None
 
     def replaced(self, **members: Any) -> Self:
-        """Return an error like this one with other members, to be raised in its place."""
         error = type(self).__new__(type(self), members.get("message", self.message))
         error.__dict__.update(self.__dict__, **members)
         error.__cause__ = self.__cause__
@@ -54,26 +52,25 @@ class ApiError(Exception):
 
 
 class DatabaseError(ApiError):
-    """PostgreSQL rejected or failed the statement; ``code`` is the SQLSTATE.
+    """Raised when PostgreSQL reports an error; ``code`` is the SQLSTATE.
 
-    :ivar at_value: whether it arose while PostgreSQL parsed a value that was sent.
+    :ivar at_value: whether PostgreSQL failed to parse a bound value.
     """
 
     at_value = False
 
     @property
     def serializable_retry(self) -> bool:
-        """Whether the SQLSTATE is a serialization failure or a deadlock."""
         return self.code in ("40001", "40P01")
 
 
 class DatabaseUnavailable(ApiError):
-    """The database is not available: PGRST000, PGRST001, PGRST002 (503) or PGRST003 (504)."""
+    """Raised when the database is unavailable: PGRST000, PGRST001, PGRST002 (503) or PGRST003 (504)."""
 
 
 class TokenError(ApiError):
-    """The bearer token is unusable (PGRST300 to PGRST303)."""
+    """Raised when the bearer token is missing or invalid (PGRST300 to PGRST303)."""
 
 
 class GatewayError(ApiError):
-    """The project API key is missing or wrong: the body has ``message`` and ``hint`` only."""
+    """Raised when the project's API key is missing or wrong. The body has only ``message`` and ``hint``."""

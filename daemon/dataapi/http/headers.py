@@ -1,4 +1,4 @@
-"""Headers: ``Accept``, ``Content-Type``, valid names, and which ones SQL may set; pure."""
+"""HTTP headers: ``Accept``, ``Content-Type``, names, and which headers SQL may set."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ _RANGE = re.compile(r'(?:[^,"]|"[^"]*"?)+')
 _PARAMETER = re.compile(r'(?:[^;"]|"[^"]*"?)+')
 _WEIGHT = re.compile(r"[01](?:\.[0-9]{0,9})?")
 
-CALLER = "Accept-Profile, Authorization, apikey"
-"""Members of ``Vary`` by which caches keep the answers to different callers apart.
+CALLER_VARY = "Accept-Profile, Authorization, apikey"
+"""Members of ``Vary`` that make shared caches keep the responses of different callers apart.
 
-Caches treat ``Authorization`` this way by themselves (RFC 9111 section 3.5), but not API keys.
+Shared caches already treat ``Authorization`` this way (RFC 9111 section 3.5), but not API keys.
 """
 
 
 class Headers(dict[str, str]):
-    """The headers of a request: names in lower case, the values of repeated headers joined.
+    """Request headers: lower-case names, and repeated headers joined.
 
-    Requests of one connection may share them, so nothing changes them once they are parsed.
+    Requests on one connection may share an instance, so it must not be modified after parsing.
     """
 
     __slots__ = ("json",)
 
     json: str
-    """The headers as a JSON object, which is written when it is first asked for."""
+    """The headers as a JSON object, computed on first use."""
 
     def __getattr__(self, name: str) -> str:
-        """Write the JSON object, which is missing."""
         if name != "json":
             raise AttributeError(name)
         self.json = json_object(self)
@@ -42,17 +41,16 @@ class Headers(dict[str, str]):
 
 
 def json_object(members: Mapping[str, str]) -> str:
-    """Return a JSON object with string values, in ASCII and without spaces."""
     return "{" + ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in members.items()]) + "}"
 
 
 @dataclass(frozen=True, slots=True)
 class MediaType:
-    """A media type of ``Content-Type``, or a range of them in ``Accept``.
+    """A media type of ``Content-Type``, or a media range of ``Accept``.
 
-    :ivar name: in lower case, without parameters.
-    :ivar parameters: names in lower case and values without quotes; the weight ``q`` is not among them.
-    :ivar weight: the value of ``q``, from 0 to 1; 1 where it is absent or malformed.
+    :ivar name: lower case, without parameters.
+    :ivar parameters: lower-case names and unquoted values, without the weight ``q``.
+    :ivar weight: value of ``q``, from 0 to 1 (default: 1, also if malformed).
     """
 
     name: str
@@ -60,12 +58,10 @@ class MediaType:
     weight: float = 1.0
 
     def parameter(self, name: str) -> str | None:
-        """Return the value of a parameter, or None without it."""
         return next((value for known, value in self.parameters if known == name), None)
 
 
 def parse_media_type(text: str) -> MediaType:
-    """Read one media type with its parameters (RFC 9110 section 8.3.1)."""
     rest = text.partition(";")[2]
     parameters, weight = [], 1.0
     for part in _PARAMETER.findall(rest):
@@ -79,31 +75,29 @@ def parse_media_type(text: str) -> MediaType:
 
 
 def parse_ranges(accept: str) -> list[MediaType]:
-    """Return the media ranges of an ``Accept`` header in their order (RFC 9110 section 12.5.1)."""
     return [parse_media_type(part) for part in _RANGE.findall(accept) if part.strip()]
 
 
 def parse_accept(accept: str) -> list[MediaType]:
-    """Return the acceptable media ranges of an ``Accept`` header, the most preferred first.
+    """Return the acceptable media ranges of an ``Accept`` header, most preferred first.
 
-    The weight decides, then how specific a range is, then the order of the header.
+    Ranges are sorted by weight, then by specificity, then by their order in the header.
     """
     acceptable = [each for each in parse_ranges(accept) if each.weight > 0]
     return sorted(acceptable, key=lambda each: (-each.weight, each.name.count("*") - len(each.parameters)))
 
 
 def media_type(content_type: str) -> str:
-    """Return the media type of a ``Content-Type`` header, in lower case and without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
+# Anything else could inject another header.
 def is_name(name: str) -> bool:
-    """Whether this is a valid header name; any other could end the header and begin the next one."""
     return _NAME.fullmatch(name) is not None
 
 
-def may_be_chosen(name: str) -> bool:
-    """Whether SQL and the configuration may set this header: it is valid and does not frame the message."""
+# Framing headers belong to the server.
+def is_settable(name: str) -> bool:
     return is_name(name) and name.lower() not in _FRAMING
 
 
@@ -112,13 +106,13 @@ _TRACEPARENT = re.compile(
 )
 
 
-def continued_trace(header: str) -> str:
-    """Return the ``traceparent`` by which a caller's trace goes on, "" for one that is not valid.
+def parse_traceparent(header: str) -> str:
+    """Return the ``traceparent`` to propagate, or "" if the header is invalid.
 
-    A later version is read as the first one (W3C Trace Context, Versioning of traceparent).
+    Later versions are parsed like version 00 (W3C Trace Context, Versioning of traceparent).
     """
-    found = _TRACEPARENT.fullmatch(header)
-    if found is None or (found[1] == "00" and found[4]):
+    match = _TRACEPARENT.fullmatch(header)
+    if match is None or (match[1] == "00" and match[4]):
         return ""
-    # Sampled, and random: other flags mean nothing yet.
-    return f"00-{found[2]}-{int(found[3], 16) & 3:02x}"
+    # Only the sampled and random flags are defined.
+    return f"00-{match[2]}-{int(match[3], 16) & 3:02x}"

@@ -1,4 +1,4 @@
-"""A request and its answer as values, so that handlers never touch the server."""
+"""Requests and replies as values, so that handlers never touch the server."""
 
 from __future__ import annotations
 
@@ -6,47 +6,47 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 Stream = AsyncGenerator[bytes, None]
-"""The pieces of a body that is sent while it is made; none is asked for while the client does not read."""
+"""Pieces of a body that is produced while it is sent. Paused while the client is not reading."""
 
-LONGEST_TARGET = 131_072
-"""Bytes of a request target as received."""
+MAX_TARGET_BYTES = 131_072
+"""Maximum length of a request target, in bytes as received."""
 
 STAGES = ("jwt", "parse", "plan", "transaction", "response")
-"""The stages of a request that ``Server-Timing`` reports, in this order."""
+"""Stages of a request, in the order in which ``Server-Timing`` lists them."""
 
 
 class StageEnd(NamedTuple):
-    """The end of one of ``STAGES``, by ``time.perf_counter``; each began where the one before ended."""
+    """The end of a stage, by ``time.perf_counter``. A stage begins where the previous one ended."""
 
     name: str
     ended: float
 
 
 class Identity(NamedTuple):
-    """The caller, as the request's key and token name it; ``subject`` is "" without one."""
+    """The role and the token's ``sub`` ("" if none) of an authenticated caller."""
 
     role: str
     subject: str
 
 
 class Operation(NamedTuple):
-    """The name of the GraphQL operation that the request names."""
+    """The name of the requested GraphQL operation."""
 
     name: str
 
 
 class QueueWait(NamedTuple):
-    """A wait for a database connection, by ``time.perf_counter``."""
+    """The time spent waiting for a database connection, by ``time.perf_counter``."""
 
     began: float
     ended: float
 
 
 class RoundTrip(NamedTuple):
-    """Statements that went to PostgreSQL and back in one message, by ``time.perf_counter``.
+    """One message to PostgreSQL and its response, by ``time.perf_counter``.
 
-    :ivar text: their SQL, "" where they only continue or end others.
-    :ivar sqlstate: of the error that they came to, "" without one.
+    :ivar text: SQL of the statements, "" if they only continue or end earlier ones.
+    :ivar sqlstate: SQLSTATE if the statements failed, else "".
     """
 
     began: float
@@ -56,26 +56,25 @@ class RoundTrip(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The position of the write-ahead log after the request's commit, "" where it is unknown."""
+    """The write-ahead log position after the request's commit, "" if unknown."""
 
     position: str
 
 
 Fact = StageEnd | Identity | Operation | QueueWait | RoundTrip | Commit
-"""A fact that a step reports about a request, for logs, metrics, spans and headers."""
+"""Something that a step reports about a request for logs, metrics, spans and headers."""
 
 
 def ignore(_fact: Fact) -> None:
-    """Report nothing, for statements that belong to no request."""
+    pass
 
 
 class RequestContext(NamedTuple):
-    """The part of a request that goes with its statements.
+    """The parts of a request that accompany its statements.
 
-    :ivar route: the form of its path, such as ``/rest/v1/{resource}``; "" without a handler.
-    :ivar traceparent: of the caller's trace (W3C Trace Context), "" without a valid one.
-    :ivar report: takes facts as they become known.  A step reports them, because one that fails or is
-        cancelled returns nothing.
+    :ivar route: route pattern such as ``/rest/v1/{resource}``, "" if no route matched.
+    :ivar traceparent: the caller's valid ``traceparent`` (W3C Trace Context), or "".
+    :ivar report: receives facts immediately, because a step that fails or is cancelled returns nothing.
     """
 
     route: str = ""
@@ -84,7 +83,6 @@ class RequestContext(NamedTuple):
 
     @property
     def trace_id(self) -> str:
-        """The id of the caller's trace, "" without one."""
         return self.traceparent[3:35]
 
 
@@ -92,12 +90,12 @@ NO_CONTEXT = RequestContext()
 
 
 def server_timing(started: float, facts: Iterable[Fact], ended: float, *, failed: bool) -> str:
-    """Return the value of ``Server-Timing``: the stages in order, in milliseconds.
+    """Return the value of ``Server-Timing``: stages in order, in milliseconds.
 
-    A stage that is repeated, as in a batch, adds up.  Statements end the stage ``transaction``.
+    Repeated stages, as in a batch, are summed. Statements end the stage ``transaction``.
     See docs/reference/rest.md, Headers.
 
-    :param failed: whether the stage that was under way is the last one.
+    :param failed: whether the request failed in its current stage.
     """
     stages: dict[str, float] = {}
 
@@ -116,15 +114,14 @@ def server_timing(started: float, facts: Iterable[Fact], ended: float, *, failed
 
 
 class Request(NamedTuple):
-    """One HTTP request whose body was read and is within the limit.
+    """An HTTP request with its complete body.
 
-    :ivar id: the request id that the log and ``X-Request-Id`` carry.
-    :ivar path: the path as ``query_string.path`` decodes it, without the query string.
-    :ivar query: the raw query string, without the question mark.
-    :ivar headers: names in lower case; the values of repeated headers are joined by ``", "``.
-    :ivar peer: the address of the other end of the connection, "" for a Unix socket.
-    :ivar client: the client's address, as ``client_address`` decides it.
-    :ivar context: goes with its statements, and takes the facts that they report.
+    :ivar id: request ID, as in the log and ``X-Request-Id``.
+    :ivar path: path decoded by ``query_string.path``, without the query string.
+    :ivar query: raw query string, without the question mark.
+    :ivar headers: lower-case names; repeated headers are joined by ``", "``.
+    :ivar peer: address of the connection's peer, "" for a Unix socket.
+    :ivar client: address of the client, as determined by ``client_address``.
     """
 
     id: str
@@ -139,7 +136,7 @@ class Request(NamedTuple):
 
 
 class Chunk:
-    """A piece of a body as RFC 9112, section 7.1, frames it. Several clients may share it."""
+    """A piece of a body with its chunked framing (RFC 9112 section 7.1). Several clients may share it."""
 
     __slots__ = ("__weakref__", "framed", "plain")
 
@@ -152,44 +149,44 @@ class Chunk:
 
 
 class Outlet(Protocol):
-    """The response that a feed writes to."""
+    """The response that a ``Feed`` writes to."""
 
     @property
     def waits(self) -> bool:
-        """Whether the client has not taken everything that was written."""
+        """Whether some written data has not been sent yet."""
 
     @property
     def progressed(self) -> float:
-        """When the client last took a part of what was waiting, by the reactor's clock."""
+        """When pending data was last sent, by the reactor's clock."""
 
     def write(self, piece: Chunk) -> None:
-        """Send a piece, or the rest of it when the client takes more."""
+        pass
 
     def abort(self) -> None:
-        """Close the connection without sending what is waiting."""
+        pass
 
 
 class Feed(Protocol):
-    """The rest of a body, which is written whenever there is more of it."""
+    """An open-ended body that is written whenever data is available."""
 
     async def write_to(self, outlet: Outlet) -> None:
-        """Write until there is no more. Cancelled when the client disconnects."""
+        pass
 
-    def taken(self) -> None:
-        """Continue, now that the client has taken everything that was written."""
+    def resume(self) -> None:
+        pass
 
     def leave(self) -> None:
-        """Write nothing more. Called once: when the connection is closed, or if the feed never began."""
+        """Stop writing. Called once: when the connection closes, or if the feed never started."""
 
 
 class Reply(NamedTuple):
-    """One HTTP answer.
+    """An HTTP response.
 
-    :ivar stream: the rest of the body after ``body``, sent while it is made.  An error before its first
-        piece is answered like any other; a later one cuts the answer off.  ``HEAD`` does not run it.
-    :ivar feed: the rest of a body that goes on for as long as the client likes.
-    :ivar reason: the reason phrase of the status line, None for the standard one.
-    :ivar code: that of the error that it reports, for the log; "" without an error.
+    :ivar stream: rest of the body after ``body``, produced while it is sent. An error before the first piece
+        becomes an error response; a later one truncates the body. Not run for ``HEAD``.
+    :ivar feed: rest of an open-ended body.
+    :ivar reason: reason phrase of the status line, or None for the standard phrase.
+    :ivar code: error code for the log, "" if there was no error.
     """
 
     status: int

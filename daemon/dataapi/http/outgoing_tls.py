@@ -1,7 +1,7 @@
-"""TLS of outgoing connections: a peer must prove with its certificate that it is the requested host.
+"""TLS of outgoing connections: the peer's certificate must be valid for the requested host.
 
-The check is our own, because Twisted's accepts any certificate whose check raises an unexpected exception
-(docs/decisions/outgoing-tls.md).
+We verify it ourselves because Twisted accepts a certificate if its own verification raises an unexpected
+exception (docs/decisions/outgoing-tls.md).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from zope.interface import implementer
 
 
 class UnverifiedPeer(SSL.Error):
-    """Raised when the certificate of a peer is not valid for the requested host."""
+    """Raised when a peer's certificate is not valid for the requested host."""
 
 
 def is_valid_for(certificate: x509.Certificate, host: str) -> bool:
     """Whether a certificate is valid for a host name or an IP address (RFC 9525, section 6).
 
-    Only the subject alternative names count: IP addresses for an address, DNS names for a name.
+    Only subject alternative names count: IP addresses for an address, DNS names for a host name.
 
-    :raises Exception: the certificate or the host cannot be read.
+    :raises Exception: if the certificate or the host cannot be parsed.
     """
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     address = _address(host)
@@ -47,60 +47,55 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _dns_patterns(names: x509.SubjectAlternativeName) -> Iterator[DNSPattern]:
-    """Yield the usable DNS names; an IP address or a wildcard like ``*.com`` matches no host."""
     for name in names.get_values_for_type(x509.DNSName):
         try:
             yield DNSPattern.from_bytes(name.encode("utf-8"))
-        except CertificateError:
+        except CertificateError:  # an IP address, or a wildcard like *.com
             continue
 
 
 @implementer(IOpenSSLClientConnectionCreator)
 class _HostConnections:
-    """Creates the TLS connections to one host."""
-
     def __init__(self, context: SSL.Context, host: str) -> None:
         self._context = context
         self._host = host
 
     def clientConnectionForTLS(self, tlsProtocol: Any) -> SSL.Connection:  # noqa: N802, N803 - twisted's names
         connection = SSL.Connection(self._context, None)
-        # RFC 6066, section 3: an address is not a server name.
+        # RFC 6066, section 3: literal addresses are not allowed as server names.
         if _address(self._host) is None:
             connection.set_tlsext_host_name(self._host.encode("ascii"))
         connection.set_app_data(tlsProtocol)
-        connection.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, self._accepts)
+        connection.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, self._verify)
         return connection
 
-    def _accepts(
+    def _verify(
         self, connection: SSL.Connection, certificate: Any, _error: int, depth: int, trusted: int
     ) -> bool:
-        """Whether OpenSSL trusts a certificate of the chain, and the peer's is valid for the host."""
         if not trusted or depth > 0:
             return bool(trusted)
-        refusal = UnverifiedPeer(f"the certificate is not valid for {self._host}")
+        failure = UnverifiedPeer(f"the certificate is not valid for {self._host}")
         try:
             if is_valid_for(certificate.to_cryptography(), self._host):
                 return True
         except Exception as error:
-            refusal.__cause__ = error
-        connection.get_app_data().failVerification(Failure(refusal))
+            failure.__cause__ = error
+        connection.get_app_data().failVerification(Failure(failure))
         return False
 
 
 @implementer(IPolicyForHTTPS)
 class OutgoingTls:
-    """Creates TLS connections to hosts, and verifies their certificates.
+    """Creates TLS connections to hosts and verifies their certificates.
 
-    :param trust: the trusted certificate authorities, as Twisted's ``trustRootFromCertificates`` returns them
+    :param trust: trusted certificate authorities, as returned by Twisted's ``trustRootFromCertificates``
         (default: the system's).
     """
 
-    # Twisted's interface of trust roots is private.
+    # Any, because Twisted's interface for trust roots is private.
     def __init__(self, trust: Any = None) -> None:
         self._trust = trust or platformTrust()
 
     def creatorForNetloc(self, hostname: bytes, port: int) -> IOpenSSLClientConnectionCreator:  # noqa: ARG002, N802 - twisted's names
-        """Return what creates the connections to a host."""
         context = CertificateOptions(trustRoot=self._trust).getContext()
         return _HostConnections(context, hostname.decode("ascii"))

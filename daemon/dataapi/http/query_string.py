@@ -1,4 +1,4 @@
-"""Reads query strings: names and values percent-decoded, errors name their place."""
+"""Query strings and paths, percent-decoded."""
 
 from __future__ import annotations
 
@@ -12,66 +12,63 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def pairs(query: str) -> list[tuple[str, str]]:
-    """Return the parameters in order; a ``+`` is a space.
+    """Return the parameters in order. A ``+`` is decoded as a space.
 
-    :raises ApiError: 400, a parameter is not UTF-8 or holds U+0000.
+    :raises ApiError: 400 if a parameter is not UTF-8 or contains U+0000.
     """
-    found = []
+    parameters = []
     for part in query.split("&"):
         if part:
             name, _, value = part.replace("+", " ").partition("=")
-            found.append((_decoded(name, name), _decoded(value, name)))
-    return found
+            parameters.append((_decode(name, name), _decode(value, name)))
+    return parameters
 
 
 def lenient_pairs(query: str) -> list[tuple[str, str]]:
-    """Return the parameters in order, with replacement characters where they are not UTF-8."""
     return parse_qsl(query, keep_blank_values=True, errors="replace")
 
 
 def not_utf8(error: UnicodeDecodeError) -> ApiError:
-    return _bad(f"The query string is not UTF-8: byte {error.start + 1}")
+    return _bad(f"The query string is not valid UTF-8 (byte {error.start + 1})")
 
 
 def path(text: str) -> str:
-    """Percent-decode a path, but for a slash and for the percent sign itself, which ``segment`` decodes.
+    """Percent-decode a path, except for slashes and percent signs, which ``segment`` decodes.
 
-    :raises ApiError: 400, the path has a broken escape, is not UTF-8 or holds U+0000.
+    :raises ApiError: 400 if the path has an invalid escape, is not UTF-8 or contains U+0000.
     """
     broken = _BROKEN_ESCAPE.search(text)
     if broken is not None:
-        raise _bad(f"The path has a percent sign at character {broken.start() + 1} that begins no escape")
+        raise _bad(f"The path has an invalid percent-encoding at character {broken.start() + 1}")
     try:
-        decoded = unquote_to_bytes(_SEGMENT_ESCAPE.sub(_kept, text)).decode()
+        decoded = unquote_to_bytes(_SEGMENT_ESCAPE.sub(_double_escape, text)).decode()
     except UnicodeDecodeError as error:
-        raise _bad(f"The path is not UTF-8 once decoded: byte {error.start + 1}") from None
+        raise _bad(f"The decoded path is not valid UTF-8 (byte {error.start + 1})") from None
     if "\0" in decoded:
-        raise _bad(f"The path holds the character U+0000 at character {decoded.index(chr(0)) + 1}")
+        raise _bad(f"The path contains the character U+0000 (character {decoded.index(chr(0)) + 1})")
     return decoded
 
 
 def segment(text: str) -> str:
-    """Return a segment of a decoded path as it is meant: only here an escaped slash is one."""
     return text.replace("%2F", "/").replace("%25", "%")
 
 
-def _kept(escape: re.Match[str]) -> str:
-    """Return an escape that must remain as it is."""
+def _double_escape(escape: re.Match[str]) -> str:
     return f"%25{escape[0][1:].upper()}"
 
 
-def _decoded(text: str, parameter: str) -> str:
-    # A lone percent sign stays one: "like.50%" is how people write it, and PostgREST takes it.
+def _decode(text: str, parameter: str) -> str:
+    # Like PostgREST, accept a percent sign that begins no escape: clients send "like.50%".
     if "%" not in text:
         return text
     try:
         decoded = unquote_to_bytes(text).decode()
     except UnicodeDecodeError as error:
         raise _bad(
-            f"The parameter {parameter[:60]} is not UTF-8 once decoded: byte {error.start + 1}"
+            f"The decoded parameter {parameter[:60]} is not valid UTF-8 (byte {error.start + 1})"
         ) from None
     if "\0" in decoded:
-        raise _bad(f"The parameter {parameter[:60]} holds the character U+0000, which text cannot hold")
+        raise _bad(f"The parameter {parameter[:60]} contains the character U+0000")
     return decoded
 
 

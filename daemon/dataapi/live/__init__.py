@@ -1,1 +1,1 @@
-"""Live queries: an answer is sent again whenever it has changed, as server-sent events."""
+"""Live queries: results that are sent again as server-sent events whenever they change."""

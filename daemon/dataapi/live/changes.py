@@ -1,6 +1,6 @@
-"""Whether the database may have changed: one cheap query about what its transactions may see.
+"""Detects whether the database may have changed, with one cheap query.
 
-It does not notice data that changes without a transaction. ``untracked.sql`` lists such data.
+It does not detect data that changes without a transaction. ``untracked.sql`` lists such data.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dataapi.http.messages import Request
 
 Fetch = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
 
-# What a transaction may see changes with each commit of one that wrote, and with nothing else.  The position
-# of the write-ahead log changes before a commit can be seen, so that it may stand still when it can.  On a
-# standby a commit can be seen once its record was replayed.
+# A snapshot changes when a transaction that wrote something commits, and at no other time.  The position of
+# the write-ahead log is unsuitable: it advances before a commit becomes visible.  On a standby, a commit
+# becomes visible when its record is replayed.
 _VISIBLE = """
 select pg_catalog.concat_ws(' ', pg_catalog.pg_postmaster_start_time(), case
     when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn()::text
@@ -36,7 +36,6 @@ _log = Logger(namespace="dataapi.live")
 
 
 def depends_on_time(request: Request) -> bool:
-    """Return whether a request compares something with the current time."""
     text = f"{unquote_plus(request.query)} {request.body.decode('utf-8', 'replace')}"
     return _NOW.search(text) is not None
 
@@ -44,8 +43,9 @@ def depends_on_time(request: Request) -> bool:
 class DatabaseState(NamedTuple):
     """A state of the database.
 
-    :ivar visible: equal for states between which nothing can have changed.
-    :ivar position: of the write-ahead log behind all of it, for replicas; "" where there are none.
+    :ivar visible: equal values mean that nothing has changed.
+    :ivar position: write-ahead log position that contains the whole state, for replicas. "" if there are
+        none.
     """
 
     visible: object
@@ -53,15 +53,15 @@ class DatabaseState(NamedTuple):
 
 
 UNKNOWN = DatabaseState(None)
-"""The state of a database that was not asked, or did not answer."""
+"""The state of a database that has not been checked, or did not respond."""
 
 
 class Changes:
-    """Looks at one database.
+    """Checks one database for changes.
 
     :param fetch: runs SQL as the login role.
-    :param catalog: returns the current snapshot, None before the first one.
-    :param replicated: whether replicas answer reads, so that positions are needed.
+    :param catalog: returns the current catalog, or None before the first one.
+    :param replicated: whether replicas serve reads, so that positions are needed.
     :ivar untracked: names of tables, views and functions whose data changes without a transaction.
     """
 
@@ -73,10 +73,11 @@ class Changes:
         self._generation = 0
         self.untracked: frozenset[str] = frozenset()
 
-    async def look(self) -> DatabaseState:
-        """Return the state of the database, ``UNKNOWN`` while it does not answer.
+    async def check(self) -> DatabaseState:
+        """Return the state of the database, or ``UNKNOWN`` if it does not respond.
 
-        Every state is another one where that may not be asked, and where Citus holds tables on other servers.
+        If the login role may not run the check, or Citus distributes the tables, every state differs from all
+        others.
         """
         try:
             [(visible, position)] = await self._fetch(self._text)
@@ -86,7 +87,10 @@ class Changes:
                 self._generation = catalog.generation
         except DatabaseError as error:
             if not self._refused:
-                _log.warn("live queries are run at each interval: {error}", error=error.message)
+                _log.warn(
+                    "cannot check for changes, so live queries run at every interval: {error}",
+                    error=error.message,
+                )
             self._refused = True
             return DatabaseState(object())
         except ApiError:

@@ -1,4 +1,4 @@
-"""The subscribers that share one answer, and how it is kept current."""
+"""Subscribers that share one result, and the request that refreshes it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dataapi.live.events import fingerprint
 from dataapi.live.subscribers import Subscriber
 
 WRITTEN_PER_TURN = 50
-"""Subscribers that are written to before the reactor serves requests again, about a millisecond."""
+"""Number of subscribers to write to before the reactor serves requests again, about a millisecond of work."""
 
 
 class Finished(Exception):
-    """Raised for the last answer of a stream: an error, or the result of an operation that runs only once.
+    """Raised for the last result of a stream: an error, or the result of an operation that runs only once.
 
-    :ivar code: the code of the first error, "" if there is none.
+    :ivar code: code of the first error, or "".
     """
 
     def __init__(self, body: bytes, code: str) -> None:
@@ -33,34 +33,36 @@ class Finished(Exception):
 
 
 class LiveProtocol(NamedTuple):
-    """A protocol whose answers can be kept live.
+    """A protocol that supports live queries.
 
-    :ivar answer: returns the body for a request. Raises ``ApiError``, or ``Finished`` for a last answer.
-    :ivar event: returns the event of a body and its identifier.
-    :ivar end: returns the last event of a subscription, from its request and the exception that ended it.
-    :ivar reconnect: returns the last event of one whose client should reconnect, after some seconds.
+    :ivar respond: returns the response body for a request. Raises ``ApiError``, or ``Finished`` for a last
+        result.
+    :ivar event: returns the event for a body and its identifier.
+    :ivar end: returns the last event of a subscription, given its request and the exception that ended it.
+    :ivar reconnect: returns an event that ends a stream and makes its client reconnect after a delay in
+        seconds.
     """
 
-    answer: Callable[[Request], Awaitable[bytes]]
+    respond: Callable[[Request], Awaitable[bytes]]
     event: Callable[[bytes, str], bytes]
     end: Callable[[Request, ApiError | Finished], bytes]
     reconnect: Callable[[float], bytes]
 
 
 class Cohort:
-    """The subscribers that share one answer.
+    """The subscribers that share one result.
 
     :param key: equal for equal requests.
-    :param request: the request to run; its headers identify the caller.
-    :param first: the body of the first answer.
-    :param cost: the seconds that it took, for the order of runs.
-    :param expires: when the token expires, in Unix seconds.
-    :ivar callers: how many subscribers each caller has.
-    :ivar seen: the database state that the last answer belongs to; ``UNKNOWN`` if another run is needed.
-    :ivar asked: when the last run began, by the reactor's clock.
-    :ivar authenticated: when the request was last authenticated.
-    :ivar polling: whether the request is being run or its answer sent.
-    :ivar outdated: since when its answer is that a name is unknown, which a newer catalog may know.
+    :param request: the request to run. Its headers identify the caller.
+    :param first: body of the first result.
+    :param cost: duration of the first run, in seconds.
+    :param expires: expiry of the token, in Unix seconds.
+    :ivar callers: number of subscribers of each caller.
+    :ivar state: database state of the last result, or ``UNKNOWN`` if the request must run again.
+    :ivar last_run: start of the last run, by the reactor's clock.
+    :ivar authenticated: time of the last authentication, by the reactor's clock.
+    :ivar running: whether the request is running or its result is being sent.
+    :ivar outdated: start of a period in which runs fail with an unknown name, because of an outdated catalog.
     """
 
     def __init__(
@@ -81,9 +83,9 @@ class Cohort:
         self.expires = expires
         self.subscribers: dict[Subscriber, None] = {}
         self.callers: Counter[str] = Counter()
-        self.seen: DatabaseState = UNKNOWN
-        self.asked = self.authenticated = clock.seconds()
-        self.polling = False
+        self.state: DatabaseState = UNKNOWN
+        self.last_run = self.authenticated = clock.seconds()
+        self.running = False
         self.outdated: float | None = None
         self._text = ""
         self._compares_time = depends_on_time(request)
@@ -91,75 +93,73 @@ class Cohort:
         self._events: WeakValueDictionary[str, Chunk] = WeakValueDictionary()
 
     def event(self, body: bytes, identifier: str) -> Chunk:
-        """Return the event of a body: the same object for as long as a subscriber holds it."""
+        """Return the event for a body. Subscribers share one object, so that its bytes are stored once."""
         event = self._events.get(identifier)
         if event is None:
             event = self._events[identifier] = Chunk(self.protocol.event(body, identifier))
         return event
 
     def join(self, subscriber: Subscriber) -> None:
-        """Add a subscriber, which has received an answer of its own."""
         self.subscribers[subscriber] = None
         self.callers[subscriber.caller] += 1
         if subscriber.identifier != self._identifier:
-            self.seen = UNKNOWN
+            self.state = UNKNOWN
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Remove a subscriber."""
         if self.subscribers.pop(subscriber, subscriber) is None:
             self.callers[subscriber.caller] -= 1
             if not self.callers[subscriber.caller]:
                 del self.callers[subscriber.caller]
 
-    def changes_alone(self, untracked: Iterable[str]) -> bool:
-        """Return whether the answer may change without a transaction.
+    def changes_without_transaction(self, untracked: Iterable[str]) -> bool:
+        """Whether the result may change without a transaction.
 
         :param untracked: names of tables, views and functions with such data.
         """
         return self._compares_time or (bool(self._text) and any(name in self._text for name in untracked))
 
-    def names(self, names: Iterable[str]) -> bool:
-        """Return whether the statement of the last answer may contain one of these names, or is unknown."""
+    def mentions_any(self, names: Iterable[str]) -> bool:
+        # The text is unknown before the second run.
         return not self._text or any(name in self._text for name in names)
 
-    async def ask(self, state: DatabaseState) -> bytes:
-        """Run the request again and return the body. Raises what the request raises."""
+    async def run(self, state: DatabaseState) -> bytes:
+        """Run the request again and return the body. Raises the request's errors."""
         texts: list[str] = []
 
         def report(fact: Fact) -> None:
             if isinstance(fact, RoundTrip):
                 texts.append(fact.text)
 
-        self.asked, self.seen = self._clock.seconds(), state
+        self.last_run, self.state = self._clock.seconds(), state
         request = self.request._replace(context=self.request.context._replace(report=report))
-        if state.position:  # a replica behind this position must not answer
+        if state.position:  # a replica must have replayed this position
             headers = Headers(request.headers)
             headers["dataapi-lsn"] = ", ".join(filter(None, (headers.get("dataapi-lsn"), state.position)))
             request = request._replace(headers=headers)
-        body = await self.protocol.answer(request)
-        self.cost = self._clock.seconds() - self.asked
-        self.authenticated, self._text, self.outdated = self.asked, "".join(texts), None
+        body = await self.protocol.respond(request)
+        self.cost = self._clock.seconds() - self.last_run
+        self.authenticated, self._text, self.outdated = self.last_run, "".join(texts), None
         return body
 
     async def publish(self, body: bytes) -> bool:
-        """Send an answer to everybody who has another one; return whether it differs from the one before."""
+        """Send a result to subscribers with a different one, and return whether it has changed."""
         identifier = fingerprint(body)
         changed = identifier != self._identifier
         self._identifier = identifier
         outdated = [
-            one for one in self.subscribers if one.identifier != identifier and one.since < self.asked
+            subscriber
+            for subscriber in self.subscribers
+            if subscriber.identifier != identifier and subscriber.since < self.last_run
         ]
         if outdated:
             event = self.event(body, identifier)
-            await self._for_each(outdated, lambda one: one.offer(event, identifier))
+            await self._for_each(outdated, lambda subscriber: subscriber.offer(event, identifier))
         return changed
 
     async def end(self, last: Callable[[], Chunk]) -> None:
-        """End every subscription with a last event."""
-        await self._for_each(tuple(self.subscribers), lambda one: one.end(last()))
+        await self._for_each(tuple(self.subscribers), lambda subscriber: subscriber.end(last()))
 
     async def _for_each(self, subscribers: Sequence[Subscriber], act: Callable[[Subscriber], None]) -> None:
-        """Act on each subscriber, and let the reactor serve requests in between."""
         for number, subscriber in enumerate(subscribers, 1):
             act(subscriber)
             if number % WRITTEN_PER_TURN == 0:

@@ -1,6 +1,6 @@
-"""The protocols whose answers can be kept live: REST, and GraphQL over server-sent events.
+"""Live queries over REST, and over GraphQL with server-sent events.
 
-docs/reference/rest.md and docs/reference/graphql.md, Live queries, list the events and what ends a stream.
+See docs/reference/rest.md and docs/reference/graphql.md, Live queries, for the events and what ends a stream.
 """
 
 from __future__ import annotations
@@ -27,13 +27,11 @@ _COMPLETE = event("complete")
 
 
 def live_rest(authenticator: Authenticator, handle: Handle, render_error: RenderError) -> LiveProtocol:
-    """Return the protocol of REST: ``snapshot`` events, then ``expired``, ``failed`` or ``reconnect``."""
-
-    async def answer(request: Request) -> bytes:
+    async def respond(request: Request) -> bytes:
         caller = await authenticator.authenticate(request)
         request = without_api_key(request)
         if request.path.startswith(f"{REST_PREFIX}/{FUNCTIONS}"):
-            await _check_stable(handle, request, caller)
+            await _reject_volatile(handle, request, caller)
         reply = await handle(request, caller)
         kind = next((value for name, value in reply.headers if name == "Content-Type"), "")
         if reply.stream is not None or not kind.startswith(_JSON):
@@ -41,30 +39,26 @@ def live_rest(authenticator: Authenticator, handle: Handle, render_error: Render
         return reply.body
 
     def end(request: Request, error: ApiError | Finished) -> bytes:
-        assert isinstance(error, ApiError), "reads can always be repeated"
+        assert isinstance(error, ApiError), "REST requests never finish"
         name = "expired" if isinstance(error, TokenError) else "failed"
         return event(name, render_error(error, request))
 
     return LiveProtocol(
-        answer, partial(event, "snapshot"), end, lambda seconds: retry(seconds) + event("reconnect")
+        respond, partial(event, "snapshot"), end, lambda seconds: retry(seconds) + event("reconnect")
     )
 
 
-async def _check_stable(handle: Handle, request: Request, caller: Caller) -> None:
-    """Refuse a VOLATILE function, whose value may differ each time.
-
-    The response to OPTIONS does not allow GET for such a function.
-    """
+async def _reject_volatile(handle: Handle, request: Request, caller: Caller) -> None:
+    """Reject VOLATILE functions, because their result may differ each time."""
+    # OPTIONS does not allow GET for a VOLATILE function.
     options = await handle(request._replace(method="OPTIONS"), caller)
     if not any(name == "Allow" and "GET" in value for name, value in options.headers):
-        details = "A VOLATILE function may return another value each time."
+        details = "A VOLATILE function may return a different result each time."
         raise unavailable([EVENT_STREAM]).replaced(details=details)
 
 
 def live_graphql(authenticator: Authenticator, engine: Engine, render_error: RenderError) -> LiveProtocol:
-    """Return the protocol of GraphQL over server-sent events, distinct connections mode."""
-
-    async def answer(request: Request) -> bytes:
+    async def respond(request: Request) -> bytes:
         caller = await authenticator.authenticate(request)
         operation = transport.read(request)._replace(by_events=True)
         response = await engine.answer(operation, caller, request)
@@ -78,5 +72,5 @@ def live_graphql(authenticator: Authenticator, engine: Engine, render_error: Ren
         body = error.body if isinstance(error, Finished) else render_error(error, request)
         return event("next", body) + _COMPLETE
 
-    # A client reconnects if the stream ends without the event "complete". There is no event for that.
-    return LiveProtocol(answer, partial(event, "next"), end, lambda seconds: retry(seconds) + b"\n")
+    # The protocol has no reconnect event. Clients reconnect if a stream ends without the event "complete".
+    return LiveProtocol(respond, partial(event, "next"), end, lambda seconds: retry(seconds) + b"\n")

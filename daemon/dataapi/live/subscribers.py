@@ -1,4 +1,4 @@
-"""The streams of a project: what each client has yet to take, heartbeats, and who is disconnected."""
+"""The event streams of a project: unsent events, heartbeats, and disconnection of slow clients."""
 
 from __future__ import annotations
 
@@ -12,48 +12,47 @@ from dataapi.http.messages import Chunk, Outlet
 from dataapi.live.events import HEARTBEAT
 from dataapi.live.unsent import UnsentBytes
 
-SILENCE = 15.0
-"""Seconds without an event after which a heartbeat is sent."""
+HEARTBEAT_INTERVAL = 15.0
+"""Idle time after which a heartbeat is sent, in seconds."""
 
-STALLED = 60.0
-"""Seconds that a client has to take an event before it is disconnected."""
+STALL_TIMEOUT = 60.0
+"""Seconds that a client may take to receive an event before it is disconnected."""
 
 MAX_UNSENT = 64 * 1024 * 1024
-"""Bytes of events that may wait to be taken before those who do not keep up are disconnected."""
+"""Bytes of unsent events at which clients that do not keep up are disconnected."""
 
-KEEPS_UP = 2.0, 20.0
-"""A client keeps up if it takes a part of an event every 2 seconds, and each event within 20."""
+KEEP_UP_LIMITS = 2.0, 20.0
+"""Requirements for clients that keep up, in seconds: time to receive any bytes, and a whole event."""
 
 
 class Subscriber:
     """One stream and its client.
 
-    :ivar caller: whom the stream counts for.
-    :ivar identifier: the identifier of the newest event that was sent or is waiting.
-    :ivar since: when its own first answer was requested. Answers that were requested earlier may be older.
-    :ivar began: when the last event was sent, by the reactor's clock.
-    :ivar outlet: None before the response begins and after the client was disconnected.
-    :ivar sending: the event that the client is taking.
-    :ivar waiting: the event that follows it.
-    :ivar last: the event that ended the subscription, None before.
-    :param left: called when the stream has ended and its connection is closed.
+    :ivar caller: identity of the caller, for quotas.
+    :ivar identifier: identifier of the newest event that was sent or is waiting.
+    :ivar since: time of the subscription's first run. Results of earlier runs may be older.
+    :ivar started: time of the last write, by the reactor's clock.
+    :ivar outlet: connection of the client. None before the response begins and after a disconnect.
+    :ivar sending: event that the client is receiving.
+    :ivar waiting: event to send next.
+    :ivar last: event that ended the subscription, or None.
+    :param left: called when the connection is closed.
     :param first: the first event.
     """
 
     __slots__ = (
-        *(
-            "_streams",
-            "_ended",
-            "_gone",
-            "_left",
-            "began",
-            "caller",
-            "identifier",
-            "last",
-            "outlet",
-            "sending",
-        ),
-        *("since", "waiting"),
+        "_ended",
+        "_gone",
+        "_left",
+        "_streams",
+        "caller",
+        "identifier",
+        "last",
+        "outlet",
+        "sending",
+        "since",
+        "started",
+        "waiting",
     )
 
     def __init__(
@@ -68,7 +67,7 @@ class Subscriber:
         self._left = left
         self.caller = caller
         self.identifier = identifier
-        self.since = self.began = since
+        self.since = self.started = since
         self.outlet: Outlet | None = None
         self.sending: Chunk | None = None
         self.waiting: Chunk | None = first
@@ -76,10 +75,9 @@ class Subscriber:
         self._streams = streams
         self._gone = False
         self._ended: Deferred[None] = Deferred()
-        streams.unsent.hold(first, caller)
+        streams.unsent.add(first, caller)
 
     async def write_to(self, outlet: Outlet) -> None:
-        """Write events until the subscription ends, and then the last event."""
         if self.last is None:
             self.outlet = outlet
             self._send_waiting()
@@ -87,18 +85,17 @@ class Subscriber:
         outlet.write(self.last or Chunk(b""))
 
     def offer(self, event: Chunk, identifier: str) -> None:
-        """Send an event as soon as the client has taken the one before, unless a newer one follows."""
+        """Send an event when the client has received the previous one, unless a newer event replaces it."""
         if self._gone or self.last is not None:
             return
         self.identifier = identifier
-        self._streams.unsent.hold(event, self.caller)
+        self._streams.unsent.add(event, self.caller)
         self._release(self.waiting)
         self.waiting = event
         if self.outlet is not None and self.sending is None:
             self._send_waiting()
 
     def send_heartbeat(self) -> None:
-        """Send a heartbeat, by which both sides notice a lost connection."""
         self.offer(HEARTBEAT, self.identifier)
 
     def _send_waiting(self) -> None:
@@ -106,14 +103,14 @@ class Subscriber:
         assert event is not None
         assert self.outlet is not None
         self.sending = event
-        self.began = self._streams.clock.seconds()
+        self.started = self._streams.clock.seconds()
         self._streams.sending(self, event)
         self.outlet.write(event)
         if not self.outlet.waits:
-            self.taken()
+            self.resume()
 
-    def taken(self) -> None:
-        """Send the event that is waiting, now that the client has taken the one before."""
+    def resume(self) -> None:
+        """Send the waiting event, because the client has received the previous one."""
         if self.sending is None:
             return
         sent, self.sending = self.sending, None
@@ -132,14 +129,13 @@ class Subscriber:
             self._ended.callback(None)
 
     def disconnect(self) -> None:
-        """Close the connection, and drop what the client has not taken."""
         outlet, self.outlet = self.outlet, None
         self._drop()
         if outlet is not None:
             outlet.abort()
 
     def leave(self) -> None:
-        """Leave the cohort, because the connection is closed or the response was not begun."""
+        """Leave the cohort, because the connection was closed or the response never began."""
         self._drop()
         self._left(self)
 
@@ -156,11 +152,11 @@ class Subscriber:
 
 
 class Subscribers:
-    """All streams of a project.
+    """The streams of a project.
 
-    :ivar unsent: the bytes that clients have not taken.
+    :ivar unsent: bytes of unsent events.
     :ivar sent: bytes of events since the start.
-    :param has_room: called when the bytes of unsent events fall below the limit.
+    :param has_room: called when the number of unsent bytes falls below the limit.
     """
 
     def __init__(self, clock: Any, has_room: Callable[[], object]) -> None:
@@ -168,80 +164,81 @@ class Subscribers:
         self.unsent = UnsentBytes()
         self.sent = 0
         self._has_room = has_room
-        # Subscribers that have taken everything, the longest silence first.
+        # Subscribers without unsent events, the longest idle first.
         self._idle: OrderedDict[Subscriber, None] = OrderedDict()
         self._busy: dict[Subscriber, None] = {}
 
     @property
     def is_full(self) -> bool:
-        """Whether clients hold more unsent bytes than they may."""
         return self.unsent.total > MAX_UNSENT
 
     def sending(self, subscriber: Subscriber, event: Chunk) -> None:
-        """Record that an event is being sent."""
         self.sent += len(event)
         self._idle.pop(subscriber, None)
         self._busy[subscriber] = None
 
     def idle(self, subscriber: Subscriber) -> None:
-        """Record that a client has taken everything."""
         self._busy.pop(subscriber, None)
         self._idle[subscriber] = None
 
     def gone(self, subscriber: Subscriber) -> None:
-        """Send nothing more."""
         self._idle.pop(subscriber, None)
         self._busy.pop(subscriber, None)
 
     def release(self, event: Chunk, caller: str) -> None:
-        """Count an event no longer."""
         was_full = self.is_full
         self.unsent.release(event, caller)
         if was_full and not self.is_full:
             self._has_room()
 
     def may_subscribe(self, caller: str) -> bool:
-        """Return whether there is room for the events of one more stream of a caller.
+        """Whether the caller may have another stream.
 
-        A caller whose clients do not keep up may hold a quarter of the limit.
+        A caller whose clients do not keep up may use up to a quarter of the limit for unsent bytes.
         """
         self.make_room()
         if self.is_full:
             return False
-        return self.unsent.of(caller) <= MAX_UNSENT // 4 or caller not in {one.caller for one in self._late()}
+        return self.unsent.of(caller) <= MAX_UNSENT // 4 or caller not in {
+            subscriber.caller for subscriber in self._slow()
+        }
 
     def make_room(self) -> None:
-        """Disconnect clients that do not keep up, those of the caller who holds the most first."""
+        """Disconnect clients that do not keep up, starting with the caller with the most unsent bytes."""
         if not self.is_full:
             return
-        late: dict[str, list[Subscriber]] = {}
-        for subscriber in self._late():
-            late.setdefault(subscriber.caller, []).append(subscriber)
-        for caller in sorted(late, key=self.unsent.of, reverse=True):
-            for subscriber in late[caller]:
+        slow: dict[str, list[Subscriber]] = {}
+        for subscriber in self._slow():
+            slow.setdefault(subscriber.caller, []).append(subscriber)
+        for caller in sorted(slow, key=self.unsent.of, reverse=True):
+            for subscriber in slow[caller]:
                 subscriber.disconnect()
                 if not self.is_full:
                     return
 
-    def _late(self) -> list[Subscriber]:
-        """Return the subscribers that do not keep up."""
+    def _slow(self) -> list[Subscriber]:
         now = self.clock.seconds()
-        progress, whole = KEEPS_UP
+        progress, complete = KEEP_UP_LIMITS
         return [
-            one
-            for one in self._busy
-            if one.outlet is not None
-            and (max(one.began, one.outlet.progressed) < now - progress or one.began < now - whole)
+            subscriber
+            for subscriber in self._busy
+            if subscriber.outlet is not None
+            and (
+                max(subscriber.started, subscriber.outlet.progressed) < now - progress
+                or subscriber.started < now - complete
+            )
         ]
 
-    def tend(self) -> None:
-        """Disconnect clients that take too long, and send heartbeats to those that are idle."""
+    def maintain(self) -> None:
+        """Disconnect stalled clients, and send heartbeats to idle ones."""
         now = self.clock.seconds()
-        for subscriber in [one for one in self._busy if one.began < now - STALLED]:
+        for subscriber in [
+            subscriber for subscriber in self._busy if subscriber.started < now - STALL_TIMEOUT
+        ]:
             subscriber.disconnect()
         self.make_room()
         while self._idle:
             subscriber = next(iter(self._idle))
-            if subscriber.began > now - SILENCE:
+            if subscriber.started > now - HEARTBEAT_INTERVAL:
                 return
             subscriber.send_heartbeat()

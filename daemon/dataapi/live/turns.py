@@ -1,4 +1,4 @@
-"""Fair turns: work is shared out between its owners by the time that it takes."""
+"""A fair queue: owners get equal shares of time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 
-class FairTurns(Generic[T]):
-    """Waiting items, each of which belongs to an owner.
+class FairQueue(Generic[T]):
+    """Queue of items with owners, scheduled by start-time fair queueing.
 
-    The next item is the oldest one of the owner that has used the least time. An owner that was idle
-    starts with as much as the owner that was served last, so that nobody saves up time
-    (start-time fair queueing).
+    The next item is the oldest one of the owner that has used the least time. An idle owner does not save up
+    time: it resumes with the time of the owner that was served last.
     """
 
     def __init__(self) -> None:
@@ -32,15 +31,12 @@ class FairTurns(Generic[T]):
 
     @property
     def oldest(self) -> float | None:
-        """When the item that has been waiting for longest was added, None if none is waiting."""
         return next(iter(self._since.values()), None)
 
     def used(self, owner: str) -> float:
-        """Return the time that counts for an owner, in seconds."""
         return max(self._used.get(owner, 0.0), self._served)
 
     def add(self, item: T, owner: str, now: float) -> None:
-        """Add an item, unless it is waiting already."""
         if item in self._since:
             return
         self._since[item] = now
@@ -54,17 +50,16 @@ class FairTurns(Generic[T]):
             self._push(owner)
 
     def discard(self, item: T) -> None:
-        """Remove an item if it is waiting."""
         self._since.pop(item, None)
 
-    def take(self, allowed: Callable[[T, str], bool]) -> tuple[T, str] | None:
-        """Remove the next item and return it with its owner, None if there is none.
+    def pop(self, allowed: Callable[[T, str], bool]) -> tuple[T, str] | None:
+        """Remove and return the next item and its owner, or None.
 
-        :param allowed: whether an item of this owner may be taken now; if not, the next owner is asked.
+        :param allowed: whether this item of this owner may run now. If not, the next owner is tried.
         """
-        asked: list[str] = []
-        taken: tuple[T, str] | None = None
-        while self._heap and taken is None:
+        visited: list[str] = []
+        entry: tuple[T, str] | None = None
+        while self._heap and entry is None:
             used, _, owner = heapq.heappop(self._heap)
             queue = self._queues[owner]
             while queue and queue[0] not in self._since:
@@ -76,22 +71,21 @@ class FairTurns(Generic[T]):
             if used < self._used[owner]:  # it was charged in the meantime
                 self._push(owner)
                 continue
-            asked.append(owner)
+            visited.append(owner)
             if allowed(queue[0], owner):
-                taken = queue.popleft(), owner
-                del self._since[taken[0]]
+                entry = queue.popleft(), owner
+                del self._since[entry[0]]
                 self._served = max(self._served, used)
-        for owner in asked:
+        for owner in visited:
             self._push(owner)
-        return taken
+        return entry
 
     def charge(self, owner: str, seconds: float) -> None:
-        """Count time that an owner has used; a negative one corrects an estimate."""
+        """Add to the time that an owner has used. A negative value corrects an estimate."""
         self._used[owner] = self._used.get(owner, self._served) + seconds
         self._forget_if_idle(owner)
 
     def forget(self, owner: str) -> None:
-        """Forget what an owner has used, because it will add nothing more."""
         if owner not in self._queues:
             self._used.pop(owner, None)
 

@@ -1,4 +1,4 @@
-"""The bytes of events that clients have not taken: each event counts once, and once for each caller."""
+"""Counts the bytes of unsent events."""
 
 from __future__ import annotations
 
@@ -8,40 +8,37 @@ from dataapi.http.messages import Chunk
 
 
 class UnsentBytes:
-    """Who holds which events.
+    """Bytes of unsent events, in total and by caller. Each event counts once in each number.
 
-    :ivar total: bytes of all events that somebody holds, each of them once.
+    :ivar total: bytes of all unsent events.
     """
 
     def __init__(self) -> None:
         self.total = 0
-        self._holders: dict[Chunk, Counter[str]] = {}
+        self._counts: dict[Chunk, Counter[str]] = {}
         self._by_caller: Counter[str] = Counter()
 
     def of(self, caller: str) -> int:
-        """Return the bytes of the events that the streams of a caller hold, each event once."""
         return self._by_caller[caller]
 
-    def hold(self, event: Chunk, caller: str) -> None:
-        """Count an event that a stream of this caller holds from now on."""
-        holders = self._holders.get(event)
-        if holders is None:
-            holders = self._holders[event] = Counter()
+    def add(self, event: Chunk, caller: str) -> None:
+        counts = self._counts.get(event)
+        if counts is None:
+            counts = self._counts[event] = Counter()
             self.total += len(event)
-        if not holders[caller]:
+        if not counts[caller]:
             self._by_caller[caller] += len(event)
-        holders[caller] += 1
+        counts[caller] += 1
 
     def release(self, event: Chunk, caller: str) -> None:
-        """Count an event no longer for one of the streams of this caller."""
-        holders = self._holders[event]
-        holders[caller] -= 1
-        if holders[caller]:
+        counts = self._counts[event]
+        counts[caller] -= 1
+        if counts[caller]:
             return
-        del holders[caller]
+        del counts[caller]
         self._by_caller[caller] -= len(event)
         if not self._by_caller[caller]:
             del self._by_caller[caller]
-        if not holders:
-            del self._holders[event]
+        if not counts:
+            del self._counts[event]
             self.total -= len(event)

@@ -1,6 +1,6 @@
--- The names of tables, views and functions whose data can change without a transaction that writes: foreign
--- tables and sequences change elsewhere, and what depends on the time changes by itself.  Views and policies are
--- judged by what they call and read, functions by their definitions.
+-- Returns the names of tables, views and functions whose data can change without a writing transaction: foreign tables,
+-- sequences, and everything that depends on the current time. Views and policies are examined by their dependencies, and
+-- functions by their definitions.
 
 select pg_catalog.set_config('jit','off',true), pg_catalog.set_config('search_path','pg_catalog',true);
 

@@ -17,7 +17,7 @@ from dataapi.auth.caller import REST_PREFIX
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import media_type
-from dataapi.http.messages import LONGEST_TARGET, Reply, Request
+from dataapi.http.messages import MAX_TARGET_BYTES, Reply, Request
 from dataapi.http.strict_json import EXACT_DECODER, INVALID_JSON, is_storable
 from dataapi.rest.parse.body import JSON
 
@@ -82,8 +82,8 @@ def _request(batch: Request, inherited: dict[str, str], text: str) -> Request:
         raise _invalid(f"The method of a request must be one of {', '.join(_METHODS)}")
     if not isinstance(target, str) or not target.startswith("/") or not is_storable(target):
         raise _invalid('The path of a request must start with "/", as in "/blog?id=eq.1"')
-    if len(target) > LONGEST_TARGET:
-        raise _invalid(f"The path of a request must not exceed {LONGEST_TARGET} characters")
+    if len(target) > MAX_TARGET_BYTES:
+        raise _invalid(f"The path of a request must not exceed {MAX_TARGET_BYTES} characters")
     path, _, query = target.removeprefix(REST_PREFIX).partition("?")
     path = querystring.path(path)
     if not path.strip("/"):

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
-from dataapi.catalog.reflect import OUTDATED, Refresh, Regrant, as_granted, as_it_is
+from dataapi.catalog.reflect import OUTDATED_CODES, Refresh, Regrant, no_refresh, no_regrant
 from dataapi.concurrency.tasks import WorkerThread
 from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
@@ -39,7 +39,7 @@ LONG_BATCH = 2_000
 _MAX_REPLANS = 2
 """Maximum number of times to plan a request again.  A new name may be followed by a new privilege."""
 _METHOD_NOT_ALLOWED = 405
-_OUTDATED = OUTDATED | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
+_OUTDATED = OUTDATED_CODES | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -61,8 +61,8 @@ class RestHandler:
         project: Project,
         runner: MultiMessageRunner,
         catalog: Callable[[], Catalog | None],
-        refresh: Refresh = as_it_is,
-        regrant: Regrant = as_granted,
+        refresh: Refresh = no_refresh,
+        regrant: Regrant = no_regrant,
         worker: WorkerThread | None = None,
     ) -> None:
         self._project = project
@@ -108,7 +108,7 @@ class RestHandler:
                 newer = (
                     await self._newer_catalog(catalog, caller, error) if replans < _MAX_REPLANS else catalog
                 )
-                if newer.is_like(catalog):
+                if newer.has_same_content(catalog):
                     raise
             catalog = await self._serve(newer, caller)
             replans += 1
@@ -149,7 +149,7 @@ class RestHandler:
             served = catalog_for(catalog, caller)
         except UnknownRole:
             served = await self._catalog_with_role(catalog, caller)
-        if self._tables is None or not served.is_like(self._served):
+        if self._tables is None or not served.has_same_content(self._served):
             self._tables = CatalogTables(served)
             self._roles.clear()
         self._served = served

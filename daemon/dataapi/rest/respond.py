@@ -11,7 +11,7 @@ from functools import lru_cache
 from urllib.parse import quote
 
 from dataapi.http.errors import ApiError
-from dataapi.http.headers import CALLER, is_name, may_be_chosen
+from dataapi.http.headers import CALLER_VARY, is_name, is_settable
 from dataapi.http.messages import Reply
 from dataapi.rest.negotiation import Media, unhex
 from dataapi.rest.parse.preferences import NO_PREFERENCES, Action, applied
@@ -22,7 +22,7 @@ from dataapi.rest.plan.model import CallResponse, ReadResponse, StatementPlan, W
 from dataapi.rest.statements import TOO_LARGE, ResultRow
 from dataapi.sql.statement import violation_in
 
-VARY = ("Vary", f"Accept, Prefer, Range, {CALLER}")
+VARY = ("Vary", f"Accept, Prefer, Range, {CALLER_VARY}")
 
 _STATUS = re.compile("[2-5][0-9][0-9]")
 
@@ -182,7 +182,7 @@ def _headers(text: str) -> list[tuple[str, str]]:
             "response.headers guc must be a JSON array composed of objects with a single key and a string "
             "value",
         )
-    return [(name, value) for name, value in headers if may_be_chosen(name)]
+    return [(name, value) for name, value in headers if is_settable(name)]
 
 
 KEY_MISMATCH = "PGRST115"

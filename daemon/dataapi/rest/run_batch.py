@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dataapi.auth.caller import Caller, isolation_of, strictest
-from dataapi.auth.transaction import MultiMessageTransaction, MultiMessageTransactions, retried
+from dataapi.auth.caller import Caller, isolation_level, strictest_isolation
+from dataapi.auth.transaction import MultiMessageTransaction, MultiMessageTransactions, with_retries
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound, explained
 from dataapi.http.errors import ApiError
@@ -46,7 +46,7 @@ async def run_batch(
     """
     plans = [part.plan for part in parts if not isinstance(part.plan, Reply)]
     read_only = all(isinstance(plan, StreamPlan) or plan.read_only for plan in plans)
-    settings = strictest(isolation_of(plan.settings) for plan in plans)
+    settings = strictest_isolation(isolation_level(plan.settings) for plan in plans)
 
     async def attempt() -> list[Reply]:
         async with transactions.begin(
@@ -54,7 +54,7 @@ async def run_batch(
         ) as transaction:
             return await _replies(transaction, catalog, parts, max_bytes)
 
-    return await retried(attempt)
+    return await with_retries(attempt)
 
 
 async def _replies(
@@ -99,6 +99,10 @@ class _BatchExecution(NamedTuple):
     async def estimate(self, statement: Bound) -> int:
         dialect = dialect_of(self.catalog)
         [[plan_text]] = await self.transaction.run(
-            self.http, (explained(statement),), read_only=True, settings=dialect.planner_settings, again=True
+            self.http,
+            (explained(statement),),
+            read_only=True,
+            settings=dialect.planner_settings,
+            continued=True,
         )
         return dialect.planned_rows(json.loads(plan_text))

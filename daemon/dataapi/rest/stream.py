@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dataapi.auth.caller import Caller
-from dataapi.auth.transaction import Batches, MultiMessageTransactions
+from dataapi.auth.transaction import MultiMessageTransactions, RowBatches
 from dataapi.catalog.model import Catalog
 from dataapi.concurrency.tasks import next_item
 from dataapi.database.message import Bound
@@ -60,7 +60,7 @@ def _head(request: ApiRequest, plan: StreamPlan) -> Reply:
     return make_reply(request, Action.STREAM, PENDING_ROW, 200, content_type, location(request))
 
 
-async def _with_first(first: Rows, others: Batches) -> Batches:
+async def _with_first(first: Rows, others: RowBatches) -> RowBatches:
     try:
         yield first
         async for rows in others:
@@ -70,7 +70,7 @@ async def _with_first(first: Rows, others: Batches) -> Batches:
 
 
 async def complete(request: ApiRequest, plan: StreamPlan, rows: Rows) -> Reply:
-    async def only_batch() -> Batches:
+    async def only_batch() -> RowBatches:
         yield rows
 
     head = _head(request, plan)
@@ -79,13 +79,13 @@ async def complete(request: ApiRequest, plan: StreamPlan, rows: Rows) -> Reply:
     return head._replace(headers=(*head.headers, header), body=body)
 
 
-def _body(plan: StreamPlan, batches: Batches) -> Stream:
+def _body(plan: StreamPlan, batches: RowBatches) -> Stream:
     if plan.media.kind is MediaKind.LINES:
         return stream_json_lines(batches)
     return stream_rows(batches, prefix=plan.prefix)
 
 
-async def stream_rows(batches: Batches, *, prefix: bytes = b"") -> Stream:
+async def stream_rows(batches: RowBatches, *, prefix: bytes = b"") -> Stream:
     """Yield rows of one text column as lines.  Closing the stream ends the transaction.
 
     As in a complete reply, there is no line end after the last row.
@@ -105,7 +105,7 @@ async def stream_rows(batches: Batches, *, prefix: bytes = b"") -> Stream:
         await batches.aclose()
 
 
-async def stream_json_lines(batches: Batches) -> Stream:
+async def stream_json_lines(batches: RowBatches) -> Stream:
     """Yield rows of one JSON value as lines.
 
     PostgreSQL preserves line ends between the tokens of ``json`` values; they are replaced by spaces.

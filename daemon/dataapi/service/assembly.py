@@ -173,7 +173,7 @@ class ProcessAssembly:
         servers = settings.ref, settings.db_uri, settings.db_read_uri
         previous = self._successions.get(servers)
         part = ProjectPart(
-            self._reactor, settings, self._reconfigure, self._vitals, previous and previous.continued()
+            self._reactor, settings, self._reconfigure, self._vitals, previous and previous.copy()
         )
         self._successions[servers] = part.succession
         return part
@@ -189,7 +189,7 @@ class ProcessAssembly:
     def configure(
         self, settings: Settings, site: ApiSite, projects: Sequence[ProjectPart], requests: RequestMetrics
     ) -> None:
-        self._observer.learn(settings)
+        self._observer.configure(settings)
         site.configure(
             [project.apis.backend for project in projects if project.apis is not None],
             request_observer(

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import SingleFlights, concurrently
 from dataapi.database.script import ScriptError, connected
-from dataapi.database.sql_text import CALLERS_OBJECTS, quote_identifier
+from dataapi.database.sql_text import RESTORE_SEARCH_PATH, quote_identifier
 from dataapi.service.configuration import ConfigurationError
 from dataapi.service.configuration.database import NAMES, PREFIX, DatabaseSetting, applied, unknown_names
 from dataapi.service.configuration.mistakes import Mistake
@@ -70,7 +70,7 @@ def read_stored(project: Project) -> StoredSettings:
 
 def _function_settings(fetch: Fetch, function: str) -> list[tuple[Any, ...]]:
     fetch(_CLEAR, (list(NAMES),))
-    fetch(f"{CALLERS_OBJECTS}select {'.'.join(map(quote_identifier, function.split('.')))}()", ())
+    fetch(f"{RESTORE_SEARCH_PATH}select {'.'.join(map(quote_identifier, function.split('.')))}()", ())
     return fetch(_FUNCTION_SETTINGS, (list(NAMES),))
 
 

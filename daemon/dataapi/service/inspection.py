@@ -16,9 +16,9 @@ from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.catalog.model import Catalog, Privileges, TableKind
 from dataapi.catalog.names import missing_key
 from dataapi.catalog.reflect import reflect
-from dataapi.catalog.watcher import ANNOUNCED, unannounced
+from dataapi.catalog.watcher import EVENT_TRIGGER_EXISTS, missing_trigger_note
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
-from dataapi.database.script import ScriptError, ServerTooOld, complete, connected, statements_are_kept
+from dataapi.database.script import ScriptError, ServerTooOld, complete, connected, pooler_supports_prepared
 from dataapi.service.configuration.endpoints import is_public
 from dataapi.service.replica_inspection import replica_findings
 from dataapi.settings import Project, Settings
@@ -101,8 +101,11 @@ def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
     failing = [one for one in watches(fetch(WATCHES, ())) if one.fails]
     add(f"writes to {one.table} fail for its watch {one.type}: {one.state}" for one in failing)
     add(chain(_superuser(catalog), _privileges_missing(project, catalog)), Severity.WARNING)
-    if project.db_channel_enabled is not False and not fetch(ANNOUNCED, (project.db_channel,))[0][0]:
-        add([unannounced(project.db_channel)], Severity.NOTE)
+    if (
+        project.db_channel_enabled is not False
+        and not fetch(EVENT_TRIGGER_EXISTS, (project.db_channel,))[0][0]
+    ):
+        add([missing_trigger_note(project.db_channel)], Severity.NOTE)
     for text, wrong in replica_findings(project, _roles(project), fetch):
         add([text], Severity.MISTAKE if wrong else Severity.WARNING)
     add(_keyless_tables(catalog), Severity.NOTE)
@@ -180,7 +183,7 @@ def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
         if not complete(share_processes(partial(process, fetch), partial(process, other))):
             return
         prepared = project.db_prepared_statements
-        prepared = prepared and not statements_are_kept(project.db_uri)
+        prepared = prepared and not pooler_supports_prepared(project.db_uri)
         if advice := pooler_advice(prepared=prepared, listening=project.db_channel_enabled):
             yield Finding(project.ref, advice)
         if _passes_settings_on(fetch, other):
@@ -217,7 +220,9 @@ def _superuser(catalog: Catalog) -> Iterator[str]:
 
 
 def _keyless_tables(catalog: Catalog) -> Iterator[str]:
-    privileges = [Privileges(catalog, role.name) for role in catalog.roles.values() if role.excess is None]
+    privileges = [
+        Privileges(catalog, role.name) for role in catalog.roles.values() if role.forbidden_kind is None
+    ]
     tables = [
         table
         for table in catalog.tables.values()
@@ -277,6 +282,6 @@ def role_faults(project: Project, catalog: Catalog, existing: Collection[str] | 
             faults.append(
                 f"requests run as {name}, but the login role of db-uri is not a member of that role"
             )
-        elif role.excess is not None:
-            faults.append(f"requests run as {name}, which is {role.excess}: they are rejected")
+        elif role.forbidden_kind is not None:
+            faults.append(f"requests run as {name}, which is {role.forbidden_kind}: they are rejected")
     return faults

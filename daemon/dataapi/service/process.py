@@ -18,7 +18,7 @@ from dataapi.service.sockets import Acceptor, Descriptor, accept
 from dataapi.settings import Project, Settings
 from dataapi.telemetry.metrics import Snapshot, merge
 from dataapi.telemetry.process import ProcessMetrics
-from dataapi.telemetry.readiness import DaemonState, NotReloaded, ProjectState, Reloaded, WebhooksState
+from dataapi.telemetry.readiness import DaemonState, ProjectState, Reloaded, ReloadError, WebhooksState
 from dataapi.telemetry.requests import RequestMetrics
 from dataapi.telemetry.tracing import Tracing
 
@@ -53,7 +53,7 @@ class ServedProject(ServedPart, Protocol):
     settings: Project
 
     async def reload(self) -> int:
-        """Reload the catalog and return its generation. Raises ``ApiError`` or ``NotReloaded``."""
+        """Reload the catalog and return its generation. Raises ``ApiError`` or ``ReloadError``."""
 
     def state(self) -> ProjectState: ...
 
@@ -213,7 +213,7 @@ class Process:
             except DatabaseUnavailable as error:
                 # Operators, unlike clients, may see the host and the reason.
                 failures[project.ref] = project.state().reason or error.message
-            except (ApiError, NotReloaded) as error:
+            except (ApiError, ReloadError) as error:
                 failures[project.ref] = str(error)
             except Exception:
                 _log.failure("the catalog of {project} was not reloaded", project=project.ref)

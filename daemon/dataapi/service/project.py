@@ -35,7 +35,7 @@ from dataapi.service.inspection import role_faults
 from dataapi.service.settings_sources import Reconfigure
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
-from dataapi.telemetry.readiness import Changes, LiveState, NotReloaded, ProjectState, ReplicaState
+from dataapi.telemetry.readiness import Changes, LiveState, ProjectState, ReloadError, ReplicaState
 from dataapi.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ProjectPart:
         self.succession = succession = succession or Succession()
         self._pool = self._make_pool(project.db_uri)
         self._pool.follow(PrimaryServers(succession))
-        self._failover = FailoverWatch(reactor, primary_uri(project.db_uri), succession, self._give_up)
+        self._failover = FailoverWatch(reactor, primary_uri(project.db_uri), succession, self._leave_server)
         self._replicas: Replicas | None = None
         if project.db_read_uri is not None:
             self._replicas = Replicas(
@@ -128,11 +128,11 @@ class ProjectPart:
             anonymous_role=self.settings.db_anon_role,
         )
 
-    def _give_up(self, server: dict[str, str]) -> None:
+    def _leave_server(self, server: dict[str, str]) -> None:
         """Abandon the connections to an unresponsive server, because another one has become the primary."""
-        self._pool.give_up(server)
+        self._pool.leave_server(server)
         if self._listener is not None:
-            self._listener.give_up(server)
+            self._listener.leave_server(server)
 
     async def _fetch(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run SQL for the watcher. Without the complete settings there is no catalog, so requests are
@@ -140,7 +140,7 @@ class ProjectPart:
         """
         if self.settings.settings_error is not None:
             raise DatabaseUnavailable(503, "PGRST002", self.settings.settings_error)
-        return await self._pool.fetch(text, values, within=REFLECTION_TIMEOUT)
+        return await self._pool.fetch(text, values, timeout=REFLECTION_TIMEOUT)
 
     async def _retry_settings(self) -> None:
         for failures in count(1):
@@ -192,7 +192,7 @@ class ProjectPart:
         from dataapi.live.changes import Changes  # noqa: PLC0415 - imported with the APIs
         from dataapi.live.queries import LiveQueries  # noqa: PLC0415
 
-        fetch = self._pool.within(CHANGES_TIMEOUT).fetch
+        fetch = self._pool.with_timeout(CHANGES_TIMEOUT).fetch
         changes = Changes(fetch, lambda: self._watcher.current, replicated=self._replicas is not None)
         return LiveQueries(
             self._reactor, self.settings, self._authenticator, changes, self._resize, time.time, rest, graphql
@@ -253,7 +253,7 @@ class ProjectPart:
         project, listener = self.settings, self._listener
         return pooler_advice(
             prepared=project.db_prepared_statements and self._pool.pooled and self._loses_statements,
-            listening=project.db_channel_enabled and listener is not None and listener.swallowed,
+            listening=project.db_channel_enabled and listener is not None and listener.notifications_blocked,
         )
 
     async def drain(self) -> None:
@@ -278,7 +278,7 @@ class ProjectPart:
 
         :return: the generation of the catalog.
         :raises ApiError: the catalog could not be read. The previous one stays in use.
-        :raises NotReloaded: the keys could not be read. The previous ones stay in use.
+        :raises ReloadError: the keys could not be read. The previous ones stay in use.
         """
         if self.apis is not None:
             await self.apis.documents.load()
@@ -286,7 +286,7 @@ class ProjectPart:
         await self._renew_sessions()
         generation = (await self._watcher.reload()).generation
         if problem is not None:
-            raise NotReloaded(f"the keys at the URL of jwt-secret could not be read: {problem}")
+            raise ReloadError(f"the keys at the URL of jwt-secret could not be read: {problem}")
         return generation
 
     async def check(self) -> None:
@@ -427,14 +427,14 @@ def live_snapshot(ref: str, figures: LiveFigures) -> Snapshot:
     return {
         "dataapi_live_subscribers": {(ref,): float(figures.subscribers)},
         "dataapi_live_cohorts": {(ref,): float(figures.cohorts)},
-        "dataapi_live_looks_total": {(ref,): float(figures.looks)},
+        "dataapi_live_looks_total": {(ref,): float(figures.checks)},
         "dataapi_live_polls_total": {
             (ref, "changed"): float(figures.changed),
             (ref, "unchanged"): float(figures.unchanged),
             (ref, "failed"): float(figures.failed),
         },
-        "dataapi_live_sent_bytes_total": {(ref,): float(figures.sent)},
-        "dataapi_live_held_bytes": {(ref,): float(figures.held)},
+        "dataapi_live_sent_bytes_total": {(ref,): float(figures.sent_bytes)},
+        "dataapi_live_held_bytes": {(ref,): float(figures.unsent_bytes)},
         "dataapi_live_interval_seconds": {(ref,): figures.interval},
         "dataapi_live_lag_seconds": {(ref,): figures.lag},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dataapi.database.address import leads_to_standbys, servers
+from dataapi.database.address import prefers_standbys, servers
 from dataapi.database.script import ScriptError, connected
 from dataapi.database.server_watch import MAY_SEE_STATISTICS, SERVER_STATE, SERVER_STATE_SEEN
 from dataapi.settings import Project
@@ -41,7 +41,7 @@ def replica_findings(project: Project, roles: Sequence[str], primary: Fetch) -> 
                 standbys += standby
                 for text in _faults(primary, replica, roles):
                     yield f"db-read-uri: {server} {text}", True
-                if not standby and not leads_to_standbys(project.db_read_uri):
+                if not standby and not prefers_standbys(project.db_read_uri):
                     yield f"db-read-uri: {server} is not a standby; it gets reads nevertheless", False
                 may_see_receivers = may_see_receivers and (
                     not standby or replica(_MAY_SEE_RECEIVERS, ())[0][0]

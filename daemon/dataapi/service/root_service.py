@@ -38,7 +38,7 @@ from dataapi.service.sockets import (
     bind,
 )
 from dataapi.settings import Settings
-from dataapi.telemetry.readiness import Operated, Reloaded
+from dataapi.telemetry.readiness import DaemonControl, Reloaded
 from dataapi.telemetry.version import installed_version
 from dataapi.web.admin import make_admin_site
 
@@ -48,7 +48,7 @@ RELOAD_SIGNALS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that trigger a reload. PostgREST reloads its configuration on SIGUSR2."""
 
 
-class RequestServer(Operated, Protocol):
+class RequestServer(DaemonControl, Protocol):
     """Serves the public sockets: this process, or its workers."""
 
     async def start(self) -> None: ...

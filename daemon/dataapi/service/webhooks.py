@@ -55,7 +55,7 @@ from dataapi.webhooks.store.migrations import (
     check_migrated,
     migrate,
 )
-from dataapi.webhooks.store.queue import joining
+from dataapi.webhooks.store.queue import join_statement
 
 CONNECTIONS = 4
 """Database connections of one process, in addition to the listener's."""
@@ -163,8 +163,8 @@ class WebhooksPart:
             section.retention_days,
             on_enqueued=self._enqueued,
             disable_after=section.disable_after,
-            for_queue=self._pool.within(QUEUE_TIMEOUT),
-            for_upkeep=self._pool.within(UPKEEP_TIMEOUT),
+            for_queue=self._pool.with_timeout(QUEUE_TIMEOUT),
+            for_upkeep=self._pool.with_timeout(UPKEEP_TIMEOUT),
         )
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
         self.catalogue = self._installed = installed_catalogue(section.row_change_types)
@@ -193,15 +193,15 @@ class WebhooksPart:
             on_notification=lambda channel, _payload: dispatcher.notified(channel),
             on_reconnect=self._listen_again,
             on_lost=lambda: self._background.spawn(self._leave()),
-            setup=joining(dispatcher.number),
+            setup=join_statement(dispatcher.number),
             backoff=_BACKOFF,
         )
         self._succession = succession = Succession()
         if previous is not None and previous._uri == self._uri:
-            self._succession = succession = previous._succession.continued()
+            self._succession = succession = previous._succession.copy()
         self._pool.follow(PrimaryServers(succession))
         self._listener.follow(PrimaryServers(succession))
-        self._failover = FailoverWatch(reactor, self._uri, succession, self._give_up)
+        self._failover = FailoverWatch(reactor, self._uri, succession, self._leave_server)
         self._takeover_from = 0.0
         self._listens = section.db_uri is not None or project.db_channel_enabled is not False
         endpoint_addresses = AddressCheck(self._endpoint_resolver, self.address_check.allowed)
@@ -259,7 +259,7 @@ class WebhooksPart:
         if reason is None and self._dispatcher.stalled > STALLED_AFTER:
             reason = (
                 f"deliveries have made no progress for {self._dispatcher.stalled:.0f} seconds:"
-                f" {self._dispatcher.trouble or 'the database does not respond'}"
+                f" {self._dispatcher.claim_error or 'the database does not respond'}"
             )
         if reason is None and not self.settings.encryption_key:
             reason = str(NoEncryptionKey())
@@ -322,15 +322,15 @@ class WebhooksPart:
         self._takeover_from = self._reactor.seconds() + WATCH_AFTER
         self._background.spawn(self._take_over_dead())
 
-    def _give_up(self, server: dict[str, str]) -> None:
+    def _leave_server(self, server: dict[str, str]) -> None:
         """Abandon the connections to an unresponsive server, because another one has become the primary."""
-        self._pool.give_up(server)
-        self._listener.give_up(server)
+        self._pool.leave_server(server)
+        self._listener.leave_server(server)
 
     async def _listen(self) -> None:
         if self._listens:
             await self._listener.start()
-        if self._listener.swallowed:
+        if self._listener.notifications_blocked:
             _log.warn(
                 "webhooks may be delivered up to a second late: their database is behind a pooler in"
                 " transaction mode; set db-uri of [webhooks] to a direct connection to PostgreSQL"
@@ -338,7 +338,7 @@ class WebhooksPart:
 
     def _listen_again(self) -> None:
         self._takeover_from = self._reactor.seconds() + WATCH_AFTER
-        self._dispatcher.reconsider()
+        self._dispatcher.reclaim()
 
     async def _leave(self) -> None:
         """Report that this dispatcher has lost its session but is alive, so that its claims stay valid.
@@ -362,7 +362,7 @@ class WebhooksPart:
             if not self._listener.listening or self._reactor.seconds() < self._takeover_from:
                 continue
             try:
-                count = await self.store.queue.take_over(self._dispatcher.number)
+                count = await self.store.queue.end_lost_leases(self._dispatcher.number)
             except ApiError:
                 continue
             if count:

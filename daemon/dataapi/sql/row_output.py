@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
-from dataapi.database.sql_text import LONGEST_IDENTIFIER, quote_identifier
+from dataapi.database.sql_text import MAX_IDENTIFIER_BYTES, quote_identifier
 from dataapi.sql.algebra import Expression, Rows
 from dataapi.sql.expressions import expression_sql, source_parts
 from dataapi.sql.outputs import (
@@ -185,7 +185,9 @@ def output_rows(writer: Writer, output: Output, source: RowSource) -> OutputRows
     item, after = page.parts(source, groups)
     alias, texts = writer.alias(), {each.key.text for each in members if isinstance(each.key, Text)}
     # Columns have the members' names unless a name is a client's alias, too long or a duplicate.
-    named = len(texts) == len(members) and all(0 < len(text.encode()) <= LONGEST_IDENTIFIER for text in texts)
+    named = len(texts) == len(members) and all(
+        0 < len(text.encode()) <= MAX_IDENTIFIER_BYTES for text in texts
+    )
     names = [
         member.key.text if named and isinstance(member.key, Text) else _column_name(index)
         for index, member in enumerate(members)

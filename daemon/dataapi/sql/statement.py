@@ -21,7 +21,7 @@ from dataapi.database.sql_text import (
     UNEQUAL,
     quote_identifier,
     quote_literal,
-    written,
+    substitute_literals,
 )
 from dataapi.sql.algebra import FunctionCall, Parameter, Rows, SlotSource
 
@@ -207,7 +207,7 @@ class Compiled:
         known = dict(zip(self.limits, sizes, strict=True))
         types = self.statement.types
         slots = [known.get(index) or f"${index + 1}" for index in range(len(types))]
-        text = written(self.statement.text, types, slots)
+        text = substitute_literals(self.statement.text, types, slots)
         statement = self._sized[sizes] = replace(self.statement, text=text)
         return statement
 

@@ -1,1 +1,1 @@
-"""What operators see of the daemon: logs, metrics and whether it is ready."""
+"""Logs, metrics, traces and readiness."""

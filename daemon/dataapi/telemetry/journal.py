@@ -1,7 +1,7 @@
-"""Log records for systemd's journal, where the journal is what reads them: text with fields of their own.
+"""Log records for systemd's journal.
 
-Records travel by its native protocol.  One that it does not take that way, because it is too large or the
-socket is not there, is a line with a priority (sd-daemon(3)) on the stream that the journal reads.
+Records are sent over the journal's native protocol. If that fails (the record is too large, or there is no
+socket), the record becomes a line with a priority prefix (sd-daemon(3)) on the stream to the journal.
 """
 
 from __future__ import annotations
@@ -17,27 +17,25 @@ from dataapi.telemetry.log_record import LogRecord
 PRIORITIES: Mapping[str, int] = MappingProxyType(
     {"critical": 2, "error": 3, "warn": 4, "info": 6, "debug": 7}
 )
-"""syslog's priorities of the levels."""
+"""syslog priorities by log level."""
 
 
 SOCKET = "/run/systemd/journal/socket"
-"""Where the journal takes records by its native protocol."""
+"""The journal's socket for its native protocol."""
 
 IDENTIFIER = "dataapi"
 
 
 def is_journal(descriptor: int, environ: Mapping[str, str]) -> bool:
-    """Whether a descriptor is the stream to the journal that ``JOURNAL_STREAM`` names (systemd.exec(5))."""
     device, _, inode = environ.get("JOURNAL_STREAM", "").partition(":")
     try:
-        found = os.fstat(descriptor)
-        return (found.st_dev, found.st_ino) == (int(device), int(inode))
+        status = os.fstat(descriptor)
+        return (status.st_dev, status.st_ino) == (int(device), int(inode))
     except (OSError, ValueError):
         return False
 
 
 def with_priority(form: Callable[[LogRecord], str]) -> Callable[[LogRecord], str]:
-    """Return a format whose every line begins with the priority of its record, such as ``<6>``."""
 
     def prefixed(record: LogRecord) -> str:
         prefix = f"<{PRIORITIES[record.level]}>"
@@ -47,7 +45,7 @@ def with_priority(form: Callable[[LogRecord], str]) -> Callable[[LogRecord], str
 
 
 def as_entry(record: LogRecord) -> bytes:
-    """Write a record by the journal's native protocol; its own fields begin with ``DATAAPI_``."""
+    """Return a record in the journal's native protocol. Our own fields start with ``DATAAPI_``."""
     message = record.message if record.traceback is None else f"{record.message}\n{record.traceback}"
     known = {"MESSAGE": message, "PRIORITY": str(PRIORITIES[record.level]), "SYSLOG_IDENTIFIER": IDENTIFIER}
     own = {"logger": record.logger, "request_id": record.request_id, **record.fields}

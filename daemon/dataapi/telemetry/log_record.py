@@ -1,4 +1,4 @@
-"""A log line before it is written, in whatever form."""
+"""An unformatted log record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One log line before it is written; ``time`` is in Unix seconds, and ``fields`` has JSON values."""
+    """An unformatted log record; ``time`` is in Unix seconds, and ``fields`` has JSON values."""
 
     time: float
     level: str

@@ -1,8 +1,7 @@
-"""Log lines: one JSON object (or one line of text) per event, with the request's id and without secrets.
+"""Logging: one JSON object or line of text per event, with the request ID and without secrets.
 
-Every module logs with ``twisted.logger.Logger(namespace="dataapi.…")``; keyword arguments
-of the call become fields of the line.  Twisted's own chatter below a warning is left out
-unless ``log-level`` is ``debug``.
+Modules log with ``twisted.logger.Logger(namespace="dataapi.…")``. Keyword arguments of the call become fields
+of the record. Twisted's own messages below warnings are dropped unless ``log-level`` is ``debug``.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from dataapi.telemetry.journal import SOCKET, as_entry, with_priority
 from dataapi.telemetry.log_record import LogRecord
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""The id of the request that the running code works for; routing sets it."""
+"""ID of the request that the running code handles."""
 
 trace_id: ContextVar[str] = ContextVar("trace_id", default="")
-"""The id of the trace that its caller continues."""
+"""ID of the trace that the request belongs to."""
 
 _HIDDEN = "***"
 _SECRETS = (
@@ -46,10 +45,10 @@ _SECRETS = (
     (re.compile(r"\bsb_secret_\w+"), _HIDDEN),
 )  # fmt: skip
 _SHORTEST_SECRET = 6
-"""Shorter configured values are not looked for: ``app`` as a password would blank half the log."""
+"""Shorter configured values are not redacted: the password ``app`` would blank half the log."""
 
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that a terminal obeys or hides: controls, line separators, marks of direction."""
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Invisible characters, and characters that control a terminal."""
 
 _LEGACY = frozenset(
     ("message", "time", "isError", "system", "format", "failure", "why", "logLevel", "printed", "debug")
@@ -59,18 +58,16 @@ _PLAIN = (str, int, float, bool, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Blanks secrets out of text: known values by themselves, others by the shape they come in."""
+    """Replaces secrets in text: configured values, and anything that looks like a secret."""
 
     values: tuple[str, ...] = ()
 
     @classmethod
-    def knowing(cls, secrets: Iterable[str | None]) -> Redactor:
-        """Build one that also knows the configuration's secret values, the longest first."""
+    def for_secrets(cls, secrets: Iterable[str | None]) -> Redactor:
         known = {secret for secret in secrets if secret and len(secret) >= _SHORTEST_SECRET}
         return cls(tuple(sorted(known, key=len, reverse=True)))
 
     def __call__(self, text: str) -> str:
-        """Return the text with every secret replaced by three stars."""
         for value in self.values:
             text = text.replace(value, _HIDDEN)
         for pattern, replacement in _SECRETS:
@@ -79,7 +76,6 @@ class Redactor:
 
 
 def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str]) -> LogRecord:
-    """Read a Twisted log event; secrets are blanked in every text of it."""
     failure = event.get("log_failure")
     message = formatEvent(event)
     if failure is not None and not message:
@@ -88,7 +84,7 @@ def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str
         name: value
         for name, value in event.items()
         if not name.startswith(("log_", "_")) and name != "request_id" and name not in _LEGACY
-        # What is the whole message is said by it.
+        # A field that is the whole message would only repeat it.
         if event.get("log_format") != f"{{{name}}}"
     }
     return LogRecord(
@@ -103,7 +99,6 @@ def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str
 
 
 def _plain(value: object, redact: Callable[[str], str]) -> object:
-    """Make a value fit for JSON; anything unknown is shown by its ``repr``."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, _PLAIN):
@@ -116,12 +111,10 @@ def _plain(value: object, redact: Callable[[str], str]) -> object:
 
 
 def timestamp(seconds: float) -> str:
-    """Write a time as RFC 3339 in UTC with milliseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def as_json(record: LogRecord) -> str:
-    """Write a record as one JSON object on one line; fields never replace the members of their own."""
     line: dict[str, Any] = {
         "ts": timestamp(record.time),
         "level": record.level,
@@ -134,13 +127,12 @@ def as_json(record: LogRecord) -> str:
         line.setdefault(name, value)
     if record.traceback is not None:
         line["traceback"] = record.traceback
-    # Only within strings can there be any of these, and there a JSON escape means the same.
+    # These characters occur only inside strings, and JSON allows to escape them there.
     text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=repr)
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def as_text(record: LogRecord) -> str:
-    """Write a record for a person's eyes: one line, then the traceback indented, all of it visible."""
     parts = [timestamp(record.time), record.level.upper(), record.logger, record.message]
     if record.request_id:
         parts.append(f"request_id={record.request_id}")
@@ -152,18 +144,18 @@ def as_text(record: LogRecord) -> str:
 
 
 def _visible(text: str) -> str:
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 FORMATS: Mapping[str, Callable[[LogRecord], str]] = {"json": as_json, "text": as_text}
-"""The values of ``log-format``."""
+"""Formatters by value of ``log-format``."""
 
 
 @implementer(ILogObserver)
 class LineObserver:
-    """The one observer of the process: formats what is to be logged and calls ``write`` with each line.
+    """The process's log observer: formats events and passes each line to ``write``.
 
-    :param send: takes records before they are formatted, and returns False for those that shall be lines.
+    :param send: sends unformatted records, and returns False for records that ``write`` should get instead.
     """
 
     def __init__(
@@ -184,22 +176,20 @@ class LineObserver:
         self._fields = fields or {}
 
     def __call__(self, event: LogEvent) -> None:
-        """Write the event's line, unless it is a debug message, or what Twisted reports about itself."""
         level = event.get("log_level", LogLevel.info)
         namespace = event.get("log_namespace") or ""
-        chatter = level < LogLevel.info or namespace.startswith(("twisted", "log_legacy", "stdout"))
-        if self._debug or level >= LogLevel.warn or not chatter:
+        is_noise = level < LogLevel.info or namespace.startswith(("twisted", "log_legacy", "stdout"))
+        if self._debug or level >= LogLevel.warn or not is_noise:
             if trace := trace_id.get():
                 event = {**event, "trace_id": trace}
             self.put(record_of(event, request_id.get(), self._redact))
 
-    def learn(self, settings: Settings) -> None:
-        """Redact these settings' secrets from now on, and log by their level."""
-        self._redact = Redactor.knowing(_secrets(settings))
+    def configure(self, settings: Settings) -> None:
+        self._redact = Redactor.for_secrets(_secrets(settings))
         self._debug = settings.log_level == "debug"
 
     def put(self, record: LogRecord) -> None:
-        """Write a record that was made elsewhere, such as a request's line; it must hold no secret."""
+        """Write a record that contains no secrets, such as a request's."""
         if self._fields:
             record = replace(record, fields={**record.fields, **self._fields})
         if self._send is None or not self._send(record):
@@ -209,16 +199,16 @@ class LineObserver:
 def line_observer(
     settings: Settings, write: Callable[[str], object], *, journal: bool = False, **fields: object
 ) -> LineObserver:
-    """Make the observer of a configuration.
+    """Return the log observer for a configuration.
 
     :param journal: whether systemd's journal reads the lines.
-    :param fields: what every line carries, such as the worker's number.
+    :param fields: fields to add to every record, such as the worker's number.
     """
     form = FORMATS[settings.log_format]
     return LineObserver(
         write,
         with_priority(form) if journal else form,
-        Redactor.knowing(_secrets(settings)),
+        Redactor.for_secrets(_secrets(settings)),
         debug=settings.log_level == "debug",
         fields=fields,
         send=to_journal() if journal else None,
@@ -226,7 +216,6 @@ def line_observer(
 
 
 def _secrets(settings: Settings) -> Iterable[str | None]:
-    """List the configured values that must never be logged."""
     for project in settings.projects:
         yield project.jwt_secret
         yield from project.secret_keys
@@ -243,7 +232,7 @@ def _password(uri: str) -> str | None:
 
 
 def to_descriptor(descriptor: int) -> Callable[[str], None]:
-    """Return a function that writes whole lines to a file descriptor, whatever replaces ``sys.stdout``."""
+    """Return a function that writes lines to a file descriptor, even if ``sys.stdout`` is replaced."""
 
     def write(line: str) -> None:
         data = line.encode("utf-8", "backslashreplace")
@@ -251,14 +240,13 @@ def to_descriptor(descriptor: int) -> Callable[[str], None]:
             try:
                 data = data[os.write(descriptor, data) :]
             except BlockingIOError:
-                # Another process that shares the terminal or pipe made it non-blocking.
+                # Another process that shares the terminal or pipe has made it non-blocking.
                 select.select([], [descriptor], [])
 
     return write
 
 
 def to_journal(address: str = SOCKET) -> Callable[[LogRecord], bool]:
-    """Return a function that sends a record to the journal, and returns whether it was taken."""
 
     def send(record: LogRecord) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
@@ -275,14 +263,13 @@ _LEVELS = ((logging.CRITICAL, LogLevel.critical), (logging.ERROR, LogLevel.error
 
 
 class StandardHandler(logging.Handler):
-    """Carries what libraries log with ``logging`` to the same observer."""
+    """Forwards records of Python's ``logging`` to the log observer."""
 
     def __init__(self, observer: Callable[[LogEvent], None]) -> None:
         super().__init__(logging.WARNING)
         self._observer = observer
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Turn the record into an event; a traceback becomes a field."""
         event: LogEvent = {
             "log_time": record.created,
             "log_level": next(level for number, level in _LEVELS if record.levelno >= number),

@@ -1,7 +1,6 @@
-"""Metrics: plain integers while requests run, Prometheus families when ``/metrics`` is read.
+"""Metrics: plain numbers while requests run, Prometheus families when ``/metrics`` is scraped.
 
-A process takes a ``Snapshot`` of its values; the snapshots of several workers are merged by the rule
-of each family.
+Each process takes a ``Snapshot`` of its values. Workers' snapshots are merged with each family's function.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ DURATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: a histogram, else a counter if its name ends in ``_total``, else a gauge.
+    """A metric family: a histogram, a counter (if its name ends in ``_total``) or a gauge.
 
-    :ivar merge: joins the values of two workers.
+    :ivar merge: combines the values of two workers.
     """
 
     help: str
@@ -186,27 +185,26 @@ FAMILIES: Mapping[str, Metric] = {
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts per bucket of ``DURATIONS`` (not cumulative; the last one is beyond them) and their sum."""
+    """Counts per bucket of ``DURATIONS`` plus one for longer times (not cumulative), and the sum."""
 
     buckets: tuple[int, ...]
     total: float
 
     def __add__(self, other: Histogram) -> Histogram:
-        """Add the counts of another worker."""
-        buckets = tuple(mine + theirs for mine, theirs in zip(self.buckets, other.buckets, strict=True))
+        buckets = tuple(left + right for left, right in zip(self.buckets, other.buckets, strict=True))
         return Histogram(buckets, self.total + other.total)
 
 
 Value = float | Histogram
 Snapshot = Mapping[str, Mapping[tuple[str, ...], Value]]
-"""Family name to label values (in the family's order) to value."""
+"""Values by family name and label values (in the family's order)."""
 
 
 _bucket = partial(bisect_left, DURATIONS)
 
 
 class RunningHistogram:
-    """A histogram while it is being counted."""
+    """A mutable histogram."""
 
     __slots__ = ("_buckets", "_total")
 
@@ -228,7 +226,6 @@ class RunningHistogram:
 
 
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """Join snapshots of several parts or workers, each value by its family's rule."""
     merged: dict[str, dict[tuple[str, ...], Value]] = {}
     for snapshot in snapshots:
         for name, series in snapshot.items():
@@ -240,7 +237,7 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
 
 
 def counted(snapshot: Snapshot) -> Snapshot:
-    """Keep counters and histograms, which must stay in the sums after their worker is gone."""
+    """Return the counters and histograms. They must remain in the totals after their worker exits."""
     return {
         name: series
         for name, series in snapshot.items()
@@ -249,7 +246,6 @@ def counted(snapshot: Snapshot) -> Snapshot:
 
 
 def to_json(snapshot: Snapshot) -> list[Any]:
-    """Make a snapshot fit for the pipe between a worker and its parent."""
     return [
         [name, list(labels), [list(value.buckets), value.total] if isinstance(value, Histogram) else value]
         for name, series in snapshot.items()
@@ -266,7 +262,6 @@ def from_json(document: Iterable[Any]) -> Snapshot:
 
 
 def _family(name: str, series: Mapping[tuple[str, ...], Any]) -> metrics_core.Metric:
-    """Return a family with its values for prometheus-client."""
     from prometheus_client.core import (  # noqa: PLC0415 - see ``exposition``
         CounterMetricFamily,
         GaugeMetricFamily,
@@ -289,8 +284,7 @@ def _family(name: str, series: Mapping[tuple[str, ...], Any]) -> metrics_core.Me
 
 
 def exposition(snapshot: Snapshot) -> bytes:
-    """Write a snapshot, and the figures of this process, in Prometheus's text format."""
-    # Imported here, because many daemons are never asked.
+    # Imported here, because many daemons are never scraped.
     from prometheus_client import generate_latest  # noqa: PLC0415
     from prometheus_client.process_collector import ProcessCollector  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""PostgREST's names for figures that have names of ours, so that its dashboards and alerts go on working."""
+"""Metrics under PostgREST's names, for its dashboards and alerts."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ _Series = dict[tuple[str, ...], Value]
 
 
 def postgrest_metrics(snapshot: Snapshot) -> Snapshot:
-    """Return the figures of all projects together under PostgREST's names, which do not distinguish projects.
+    """Return metrics under PostgREST's names, summed over all projects.
 
-    Those of webhooks are left out, which have no catalog.
+    The webhooks pool is excluded, because it has no catalog.
     """
     refs = {labels[0] for labels in snapshot.get("dataapi_catalog_generation", {})}
 
     def values(name: str, *labels: str) -> list[float]:
-        """Return the projects' values that have these labels after the project's own."""
         return [
             value
-            for found, value in snapshot.get(name, {}).items()
-            if found[0] in refs and found[1:] == labels and isinstance(value, float)
+            for series_labels, value in snapshot.get(name, {}).items()
+            if series_labels[0] in refs and series_labels[1:] == labels and isinstance(value, float)
         ]
 
     def total(name: str, *labels: str) -> _Series:

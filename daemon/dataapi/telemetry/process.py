@@ -1,4 +1,4 @@
-"""What the process itself takes: processor time, memory, and how late its event loop runs."""
+"""Metrics of the process: processor time, memory and event loop delay."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dataapi.telemetry.metrics import RunningHistogram, Snapshot
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-EVERY = 1.0
-"""Seconds between two looks at how late a timer fires."""
+SAMPLE_INTERVAL = 1.0
+"""Seconds between samples of the event loop delay."""
 
 _PAGES = Path("/proc/self/statm")
 
 
 class ProcessMetrics:
-    """The figures of the process; those of several workers add up."""
+    """Metrics of one process. Those of several workers are summed."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
@@ -28,8 +28,8 @@ class ProcessMetrics:
         self._timer: IDelayedCall | None = None
 
     def start(self) -> None:
-        self._due = self._clock.seconds() + EVERY
-        self._timer = self._clock.callLater(EVERY, self._measure)
+        self._due = self._clock.seconds() + SAMPLE_INTERVAL
+        self._timer = self._clock.callLater(SAMPLE_INTERVAL, self._measure)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -1,4 +1,4 @@
-"""Readiness per project, and the outcome of a reload."""
+"""Readiness of projects, webhooks and workers, and the result of a reload."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Changes = Literal["notified", "polled", "on request"]
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """Whether a replica answers reads.
+    """Whether a replica is available for reads.
 
-    :ivar lag: seconds that it is behind the primary, None where that is not known.
-    :ivar reason: why it answers none, or None.
+    :ivar lag: replication lag in seconds, or None if unknown.
+    :ivar reason: why it is unavailable, or None.
     """
 
     server: str
@@ -29,10 +29,10 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """How live queries are served.
+    """State of live queries.
 
-    :ivar interval: seconds between two looks for changes.
-    :ivar lag: seconds for which the first query waits that has to be run again.
+    :ivar interval: seconds between polls for changes.
+    :ivar lag: seconds that the oldest pending query has waited to run again.
     """
 
     subscribers: int
@@ -42,18 +42,18 @@ class LiveState:
 
 @dataclass(frozen=True, slots=True)
 class ProjectState:
-    """Whether a project can answer.
+    """Whether a project can handle requests.
 
     :ivar database_available: whether the database of ``db-uri`` can be reached.
-    :ivar generation: number of the catalog that serves, or None before the first.
-    :ivar problems: malformed directives and persisted documents, clashing names, each ``place: message``.
-    :ivar reason: why it cannot answer, or None.
-    :ivar fault: which of its settings cannot work with this database, or None.
-    :ivar changes: how it learns that the database changed: by notifications, by polling where none
-        can arrive, as on a standby, or by requests to reload.
-    :ivar standby: whether the database is a standby, which answers only reads.
-    :ivar replicas: those of ``db-read-uri``; without any of them the primary answers.
-    :ivar live: how live queries are served, None where they are off.
+    :ivar generation: generation of the current catalog, or None before the first one is loaded.
+    :ivar problems: malformed directives and persisted documents, and name clashes: ``location: message``.
+    :ivar reason: why the project is not ready, or None.
+    :ivar fault: why its settings cannot work with this database, or None.
+    :ivar changes: how schema changes are detected: by notifications, by polling if notifications are not
+        possible (as on a standby), or only on request.
+    :ivar standby: whether the database is a read-only standby.
+    :ivar replicas: servers of ``db-read-uri``. If there are none, the primary serves reads.
+    :ivar live: state of live queries, or None if they are disabled.
     """
 
     ref: str
@@ -69,22 +69,21 @@ class ProjectState:
 
     @property
     def ready(self) -> bool:
-        """Whether reads can be answered: a catalog was loaded, a server can be reached, no fault.
+        """Whether reads work: a catalog is loaded, a server can be reached, and the settings are valid.
 
-        A proxy that took every daemon out while there is no primary would take the replicas away, too.
+        Without a primary, replicas still serve reads, so a proxy should not remove the daemon.
         """
         reachable = self.database_available or any(replica.available for replica in self.replicas)
         return reachable and self.generation is not None and self.fault is None
 
     @property
     def writes(self) -> bool:
-        """Whether changes can be answered, too."""
         return self.ready and self.database_available and not self.standby
 
 
 @dataclass(frozen=True, slots=True)
 class WebhooksState:
-    """Whether webhooks work, and else the reason; the APIs are ready without them."""
+    """Whether webhooks work, and if not, why. The APIs can be ready without webhooks."""
 
     database_available: bool
     migrated: bool
@@ -92,20 +91,19 @@ class WebhooksState:
 
     @property
     def ready(self) -> bool:
-        """Whether events are taken and delivered."""
         return self.reason is None
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonState:
-    """Whether a process, or all workers together, can answer.
+    """Whether a process, or all workers together, can handle requests.
 
-    :ivar starting: requests are not accepted yet.
-    :ivar draining: the daemon stops, and no further requests should be sent.
-    :ivar workers: how many processes accept requests.
-    :ivar webhooks: whether webhooks work, None where there are none.
-    :ivar stuck: the numbers of the worker processes that do not answer.
-    :ivar requires_all: whether every project has to be ready, rather than any.
+    :ivar starting: whether the daemon does not accept requests yet.
+    :ivar draining: whether the daemon is stopping and should get no more requests.
+    :ivar workers: number of processes that accept requests.
+    :ivar webhooks: state of webhooks, or None if they are disabled.
+    :ivar stuck: numbers of the worker processes that do not respond.
+    :ivar requires_all: whether all projects have to be ready, instead of any.
     """
 
     projects: tuple[ProjectState, ...]
@@ -118,10 +116,10 @@ class DaemonState:
 
     @property
     def ready(self) -> bool:
-        """Whether traffic may be sent here.
+        """Whether a proxy may send requests here.
 
-        By default one project is enough: a proxy that took every daemon out because one project has lost
-        its database would take all the others away, too.
+        One ready project is enough by default. Otherwise the failure of one project's database would make the
+        proxy remove every daemon, and with them all other projects.
         """
         accepting = self.workers > 0 and not self.starting and not self.draining
         enough = all if self.requires_all or not self.projects else any
@@ -129,31 +127,29 @@ class DaemonState:
 
     @property
     def writes(self) -> bool:
-        """Whether the projects that serve answer changes as well as reads."""
         return self.ready and all(project.writes for project in self.projects if project.ready)
 
     @property
     def summary(self) -> str:
-        """The state in a line, for ``systemctl status``: what serves, and the reason for what does not."""
+        """One-line state for ``systemctl status``, with the reason for each problem."""
         problems = [f"{project.ref}: {project.reason}" for project in self.projects if not project.ready]
         if self.webhooks is not None and not self.webhooks.ready:
             problems.append(f"webhooks: {self.webhooks.reason}")
-        problems += [f"worker {number} does not answer" for number in self.stuck]
-        serves = "serving" if self.ready else "not ready"
+        problems += [f"worker {number} does not respond" for number in self.stuck]
+        status = "serving" if self.ready else "not ready"
         if self.ready and not self.writes:
-            serves = "serving reads"
-        return "; ".join([serves, *problems])
+            status = "serving reads"
+        return "; ".join([status, *problems])
 
-    def of(self, refs: Collection[str]) -> DaemonState:
-        """Return whether these projects can answer, all of them.
+    def for_projects(self, refs: Collection[str]) -> DaemonState:
+        """Return the state of these projects, all of which have to be ready.
 
-        :raises KeyError: there is no project of this reference.
+        :raises KeyError: if a project does not exist.
         """
         projects = {project.ref: project for project in self.projects}
         return replace(self, projects=tuple(projects[ref] for ref in refs), requires_all=True)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the body of ``/ready``."""
         return {
             "ready": self.ready,
             "writes": self.writes,
@@ -178,7 +174,6 @@ class DaemonState:
 
 
 def state_from_json(document: Mapping[str, Any]) -> DaemonState:
-    """Read what ``DaemonState.as_json`` wrote."""
     projects = tuple(
         _read(ProjectState, {**project, **_members(project)}) for project in document["projects"]
     )
@@ -187,45 +182,43 @@ def state_from_json(document: Mapping[str, Any]) -> DaemonState:
 
 
 def _members(project: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a project that are lists or objects in JSON."""
     replicas = tuple(ReplicaState(**replica) for replica in project["replicas"])
     live = project["live"] and LiveState(**project["live"])
     return {"problems": tuple(project["problems"]), "replicas": replicas, "live": live}
 
 
 def _read(kind: type[T], members: Mapping[str, Any]) -> T:
-    """Make a dataclass of those members that are its fields."""
     return kind(**{field.name: members[field.name] for field in fields(kind)})
 
 
 def combined(states: Iterable[DaemonState]) -> DaemonState:
-    """Return what holds for all of several workers: a project is as ready as its least ready worker."""
-    known = tuple(states)
+    """Return the state of all workers together. A project is as ready as in its least ready worker."""
+    all_states = tuple(states)
     by_ref: dict[str, list[ProjectState]] = {}
-    for state in known:
+    for state in all_states:
         for project in state.projects:
             by_ref.setdefault(project.ref, []).append(project)
     return DaemonState(
-        projects=tuple(replace(min(found, key=_rank), live=_live(found)) for found in by_ref.values()),
-        starting=any(state.starting for state in known),
-        draining=any(state.draining for state in known),
-        workers=len(known),
+        projects=tuple(replace(min(group, key=_rank), live=_live(group)) for group in by_ref.values()),
+        starting=any(state.starting for state in all_states),
+        draining=any(state.draining for state in all_states),
+        workers=len(all_states),
         webhooks=min(
-            (one.webhooks for one in known if one.webhooks),
-            key=lambda one: (one.ready, one.migrated, one.database_available),
+            (state.webhooks for state in all_states if state.webhooks),
+            key=lambda state: (state.ready, state.migrated, state.database_available),
             default=None,
         ),
     )
 
 
 def _live(projects: Iterable[ProjectState]) -> LiveState | None:
-    found = [project.live for project in projects if project.live is not None]
-    if not found:
+    states = [project.live for project in projects if project.live is not None]
+    if not states:
         return None
     return LiveState(
-        sum(one.subscribers for one in found),
-        max(one.interval for one in found),
-        max(one.lag for one in found),
+        sum(state.subscribers for state in states),
+        max(state.interval for state in states),
+        max(state.lag for state in states),
     )
 
 
@@ -235,31 +228,30 @@ def _rank(project: ProjectState) -> tuple[bool, bool, int]:
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """The outcome of a reload: per project its new generation, or why the old catalog stays."""
+    """The result of a reload: new generations, and errors of projects that retain their old catalog."""
 
     generations: Mapping[str, int]
     failures: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the body of ``POST /reload``."""
         return {"generations": dict(self.generations), "failures": dict(self.failures)}
 
 
-class NotReloaded(Exception):
-    """Something besides the catalog was not read again; the text says what, and why."""
+class ReloadError(Exception):
+    """Raised when something besides the catalog cannot be reloaded."""
 
 
-class Operated(Protocol):
-    """What the admin listener and signals act on: this process, or its workers."""
+class DaemonControl(Protocol):
+    """Operations of the admin listener and signal handlers, on this process or on all workers."""
 
     async def state(self) -> DaemonState:
-        """Return whether requests can be answered."""
+        pass
 
     async def snapshot(self) -> Snapshot:
-        """Take the values of ``/metrics``."""
+        pass
 
     async def catalogs(self) -> Mapping[str, Any]:
-        """Return the catalog of each project that has one, as values that JSON has."""
+        pass
 
     async def reload(self, settings: Settings | None = None) -> Reloaded:
-        """Go on with other settings, if there are, and read every project's catalog again."""
+        """Apply new settings, if any, and reload every project's catalog."""

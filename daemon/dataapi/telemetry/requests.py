@@ -1,4 +1,4 @@
-"""Counts and logs answered requests."""
+"""Metrics and log records of completed requests."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from dataapi.telemetry.metrics import RunningHistogram, Snapshot
 from dataapi.telemetry.slow_requests import SLOW, SlowRequest, SlowRequests
 
 
-class AnsweredRequest(NamedTuple):
-    """An answered request, as logs and metrics see it.
+class CompletedRequest(NamedTuple):
+    """A completed request, for logs and metrics.
 
     :ivar area: ``graphql``, ``rest``, ``webhooks`` or ``other``; a label of metrics.
-    :ivar status: of the answer; 499 when the client went away before it.
-    :ivar seconds: from the request's last byte to its answer.
-    :ivar size: bytes of the answer's body.
-    :ivar project: the reference of its project, "" where there is none.
-    :ivar code: that of the error which was answered, "" without one; GraphQL answers most of them with
-        status 200.
-    :ivar began: when its last byte was read, by ``time.perf_counter``.
-    :ivar facts: those that its steps reported.
+    :ivar status: response status; 499 if the client disconnected first.
+    :ivar seconds: time from the last byte of the request to the end of the response.
+    :ivar size: length of the response body in bytes.
+    :ivar project: reference of the project, or "".
+    :ivar code: error code, or "". GraphQL reports most errors with status 200.
+    :ivar began: when the last byte of the request was read, by ``time.perf_counter``.
     """
 
     area: str
@@ -39,14 +37,14 @@ class AnsweredRequest(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The summary of the facts that the steps of a request reported.
+    """Summary of a request's facts.
 
-    :ivar role: that it runs under, "" before the caller is known.
-    :ivar subject: the ``sub`` of the caller's token, "" without one.
-    :ivar operation: the name of the GraphQL operation, "" without one.
-    :ivar queued: seconds that it waited for a database connection.
-    :ivar database: seconds that its statements took there and back.
-    :ivar sqlstate: of its last statements, if PostgreSQL refused them, else "".
+    :ivar role: role of the caller, "" before authentication.
+    :ivar subject: ``sub`` of the caller's token, or "".
+    :ivar operation: name of the GraphQL operation, or "".
+    :ivar queued: seconds spent waiting for a database connection.
+    :ivar database: seconds spent on round trips to the database.
+    :ivar sqlstate: SQLSTATE of the last statements if they failed, else "".
     """
 
     role: str = ""
@@ -58,17 +56,17 @@ class Summary(NamedTuple):
 
 
 def summary_of(facts: Iterable[Fact]) -> Summary:
-    """Return the summary of a request's facts.  Runs for every request, so it is written for speed."""
+    """Return the summary of a request's facts. Optimized, because it runs for every request."""
     role = subject = operation = sqlstate = ""
     queued = database = 0.0
     for fact in facts:
         if isinstance(fact, StageEnd):
             continue
         if isinstance(fact, RoundTrip):
-            began, ended, text, refused = fact
+            began, ended, text, error_state = fact
             database += ended - began
-            if text or refused:
-                sqlstate = refused
+            if text or error_state:
+                sqlstate = error_state
         elif isinstance(fact, QueueWait):
             queued += fact.ended - fact.began
         elif isinstance(fact, Identity):
@@ -82,53 +80,51 @@ _Series = tuple[str, str, str, int, str]
 """Area, method, route, status and code."""
 
 MAX_SERIES = 1000
-"""Series beyond which errors are counted without their codes, of which SQL can raise any."""
+"""Number of series beyond which errors are counted without their codes, because SQL can raise any code."""
 
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-"""All others, of which clients can make up any, are counted together."""
+"""Clients can invent methods, so all others are counted together."""
 
 
-_MAX_NOTED = 256
-"""Requests whose times are noted until they are counted together, which takes a fraction of the work."""
+_MAX_PENDING = 256
+"""Number of durations to collect before adding them to the histograms. Bulk updates are cheaper."""
 _PARTS = ("duration", "queue", "database", "daemon")
 
 
 class _Times:
-    """Where the requests of one area spent their time: seconds that are noted, and what was counted."""
-
-    __slots__ = ("_counted", "daemon", "database", "duration", "queue")
+    __slots__ = ("_histograms", "daemon", "database", "duration", "queue")
 
     def __init__(self) -> None:
-        # Only numbers, as objects that hold others would keep the garbage collector busy.
+        # Lists of numbers only: the garbage collector would have to traverse other objects.
         self.duration: list[float] = []
         self.queue: list[float] = []
         self.database: list[float] = []
         self.daemon: list[float] = []
-        self._counted = {name: RunningHistogram() for name in _PARTS}
+        self._histograms = {name: RunningHistogram() for name in _PARTS}
 
-    def counted(self) -> Mapping[str, RunningHistogram]:
-        """Count what was noted, and return all that was counted."""
-        for name, histogram in self._counted.items():
-            noted: list[float] = getattr(self, name)
-            histogram.add_all(noted)
-            noted.clear()
-        return self._counted
+    def histograms(self) -> Mapping[str, RunningHistogram]:
+        for name, histogram in self._histograms.items():
+            pending: list[float] = getattr(self, name)
+            histogram.add_all(pending)
+            pending.clear()
+        return self._histograms
 
 
 class RequestMetrics:
-    """Counts requests and their times."""
+    """Counts requests and measures their times."""
 
     def __init__(self) -> None:
         self._counts: dict[_Series, int] = {}
         self._times: dict[str, _Times] = {}
 
-    def observe(self, answered: AnsweredRequest, queued: float = 0.0, database: float = 0.0) -> None:
-        """Count one answered request.  Runs for every request, so it is written for speed.
+    def observe(self, completed: CompletedRequest, queued: float = 0.0, database: float = 0.0) -> None:
+        """Count a completed request. Optimized, because it runs for every request.
 
-        :param queued: seconds that it waited for a connection; ``database``, that its statements took.
+        :param queued: seconds spent waiting for a connection.
+        :param database: seconds spent on round trips to the database.
         """
-        area, request, status, seconds, _, _, code, _, _ = answered
+        area, request, status, seconds, _, _, code, _, _ = completed
         series = (area, request.method, request.context.route, status, code)
         if series in self._counts:
             self._counts[series] += 1
@@ -140,8 +136,8 @@ class RequestMetrics:
             times.database.append(database)
         times.daemon.append(max(0.0, seconds - queued - database))
         times.duration.append(seconds)
-        if len(times.duration) >= _MAX_NOTED:
-            times.counted()
+        if len(times.duration) >= _MAX_PENDING:
+            times.histograms()
 
     def _count_new(self, series: _Series) -> None:
         if series[1] not in _METHODS:
@@ -163,7 +159,7 @@ class RequestMetrics:
             "dataapi_request_errors_total": errors,
             **{
                 f"dataapi_request_{name}_seconds": {
-                    (area,): times.counted()[name].counts() for area, times in self._times.items()
+                    (area,): times.histograms()[name].counts() for area, times in self._times.items()
                 }
                 for name in _PARTS
             },
@@ -173,7 +169,7 @@ class RequestMetrics:
 LOWEST_STATUS: Mapping[str, int] = MappingProxyType(
     {"crit": 1000, "error": 500, "warn": 400, "info": 0, "debug": 0}
 )
-"""The lowest status that each ``log-level`` logs, as PostgREST does."""
+"""Lowest status that each ``log-level`` logs, as in PostgREST."""
 
 
 def request_observer(
@@ -184,67 +180,65 @@ def request_observer(
     *,
     subjects: bool = False,
     slow: SlowRequests | None = None,
-    trace: Callable[[AnsweredRequest, Summary], None] | None = None,
-) -> Callable[[AnsweredRequest], None]:
-    """Return the function that counts every answered request and logs those of the level.
+    trace: Callable[[CompletedRequest, Summary], None] | None = None,
+) -> Callable[[CompletedRequest], None]:
+    """Return a function that counts completed requests and logs them according to the level.
 
-    :param subjects: whether lines say who the caller is.
-    :param slow: gets those that are slow.
-    :param trace: makes the spans of a request, None for none.
+    :param subjects: whether to log the ``sub`` of the caller's token.
+    :param slow: collects slow requests.
+    :param trace: creates the spans of a request.
     """
     lowest = LOWEST_STATUS[level]
     lowest_error = 0 if lowest <= LOWEST_STATUS["warn"] else lowest
 
-    def observe(answered: AnsweredRequest) -> None:
-        summary = summary_of(answered.facts)
-        metrics.observe(answered, summary.queued, summary.database)
-        if answered.seconds >= SLOW and slow is not None:
-            slow.add(answered.project, _slow_request(answered, summary, now()))
-        if answered.status >= lowest or (answered.code and answered.status >= lowest_error):
-            put(_request_record(answered, summary, now(), subjects=subjects))
+    def observe(completed: CompletedRequest) -> None:
+        summary = summary_of(completed.facts)
+        metrics.observe(completed, summary.queued, summary.database)
+        if completed.seconds >= SLOW and slow is not None:
+            slow.add(completed.project, _slow_request(completed, summary, now()))
+        if completed.status >= lowest or (completed.code and completed.status >= lowest_error):
+            put(_request_record(completed, summary, now(), subjects=subjects))
         if trace is not None:
-            trace(answered, summary)
+            trace(completed, summary)
 
     return observe
 
 
-def _slow_request(answered: AnsweredRequest, summary: Summary, at: float) -> SlowRequest:
-    request = answered.request
+def _slow_request(completed: CompletedRequest, summary: Summary, at: float) -> SlowRequest:
+    request = completed.request
     return SlowRequest(
-        request.id, at, request.method, request.path, summary.operation, summary.role, answered.status,
-        answered.seconds, summary.queued, summary.database,
+        request.id, at, request.method, request.path, summary.operation, summary.role, completed.status,
+        completed.seconds, summary.queued, summary.database,
     )  # fmt: skip
 
 
-def _request_record(
-    answered: AnsweredRequest, summary: Summary, time_of: float, *, subjects: bool
-) -> LogRecord:
-    request = answered.request
-    level = "error" if answered.status >= 500 else "info"
-    if answered.status < 500 and (answered.code or answered.status >= 400):
+def _request_record(completed: CompletedRequest, summary: Summary, at: float, *, subjects: bool) -> LogRecord:
+    request = completed.request
+    level = "error" if completed.status >= 500 else "info"
+    if completed.status < 500 and (completed.code or completed.status >= 400):
         level = "warn"
     known = {
         "client": request.client,
-        "project": answered.project,
+        "project": completed.project,
         "role": summary.role,
         "sub": summary.subject if subjects else "",
         "operation": summary.operation,
         "trace_id": request.context.trace_id,
-        "code": answered.code,
-        "sqlstate": summary.sqlstate if answered.code else "",
+        "code": completed.code,
+        "sqlstate": summary.sqlstate if completed.code else "",
         "database_milliseconds": _milliseconds(summary.database),
         "queue_milliseconds": _milliseconds(summary.queued),
     }
     fields = {
         "method": request.method,
         "path": request.path,
-        "status": answered.status,
-        "milliseconds": _milliseconds(answered.seconds),
-        "bytes": answered.size,
+        "status": completed.status,
+        "milliseconds": _milliseconds(completed.seconds),
+        "bytes": completed.size,
         **{name: value for name, value in known.items() if value},
     }
-    message = f"{request.method} {request.path} {answered.status}"
-    return LogRecord(time_of, level, "dataapi.requests", message, request.id, fields)
+    message = f"{request.method} {request.path} {completed.status}"
+    return LogRecord(at, level, "dataapi.requests", message, request.id, fields)
 
 
 def _milliseconds(seconds: float) -> float:

@@ -1,4 +1,4 @@
-"""The slow requests of the last minutes, kept in memory for the console."""
+"""Recent slow requests, stored in memory for the console."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections import deque
 from dataclasses import dataclass
 
 SLOW = 0.5
-"""Seconds from which a request counts as slow."""
-MAXIMUM = 100
-"""Slow requests that are kept of one project."""
-KEPT = 900.0
-"""Seconds for which they are kept."""
+"""Minimum duration of a slow request, in seconds."""
+MAX_REQUESTS = 100
+"""Maximum number of slow requests stored per project."""
+RETENTION = 900.0
+"""Seconds for which slow requests are stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowRequest:
-    """A slow request: when it was answered, in Unix seconds, and where its time went.
+    """A slow request.
 
-    :ivar operation: the name of the GraphQL operation, "" without one.
-    :ivar queued, database: seconds of ``seconds`` that it waited for a connection and for the database.
+    :ivar at: when it was completed, in Unix seconds.
+    :ivar operation: name of the GraphQL operation, or "".
+    :ivar queued: seconds spent waiting for a connection.
+    :ivar database: seconds spent on round trips to the database.
     """
 
     id: str
@@ -40,10 +42,8 @@ class SlowRequests:
         self._by_project: dict[str, deque[SlowRequest]] = {}
 
     def add(self, project: str, request: SlowRequest) -> None:
-        """Keep a request in place of the oldest one, if there are too many."""
-        self._by_project.setdefault(project, deque(maxlen=MAXIMUM)).append(request)
+        self._by_project.setdefault(project, deque(maxlen=MAX_REQUESTS)).append(request)
 
-    def of(self, project: str, now: float) -> list[SlowRequest]:
-        """Return the slow requests of a project's last minutes, the latest first."""
-        kept = self._by_project.get(project, ())
-        return [request for request in reversed(kept) if request.at >= now - KEPT]
+    def recent(self, project: str, now: float) -> list[SlowRequest]:
+        requests = self._by_project.get(project, ())
+        return [request for request in reversed(requests) if request.at >= now - RETENTION]

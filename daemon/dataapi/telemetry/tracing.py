@@ -1,6 +1,6 @@
-"""Spans of requests and of deliveries' attempts, which OpenTelemetry's SDK exports from a thread of its own.
+"""Spans of requests and delivery attempts, exported by OpenTelemetry's SDK.
 
-The extra ``otel`` installs the SDK.  Nothing of it is imported unless its environment names a collector.
+The extra ``otel`` installs the SDK. It is only imported if the environment configures a collector.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.defer import TimeoutError as Late
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.logger import Logger
 
 from dataapi.http.messages import QueueWait, RoundTrip, StageEnd
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-    from dataapi.telemetry.requests import AnsweredRequest, Summary
+    from dataapi.telemetry.requests import CompletedRequest, Summary
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-"""Variables that name a collector, as OpenTelemetry's specification has them."""
+"""OpenTelemetry's environment variables that configure a collector."""
 
-STOP_WITHIN = 5.0
-"""Seconds that the end of the process waits for the collector."""
+STOP_TIMEOUT = 5.0
+"""Seconds to wait for the collector when the process stops."""
 
 _log = Logger(namespace="dataapi.tracing")
 
 
 class Tracing:
-    """Makes spans.
+    """Creates spans.
 
-    :param provider: the SDK's, whose processors export what ends.
+    :param provider: the SDK's provider. It exports finished spans.
     """
 
     def __init__(self, provider: TracerProvider) -> None:
@@ -50,26 +50,25 @@ class Tracing:
         self._trace = trace
         self._failed = False
 
-    def request(self, answered: AnsweredRequest, summary: Summary) -> None:
-        """Make the spans of a request that was just answered: its own, and one for each part of its time."""
+    def request(self, completed: CompletedRequest, summary: Summary) -> None:
         try:
-            self._request(answered, summary)
+            self._request(completed, summary)
         except Exception:
-            self._report()
+            self._log_failure()
 
-    def _request(self, answered: AnsweredRequest, summary: Summary) -> None:
-        request, (route, traceparent, _) = answered.request, answered.request.context
+    def _request(self, completed: CompletedRequest, summary: Summary) -> None:
+        request, (route, traceparent, _) = completed.request, completed.request.context
         now = time_ns()
         offset = now - round(perf_counter() * 1e9)
         attributes: dict[str, str | int] = {
             "http.request.method": request.method,
             "url.path": request.path,
-            "http.response.status_code": answered.status,
+            "http.response.status_code": completed.status,
             "dataapi.request_id": request.id,
         }
         known = {
             "http.route": route,
-            "error.type": answered.code,
+            "error.type": completed.code,
             "dataapi.role": summary.role,
             "graphql.operation.name": summary.operation,
         }
@@ -79,12 +78,12 @@ class Tracing:
             self._parent(traceparent),
             self._trace.SpanKind.SERVER,
             attributes,
-            start_time=now - round(answered.seconds * 1e9),
+            start_time=now - round(completed.seconds * 1e9),
         )
-        if answered.status >= 500:
+        if completed.status >= 500:
             span.set_status(self._trace.StatusCode.ERROR)
         context = self._trace.set_span_in_context(span)
-        for name, began, ended, text in _parts(answered):
+        for name, began, ended, text in _parts(completed):
             part = self._tracer.start_span(
                 name,
                 context,
@@ -95,7 +94,6 @@ class Tracing:
         span.end(now)
 
     def attempt(self, traceparent: str, event_type: str) -> tuple[Span | None, str]:
-        """Begin the span of an attempt; return it, and the ``traceparent`` that the attempt sends."""
         try:
             span = self._tracer.start_span(
                 f"deliver {event_type}", self._parent(traceparent), self._trace.SpanKind.PRODUCER
@@ -103,24 +101,23 @@ class Tracing:
             headers: dict[str, str] = {}
             self._propagator.inject(headers, self._trace.set_span_in_context(span))
         except Exception:
-            self._report()
+            self._log_failure()
             return None, traceparent
         return span, headers.get("traceparent", traceparent)
 
     def end(self, span: Span | None, attributes: Mapping[str, str | int | None]) -> None:
-        """End the span of an attempt, with the attributes that are known."""
         if span is None:
             return
         try:
             span.set_attributes({name: value for name, value in attributes.items() if value is not None})
             span.end()
         except Exception:
-            self._report()
+            self._log_failure()
 
     async def stop(self, reactor: Any) -> None:
-        """Export what is left, as far as the collector takes it in time.
+        """Export the remaining spans, for at most ``STOP_TIMEOUT`` seconds.
 
-        The thread is no part of the reactor's pool, whose end waits for all of its threads.
+        It runs in its own thread, because the reactor waits for all threads of its pool when it stops.
         """
         stopped: Deferred[None] = Deferred()
 
@@ -131,31 +128,30 @@ class Tracing:
                 reactor.callFromThread(stopped.callback, None)
 
         Thread(target=shut_down, name="tracing", daemon=True).start()
-        stopped.addTimeout(STOP_WITHIN, reactor)
+        stopped.addTimeout(STOP_TIMEOUT, reactor)
         try:
             await stopped
-        except Late:
-            _log.warn("the collector did not take the last spans within {seconds} s", seconds=STOP_WITHIN)
+        except DeferredTimeout:
+            _log.warn("the collector did not accept the last spans within {seconds} s", seconds=STOP_TIMEOUT)
 
-    def _report(self) -> None:
-        """Log the first failure; a line for each request would add nothing."""
+    def _log_failure(self) -> None:
+        # Only the first time: every request would log the same failure.
         if not self._failed:
             self._failed = True
-            _log.failure("a span was not made; further failures are not logged")
+            _log.failure("cannot create a span; further failures are not logged")
 
     def _parent(self, traceparent: str) -> Context:
         return self._propagator.extract({"traceparent": traceparent})
 
 
-def _parts(answered: AnsweredRequest) -> Iterator[tuple[str, float, float, str]]:
-    """Give the parts of a request's time, by ``time.perf_counter``: name, begin, end and SQL."""
-    reached = answered.began
-    for fact in answered.facts:
+def _parts(completed: CompletedRequest) -> Iterator[tuple[str, float, float, str]]:
+    stage_began = completed.began
+    for fact in completed.facts:
         match fact:
             case StageEnd(name, ended):
                 if name == "plan":
-                    yield name, reached, ended, ""
-                reached = ended
+                    yield name, stage_began, ended, ""
+                stage_began = ended
             case QueueWait(began, ended):
                 yield "queue", began, ended, ""
             case RoundTrip(began, ended, text):
@@ -163,7 +159,6 @@ def _parts(answered: AnsweredRequest) -> Iterator[tuple[str, float, float, str]]
 
 
 def tracing_of(environ: Mapping[str, str]) -> Tracing | None:
-    """Return what makes spans if the environment names a collector, and the SDK is installed."""
     if not any(environ.get(name) for name in ENDPOINTS):
         return None
     try:
@@ -172,7 +167,7 @@ def tracing_of(environ: Mapping[str, str]) -> Tracing | None:
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError as error:
-        _log.warn("there are no traces: install dataapi-daemon[otel] ({error})", error=error)
+        _log.warn("tracing is disabled: install dataapi-daemon[otel] ({error})", error=error)
         return None
     name = environ.get("OTEL_SERVICE_NAME", "dataapi")
     provider = TracerProvider(resource=Resource.create({"service.name": name}), shutdown_on_exit=False)

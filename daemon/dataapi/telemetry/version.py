@@ -1,4 +1,4 @@
-"""Which version is installed, and what is said about versions."""
+"""The installed version and its description."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from importlib.metadata import version
 
 
 def installed_version() -> str:
-    """Return the version of the distribution that is installed now."""
     return version("dataapi-daemon")
 
 
 def version_row(serving: str | None) -> dict[str, str | None]:
-    """Return what an extension's row in PostgreSQL's ``pg_available_extensions`` has.
+    """Return a row like those of PostgreSQL's ``pg_available_extensions``.
 
-    :param serving: the version of the running daemon, None when none answers.
+    :param serving: version of the running daemon, or None if it does not run.
     """
     return {
         "name": "dataapi",

@@ -1,4 +1,4 @@
-"""The state of the process that answers, and of the other workers, for the console."""
+"""State of this process and of the other workers, for the console."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from dataapi.telemetry.readiness import WebhooksState
 from dataapi.telemetry.slow_requests import SlowRequests
 
 _UNREACHABLE = "the database cannot be reached"
-_ELSEWHERE = "the log and /ready of the admin listener say why"
+_SEE_LOG = "see the log, or /ready on the admin listener"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkersState:
-    """The worker processes of the daemon, by their numbers.
+    """Numbers of the daemon's worker processes.
 
-    :ivar own: the number of the worker that answers.
-    :ivar serving: those that accept requests and answer their parent.
-    :ivar stuck: those that do not answer their parent.
+    :ivar own: number of this worker.
+    :ivar configured: how many workers the configuration requests.
+    :ivar serving: workers that accept requests and respond to their parent.
+    :ivar stuck: workers that do not respond to their parent.
     """
 
     own: int
@@ -37,7 +38,6 @@ class WorkersState:
 
 
 def workers_from_json(document: Mapping[str, Any]) -> WorkersState:
-    """Read what ``WorkersState.as_json`` wrote."""
     serving, stuck = tuple(document["serving"]), tuple(document["stuck"])
     return WorkersState(document["own"], document["configured"], serving, stuck)
 
@@ -48,10 +48,10 @@ def _no_webhooks() -> WebhooksState | None:
 
 @dataclass(slots=True)
 class Vitals:
-    """The state of one process.
+    """State of one process.
 
-    :ivar webhooks: whether webhooks work, None where there are none.
-    :ivar workers: as the parent last reported them; None in a daemon of one process.
+    :ivar webhooks: returns the state of webhooks, or None if they are disabled.
+    :ivar workers: last report of the parent process, or None if the daemon is a single process.
     """
 
     webhooks: Callable[[], WebhooksState | None] = _no_webhooks
@@ -59,14 +59,13 @@ class Vitals:
     workers: WorkersState | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as values that JSON has, without the requests."""
         workers = self.workers and self.workers.as_json()
         return {"workers": workers, "webhooks": _webhooks_json(self.webhooks())}
 
 
+# The reason is generic, because the database may be another project's.
 def _webhooks_json(state: WebhooksState | None) -> Mapping[str, Any] | None:
-    """Return what every project may know of webhooks, whose database may be another project's."""
     if state is None:
         return None
-    reason = _ELSEWHERE if state.database_available else _UNREACHABLE
+    reason = _SEE_LOG if state.database_available else _UNREACHABLE
     return {"ready": state.ready, "reason": None if state.ready else reason}

@@ -21,7 +21,7 @@ from dataapi.http.messages import Reply
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot, exposition, merge
 from dataapi.telemetry.postgrest_metrics import postgrest_metrics
-from dataapi.telemetry.readiness import Operated, Reloaded
+from dataapi.telemetry.readiness import DaemonControl, Reloaded
 from dataapi.telemetry.version import installed_version, version_row
 from dataapi.web.origins import is_loopback, is_of_another_origin, is_of_another_site, may_be_rebound
 
@@ -43,7 +43,7 @@ Handler = Callable[[Request], Awaitable[Reply]]
 
 
 def make_admin_app(
-    operated: Operated, reload: Callable[[], Awaitable[Reloaded]], settings: Callable[[], Settings]
+    operated: DaemonControl, reload: Callable[[], Awaitable[Reloaded]], settings: Callable[[], Settings]
 ) -> Klein:
     """Return the admin application.
 
@@ -77,7 +77,7 @@ def make_admin_app(
         refs = [ref.decode("ascii", "replace") for ref in request.args.get(b"project", ())]
         try:
             requires_all = settings().ready_requires == "all"
-            state = state.of(refs) if refs else replace(state, requires_all=requires_all)
+            state = state.for_projects(refs) if refs else replace(state, requires_all=requires_all)
         except KeyError as unknown:
             known = [project.ref for project in state.projects]
             return _json(404, {"message": f"there is no project {unknown}", "projects": known})
@@ -173,7 +173,7 @@ class _AdminSite(Site):
 
 
 def make_admin_site(
-    operated: Operated,
+    operated: DaemonControl,
     reactor: Any,
     reload: Callable[[], Awaitable[Reloaded]],
     settings: Callable[[], Settings],

@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 JSON = "application/json; charset=utf-8"
 
-_MANAGEMENT_CODES = {error.status: error.code for error in errors.SURROUNDING}
+_MANAGEMENT_CODES = {error.status: error.code for error in errors.COMMON_ERRORS}
 
 POSTGREST = "PostgREST"
 """Server name in ``Proxy-Status``. Responses to HEAD have no body, so PostgREST's clients read the error code

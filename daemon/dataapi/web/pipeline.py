@@ -17,7 +17,7 @@ from twisted.logger import Logger, LogLevel
 
 from dataapi.concurrency.tasks import next_item
 from dataapi.http.errors import ApiError
-from dataapi.http.headers import continued_trace
+from dataapi.http.headers import parse_traceparent
 from dataapi.http.messages import (
     Commit,
     Fact,
@@ -29,7 +29,7 @@ from dataapi.http.messages import (
     server_timing,
 )
 from dataapi.telemetry.logs import request_id, trace_id
-from dataapi.telemetry.requests import AnsweredRequest
+from dataapi.telemetry.requests import CompletedRequest
 from dataapi.web import cors
 from dataapi.web.families import family_of, internal_error
 from dataapi.web.routing import Backend, Backends, Route, RoutedRequest, Routes, no_route
@@ -55,7 +55,7 @@ _http_date = lru_cache(maxsize=1)(partial(formatdate, usegmt=True))
 _WRONG_METHOD = 405
 
 
-Observe = Callable[[AnsweredRequest], object]
+Observe = Callable[[CompletedRequest], object]
 
 
 class Deadlines:
@@ -303,7 +303,7 @@ class Pipeline:
             connection.persistent = False
             error = too_many_connections()
         facts: list[Fact] = []
-        traceparent = continued_trace(headers["traceparent"]) if "traceparent" in headers else ""
+        traceparent = parse_traceparent(headers["traceparent"]) if "traceparent" in headers else ""
         context = RequestContext(route.form, traceparent, facts.append)
         peer = client = connection.peer
         if "x-forwarded-for" in headers:
@@ -354,7 +354,7 @@ class Pipeline:
         route, request, backend, began, facts = routed
         project = "" if backend is None else backend.project.ref
         seconds = self._seconds() - began
-        observed = AnsweredRequest(
+        observed = CompletedRequest(
             route.family.name, request, status, seconds, size, project, code, began, facts
         )
         try:

@@ -1,1 +1,1 @@
-"""Webhooks: signed notifications about organizations and projects, from publishing to delivery."""
+"""Webhooks: publishing, queueing, signing and delivery of events."""

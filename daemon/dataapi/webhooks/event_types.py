@@ -1,7 +1,7 @@
-"""Event types, as catalogues declare them, and the members that every payload has.
+"""Event types of catalogues, and the members that all payloads have.
 
-Types have the form ``v<N>.<area>.<name>``.  The version changes when a payload changes in a way that breaks
-receivers; both versions are sent during the transition (docs/reference/webhooks.md, Versions).
+Types have the form ``v<N>.<area>.<name>``. A new version is needed for a change that breaks receivers. Both
+versions are sent during the transition (docs/reference/webhooks.md, Versions).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Payload: TypeAlias = Mapping[str, Any]
 TYPE = re.compile(r"v([1-9][0-9]{0,3})(?:\.[a-z][a-z0-9_]*){2,}")
 
 MAX_WATCHED_LENGTH = 56
-"""Characters of a type that a watch publishes: its triggers are named by it."""
+"""Maximum length of a type that a watch publishes. Trigger names contain the type."""
 
 ORGANIZATION = {"type": "string", "pattern": r"^[A-Za-z0-9_-]+$"}
 PROJECT = {"type": "string", "pattern": "^[a-z]{20}$"}
@@ -24,10 +24,10 @@ PROJECT = {"type": "string", "pattern": "^[a-z]{20}$"}
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """How the payload of an older type is made from a newer one.
+    """Converts payloads to an older type.
 
     :ivar type: the older type.
-    :ivar render: returns the older payload for a newer one; pure and fast.
+    :ivar render: returns the older payload for a newer one. Must be pure and fast.
     """
 
     type: str
@@ -36,11 +36,11 @@ class Rendering:
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """One type of event.
+    """An event type.
 
     :ivar schema: JSON Schema (2020-12) of the complete payload.
-    :ivar example: a valid payload, which test events carry.
-    :ivar renders: the older type that is sent alongside this one, if any.
+    :ivar example: a valid payload, used for test events.
+    :ivar renders: the older type that is also sent, if any.
     """
 
     type: str
@@ -51,32 +51,29 @@ class EventType:
 
 
 def is_operational(event_type: str) -> bool:
-    """Whether a type is of the events about endpoints, which the service alone raises."""
+    """Whether the service itself publishes this type, about an endpoint."""
     return event_type.startswith("v1.webhook.endpoint.")
 
 
 def version(event_type: str) -> int:
-    """Return the version in a type's prefix; ``ValueError`` when the type does not have that form."""
-    found = TYPE.fullmatch(event_type)
-    if found is None:
+    match = TYPE.fullmatch(event_type)
+    if match is None:
         raise ValueError(f"{event_type} is not of the form v<N>.<area>.<name>")
-    return int(found[1])
+    return int(match[1])
 
 
 def project_schema(members: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the payload schema of a project's event with further members, all of them required."""
     return _schema(PROJECT, members or {})
 
 
 def organization_schema(members: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the payload schema of an organization's event with further members, all of them required."""
     return _schema({"type": "null"}, members or {})
 
 
 def row_change(event_type: str, description: str, row: Mapping[str, Any] | None = None) -> EventType:
-    """Return a type for ``webhooks.watch`` (docs/reference/webhooks.md, Row changes).
+    """Return an event type for ``webhooks.watch`` (docs/reference/webhooks.md, Row changes).
 
-    :param row: JSON Schemas of columns by name, for ``old`` and ``new``; rows may have others.
+    :param row: JSON Schemas of columns by name, for ``old`` and ``new``. Other columns are allowed.
     """
     columns = {"type": ["object", "null"], "properties": row or {}}
     members = {
@@ -90,11 +87,10 @@ def row_change(event_type: str, description: str, row: Mapping[str, Any] | None 
     table = {"schema": "public", "table": event_type.rpartition(".")[2]}
     change: Payload = {"operation": "delete", **table, "old": {}, "new": None, "truncated": False}
     schema = _schema({**PROJECT, "type": ["string", "null"]}, members)
-    return EventType(event_type, description, schema, completed(change, "acme", None))
+    return EventType(event_type, description, schema, complete_payload(change, "acme", None))
 
 
 def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:
-    """Build a payload's schema; it allows unknown members, as versions may gain some."""
     properties = {
         "organization_slug": ORGANIZATION,
         "project_ref": project,
@@ -105,6 +101,7 @@ def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str,
         },
         **members,
     }
+    # Unknown members are allowed, because a version may gain members.
     return {
         "type": "object",
         "properties": {**properties, "is_test": {"type": "boolean"}},
@@ -112,6 +109,6 @@ def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str,
     }
 
 
-def completed(payload: Payload, organization: str, project: str | None) -> dict[str, Any]:
-    """Return a publisher's payload with the members that the service adds; ``actor`` is null by default."""
+def complete_payload(payload: Payload, organization: str, project: str | None) -> dict[str, Any]:
+    """Return a payload with the members that the service adds. ``actor`` defaults to null."""
     return {"actor": None, **payload, "organization_slug": organization, "project_ref": project}

@@ -1,7 +1,7 @@
-"""What plugins provide: catalogues of event types, and sources of events.
+"""Interfaces of plugins: catalogues of event types, and sources of events.
 
-A plugin is an object in a module of a folder ``dataapi/plugins`` on Python's path that provides Twisted's
-``IPlugin`` and one of these interfaces.  Methods are declared as they are called, without ``self``.
+A plugin is an object in a module of a ``dataapi/plugins`` folder on ``sys.path`` that provides Twisted's
+``IPlugin`` and one of these interfaces. Methods are declared without ``self``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class IEventCatalogue(Interface):
     """A list of event types."""
 
     def event_types() -> Iterable[EventType]:
-        """Return the types, the same at every call."""
+        """Return the event types. The result must not change."""
 
 
 class IEventPublisher(Interface):
-    """What an event source publishes with; the daemon provides it."""
+    """Publishes events for event sources. Implemented by the daemon."""
 
     def publish(
         event_type: str,  # noqa: N805 - zope declares methods as they are called
@@ -38,16 +38,16 @@ class IEventPublisher(Interface):
     ) -> Deferred[UUID]:
         """Publish an event and return its identifier.
 
-        It fails when the payload does not fit the type, or the organization or project is unknown.
-        The same key within 24 hours publishes nothing and returns the first identifier.
+        The Deferred fails if the payload does not match the type, or the organization or project is unknown.
+        Within 24 hours, publishing with the same key only returns the first identifier.
         """
 
 
 class IEventSource(Interface):
-    """Something that publishes events while the daemon runs."""
+    """A plugin that publishes events while the daemon runs."""
 
     def start(publisher: IEventPublisher) -> None:  # noqa: N805 - see above
-        """Start; called once in each process, when events can be published."""
+        """Start. Called once in each process, when events can be published."""
 
     def stop() -> Deferred[None] | None:
-        """Stop; nothing is published after this returns, or after its Deferred fires."""
+        """Stop. No event may be published after this returns, or after its Deferred fires."""

@@ -1,7 +1,7 @@
-"""The values of webhooks: scopes, tokens, endpoints, events, deliveries, and the work that the queue holds.
+"""Values of webhooks, named as in docs/reference/webhooks.md.
 
-The names are those of docs/reference/webhooks.md.  Every time is an aware ``datetime`` in UTC and every
-identifier a ``UUID``, unless a field says otherwise.
+Times are aware ``datetime`` values in UTC, and identifiers are ``UUID`` values, unless a field says
+otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 
 
 class Permission(StrEnum):
-    """What a personal access token permits."""
+    """Permissions of a personal access token."""
 
     READ = "webhooks:read"
     WRITE = "webhooks:write"
@@ -23,7 +23,7 @@ class Permission(StrEnum):
 
 
 class Status(StrEnum):
-    """The state of a delivery (docs/reference/webhooks.md, Delivery states)."""
+    """States of a delivery (docs/reference/webhooks.md, Delivery states)."""
 
     PENDING = "pending"
     SUCCESS = "success"
@@ -32,7 +32,7 @@ class Status(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What caused a delivery; only ``automatic`` ones are retried."""
+    """Causes of a delivery. Only ``automatic`` deliveries are retried."""
 
     AUTOMATIC = "automatic"
     MANUAL = "manual"
@@ -41,7 +41,7 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an endpoint belongs to: an organization, or one of its projects by its reference."""
+    """The owner of an endpoint: an organization, or one of its projects."""
 
     organization: str
     project: str | None = None
@@ -49,7 +49,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Organization:
-    """An organization; webhooks are refused to those without early access."""
+    """An organization. Webhooks require early access."""
 
     slug: str
     early_access: bool
@@ -67,11 +67,11 @@ class ProjectRecord:
 
 @dataclass(frozen=True, slots=True)
 class Portal:
-    """How the page for customers looks, and what it lets them do (docs/reference/webhooks.md, Portal links).
+    """Appearance and permissions of the customer portal (docs/reference/webhooks.md, Portal links).
 
-    :ivar name: its title, "" for the organization's slug.
-    :ivar color: as ``#rrggbb``, "" for the page's own.
-    :ivar signing_secrets: whether endpoints can be created and secrets changed, which shows them.
+    :ivar name: title, or "" for the organization's slug.
+    :ivar color: accent color as ``#rrggbb``, or "" for the default.
+    :ivar signing_secrets: whether customers may create endpoints and change signing secrets.
     """
 
     name: str = ""
@@ -81,11 +81,12 @@ class Portal:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A personal access token, without its secret, which only its holder has.
+    """A personal access token without its secret.
 
-    :ivar organization: whose it is; None for an operator's, which reaches all of them.
-    :ivar project: the only scope that a portal link reaches, None for all of the organization.
-    :ivar portal: None for what is no portal link.
+    :ivar organization: slug of the owner, or None for an operator's token, which has access to all
+        organizations.
+    :ivar project: the only project that a portal link gives access to, or None.
+    :ivar portal: settings of a portal link, or None for other tokens.
     """
 
     id: UUID
@@ -99,36 +100,34 @@ class Token:
 
     @property
     def operator(self) -> bool:
-        """Whether it is an operator's."""
         return self.organization is None
 
-    def usable(self, now: datetime) -> bool:
+    def is_valid(self, now: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenAccess:
-    """What a token gives access to.
+    """The access that a token grants.
 
-    :ivar early_access: its organization's; an operator's token needs none.
-    :ivar known: whether there is the organization that was looked up.
-    :ivar projects: those that were looked up and are its organization's, or any of an operator's, each with
-        the organization that it belongs to.
+    :ivar early_access: whether the organization has early access. True for an operator's token.
+    :ivar organization_exists: whether the requested organization exists.
+    :ivar projects: accessible projects among the requested ones, each with its organization.
     """
 
     token: Token
     early_access: bool
-    known: bool
+    organization_exists: bool
     projects: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class DailyStatistics:
-    """How the attempts of one day (UTC) ended.
+    """Attempts on one day (UTC), by outcome.
 
-    :ivar endpoint_id: None for all endpoints together.
-    :ivar median_ms: of the attempts that were made, None without one; ``slowest_ms`` is what 95 % of them
-        took at most.
+    :ivar endpoint_id: None for all endpoints.
+    :ivar median_ms: median duration, or None if no attempt was made.
+    :ivar slowest_ms: 95th percentile of durations.
     """
 
     day: date
@@ -142,7 +141,7 @@ class DailyStatistics:
 
 @dataclass(frozen=True, slots=True)
 class NewEndpoint:
-    """An endpoint to create; its values have been checked."""
+    """A validated endpoint to create."""
 
     url: str
     event_types: tuple[str, ...]
@@ -155,9 +154,9 @@ class NewEndpoint:
 
 
 class EndpointChange(TypedDict, total=False):
-    """A change of an endpoint, which leaves alone what is absent.
+    """Changes of an endpoint. Absent members are not changed.
 
-    For ``grace_seconds`` after a new ``signing_secret``, deliveries are signed with the old one too.
+    Deliveries are also signed with the old secret for ``grace_seconds`` after a new ``signing_secret``.
     """
 
     url: str
@@ -172,12 +171,13 @@ class EndpointChange(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint, without its signing secret.
+    """An endpoint without its signing secret.
 
-    :ivar max_per_second: attempts a second, None for as many as there are.
-    :ivar disabled_since: when the service disabled it, None if its owner did or it is enabled.
-    :ivar failing_since: since when every automatic attempt failed, None if the last one succeeded.
-    :ivar previous_secret_until: until when deliveries are also signed with the secret before the last one.
+    :ivar max_per_second: maximum attempts per second, or None for no limit.
+    :ivar disabled_since: time when the service disabled it. None if it is enabled or its owner disabled it.
+    :ivar failing_since: start of a period in which every automatic attempt failed, or None.
+    :ivar previous_secret_until: end of the period in which deliveries are also signed with the previous
+        secret.
     """
 
     id: UUID
@@ -197,16 +197,15 @@ class Endpoint:
 
     @property
     def disabled_reason(self) -> str | None:
-        """Why the service disabled it, None if it did not."""
         return None if self.disabled_since is None else "failing"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One endpoint's copy of an event; receivers deduplicate by its ``id``.
+    """An endpoint's copy of an event. Receivers deduplicate events by ``id``.
 
-    :ivar payload: None once it was deleted.
-    :ivar rendered_from: the newer type that ``payload`` belongs to, until this older version is rendered.
+    :ivar payload: None if it was deleted.
+    :ivar rendered_from: newer type of ``payload``, if this older version has not been rendered yet.
     """
 
     id: UUID
@@ -218,14 +217,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The record of one attempt, made or pending.
+    """The record of a pending or finished attempt.
 
-    :ivar response_code: 0 without a response.
-    :ivar error: an ``AttemptError`` without a complete response, or the ``SkipReason`` of a skipped one.
-    :ivar attempt_timestamp: when the attempt was signed; None before that, and if it was skipped.
-    :ivar next_attempt_at: when a pending attempt is due, or a failed one is retried.
-    :ivar endpoint_scope: ``organization`` or ``project``.  A project's history has its events' deliveries to
-        endpoints of the organization, too, without what these responded.
+    :ivar response_code: status code, or 0 if there was no response.
+    :ivar error: an ``AttemptError``, or the ``SkipReason`` of a skipped delivery.
+    :ivar attempt_timestamp: time of the signature. None if the attempt is pending or was skipped.
+    :ivar next_attempt_at: due time of a pending attempt, or of the retry of a failed one.
+    :ivar endpoint_scope: ``organization`` or ``project``. A project's history includes deliveries to
+        endpoints of the organization, without their responses.
     """
 
     id: UUID
@@ -249,7 +248,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFilter:
-    """Which deliveries to list: ``since`` is inclusive, ``until`` is not, and None restricts nothing."""
+    """Filter for deliveries. ``since`` is inclusive and ``until`` exclusive. None disables a condition."""
 
     status: Status | None = None
     event_id: UUID | None = None
@@ -260,11 +259,11 @@ class DeliveryFilter:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The position of a page of deliveries, newest first.
+    """Position of a page of deliveries, newest first.
 
-    :ivar size: the maximum number of records.
-    :ivar after: the page has the records that are next older than this one.
-    :ivar before: the page has the records that are next newer than this one.
+    :ivar size: maximum number of records.
+    :ivar after: list the next older records after this one.
+    :ivar before: list the next newer records before this one.
     """
 
     size: int = 20
@@ -274,7 +273,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPage:
-    """A page of deliveries, newest first, and whether there are newer and older ones."""
+    """A page of deliveries, newest first, and whether newer and older ones exist."""
 
     deliveries: tuple[Delivery, ...]
     newer: bool
@@ -282,7 +281,7 @@ class DeliveryPage:
 
 
 class RefusalReason(StrEnum):
-    """Why a test, retry or recovery was refused."""
+    """Reasons to refuse a test, retry or recovery."""
 
     NOT_FOUND = "not_found"
     DISABLED = "disabled"
@@ -291,7 +290,7 @@ class RefusalReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A refused test, retry or recovery; after ``retry_after`` seconds the limit allows another one."""
+    """A refused test, retry or recovery, and the seconds to wait before retrying."""
 
     reason: RefusalReason
     retry_after: int = 0
@@ -299,7 +298,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An accepted test or retry: the event's copy and its delivery, which is now pending."""
+    """An accepted test or retry: its event and its pending delivery."""
 
     event_id: UUID
     delivery_id: UUID
@@ -307,7 +306,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """An accepted recovery, by which ``matched`` events are sent again."""
+    """An accepted recovery, and the number of events that it sends again."""
 
     id: UUID
     matched: int
@@ -317,8 +316,8 @@ class Recovery:
 class NewEvent:
     """An event to publish.
 
-    :ivar idempotency_key: the same key within 24 hours publishes nothing and returns the first identifier.
-    :ivar timestamp: when it happened; None for now.
+    :ivar idempotency_key: within 24 hours, publishing with the same key only returns the first identifier.
+    :ivar timestamp: time of the event, or None for now.
     """
 
     type: str
@@ -330,7 +329,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to make one attempt, until its lease ends or somebody else takes it over."""
+    """The right to make an attempt until the lease ends. The fence detects a later claim."""
 
     delivery_id: UUID
     fence: int
@@ -338,19 +337,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class DueWork:
-    """An attempt to make now, with everything that it needs.
+    """An attempt to make now.
 
-    :ivar organization: the slug of the endpoint's organization.
-    :ivar attempt_number: from 1.
-    :ivar waited: seconds, by the database's clock, from when the attempt was planned until it was claimed;
-        a first one is planned when the event is published, or the test or retry is requested.
-    :ivar body: the bytes to sign and send; None for an older version of an event that is not yet rendered.
-        Then it is rendered from ``rendered_from`` and ``payload``, and stored by ``Queue.rendered``.
-    :ivar event_type: the type that is sent.
-    :ivar rendered_from: the newer type that ``payload`` belongs to.
-    :ivar payload: JSON.
-    :ivar previous_secret: the secret before a rotation whose grace has not ended.
-    :ivar traceparent: of the trace of the request that published the event, "" without one.
+    :ivar organization: slug of the endpoint's organization.
+    :ivar attempt_number: number of the attempt, starting with 1.
+    :ivar waited: seconds between scheduling and claim, by the database's clock. A first attempt is scheduled
+        when the event is published, or the test or retry is requested.
+    :ivar body: bytes to sign and send, or None if this older version has not been rendered yet. Then it is
+        rendered from ``rendered_from`` and ``payload``, and stored by ``Queue.rendered``.
+    :ivar event_type: type to send.
+    :ivar rendered_from: newer type of ``payload``.
+    :ivar payload: JSON text.
+    :ivar previous_secret: previous signing secret during the grace period of a rotation.
+    :ivar traceparent: trace context of the request that published the event, or "".
     """
 
     claim: Claim
@@ -373,10 +372,10 @@ class DueWork:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """The result of a claim.
+    """Result of a claim.
 
-    :ivar settled: how many rows were skipped or dropped instead of being claimed.
-    :ivar unreadable: endpoints whose secrets no configured key opens; their work is postponed.
+    :ivar settled: number of rows that were skipped or deleted instead of claimed.
+    :ivar unreadable: endpoints whose secrets cannot be decrypted. Their attempts are postponed.
     """
 
     work: tuple[DueWork, ...]
@@ -385,10 +384,10 @@ class ClaimResult:
 
 
 class AttemptError(StrEnum):
-    """Why there was no complete response (docs/reference/webhooks.md, Attempts).
+    """Reasons for the lack of a complete response (docs/reference/webhooks.md, Attempts).
 
-    ``CONNECT``: the connection could not be made, or was lost before a response began.  ``PROTOCOL``: the
-    response is not HTTP, breaks off, or has too many headers.  ``INTERNAL``: the service failed; see its log.
+    ``CONNECT``: the connection failed, or was lost before the response began. ``PROTOCOL``: the response is
+    invalid, incomplete, or has too many headers. ``INTERNAL``: the service failed and logged the error.
     """
 
     TIMEOUT = "timeout"
@@ -401,7 +400,7 @@ class AttemptError(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why nothing was sent, where it was not the endpoint's owner who disabled it."""
+    """Reasons to skip a delivery, other than a disabled endpoint."""
 
     ENDPOINT_FAILING = "endpoint_failing"
     PAYLOAD_DELETED = "payload_deleted"
@@ -409,11 +408,11 @@ class SkipReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttemptOutcome:
-    """How one attempt ended.
+    """Outcome of an attempt.
 
-    :ivar success: whether there was a 2xx response in time.
-    :ivar response_code: 0 without a response.
-    :ivar error: None after a complete response.
+    :ivar success: whether a 2xx response arrived in time.
+    :ivar response_code: status code, or 0 if there was no response.
+    :ivar error: None if the response is complete.
     """
 
     success: bool
@@ -427,7 +426,7 @@ class AttemptOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FinishedAttempt:
-    """An attempt's outcome, and the seconds from now to the next attempt if there is one."""
+    """A finished attempt, and the seconds until the next one, if any."""
 
     claim: Claim
     outcome: AttemptOutcome
@@ -436,13 +435,13 @@ class FinishedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """The state of the queue, for metrics; an estimate if the queue is long.
+    """State of the queue, for metrics. Estimated if the queue is long.
 
-    :ivar waiting: all rows, those of later attempts included.
-    :ivar ready: rows that can be claimed now.
-    :ivar leased: rows that a daemon has claimed.
-    :ivar oldest_due: seconds since the earliest unfinished attempt was due; 0 when none is.
-    :ivar failing: endpoints for which a delivery failed for good and no attempt succeeded since.
+    :ivar waiting: number of rows, including those of later attempts.
+    :ivar ready: number of rows that can be claimed now.
+    :ivar leased: number of claimed rows.
+    :ivar oldest_due: age of the oldest unfinished attempt that is due, in seconds, or 0.
+    :ivar failing: number of endpoints without a successful attempt since a delivery failed for the last time.
     """
 
     waiting: int

@@ -1,4 +1,4 @@
-"""Plugins: the installed event catalogues and event sources, and how sources publish."""
+"""Loading of event catalogues and event sources, and publishing by event sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twisted.plugin import getPlugins
 from zope.interface import implementer
 
 from dataapi.webhooks.catalogue import BadEventType, Catalogue
-from dataapi.webhooks.event_types import EventType, completed, row_change
+from dataapi.webhooks.event_types import EventType, complete_payload, row_change
 from dataapi.webhooks.interfaces import IEventCatalogue, IEventPublisher, IEventSource
 from dataapi.webhooks.model import NewEvent, Scope
 
@@ -23,57 +23,56 @@ _log = Logger(namespace="dataapi.webhooks")
 
 
 def installed_catalogue(row_change_types: Iterable[str] = ()) -> Catalogue:
-    """Return the event types of the installed plugins; a plugin that fails is logged and skipped entirely.
+    """Return the combined catalogue of all plugins. A plugin that fails is logged and skipped.
 
-    :param row_change_types: types that the configuration adds to them.
+    :param row_change_types: additional event types from the configuration.
     """
-    found = getPlugins(IEventCatalogue, import_module("dataapi.plugins"))
-    catalogue, problems = combined(found)
+    catalogues = getPlugins(IEventCatalogue, import_module("dataapi.plugins"))
+    catalogue, problems = combine_catalogues(catalogues)
     for problem in problems:
-        _log.error("an event catalogue is skipped: {problem}", problem=problem)
+        _log.error("skipped an event catalogue: {problem}", problem=problem)
     return with_row_changes(catalogue, row_change_types)
 
 
 def with_row_changes(catalogue: Catalogue, names: Iterable[str]) -> Catalogue:
-    """Return a catalogue with further types of row changes; those that it has stay as they are."""
     added = [name for name in names if name not in catalogue.types]
     changes = [row_change(name, "A row of a watched table changed.") for name in dict.fromkeys(added)]
     return Catalogue((*catalogue.types.values(), *changes)) if changes else catalogue
 
 
 def installed_sources() -> tuple[IEventSource, ...]:
-    """Return the event sources of the installed plugins; one that fails to load is logged and skipped."""
+    """Return the installed event sources. A plugin that fails to load is logged and skipped."""
     return tuple(sorted(getPlugins(IEventSource, import_module("dataapi.plugins")), key=_origin))
 
 
-def combined(found: Iterable[IEventCatalogue]) -> tuple[Catalogue, tuple[str, ...]]:
-    """Return the combined types of catalogues, and why some of these are skipped.
+def combine_catalogues(catalogues: Iterable[IEventCatalogue]) -> tuple[Catalogue, tuple[str, ...]]:
+    """Combine catalogues and return the result and the errors of skipped catalogues.
 
-    The shipped catalogue comes first, the others in the order of their names; of two that have the same type
-    the later one is skipped.
+    The bundled catalogue comes first, followed by the others in alphabetical order. A catalogue with a
+    duplicate type is skipped.
     """
-    waiting: list[tuple[str, tuple[EventType, ...]]] = []
+    remaining: list[tuple[str, tuple[EventType, ...]]] = []
     problems: list[str] = []
-    for one in sorted(found, key=_origin):
+    for plugin in sorted(catalogues, key=_origin):
         try:
-            waiting.append((_name(one), tuple(one.event_types())))
+            remaining.append((_name(plugin), tuple(plugin.event_types())))
         except Exception as error:
-            problems.append(f"{_name(one)}: {error!r}")
+            problems.append(f"{_name(plugin)}: {error!r}")
     catalogue = Catalogue()
-    # A catalogue may render types of a later one, so skipped ones are tried again.
-    while waiting:
-        refused: list[tuple[str, tuple[EventType, ...]]] = []
+    # A catalogue may render types of a later one, so rejected catalogues are tried again.
+    while remaining:
+        rejected: list[tuple[str, tuple[EventType, ...]]] = []
         reasons: list[str] = []
-        for name, types in waiting:
+        for name, types in remaining:
             try:
                 catalogue = Catalogue((*catalogue.types.values(), *types))
             except BadEventType as error:
-                refused.append((name, types))
+                rejected.append((name, types))
                 reasons.append(f"{name}: {error}")
-        if len(refused) == len(waiting):
+        if len(rejected) == len(remaining):
             problems += reasons
             break
-        waiting = refused
+        remaining = rejected
     return catalogue, tuple(problems)
 
 
@@ -89,22 +88,21 @@ STOP_WITHIN = 5.0
 """Seconds that a source may take to stop."""
 
 
-class Publishes(Protocol):
-    """Publishes events; see ``store.enqueue.Publisher``."""
+class EventSink(Protocol):
+    """Publishes events. Implemented by ``store.enqueue.Publisher``."""
 
-    async def publish(self, event: NewEvent) -> UUID:
-        """Publish one and return its identifier."""
+    async def publish(self, event: NewEvent) -> UUID: ...
 
 
 @implementer(IEventPublisher)
 class SourcePublisher:
-    """Validates and publishes the events of event sources.
+    """Validates and publishes events of event sources.
 
-    :param catalogue: returns the event types of the moment.
+    :param catalogue: returns the current catalogue.
     """
 
-    def __init__(self, publishes: Publishes, catalogue: Callable[[], Catalogue]) -> None:
-        self._publishes = publishes
+    def __init__(self, sink: EventSink, catalogue: Callable[[], Catalogue]) -> None:
+        self._sink = sink
         self._catalogue = catalogue
 
     def publish(
@@ -115,27 +113,28 @@ class SourcePublisher:
         payload: Mapping[str, Any],
         idempotency_key: str,
     ) -> Deferred[UUID]:
-        """Publish an event; fails with ``BadPayload``, ``CannotPublish`` or ``ApiError``."""
         scope = Scope(organization_slug, project_ref)
         return Deferred.fromCoroutine(self._publish(NewEvent(event_type, scope, payload, idempotency_key)))
 
     async def _publish(self, event: NewEvent) -> UUID:
         scope = event.scope
-        self._catalogue().check(event.type, completed(event.payload, scope.organization, scope.project))
-        return await self._publishes.publish(event)
+        self._catalogue().check(
+            event.type, complete_payload(event.payload, scope.organization, scope.project)
+        )
+        return await self._sink.publish(event)
 
 
 class EventSources:
-    """The event sources of one process.  One that fails is logged and does not affect the others."""
+    """The event sources of a process. If one fails, the error is logged and the others continue."""
 
-    def __init__(self, clock: Any, found: Iterable[IEventSource], publisher: IEventPublisher) -> None:
+    def __init__(self, clock: Any, sources: Iterable[IEventSource], publisher: IEventPublisher) -> None:
         self._clock = clock
-        self._found = tuple(found)
+        self._sources = tuple(sources)
         self._publisher = publisher
         self._started: list[IEventSource] = []
 
     def start(self) -> None:
-        for source in self._found:
+        for source in self._sources:
             try:
                 source.start(self._publisher)
             except Exception:
@@ -144,11 +143,10 @@ class EventSources:
                 self._started.append(source)
 
     async def stop(self) -> None:
-        """Stop every source that was started, the last one first, and wait a while for each."""
         while self._started:
             source = self._started.pop()
-            ending = maybeDeferred(source.stop).addTimeout(STOP_WITHIN, self._clock)
+            stopping = maybeDeferred(source.stop).addTimeout(STOP_WITHIN, self._clock)
             try:
-                await ending
+                await stopping
             except Exception:
                 _log.failure("the event source {source} failed to stop", source=_name(source))

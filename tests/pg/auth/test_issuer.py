@@ -13,7 +13,7 @@ from dataapi.http.errors import TokenError
 from dataapi.http.messages import Request
 from dataapi.service.project import ProjectPart
 from dataapi.settings import Project
-from dataapi.telemetry.readiness import NotReloaded
+from dataapi.telemetry.readiness import ReloadError
 from jwt.algorithms import ECAlgorithm
 from support.service import run
 from twisted.web.resource import Resource
@@ -110,7 +110,7 @@ async def test_a_reload_reads_the_keys_again(start: Start, published: Published)
     assert await asked(part) == "authenticated"
     published.document = "nonsense"
     with pytest.raises(
-        NotReloaded, match="the keys at the URL of jwt-secret could not be read: the answer is not a JWKS"
+        ReloadError, match="the keys at the URL of jwt-secret could not be read: the response is not a JWKS"
     ):
         await part.reload()
     assert await asked(part) == "authenticated"

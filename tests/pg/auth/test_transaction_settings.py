@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.auth.caller import Caller, hoisted
+from dataapi.auth.caller import Caller, hoisted_settings
 from dataapi.auth.transaction import MultiMessageTransactions
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.http.errors import DatabaseError
@@ -77,7 +77,7 @@ async def test_a_message_makes_any_number_of_settings(make_pool: MakePool, prepa
 
 async def test_what_is_no_isolation_level_is_a_mistake(pool: Pool) -> None:
     """Nothing but the four levels becomes part of a statement."""
-    with pytest.raises(ValueError, match="Not an isolation level"):
+    with pytest.raises(ValueError, match="invalid isolation level"):
         await pool.run(message("select 1", isolation="SERIALIZABLE; drop table t"))
 
 
@@ -120,10 +120,10 @@ async def test_a_called_functions_settings_win_over_roles(make_pool: MakePool, c
     run, catalog = transactions(pool, counters)
     [careful] = [one for one in catalog.functions if one.name == "careful"]
     [plain] = [one for one in catalog.functions if one.name == "plain"]
-    brought = hoisted(careful, PROJECT.db_hoisted_tx_settings)
+    brought = hoisted_settings(careful, PROJECT.db_hoisted_tx_settings)
     assert {name.lower() for name, _ in brought} == {"default_transaction_isolation", "statement_timeout"}
-    assert hoisted(plain, PROJECT.db_hoisted_tx_settings) == ()
-    assert hoisted(careful, ("work_mem",)) == (("work_mem", "1MB"),)
+    assert hoisted_settings(plain, PROJECT.db_hoisted_tx_settings) == ()
+    assert hoisted_settings(careful, ("work_mem",)) == (("work_mem", "1MB"),)
     for role in ("anon", "authenticated"):
         assert await shown(run, catalog, role, brought) == ("serializable", "5s")
 

@@ -129,7 +129,7 @@ def our_answers(database: Database) -> dict[tuple[str, ...], bool]:
             table = table_named(catalog, name, "api")
             for privilege in TABLE_PRIVILEGES:
                 answers["table", role, name, privilege] = view.can(table, privilege)
-                answers["whole", role, name, privilege] = view.can_whole(table, privilege)
+                answers["whole", role, name, privilege] = view.has_table_privilege(table, privilege)
             for privilege in COLUMN_PRIVILEGES:
                 for column in COLUMNS:
                     answers["column", role, name, privilege, column] = column in view.columns(

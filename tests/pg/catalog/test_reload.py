@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
-from dataapi.catalog.watcher import ANNOUNCED, CatalogWatcher
+from dataapi.catalog.watcher import EVENT_TRIGGER_EXISTS, CatalogWatcher
 from dataapi.database.listener import Listener
 from dataapi.http.errors import ApiError
 from support.catalog import column_named, table_named
@@ -193,7 +193,7 @@ async def test_the_database_stays_as_it_is(watch: Watch, database: Database, log
 def test_what_announces_changes_is_recognized(database: Database, trigger: str, announced: bool) -> None:
     """Our own event trigger, or that of PostgREST's documentation, unless it is disabled."""
     database.execute(trigger)
-    assert database.execute(ANNOUNCED.replace("$1", "'pgrst'")) == [(announced,)]
+    assert database.execute(EVENT_TRIGGER_EXISTS.replace("$1", "'pgrst'")) == [(announced,)]
 
 
 @pytest.mark.direct("a pooler passes no notifications on")

@@ -29,7 +29,7 @@ grant all on note, tag to anon;
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each request compare the catalog, as if the last one were two seconds old."""
-    monkeypatch.setattr(watcher, "FRESH", 0.0)
+    monkeypatch.setattr(watcher, "REFRESH_INTERVAL", 0.0)
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ async def test_a_grant_counts_at_once_after_refusals(
     secretive: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However short ago a request was refused the same."""
-    monkeypatch.setattr(watcher, "FRESH", 3600.0)
+    monkeypatch.setattr(watcher, "REFRESH_INTERVAL", 3600.0)
     secretive.database.execute("grant usage on schema public to anon")
     await secretive.reload()
     for _ in range(2):
@@ -275,9 +275,9 @@ async def test_misspelt_names_cost_one_comparison_and_are_refused_as_before(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flood of them neither reloads nor compares more than once in two seconds."""
-    monkeypatch.setattr(watcher, "FRESH", 2.0)
+    monkeypatch.setattr(watcher, "REFRESH_INTERVAL", 2.0)
     await service.reload()
-    monkeypatch.setattr(service._watcher, "_compared", float("-inf"))
+    monkeypatch.setattr(service._watcher, "_compared_at", float("-inf"))
     asked = count_fetches(service, monkeypatch)
     generation = service.catalog.generation
     for _ in range(5):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import jwt
 import pytest
-from dataapi.catalog.watcher import unannounced
+from dataapi.catalog.watcher import missing_trigger_note
 from dataapi.cli.main import run
 from dataapi.webhooks.secrets import new_key
 
@@ -76,7 +76,7 @@ def test_check_config_says_that_changes_are_not_announced(database: Database) ->
     """Which may be intended, and ends with an event trigger, or where no notification is wanted."""
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_CHANNEL_ENABLED": "auto"}
     code, _, errors = dataapi("check-config", environ=environ)
-    assert (code, errors) == (0, f"note: project abcdefghijklmnopqrst: {unannounced('pgrst')}\n")
+    assert (code, errors) == (0, f"note: project abcdefghijklmnopqrst: {missing_trigger_note('pgrst')}\n")
     database.execute(files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8"))
     assert dataapi("check-config", environ=environ)[2] == ""
 
@@ -107,10 +107,10 @@ def test_check_config_names_clashes_without_calling_them_mistakes(database: Data
     assert (code, output) == (0, "the environment: the configuration is valid; 1 project\n")
     place = "note: project abcdefghijklmnopqrst: foreign key blog_author_fkey of table public.blog"
     assert errors.splitlines() == [
-        f"{place}: the GraphQL field blogCollection of account is foreign key blog_editor_fkey of table"
-        " public.blog; this one is blogCollectionByauthor",
-        f"{place}: the GraphQL field account of blog is foreign key blog_editor_fkey of table"
-        " public.blog; this one is accountByauthor",
+        f"{place}: the GraphQL field blogCollection of account belongs to foreign key blog_editor_fkey"
+        " of table public.blog; this one is named blogCollectionByauthor",
+        f"{place}: the GraphQL field account of blog belongs to foreign key blog_editor_fkey of table"
+        " public.blog; this one is named accountByauthor",
     ]
 
 
@@ -123,7 +123,7 @@ def test_check_config_finds_schemas_and_roles_that_are_missing(database: Databas
         "DATAAPI_PROJECT_DB_ANON_ROLE": "web_anon",
     }
     place = "project abcdefghijklmnopqrst"
-    missing = "db-schemas names it, and the database has no such schema; it is left out of the APIs"
+    missing = "the schema is listed in db-schemas, but does not exist in the database; it is ignored"
     schema = f"{place}: schema api: {missing}"
     code, _, errors = dataapi("check-config", environ=environ)
     assert code == os.EX_CONFIG

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 import pytest_twisted
 from dataapi.database import address, errors
-from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.connection import Connection, ConnectionFailed
 from dataapi.database.steps import Prepared, Step
 from dataapi.http.errors import DatabaseError
 from support.messages import until
@@ -129,9 +129,9 @@ async def test_a_cancelled_message_leaves_the_connection_busy_until_it_ends(
     with pytest.raises(defer.CancelledError):
         await slow
     assert connection.busy
-    await until(reactor, lambda: database.execute(ACTIVE, (connection.process(),)) == [(1,)])
+    await until(reactor, lambda: database.execute(ACTIVE, (connection.backend_pid(),)) == [(1,)])
     assert await connection.cancel()
-    await connection.ended()
+    await connection.when_idle()
     assert connection.clean
     assert await connection.query("select 1") == [(1,)]
 
@@ -141,9 +141,9 @@ async def test_a_connection_that_dies_is_noticed(
 ) -> None:
     """With the reason that the server gives."""
     slow = connection.send(SLOW)
-    await until(reactor, lambda: database.execute(ACTIVE, (connection.process(),)) == [(1,)])
-    database.execute("select pg_terminate_backend(%s)", (connection.process(),))
-    with pytest.raises(ConnectionDied, match="terminating connection"):
+    await until(reactor, lambda: database.execute(ACTIVE, (connection.backend_pid(),)) == [(1,)])
+    database.execute("select pg_terminate_backend(%s)", (connection.backend_pid(),))
+    with pytest.raises(ConnectionFailed, match="terminating connection"):
         await slow
     assert connection.lost
 
@@ -159,7 +159,7 @@ async def test_a_value_that_its_type_refuses_is_told_from_one_that_a_statement_r
         pytest.skip("PostgreSQL 13 does not tell")
     with pytest.raises(psycopg.Error) as caught:
         await connection.send([prepared(text, b"x")])
-    refused = errors.refused(caught.value, anonymous=True)
+    refused = errors.from_postgres(caught.value, anonymous=True)
     assert isinstance(refused, DatabaseError)
     assert refused.code == "22P02"
     assert refused.at_value is at_value

@@ -17,7 +17,7 @@ from dataapi.database import embedded_supervisor
 from dataapi.database.embedded import (
     EmbeddedServer,
     EmbeddedServerError,
-    NoPostgreSQL,
+    PostgreSQLNotFound,
     default_directory,
     find_binaries,
 )
@@ -98,7 +98,7 @@ async def test_data_of_another_version_is_refused(directory: Path) -> None:
     """The versions that can be run are named, and the data is left alone."""
     (directory / "data").mkdir()
     (directory / "data" / "PG_VERSION").write_text("9\n")
-    with pytest.raises(EmbeddedServerError, match="the data directory is of PostgreSQL 9, only 1"):
+    with pytest.raises(EmbeddedServerError, match="the data directory needs PostgreSQL 9 \\(installed: 1"):
         await EmbeddedServer(directory).start()
     assert (directory / "data" / "PG_VERSION").read_text() == "9\n"
 
@@ -197,14 +197,14 @@ async def test_directory_that_the_server_user_cannot_enter_is_refused(tmp_path: 
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     with pytest.raises(
-        EmbeddedServerError, match=r"closed/in/data cannot be entered by the user .*another directory"
+        EmbeddedServerError, match=r"the user .* cannot access .*closed/in/data: choose another directory"
     ):
         await EmbeddedServer(closed / "in").start()
 
 
 def test_missing_version_is_named() -> None:
     """Asking for a version that is not installed says which are."""
-    with pytest.raises(NoPostgreSQL, match="of PostgreSQL 7, only"):
+    with pytest.raises(PostgreSQLNotFound, match="of PostgreSQL 7, only"):
         find_binaries(7)
 
 

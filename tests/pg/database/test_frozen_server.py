@@ -36,18 +36,18 @@ EAGER = Backoff(longest=0.3, random=lambda: 0.0)
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often, and give a server that lives all the time that a busy machine may take."""
-    monkeypatch.setattr(health, "EVERY", 0.3)
-    monkeypatch.setattr(health, "WITHIN", 30.0)
-    monkeypatch.setattr(health, "READY_WITHIN", 30.0)
+    monkeypatch.setattr(health, "CHECK_INTERVAL", 0.3)
+    monkeypatch.setattr(health, "PROBE_TIMEOUT", 30.0)
+    monkeypatch.setattr(health, "READY_TIMEOUT", 30.0)
 
 
 @contextmanager
 def silence(server: Server) -> Iterator[None]:
     """Freeze the server for the block, in which nobody waits for long."""
     with pytest.MonkeyPatch.context() as patching:
-        patching.setattr(health, "WITHIN", 0.3)
-        patching.setattr(health, "READY_WITHIN", 0.3)
-        patching.setattr(cancel, "ANSWER_TIMEOUT", 2.0)
+        patching.setattr(health, "PROBE_TIMEOUT", 0.3)
+        patching.setattr(health, "READY_TIMEOUT", 0.3)
+        patching.setattr(cancel, "RESPONSE_TIMEOUT", 2.0)
         comes_back = frozen(server)
         try:
             yield
@@ -101,9 +101,9 @@ async def test_a_statement_whose_server_does_not_answer_is_given_up(
     pool = await started(make_pool, database, 1)
     with silence(server):
         waiting = running(pool.fetch("select 1"))
-        await pool._liveness.look()
+        await pool._liveness.probe_quiet()
         assert not waiting.called
-        await pool._liveness.look()
+        await pool._liveness.probe_quiet()
         with pytest.raises(DatabaseUnavailable) as caught:
             await waiting
         assert (caught.value.status, caught.value.code) == (503, "PGRST001")
@@ -115,7 +115,7 @@ async def test_a_long_statement_of_a_living_server_goes_on(make_pool: MakePool, 
     pool = await started(make_pool, database, 1)
     slow = running(pool.run(message("select 'done', pg_sleep(1.5)")))
     for _ in range(3):
-        await pool._liveness.look()
+        await pool._liveness.probe_quiet()
     assert pool.available
     assert (await slow)[0][0] == "done"
     assert pool.figures().connects == 1
@@ -183,10 +183,10 @@ async def test_giving_up_many_statements_holds_up_nothing(
 async def test_a_pool_in_use_is_available_again(make_pool: MakePool, database: Database) -> None:
     """Connections that answer requests show that the server lives, although nobody asks them."""
     pool = await started(make_pool, database, 1)
-    await pool._liveness.look()
+    await pool._liveness.probe_quiet()
     pool._liveness.silent = True
     await pool.run(message("select 1"))
-    await pool._liveness.look()
+    await pool._liveness.probe_quiet()
     assert pool.available
 
 
@@ -199,18 +199,18 @@ async def test_a_silent_server_without_a_successor_is_kept(
         port = nobody.getsockname()[1]
     uri = f"host=127.0.0.1,127.0.0.1 port={server.port},{port} dbname={database.name} user=authenticator"
     watch = FailoverWatch(reactor, uri, Succession(), given_up.append)
-    await watch.look()
+    await watch.check()
     primary = watch._connection
     assert primary is not None
     try:
         monkeypatch.setattr(failover, "PROBE_TIMEOUT", 0.3)
         with silence(server):
-            await watch.look()
+            await watch.check()
             assert primary.busy
-            await watch.look()
-        await primary.ended()
+            await watch.check()
+        await primary.when_idle()
         monkeypatch.setattr(failover, "PROBE_TIMEOUT", 30.0)
-        await watch.look()
+        await watch.check()
         assert watch._connection is primary
         assert not primary.lost
     finally:
@@ -258,11 +258,11 @@ async def test_own_statement_on_a_frozen_connection_is_given_up(
     await open_all(pool, 3)
     proxy.freeze()
     with pytest.MonkeyPatch.context() as patching:
-        patching.setattr(health, "WITHIN", 0.3)
-        patching.setattr(health, "READY_WITHIN", 0.3)
-        with pytest.raises(DatabaseUnavailable, match=r"did not answer within 0\.2 seconds") as caught:
-            await pool.fetch("select 1", within=0.2)
+        patching.setattr(health, "PROBE_TIMEOUT", 0.3)
+        patching.setattr(health, "READY_TIMEOUT", 0.3)
+        with pytest.raises(DatabaseUnavailable, match=r"did not respond within 0\.2 seconds") as caught:
+            await pool.fetch("select 1", timeout=0.2)
         assert (caught.value.status, caught.value.code) == (503, "PGRST001")
         await until(reactor, lambda: pool.figures().connects > 3)
-    assert await pool.within(60.0).fetch("select 2") == [(2,)]
+    assert await pool.with_timeout(60.0).fetch("select 2") == [(2,)]
     await until(reactor, lambda: all(not pipe.frozen for pipe in proxy.pipes))

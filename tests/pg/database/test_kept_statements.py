@@ -104,7 +104,7 @@ async def test_a_connection_that_has_prepared_much_is_left(
     behind: Database, make_pool: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only its end lets the pooler forget what it has prepared."""
-    monkeypatch.setattr(steps, "KEPT_BY_POOLER", 5)
+    monkeypatch.setattr(steps, "MAX_PREPARED_POOLED", 5)
     pool = make_pool(uri=behind.uri, size=1)
     await pool.start()
     for number in range(12):

@@ -59,4 +59,4 @@ async def test_the_environment_leads_to_the_database(
 
 async def test_names_of_the_environment_are_looked_up_without_blocking(environment: str) -> None:
     """By the daemon, and not by libpq."""
-    assert address.has_names(address.parameters(NOWHERE)) == (environment in ("name", "service"))
+    assert address.has_host_names(address.parameters(NOWHERE)) == (environment in ("name", "service"))

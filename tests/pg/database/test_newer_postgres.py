@@ -143,7 +143,7 @@ async def test_a_member_that_may_not_take_a_role_on_asks_a_server_all_the_same(
         pytest.skip("needs PostgreSQL 16")
     database.execute("grant pg_read_all_stats to authenticator with set false")
     watch = ServerWatch(reactor, database.uri)
-    await watch.look()
+    await watch.poll()
     database.execute("revoke pg_read_all_stats from authenticator")
     assert watch.state is not None, watch.trouble
     watch.close()

@@ -34,7 +34,7 @@ async def test_an_old_server_is_reported_by_readiness_and_check_config(
         state = part.state()
         assert not state.ready
         assert f"PostgreSQL {server.version}." in (state.reason or "")
-        assert "is too old: 99 is the oldest version that is supported" in (state.reason or "")
+        assert "is too old: 99 is the oldest supported version" in (state.reason or "")
     finally:
         await part.stop()
     [finding] = inspect(project)

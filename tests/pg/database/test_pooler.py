@@ -38,7 +38,7 @@ create policy own on note using (owner = current_user);
 insert into note values (1, 'anon'), (2, 'authenticated');
 grant all on note to anon, authenticated;
 """
-ADVICE = "db-uri leads to a pooler in transaction mode, which needs {}"
+ADVICE = "db-uri connects to a pooler in transaction mode: set {}"
 
 
 @pytest.fixture(params=["session", "transaction"])
@@ -271,7 +271,7 @@ async def test_webhooks_are_delivered_without_notifications(
 ) -> None:
     """LISTEN does not work through transaction mode: what others publish is looked for, its own is known."""
     if own:
-        monkeypatch.setattr("dataapi.webhooks.delivery.dispatcher.POLL", FOR_EVER)
+        monkeypatch.setattr("dataapi.webhooks.delivery.dispatcher.POLL_INTERVAL", FOR_EVER)
     allow_migrations(database)
     section = Webhooks(encryption_key=(KEY,), allow_addresses=("127.0.0.0/8",))
     with pooled(server, database, "transaction") as behind:
@@ -327,7 +327,7 @@ async def test_a_look_at_the_server_leaves_others_their_role(shared: Database, r
     """It is asked by a role that sees more, with which nobody else's SQL may run."""
     before = settings_of(shared)
     watch = ServerWatch(reactor, shared.uri)
-    await watch.look()
+    await watch.poll()
     assert watch.state is not None
     assert settings_of(shared) == before
     watch.close()

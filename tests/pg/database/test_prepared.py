@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.database.citus import BlockStatement
-from dataapi.database.errors import plan_is_gone
+from dataapi.database.errors import is_plan_invalid
 from dataapi.database.message import Bound, Message, Statement, defaults_of
 from dataapi.http.errors import DatabaseError
 from psycopg.errors import lookup
@@ -99,7 +99,7 @@ async def test_the_longest_unused_statements_are_deallocated(
     make_pool: MakePool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection keeps a limited number of statements, the recently used ones."""
-    monkeypatch.setattr("dataapi.database.steps.KEPT", 5)
+    monkeypatch.setattr("dataapi.database.steps.MAX_PREPARED", 5)
     pool = await single(make_pool)
     kept = Statement("select 'kept'", ())
     for number in range(30):
@@ -113,7 +113,7 @@ async def test_more_statements_in_one_message_than_are_kept(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message of many statements runs whole, though they do not all stay prepared."""
-    monkeypatch.setattr("dataapi.database.steps.KEPT", 3)
+    monkeypatch.setattr("dataapi.database.steps.MAX_PREPARED", 3)
     pool = await single(make_pool)
     many = tuple(Bound(Statement(f"select {number}", ())) for number in range(10))
     for _ in range(2):
@@ -155,7 +155,7 @@ async def test_failed_messages_do_not_confuse_what_is_deallocated(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Messages that failed early neither break later ones nor leave statements behind."""
-    monkeypatch.setattr("dataapi.database.steps.KEPT", 3)
+    monkeypatch.setattr("dataapi.database.steps.MAX_PREPARED", 3)
     pool = await single(make_pool)
     for number in range(2):
         await pool.run(ask(Statement(f"select {number}", ())))
@@ -265,7 +265,7 @@ async def test_a_block_runs_a_statement_and_looks_at_its_rows(
 
 def test_only_missing_or_outdated_plans_are_tried_again() -> None:
     """Other refusals of PostgreSQL are not answered by running the message twice."""
-    assert plan_is_gone(lookup("26000")())
-    assert plan_is_gone(lookup("0A000")("cached plan must not change result type"))
-    assert not plan_is_gone(lookup("0A000")("something else"))
-    assert not plan_is_gone(lookup("40001")())
+    assert is_plan_invalid(lookup("26000")())
+    assert is_plan_invalid(lookup("0A000")("cached plan must not change result type"))
+    assert not is_plan_invalid(lookup("0A000")("something else"))
+    assert not is_plan_invalid(lookup("40001")())

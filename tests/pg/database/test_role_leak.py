@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.database.cancel import ControlConnection
-from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.connection import Connection, ConnectionFailed
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.http.errors import DatabaseError
 from support.messages import message, running, until
@@ -84,8 +84,8 @@ async def test_a_cancel_request_of_unknown_fate_costs_the_connection(
     """When nobody knows whether a request to cancel still comes, no later caller gets to meet it."""
 
     async def lost(_canceller: ControlConnection, connection: Connection) -> None:
-        await connection.ended()
-        raise ConnectionDied("no answer")
+        await connection.when_idle()
+        raise ConnectionFailed("no answer")
 
     monkeypatch.setattr(ControlConnection, "cancel", lost)
     pool = make_pool(size=1)

@@ -51,7 +51,7 @@ async def test_no_statement_is_acknowledged_by_a_server_that_was_succeeded(
     await pool.start()
     waiting = [running(pool.run(message("select pg_sleep(60)"))) for _ in range(3)]
     await until(reactor, lambda: pool.figures().in_use == 2)
-    succession.see(next_lineage(database))
+    succession.add_primary(next_lineage(database))
     for one in waiting:
         with pytest.raises(DatabaseUnavailable):
             await one
@@ -80,7 +80,7 @@ async def test_a_listener_leaves_a_server_that_was_succeeded(database: Database,
     await listener.start()
     try:
         assert listener.listening
-        succession.see(next_lineage(database))
+        succession.add_primary(next_lineage(database))
         assert not listener.listening
         await until(reactor, lambda: "old primary" in listener._logged_reason)
         assert lost == [True]
@@ -92,17 +92,17 @@ async def test_a_server_is_found_behind_silent_ones(
     server: Server, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has its time, and whoever looks meanwhile waits for none of them any longer than for one."""
-    monkeypatch.setattr("dataapi.database.server_watch.ANSWER_TIMEOUT", 0.5)
+    monkeypatch.setattr("dataapi.database.server_watch.RESPONSE_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
         ports = f"{first.getsockname()[1]},{second.getsockname()[1]},{server.port}"
         hosts = "127.0.0.1,127.0.0.1,127.0.0.1"
         uri = f"host={hosts} port={ports} dbname={database.name} user=authenticator"
         watch = ServerWatch(reactor, uri, Succession())
         try:
-            await watch.look()
-            assert (watch.state, watch.trouble) == (None, "it does not answer")
+            await watch.poll()
+            assert (watch.state, watch.trouble) == (None, "it does not respond")
             while watch.state is None:
-                await watch.look()
+                await watch.poll()
             assert watch.state.lineage.timeline + 1 == next_lineage(database).timeline
             assert not watch.state.standby
         finally:

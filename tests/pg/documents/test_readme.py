@@ -159,7 +159,7 @@ async def test_the_example_of_directives(refined: Service) -> None:
 
 def test_the_demo_can_listen_elsewhere() -> None:
     """The variables that the README puts before ``make demo`` are those of the two addresses."""
-    [line] = re.findall(r"^`(DATAAPI_.*?)`", README, re.MULTILINE)
+    [line] = re.findall(r"^    (DATAAPI_.*?) make demo$", README, re.MULTILINE)
     variables = dict(word.split("=", 1) for word in line.split())
     defaults = Settings(projects=(demo_project("", DemoKeys("", "", "")),))
     settings = load_service(variables, defaults=defaults)
@@ -225,7 +225,7 @@ async def test_the_examples_of_knowing_and_limiting_what_runs(stored: Service) -
 
 async def test_the_examples_of_the_readme_itself(demo: Service) -> None:
     """The first ones that a newcomer sees: a change by GraphQL, and related rows by REST."""
-    first = re.search(r"-d '(.*?)'\n\nanswers\n\n    (.*?)\n", README)
+    first = re.search(r"-d '(.*?)'\n\nThe response:\n\n    (.*?)\n", README)
     assert first is not None
     answer = await demo.ask(json.loads(first[1])["query"])
     assert answer.text == first[2]

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 from dataapi.auth.caller import Caller
 from dataapi.catalog.directives import FEATURES
-from dataapi.database.sql_text import written
+from dataapi.database.sql_text import substitute_literals
 from dataapi.graphql import role as role_module
 from dataapi.graphql.document import Document, Limits, OperationPlanInput
 from dataapi.graphql.engine import Engine
@@ -61,7 +61,7 @@ class Recorder:
         self.texts.append(f"read only: {message.read_only}")
         for bound in message.statements:
             literals = list(map(repr, bound.values))
-            self.texts.append(written(bound.statement.text, bound.statement.types, literals))
+            self.texts.append(substitute_literals(bound.statement.text, bound.statement.types, literals))
         return [("null",)]
 
 

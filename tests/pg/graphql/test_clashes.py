@@ -142,6 +142,6 @@ async def test_ready_names_them_and_stays_ready(clashing: Service, reactor: Any)
         await part.stop()
     assert state.ready
     assert (
-        "function public._count: the GraphQL field count of Blog is column public.blog.count; this one is"
-        " count_2"
+        "function public._count: the GraphQL field count of Blog belongs to column public.blog.count;"
+        " this one is named count_2"
     ) in state.problems

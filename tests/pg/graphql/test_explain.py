@@ -152,7 +152,7 @@ def without_artists(api: Service) -> Iterator[None]:
 async def test_what_cannot_be_planned_is_not_run(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is the one that running would have given."""
     # Else a catalog of two seconds is compared with the database, as in the next test.
-    monkeypatch.setattr(watcher, "FRESH", math.inf)
+    monkeypatch.setattr(watcher, "REFRESH_INTERVAL", math.inf)
     answer = await ask(api, ARTISTS, extensions={"explain": True})
     assert answer.body["data"] is None
     assert answer.errors[0]["extensions"]["code"] == "42P01"
@@ -164,7 +164,7 @@ async def test_what_cannot_be_planned_shows_that_the_catalog_is_outdated(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request is answered by a new one, as it would be without ``explain``."""
-    monkeypatch.setattr(watcher, "FRESH", 0.0)
+    monkeypatch.setattr(watcher, "REFRESH_INTERVAL", 0.0)
     answer = await ask(api, ARTISTS, extensions={"explain": True})
     assert answer.status == 400
     assert answer.error.startswith("Cannot query field 'artistCollection'")

@@ -59,24 +59,24 @@ async def test_slow_client_gets_the_newest_state(live: LiveService) -> None:
         changed = live.figures.changed
         live.database.execute(f"update item set name = 'state {number}' where id = 2")
         await live.until(lambda: live.figures.changed > changed, "the poll")  # noqa: B023
-    assert 0 < live.figures.held < 8_000_000
+    assert 0 < live.figures.unsent_bytes < 8_000_000
     stream.transport.resumeProducing()
     seen: list[str] = []
     while not seen or seen[-1] != "state 7":
         seen.append((await live.next(stream)).json[1]["name"])
     assert len(seen) < 8
-    await live.until(lambda: live.figures.held == 0, "what it held")
+    await live.until(lambda: live.figures.unsent_bytes == 0, "what it held")
 
 
 async def test_first_answers_count_while_they_are_unsent(live: LiveService) -> None:
     """Streams that share an answer hold it once, and nothing once it is read."""
     grow(live)
     streams = [await stalled(live) for _ in range(4)]
-    assert LARGE < live.figures.held < 2 * LARGE
+    assert LARGE < live.figures.unsent_bytes < 2 * LARGE
     for stream in streams:
         stream.transport.resumeProducing()
         await live.next(stream)
-    await live.until(lambda: live.figures.held == 0, "the end of what was held")
+    await live.until(lambda: live.figures.unsent_bytes == 0, "the end of what was held")
 
 
 async def test_clients_that_keep_up_are_never_disconnected(
@@ -84,7 +84,7 @@ async def test_clients_that_keep_up_are_never_disconnected(
 ) -> None:
     """Although the limit is below the sum of what a change sends to each."""
     monkeypatch.setattr(subscribers, "MAX_UNSENT", LARGE // 2)
-    monkeypatch.setattr(subscribers, "KEEPS_UP", (30.0, 60.0))
+    monkeypatch.setattr(subscribers, "KEEP_UP_LIMITS", (30.0, 60.0))
     streams = [await live.rest(f"item?order=id&limit={limit}") for limit in (1, 2) for _ in range(3)]
     for stream in streams:
         await live.next(stream)
@@ -97,7 +97,7 @@ async def test_clients_that_keep_up_are_never_disconnected(
 async def test_caller_that_does_not_read_is_disconnected_instead_of_others(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscribers, "KEEPS_UP", (0.2, 0.4))
+    monkeypatch.setattr(subscribers, "KEEP_UP_LIMITS", (0.2, 0.4))
     grow(live)
     small = await stalled(live, "item?id=eq.1&select=name,id", token=signed(sub="small"))
     reader = await live.rest("other", token=signed(sub="reader"))
@@ -105,12 +105,12 @@ async def test_caller_that_does_not_read_is_disconnected_instead_of_others(
     for limit in (1, 2):
         await stalled(live, f"item?order=id&limit={limit}", token=signed(sub="large"))
     streams = live.part.apis.live._subscribers  # type: ignore[union-attr]
-    await live.until(lambda: len(streams._late()) == 3, "clients that do not keep up")
+    await live.until(lambda: len(streams._slow()) == 3, "clients that do not keep up")
     monkeypatch.setattr(subscribers, "MAX_UNSENT", 5 * LARGE // 2)
     await live.until(lambda: live.figures.subscribers < 4, "the disconnection")
     live.database.execute("insert into other values (1)")
     assert (await live.next(reader)).json == [{"id": 1}]
-    assert live.figures.held <= 5 * LARGE // 2
+    assert live.figures.unsent_bytes <= 5 * LARGE // 2
     small.transport.resumeProducing()
     assert len((await live.next(small)).data) > LARGE
 
@@ -128,13 +128,13 @@ async def test_subscriptions_are_refused_while_clients_hold_too_much(
     assert '"TOO_MANY_SUBSCRIPTIONS"' in refused.text
     holder.transport.resumeProducing()
     await live.next(holder)
-    await live.until(lambda: live.figures.held == 0, "the end of what was held")
+    await live.until(lambda: live.figures.unsent_bytes == 0, "the end of what was held")
     assert (await live.next(await live.rest("other", token=signed(sub="other")))).json == []
 
 
 async def test_heartbeats(live: LiveService, monkeypatch: pytest.MonkeyPatch) -> None:
     """A comment is sent after a while without an event."""
-    monkeypatch.setattr(subscribers, "SILENCE", 0.0)
+    monkeypatch.setattr(subscribers, "HEARTBEAT_INTERVAL", 0.0)
     stream = await live.rest("item")
     await live.next(stream)
     await live.until(lambda: stream.comments >= 2, "two heartbeats")
@@ -158,13 +158,13 @@ async def test_ended_stream_counts_until_its_connection_is_closed(
         await live.part.drain()
     await live.until(lambda: live.figures.cohorts == 0, "the end of the subscription")
     assert live.figures.subscribers == 1
-    assert live.figures.held > LARGE
+    assert live.figures.unsent_bytes > LARGE
     [connection] = live.site.connections
     assert connection._timer.active()
     live.reactor.callLater(0, connection._check_timeout)
     connection._deadline = connection.progressed = live.reactor.seconds()
     await live.until(lambda: live.figures.subscribers == 0, "the end of the stream")
-    assert (live.figures.held, list(live.site.connections)) == (0, [])
+    assert (live.figures.unsent_bytes, list(live.site.connections)) == (0, [])
     stream.transport.resumeProducing()
     await stream.ended
 

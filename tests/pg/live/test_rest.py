@@ -72,8 +72,8 @@ async def test_nothing_is_asked_while_the_database_stands_still(live: LiveServic
     stream = await live.rest("author?id=eq.1")
     await live.next(stream)
     await live.until(lambda: live.figures.unchanged, "the poll that follows the first answer")
-    polls, looks = live.figures.unchanged, live.figures.looks
-    await live.until(lambda: live.figures.looks > looks + 5, "more looks")
+    polls, looks = live.figures.unchanged, live.figures.checks
+    await live.until(lambda: live.figures.checks > looks + 5, "more looks")
     assert live.figures.unchanged == polls
 
 
@@ -210,7 +210,7 @@ async def test_a_look_for_changes_ends_with_the_service(
         looks.append(defer.Deferred())
         return looks[-1]
 
-    monkeypatch.setattr(live._changes, "look", look)
+    monkeypatch.setattr(live._changes, "check", look)
     notified.database.execute('notify "dataapi-live"')
     await notified.until(lambda: looks, "a look")
     with capturedLogs() as events:
@@ -265,6 +265,6 @@ async def test_data_without_transactions_is_followed(untracked: LiveService) -> 
 async def test_foreign_tables_elsewhere_cost_other_requests_nothing(untracked: LiveService) -> None:
     await untracked.next(await untracked.rest("quiet"))
     await untracked.until(lambda: untracked.figures.unchanged, "the poll that follows the first answer")
-    polls, looks = untracked.figures.unchanged, untracked.figures.looks
-    await untracked.until(lambda: untracked.figures.looks > looks + 5, "more looks")
+    polls, looks = untracked.figures.unchanged, untracked.figures.checks
+    await untracked.until(lambda: untracked.figures.checks > looks + 5, "more looks")
     assert untracked.figures.unchanged == polls

@@ -89,7 +89,7 @@ async def test_a_key_that_is_no_longer_one_ends_the_subscription(live: LiveServi
     """Keys are asked again now and then, although nothing has changed."""
     stream = await live.rest("item")
     await live.next(stream)
-    monkeypatch.setattr("dataapi.live.queries._AUTHENTICATED", 0.0)
+    monkeypatch.setattr("dataapi.live.queries._REAUTHENTICATE_AFTER", 0.0)
     monkeypatch.setattr(live.part._authenticator, "_opaque", [])
     assert (await live.next(stream)).name == "failed"
     await stream.ended
@@ -112,7 +112,7 @@ async def test_a_new_schema_replans(live: LiveService) -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the catalog compared twenty times a second while requests come."""
-    monkeypatch.setattr(watcher, "COMPARE_EVERY", 0.05)
+    monkeypatch.setattr(watcher, "COMPARE_INTERVAL", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ async def test_a_client_that_is_gone_leaves_nothing(live: LiveService) -> None:
         await live.next(stream)
         stream.close()
     await live.until(lambda: (live.figures.subscribers, live.figures.cohorts) == (0, 0), "the end")
-    await live.until(lambda: not live.part.apis.live._running, "the end of looks")  # type: ignore[union-attr]
+    await live.until(lambda: not live.part.apis.live._checking, "the end of looks")  # type: ignore[union-attr]
     assert live.part._pool.figures().size == live.project.db_pool
 
 

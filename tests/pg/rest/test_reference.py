@@ -338,7 +338,7 @@ async def test_a_warning_is_one_header_whatever_the_names(reference: Service) ->
         (
             {"apikey": "sb_publishable_other"},
             "Invalid API key",
-            "Keys are those of the configuration, and those in JWT form that `dataapi keys` prints.",
+            "Use a key from the configuration, or a JWT that `dataapi keys` prints.",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from dataapi.catalog.media_types import media_type_of
 from dataapi.catalog.model import Catalog, QualifiedName, TypeKind
-from dataapi.catalog.relationships import MAX_READINGS
+from dataapi.catalog.relationships import MAX_VIEW_KEYS
 from support.catalog import column_named, load_catalog, table_named
 from support.postgres import Database, Server
 
@@ -253,7 +253,7 @@ def test_a_view_of_many_copies_of_a_key_has_some_of_them(database: Database) -> 
         """
     )
     catalog = load_catalog(database.uri)
-    assert len(catalog.view_keys) == MAX_READINGS == len(keys(catalog, "b_x_y_fkey"))
+    assert len(catalog.view_keys) == MAX_VIEW_KEYS == len(keys(catalog, "b_x_y_fkey"))
 
 
 def test_views_that_read_one_another_are_read_once(database: Database) -> None:

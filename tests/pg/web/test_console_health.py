@@ -8,7 +8,7 @@ import pytest
 from dataapi.http.errors import DatabaseUnavailable
 from dataapi.http.messages import Identity, Request, RoundTrip
 from dataapi.telemetry.readiness import WebhooksState
-from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics, request_observer
+from dataapi.telemetry.requests import CompletedRequest, RequestMetrics, request_observer
 from dataapi.telemetry.vitals import WorkersState
 from support.service import serving
 
@@ -27,7 +27,7 @@ def answered(service: Service, path: str, seconds: float, project: str = "") -> 
     facts = (Identity("anon", ""), RoundTrip(0.0, seconds / 2))
     observe = request_observer(RequestMetrics(), "crit", lambda _record: None, slow=service.vitals.slow)
     project = project or service.project.ref
-    observe(AnsweredRequest("rest", request, 200, seconds, 0, project, facts=facts))
+    observe(CompletedRequest("rest", request, 200, seconds, 0, project, facts=facts))
 
 
 async def test_service_role_sees_state_pool_and_slow_requests_of_its_project_alone(service: Service) -> None:
@@ -59,7 +59,7 @@ async def test_no_other_role_sees_it(service: Service, role: str) -> None:
         (WebhooksState(True, True), {"ready": True, "reason": None}),
         (
             WebhooksState(True, False, "permission denied for database internal"),
-            {"ready": False, "reason": "the log and /ready of the admin listener say why"},
+            {"ready": False, "reason": "see the log, or /ready on the admin listener"},
         ),
         (
             WebhooksState(False, True, "cannot be reached: host db.internal"),

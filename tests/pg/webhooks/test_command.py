@@ -19,7 +19,7 @@ from dataapi.webhooks.plugins import installed_catalogue
 from dataapi.webhooks.secrets import Cipher, new_key
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.enqueue import CannotPublish
-from dataapi.webhooks.store.migrations import shipped
+from dataapi.webhooks.store.migrations import bundled_migrations
 from support.webhooks import (
     ACME,
     KEY,
@@ -118,7 +118,7 @@ def test_migrate_says_what_it_applied(database: Database, operator: Operator) ->
     """A second run has nothing to do."""
     allow_migrations(database)
     applied = operator.says("migrate").splitlines()
-    assert applied == [f"applied migration {one.number} ({one.name})" for one in shipped()]
+    assert applied == [f"applied migration {one.number} ({one.name})" for one in bundled_migrations()]
     assert operator.says("migrate") == "the schema webhooks is up to date\n"
 
 
@@ -458,7 +458,7 @@ async def test_event_publish_says_what_is_refused(database: Database, pool: Pool
         ("acme", restored, ("--project", "z" * 20), "there is no project"),
         ("denied", joined, (), "organization denied is not on the early access allowlist"),
         ("denied", restored, ("--project", REF), "does not belong to organization denied"),
-        ("acme", "v1.project.unheard", (), "the type v1.project.unheard is in no catalogue"),
+        ("acme", "v1.project.unheard", (), "no catalogue contains the type v1.project.unheard"),
         ("acme", restored, (), "--project is required for events of type v1.project.restored"),
         ("acme", "v1.project.paused", ("--project", REF), "v1.project.paused: the payload: 'reason' is"),
         ("acme", joined, ("--payload", '{"is_test": false}'), "the payload of an event cannot have is_test"),
@@ -606,7 +606,7 @@ async def test_watches_are_listed_with_their_state(
         )
         assert sorted(needed) == ["id", "size", "tenant"]
         database.execute("alter table item rename size to area; alter table note disable trigger user")
-        missing = "it names size, renamed or dropped; watch the table again"
+        missing = "columns were renamed or dropped: size; watch the table again"
         assert states() == [f"writes fail: {missing}", "disabled by alter table"]
         assert failures() == [f"writes to public.item fail for its watch {ORDER}: {missing}"]
         with pytest.raises(psycopg2.errors.UndefinedColumn):
@@ -618,7 +618,7 @@ async def test_watches_are_listed_with_their_state(
         database.execute(f"grant execute on function webhooks.publish_row_changes to {owner}")
         database.execute("alter table item owner to postgres; create table child () inherits (item)")
         operator.configure("DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES", "v1.shop.other")
-        children = "publishes rows of children, too, which the table got since; watch it again"
+        children = "also publishes rows of child tables that were added later; watch the table again"
         assert states() == [children, "no event catalogue has the type: endpoints cannot subscribe to it"]
         database.execute("drop schema webhooks cascade")
         assert failures() == []

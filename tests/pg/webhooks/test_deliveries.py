@@ -262,7 +262,7 @@ async def test_a_new_event_is_on_its_way_at_once(
     deliveries: Deliveries, world: World, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An idle daemon hears of it, however long its looks are apart."""
-    monkeypatch.setattr("dataapi.webhooks.delivery.dispatcher.POLL", FOR_EVER)
+    monkeypatch.setattr("dataapi.webhooks.delivery.dispatcher.POLL_INTERVAL", FOR_EVER)
     store = await deliveries.store()
     receiver = Receiver()
     await add_endpoint(store, url=url(world, receiver))

@@ -209,7 +209,7 @@ async def test_nothing_is_told_where_webhooks_are_not_allowed(database: Database
     await add_endpoint(store, ACME)
     await publish(store)
     works = await claim(store)
-    await store.directory.allow(ACME.organization, allowed=False)
+    await store.directory.set_early_access(ACME.organization, allowed=False)
     assert len(await store.queue.finish([failure(work) for work in works])) == 1
     assert await claim(store) == ()
 

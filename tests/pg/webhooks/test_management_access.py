@@ -181,7 +181,7 @@ async def test_the_allowlist_takes_effect_at_once(api: Management) -> None:
     """An organization is let in and out while the daemon runs."""
     directory = api.store.directory
     for allowed, status in ((False, 403), (True, 200)):
-        await directory.allow(ACME.organization, allowed)
+        await directory.set_early_access(ACME.organization, allowed)
         for scope in SCOPES:
             assert (await api.send("GET", f"{scope}/endpoints")).status == status
 

@@ -13,8 +13,8 @@ import pytest
 from dataapi.http.messages import Request
 from dataapi.webhooks.management.api import OPERATIONS
 from dataapi.webhooks.management.body import MAX_READ
-from dataapi.webhooks.management.errors import SURROUNDING, ErrorCode
-from dataapi.webhooks.management.idempotency import keyed
+from dataapi.webhooks.management.errors import COMMON_ERRORS, ErrorCode
+from dataapi.webhooks.management.idempotency import keyed_request
 from dataapi.webhooks.management.operations import ManagementOperation
 from dataapi.webhooks.model import Permission
 from dataapi.webhooks.store.endpoints import MAX_ENDPOINTS
@@ -152,10 +152,10 @@ class Asked:
         assert found is not None
         headers = {**self._headers, "authorization": f"Bearer {token}"}
         request = Request("", self._method, self._path.format_map(self._places), "", headers, b"")
-        same = keyed(request, found.token, self._body or {})
+        same = keyed_request(request, found.token, self._body or {})
         assert same is not None
         other = replace(same, digest=b"another") if code is ErrorCode.KEY_USED else same
-        assert await self._api.store.answers.begin(other) is None
+        assert await self._api.store.stored_responses.begin(other) is None
 
     async def _change_endpoints(self, code: ErrorCode) -> None:
         match code:
@@ -222,4 +222,4 @@ def test_every_code_is_provoked_or_the_servers_own() -> None:
     """None is listed that nothing raises."""
     provoked = {code for _, _, code in CASES}
     assert provoked | ELSEWHERE | {ErrorCode.NOT_FOUND} == set(ErrorCode)
-    assert set(SURROUNDING) >= ELSEWHERE
+    assert set(COMMON_ERRORS) >= ELSEWHERE

@@ -10,7 +10,7 @@ import pytest
 from dataapi.webhooks.management.api import OPERATIONS
 from dataapi.webhooks.model import Scope
 from dataapi.webhooks.store.directory import PREFIX, digest
-from dataapi.webhooks.store.endpoints import REMOVED_AT_ONCE
+from dataapi.webhooks.store.endpoints import DELETE_BATCH
 from support.management import CLOSED, CLOSED_REF, NO_SUCH, OTHER_REF, Management, document, endpoint
 from support.webhooks import ACME, REF, add_endpoint, publish
 from twisted.internet.defer import Deferred, gatherResults
@@ -229,7 +229,7 @@ async def test_deleting_an_organization_deletes_all_that_is_its_own(operator: Op
         " (id, event_id, endpoint_id, event_type, status, attempt_number, trigger)"
         " select webhooks.uuid_v7(), gen_random_uuid(), %s, 'v1.a.b', 'failed', 1, 'automatic'"
         " from generate_series(1, %s)",
-        (str(endpoints[0].id), REMOVED_AT_ONCE),
+        (str(endpoints[0].id), DELETE_BATCH),
     )
     assert (await operator.send("DELETE", INITECH)).status == 200
     secret = token["attributes"]["secret"]

@@ -290,12 +290,12 @@ async def test_no_link_is_created_while_its_project_goes_elsewhere(reactor: Any,
 async def test_early_access_counts_for_links_too(api: Management) -> None:
     """Taken away, the page has nothing to show."""
     token = token_of(await link(api))
-    await api.store.directory.allow("acme", False)
+    await api.store.directory.set_early_access("acme", False)
     try:
         answer = await api.send("GET", f"{PROJECT}/endpoints", token=token)
         assert answer.refusal == (403, "access_disabled")
     finally:
-        await api.store.directory.allow("acme", True)
+        await api.store.directory.set_early_access("acme", True)
 
 
 async def test_a_repeated_request_gets_the_same_link(api: Management) -> None:

@@ -54,6 +54,7 @@ async def test_without_a_key_secrets_are_not_kept(keyless: Management) -> None:
         assert b"key" not in answer.content
         [event] = [event for event in events if event["log_namespace"] == "dataapi.webhooks"]
         assert formatEvent(event) == (
-            "createEndpoint is refused: [webhooks] encryption-key is not configured: dataapi keys prints one"
+            "createEndpoint failed: [webhooks] encryption-key is not configured."
+            " Run dataapi keys to create one."
         )
         assert (await keyless.send("GET", f"{scope}/endpoints")).data == []

@@ -121,8 +121,8 @@ async def test_a_refusal_is_tried_again_further_apart(
         await until(reactor, lambda: part._denied_retry.failures == 2)
     [refused] = [event for event in events if event["log_level"] is LogLevel.warn]
     assert formatEvent(refused) == (
-        "webhooks do not work, trying again in 1.0 s: the schema webhooks cannot be made or upgraded:"
-        " authenticator may not create it; let an administrator of the database run:"
+        "webhooks do not work, trying again in 1.0 s: the schema webhooks cannot be created or upgraded:"
+        " authenticator lacks the privilege to create it. Have a database administrator run:"
         " create schema webhooks authorization authenticator"
     )
     assert log.read_text().count("permission denied") == before
@@ -139,7 +139,7 @@ async def test_one_process_tries_again_and_others_wait_for_it(
         await other.start()
         allow_migrations(database)
         await until(reactor, lambda: other._denied_retry.failures == 2)
-        assert other.state().reason == "another process has not made or upgraded the schema webhooks yet"
+        assert other.state().reason == "another process has not created or upgraded the schema webhooks yet"
         assert database.execute("select to_regclass('webhooks.migration')") == [(None,)]
         await part.start()
         await until(reactor, lambda: other.reason is None)
@@ -155,7 +155,7 @@ async def test_a_missing_encryption_key_is_no_secret(reactor: Any, database: Dat
     try:
         with capturedLogs() as events:
             await part.start()
-        missing = "[webhooks] encryption-key is not configured: dataapi keys prints one"
+        missing = "[webhooks] encryption-key is not configured. Run dataapi keys to create one."
         assert part.state() == WebhooksState(database_available=True, migrated=True, reason=missing)
         assert f"endpoints cannot be created: {missing}" in map(formatEvent, events)
         assert part.reason is None

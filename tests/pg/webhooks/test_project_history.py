@@ -125,7 +125,7 @@ async def test_events_of_the_organization_and_of_other_projects_are_not_shown(ap
     assert await history(api) == {}
     await publish(api.store)
     delivery = (await history(api))[theirs]["id"]
-    await api.store.directory.allow(OTHER, True)
+    await api.store.directory.set_early_access(OTHER, True)
     await api.store.directory.transfer_project(REF, OTHER, "away")
     try:
         token = await api.new_token(OTHER)

@@ -87,7 +87,7 @@ class Platform:
             uri,
             CHANNELS,
             on_notification=lambda channel, _payload: self._hear(made, channel),
-            on_reconnect=made.reconsider,
+            on_reconnect=made.reclaim,
         )
         self._ends += [
             lambda: run(pool.stop()),

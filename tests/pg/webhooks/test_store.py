@@ -23,7 +23,7 @@ from dataapi.webhooks.model import (
 )
 from dataapi.webhooks.secrets import CannotOpen, Cipher, NoEncryptionKey, new_key
 from dataapi.webhooks.store import make_store
-from dataapi.webhooks.store.endpoints import REMOVED_AT_ONCE, Endpoints, KeyRotation, TooManyEndpoints
+from dataapi.webhooks.store.endpoints import DELETE_BATCH, Endpoints, KeyRotation, TooManyEndpoints
 from support.messages import until
 from support.webhooks import (
     ACME,
@@ -217,7 +217,7 @@ async def test_resealing_leaves_what_is_changed_meanwhile(database: Database, po
                 await old.endpoints.delete(ACME, third.id)
             return await pool.fetch(text, values)
 
-    done = await KeyRotation(Beside(), Cipher([newest, KEY]), piece=1).run()
+    done = await KeyRotation(Beside(), Cipher([newest, KEY]), batch_size=1).run()
     assert (done.sealed, done.unreadable) == (2, ())
     await publish(old)
     work = await claim(make_store(pool, Cipher([newest]), 14))
@@ -250,14 +250,14 @@ async def test_an_endpoint_with_many_rows_is_deleted_at_once(
     store = await migrated(database, pool)
     endpoint, *others = [await add_endpoint(store, scope) for scope in (ACME, ACME, PROJECT)]
     await publish(store)
-    database.execute(MANY_ROWS, (str(endpoint.id), 3 * REMOVED_AT_ONCE))
+    database.execute(MANY_ROWS, (str(endpoint.id), 3 * DELETE_BATCH))
     [(record,)] = database.execute("select max(id::text) from webhooks.delivery")
     if everything:
         assert await store.endpoints.delete_all(ACME) == (endpoint, others[0])
     else:
         assert await store.endpoints.delete(ACME, endpoint.id) == endpoint
     [(left,)] = database.execute("select count(*) from webhooks.delivery")
-    assert left >= REMOVED_AT_ONCE
+    assert left >= DELETE_BATCH
     kept = others[1:] if everything else others
     page = await store.history.page(ACME, None, ALL, Cursor())
     assert [one.endpoint_id for one in page.deliveries] == [one.id for one in kept if one.scope == ACME]
@@ -265,7 +265,7 @@ async def test_an_endpoint_with_many_rows_is_deleted_at_once(
     assert await store.history.statistics(ACME, None, None) == ()
     assert await store.manual_deliveries.retry(ACME, UUID(record)) == Refused(RefusalReason.NOT_FOUND)
     assert {work.endpoint_id for work in await claim(store)} <= {one.id for one in kept}
-    store.upkeep._piece = 700
+    store.upkeep._batch_size = 700
     assert (await store.upkeep.run()).removed > left
     for table, left_in in (("delivery", []), ("due", kept), ("event", kept)):
         rows = database.execute(f"select distinct endpoint_id::text from webhooks.{table}")

@@ -497,7 +497,7 @@ async def test_upkeep_makes_partitions_ahead_and_is_done_after_that(database: Da
     """A second run finds nothing to do, and partitions of a week lie ready."""
     store = await migrated(database, pool)
     kept = await store.upkeep.run()
-    assert (kept.made, kept.dropped, kept.events, kept.keys) == (0, 0, 0, 0)
+    assert (kept.created, kept.dropped, kept.events, kept.keys) == (0, 0, 0, 0)
     [(last,)] = database.execute(
         "select max(inhrelid::regclass::text) from pg_inherits "
         "where inhparent = 'webhooks.delivery'::regclass"
@@ -536,9 +536,9 @@ async def test_a_partition_that_is_read_for_long_keeps_no_new_ones_from_being_ma
         reader.rollback()
     finally:
         reader.close()
-    assert (kept.made, kept.dropped) == (1, 2)
+    assert (kept.created, kept.dropped) == (1, 2)
     kept = await store.upkeep.run()
-    assert (kept.made, kept.dropped) == (0, 1)
+    assert (kept.created, kept.dropped) == (0, 1)
 
 
 async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Pool) -> None:
@@ -551,8 +551,8 @@ async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Po
     assert steps == [([(True,)], [(1,)]), ([(True,)], [(0,)]), ([(False,)], [(0,)])]
 
 
-@pytest.mark.parametrize("piece", [1, 2, 100])
-async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, piece: int) -> None:
+@pytest.mark.parametrize("batch_size", [1, 2, 100])
+async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, batch_size: int) -> None:
     """However many there are, each statement deletes a bounded number."""
     store = await migrated(database, pool)
     await add_endpoint(store)
@@ -560,7 +560,7 @@ async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, 
         await publish(store)
     await store.queue.finish([success(work) for work in await claim(store)])
     age(database, 16)
-    store.upkeep._piece = piece
+    store.upkeep._batch_size = batch_size
     assert (await store.upkeep.run()).events == 4
     assert database.execute("select count(*) from webhooks.event") == [(0,)]
 

@@ -10,10 +10,10 @@ from dataapi.http.errors import DatabaseError
 from dataapi.webhooks.store.migrations import (
     CannotMigrate,
     SchemaMigration,
+    applied_migrations,
+    bundled_migrations,
     migrate,
-    pending,
-    recorded,
-    shipped,
+    pending_migrations,
 )
 from support.webhooks import allow_migrations
 from twisted.internet.defer import Deferred, gatherResults
@@ -37,7 +37,9 @@ def tables(database: Database) -> set[str]:
 
 def test_shipped_migrations_are_numbered_without_gaps() -> None:
     """The files' numbers are their order, from 1."""
-    assert [migration.number for migration in shipped()] == list(range(1, len(shipped()) + 1))
+    assert [migration.number for migration in bundled_migrations()] == list(
+        range(1, len(bundled_migrations()) + 1)
+    )
 
 
 async def test_missing_migrations_are_applied_in_order_and_recorded(database: Database, pool: Pool) -> None:
@@ -47,13 +49,13 @@ async def test_missing_migrations_are_applied_in_order_and_recorded(database: Da
     assert await migrate(pool, [ONE]) == ()
     assert await migrate(pool, [ONE, TWO]) == (TWO,)
     assert tables(database) == {"migration", "one", "two"}
-    assert await recorded(pool) == {1: ONE.checksum, 2: TWO.checksum}
+    assert await applied_migrations(pool) == {1: ONE.checksum, 2: TWO.checksum}
 
 
 async def test_what_is_shipped_can_be_applied(database: Database, pool: Pool) -> None:
     """By a role that may create schemas; it owns all of it, and nobody else may use it."""
     database.execute(f"grant create on database {database.name} to authenticator")
-    assert await migrate(pool) == shipped()
+    assert await migrate(pool) == bundled_migrations()
     assert await migrate(pool) == ()
     [(public,)] = database.execute("select has_schema_privilege('anon', 'webhooks', 'usage')")
     assert not public
@@ -70,7 +72,7 @@ async def test_daemons_that_start_at_once_apply_each_migration_once(
     done = await gatherResults([Deferred.fromCoroutine(migrate(pool, [ONE, TWO])) for pool in pools])
     # Whoever has the lock applies the next one, which need not be the same one each time.
     assert sorted(one.number for applied in done for one in applied) == [1, 2]
-    assert await recorded(pools[0]) == {1: ONE.checksum, 2: TWO.checksum}
+    assert await applied_migrations(pools[0]) == {1: ONE.checksum, 2: TWO.checksum}
 
 
 async def test_failing_migration_leaves_nothing_of_itself(database: Database, pool: Pool) -> None:
@@ -87,7 +89,7 @@ async def test_newer_database_is_refused(database: Database, pool: Pool) -> None
     """A daemon of an older version does not touch what it does not know, and says so."""
     allow_migrations(database)
     await migrate(pool, [ONE, TWO])
-    with pytest.raises(CannotMigrate, match=r"newer than this version of dataapi: it has had migration 2\b"):
+    with pytest.raises(CannotMigrate, match=r"newer than this version of dataapi: it has migration 2\b"):
         await migrate(pool, [ONE])
 
 
@@ -95,7 +97,7 @@ async def test_migration_that_was_another_is_refused(database: Database, pool: P
     """The checksum tells a schema that was made by other means."""
     allow_migrations(database)
     await migrate(pool, [ONE])
-    with pytest.raises(CannotMigrate, match=r"migration 1 \(one\) .* is not the one"):
+    with pytest.raises(CannotMigrate, match=r"migration 1 \(one\) .* differs from this version's"):
         await migrate(pool, [dataclasses.replace(ONE, text="select 1"), TWO])
     assert tables(database) == {"migration", "one"}
 
@@ -104,13 +106,15 @@ async def test_schema_of_a_development_version_is_refused(database: Database, po
     """It has had nine migrations: the error says what to do, not that the schema is newer."""
     allow_migrations(database)
     await migrate(pool, [SchemaMigration(number, "webhooks", f"select {number}") for number in range(1, 10)])
-    advice = r"run the version that made the schema, or .* drop schema webhooks cascade"
-    with pytest.raises(CannotMigrate, match=rf"migration 1 \(webhooks\) .* is not the one .*{advice}"):
+    advice = r"Run the version that created the schema, or .* drop schema webhooks cascade"
+    with pytest.raises(
+        CannotMigrate, match=rf"migration 1 \(webhooks\) .* differs from this version's. .*{advice}"
+    ):
         await migrate(pool)
     assert tables(database) == {"migration"}
     database.execute("drop schema webhooks cascade")
     allow_migrations(database)
-    assert await migrate(pool) == shipped()
+    assert await migrate(pool) == bundled_migrations()
 
 
 async def test_a_role_that_may_not_is_shown_what_to_do(database: Database, pool: Pool) -> None:
@@ -134,6 +138,6 @@ async def test_a_role_that_may_not_is_shown_what_to_do(database: Database, pool:
 
 def test_pending_are_those_that_the_database_has_not_had() -> None:
     """Also where one between was left out."""
-    assert pending({}, [ONE, TWO]) == (ONE, TWO)
-    assert pending({2: TWO.checksum}, [ONE, TWO]) == (ONE,)
-    assert pending({1: ONE.checksum, 2: TWO.checksum}, [ONE, TWO]) == ()
+    assert pending_migrations({}, [ONE, TWO]) == (ONE, TWO)
+    assert pending_migrations({2: TWO.checksum}, [ONE, TWO]) == (ONE,)
+    assert pending_migrations({1: ONE.checksum, 2: TWO.checksum}, [ONE, TWO]) == ()

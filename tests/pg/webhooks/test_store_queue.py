@@ -18,8 +18,8 @@ from dataapi.webhooks.delivery.dispatcher import CHANGED
 from dataapi.webhooks.model import Cursor, DeliveryFilter, QueueStatistics, Scope, Status, Trigger
 from dataapi.webhooks.secrets import Cipher, new_key
 from dataapi.webhooks.store import make_store
-from dataapi.webhooks.store.queue import MISSING, POSTPONED, ROWS_SAMPLED, joining
-from dataapi.webhooks.store.statements import statements
+from dataapi.webhooks.store.queue import ROWS_SAMPLED, SESSION_GRACE, UNREADABLE_DELAY, join_statement
+from dataapi.webhooks.store.statements import load_statements
 from support.webhooks import (
     ACME,
     KEY,
@@ -341,7 +341,7 @@ async def test_secrets_of_an_unknown_key_put_work_off(database: Database, pool: 
     assert [work.endpoint_id for work in claimed.work] == [readable.id]
     assert claimed.unreadable == (unreadable.id,)
     await other.queue.finish([success(claimed.work[0])])
-    assert await other.queue.next_due() == pytest.approx(POSTPONED, abs=5)
+    assert await other.queue.next_due() == pytest.approx(UNREADABLE_DELAY, abs=5)
     database.execute("update webhooks.due set claimable_at = now()")
     [work] = await claim(store)
     assert work.attempt_number == 1
@@ -473,7 +473,7 @@ def joined(database: Database, number: int) -> Any:
     session = psycopg2.connect(database.uri)
     session.autocommit = True
     with session.cursor() as cursor:
-        cursor.execute(joining(number))
+        cursor.execute(join_statement(number))
     return session
 
 
@@ -488,7 +488,7 @@ def end(database: Database, session: Any) -> None:
 async def pass_missing(pool: Pool) -> None:
     """Let as much time pass as a dispatcher has to come back."""
     await pool.fetch(
-        "update webhooks.dispatcher set missing_since = missing_since - $1 * interval '1 s'", (MISSING,)
+        "update webhooks.dispatcher set missing_since = missing_since - $1 * interval '1 s'", (SESSION_GRACE,)
     )
 
 
@@ -506,10 +506,10 @@ async def test_claims_of_a_dispatcher_whose_session_is_gone_are_free(database: D
         joined(database, 1).close()
         while database.execute("select from pg_locks where locktype = 'advisory' and objid = 1"):
             pass
-        assert await store.queue.take_over(3) == 0
-        assert await store.queue.take_over(3) == 0, "it may come back"
+        assert await store.queue.end_lost_leases(3) == 0
+        assert await store.queue.end_lost_leases(3) == 0, "it may come back"
         await pass_missing(pool)
-        assert await store.queue.take_over(3) == 1
+        assert await store.queue.end_lost_leases(3) == 1
         [again] = await claim(store)
     assert again.claim.delivery_id == dead.claim.delivery_id
     assert not await store.queue.finish([success(dead)])
@@ -529,13 +529,13 @@ async def test_a_dispatcher_that_gets_another_session_keeps_its_claims(
     if early:
         new = joined(database, 1)
     end(database, old)
-    await store.queue.take_over(2)
+    await store.queue.end_lost_leases(2)
     if not early:
         new = joined(database, 1)
     with closing(new):
         await store.queue.leave(1)
         await pass_missing(pool)
-        assert await store.queue.take_over(2) == 0
+        assert await store.queue.end_lost_leases(2) == 0
         assert await claim(store) == ()
         assert await store.queue.finish([success(work)])
 
@@ -550,9 +550,9 @@ async def test_a_dispatcher_without_a_session_keeps_its_leases(database: Databas
     session = joined(database, 1)
     end(database, session)
     await store.queue.leave(1)
-    await store.queue.take_over(2)
+    await store.queue.end_lost_leases(2)
     await pass_missing(pool)
-    assert await store.queue.take_over(2) == 0
+    assert await store.queue.end_lost_leases(2) == 0
     assert await claim(store) == ()
 
 
@@ -580,7 +580,7 @@ async def test_claims_do_not_visit_endpoints_whose_attempts_lie_ahead(
     no_one = str(UUID(int=0))
     values = [100, 30.0, 16, no_one, [], [], [], None] if statement == "claim" else [[], []]
     with psycopg.connect(database.admin_uri, cursor_factory=psycopg.RawCursor) as connection:
-        for part in split(statements("queue.sql")[statement]):
+        for part in split(load_statements("queue.sql")[statement]):
             found = connection.execute(part.text, part.arrange(values))
         assert len(found.fetchall()) == 1
         [(read,)] = connection.execute(_READ).fetchall()

@@ -212,7 +212,7 @@ async def test_project_of_another_organization_now(shop: Shop, store: Store) -> 
     shop.watch(f"array['id'], project => '{REF}'")
     await store.directory.transfer_project(REF, "globex", "key")
     shop.execute("""insert into shop."Order" values (1)""")
-    await store.directory.allow("globex", False)
+    await store.directory.set_early_access("globex", False)
     shop.execute("""insert into shop."Order" values (2)""")
     assert [work.organization for work in await claim(store) if work.event_type == ORDER] == ["globex"]
 

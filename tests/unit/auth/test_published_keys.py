@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from dataapi.auth import keys, published_keys
-from dataapi.auth.published_keys import Fetched, FetchError, PublishedKeys, freshness
+from dataapi.auth.published_keys import FetchedKeySet, FetchError, PublishedKeys, freshness
 from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm
@@ -46,7 +46,7 @@ class Issuer:
         """Note the keys that are to be used."""
         self.used.append([key.kid for key in found])
 
-    async def fetch(self, url: str, etag: str | None) -> Fetched:
+    async def fetch(self, url: str, etag: str | None) -> FetchedKeySet:
         """Give the next answer, the last one again and again."""
         assert url == URL
         self.asked.append(etag)
@@ -55,7 +55,7 @@ class Issuer:
             raise answer
         if isinstance(answer, Deferred):
             answer = await answer
-        return answer if isinstance(answer, Fetched) else Fetched(answer, None, "")
+        return answer if isinstance(answer, FetchedKeySet) else FetchedKeySet(answer, None, "")
 
     def start(self) -> Deferred[None]:
         """Begin."""
@@ -101,7 +101,9 @@ def test_whatever_it_says_the_bounds_hold(header: str) -> None:
 
 
 def test_keys_are_read_at_start_and_again_when_they_are_stale() -> None:
-    issuer = Issuer(Fetched(jwks("a"), '"1"', "max-age=600"), Fetched(jwks("b"), '"2"', "max-age=900"))
+    issuer = Issuer(
+        FetchedKeySet(jwks("a"), '"1"', "max-age=600"), FetchedKeySet(jwks("b"), '"2"', "max-age=900")
+    )
     assert issuer.start().called
     issuer.clock.advance(599)
     assert (issuer.used, issuer.asked) == ([["a"]], [None])
@@ -114,7 +116,9 @@ def test_keys_are_read_at_start_and_again_when_they_are_stale() -> None:
 def test_an_unchanged_set_is_not_used_again() -> None:
     """Verified tokens are forgotten with the keys, so nothing is forgotten in vain."""
     issuer = Issuer(
-        Fetched(jwks("a"), '"1"', ""), Fetched(None, '"1"', "max-age=300"), Fetched(jwks("a"), '"1"', "")
+        FetchedKeySet(jwks("a"), '"1"', ""),
+        FetchedKeySet(None, '"1"', "max-age=300"),
+        FetchedKeySet(jwks("a"), '"1"', ""),
     )
     issuer.start()
     issuer.clock.advance(3600)
@@ -139,7 +143,7 @@ def test_old_keys_serve_on_while_the_issuer_fails(problem: Any, logged: list[str
     assert issuer.used == [["a"], ["b"]]
     issuer.keys.stop()
     told = "\n".join(logged)
-    assert told.count("could not be read") == 2
+    assert told.count("could not read the keys") == 2
     assert "secret-material" not in told
     assert "not-for-logs" not in told
     assert PUBLIC["x"] not in told
@@ -160,11 +164,11 @@ def test_an_unknown_key_makes_the_set_be_read_again_but_not_often() -> None:
     issuer.start()
     assert issuer.refresh().called, "it was read just now"
     assert issuer.used == [["a"]]
-    issuer.clock.advance(published_keys.PAUSE)
+    issuer.clock.advance(published_keys.MIN_REFRESH_INTERVAL)
     for _ in range(100):
         assert issuer.refresh().called
     assert issuer.used == [["a"], ["a", "b"]]
-    issuer.clock.advance(published_keys.PAUSE)
+    issuer.clock.advance(published_keys.MIN_REFRESH_INTERVAL)
     issuer.refresh()
     assert issuer.used[-1] == ["c"]
     issuer.keys.stop()
@@ -174,7 +178,7 @@ def test_those_who_need_a_key_wait_for_one_reading() -> None:
     answer: Deferred[bytes] = Deferred()
     issuer = Issuer(jwks("a"), answer)
     issuer.start()
-    issuer.clock.advance(published_keys.PAUSE)
+    issuer.clock.advance(published_keys.MIN_REFRESH_INTERVAL)
     waiting = [issuer.refresh() for _ in range(3)]
     waiting[0].addErrback(lambda _: None)
     waiting[0].cancel()
@@ -189,7 +193,7 @@ def test_an_unexpected_failure_is_logged_and_tried_again(logged: list[str]) -> N
     """A mistake in reading keys does not end the reading of keys."""
     issuer = Issuer(ZeroDivisionError(), jwks("a"))
     assert issuer.start().called
-    assert logged == ["the keys at https://issuer.example.org/keys could not be read, trying again in 5 s"]
+    assert logged == ["could not read the keys at https://issuer.example.org/keys, retrying in 5 s"]
     issuer.clock.advance(published_keys.FIRST_RETRY)
     assert issuer.used == [["a"]]
     issuer.keys.stop()

@@ -159,8 +159,9 @@ def test_of_several_keys_between_the_same_tables_the_last_by_name_has_the_plain_
     assert relationship_names(catalog, blog) == ["account", "accountByEditor"]
     other = "foreign key z_author of table public.blog"
     assert [problem.message for problem in catalog.problems] == [
-        f"the GraphQL field blogCollection of Account is {other}; this one is blogCollectionByEditor",
-        f"the GraphQL field account of Blog is {other}; this one is accountByEditor",
+        f"the GraphQL field blogCollection of Account belongs to {other};"
+        " this one is named blogCollectionByEditor",
+        f"the GraphQL field account of Blog belongs to {other}; this one is named accountByEditor",
     ]
     assert {problem.place for problem in catalog.problems} == {"foreign key a_editor of table public.blog"}
 
@@ -178,8 +179,8 @@ def test_a_column_gives_way_to_a_relationship_in_the_object_type_alone() -> None
     assert relationship_names(catalog, blog) == ["owner"]
     assert found.other_inputs == {"owner": "accountByOwnerId"}
     assert clashes(catalog) == {
-        "column public.blog.owner": "the GraphQL field owner of Blog is foreign key fk of table public.blog;"
-        " this one is owner_2, and still owner in filters, orders, inputs and aggregates"
+        "column public.blog.owner": "the GraphQL field owner of Blog belongs to foreign key fk of table"
+        " public.blog; this one is named owner_2, but owner in filters, orders, inputs and aggregates"
     }
 
 
@@ -234,9 +235,12 @@ def test_of_columns_that_inflect_alike_the_last_one_has_the_field() -> None:
     assert found.columns == {"_id": "_id", "id": "id", "aB": "aB_2", "a_b": "aB", "node_id": "node_id"}
     assert found.inputs == found.columns
     assert clashes(catalog) == {
-        "column public.t._id": "the GraphQL field id of T is column public.t.id; this one is _id",
-        "column public.t.aB": "the GraphQL field aB of T is column public.t.a_b; this one is aB_2",
-        "column public.t.node_id": "the GraphQL field nodeId of T is the row's node id; this one is node_id",
+        "column public.t._id": "the GraphQL field id of T belongs to column public.t.id; this one"
+        " is named _id",
+        "column public.t.aB": "the GraphQL field aB of T belongs to column public.t.a_b; this one"
+        " is named aB_2",
+        "column public.t.node_id": "the GraphQL field nodeId of T belongs to the row's node ID; this one"
+        " is named node_id",
     }
 
 
@@ -271,11 +275,12 @@ def test_functions_give_way_to_the_entry_points_of_tables() -> None:
         last: "greeting",
     }
     assert clashes(catalog) == {
-        "function public.accountCollection": "the GraphQL entry point accountCollection is table"
-        " public.account; this one is accountCollection_2",
-        "function public.node": "the GraphQL entry point node is a field of every schema; this one is node_2",
-        "function public.a_greeting": "the GraphQL entry point greeting is function public.b_greeting;"
-        " this one is greeting_2",
+        "function public.accountCollection": "the GraphQL entry point accountCollection belongs to table"
+        " public.account; this one is named accountCollection_2",
+        "function public.node": "the GraphQL entry point node belongs to a built-in field; this one"
+        " is named node_2",
+        "function public.a_greeting": "the GraphQL entry point greeting belongs to function"
+        " public.b_greeting; this one is named greeting_2",
     }
 
 
@@ -329,7 +334,7 @@ def test_types_of_an_enum_give_way_to_those_of_tables() -> None:
         " its type is named public_mood",
         "enum public.state": "the GraphQL name stateListFilter is taken by the Filter type of table"
         " public.stateList; its ListFilter type is named stateListFilter_2",
-        "enum public.Time": "the GraphQL name Time is taken by a type of every schema;"
+        "enum public.Time": "the GraphQL name Time is taken by a built-in type;"
         " its type is named public_Time",
     }
 
@@ -347,7 +352,7 @@ def test_a_table_keeps_its_name_beside_a_type_made_for_another_table() -> None:
     assert clashes(catalog) == {
         "table public.Blog": "the GraphQL name BlogEdge is taken by table public.BlogEdge; its Edge type is"
         " named BlogEdge_2",
-        "table public.Query": "the GraphQL name Query is taken by a type of every schema; its type is named"
+        "table public.Query": "the GraphQL name Query is taken by a built-in type; its type is named"
         " public_Query",
     }
 

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import FINGERPRINT
-from dataapi.catalog.watcher import ANNOUNCED, DEBOUNCE, FRESH, POLL_EVERY, CatalogWatcher, unannounced
+from dataapi.catalog.watcher import (
+    DEBOUNCE,
+    EVENT_TRIGGER_EXISTS,
+    POLL_INTERVAL,
+    REFRESH_INTERVAL,
+    CatalogWatcher,
+    missing_trigger_note,
+)
 from dataapi.concurrency.timers import Backoff
 from dataapi.http.errors import DatabaseError, DatabaseUnavailable
 from support.catalog import at_once
@@ -94,7 +101,7 @@ class Bench:
         return self.listeners[0]
 
     async def _fetch(self, text: str, _values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        if text == ANNOUNCED:
+        if text == EVENT_TRIGGER_EXISTS:
             if isinstance(self.announced, Exception):
                 raise self.announced
             return [(self.announced,)]
@@ -311,7 +318,7 @@ def test_an_operator_learns_once_that_changes_are_not_announced(
     bench.reload()
     bench.answer()
     assert bench.watcher.loads == 2
-    assert [event.get("text") for event in logged].count(unannounced("pgrst")) == lines
+    assert [event.get("text") for event in logged].count(missing_trigger_note("pgrst")) == lines
 
 
 def test_stopping_leaves_nothing_behind() -> None:
@@ -356,7 +363,7 @@ def started(**options: Any) -> tuple[Bench, Catalog]:
     bench = Bench(**options)
     bench.start()
     bench.answer()
-    bench.clock.advance(FRESH)
+    bench.clock.advance(REFRESH_INTERVAL)
     assert bench.watcher.current is not None
     return bench, bench.watcher.current
 
@@ -384,7 +391,7 @@ def test_a_flood_of_unknown_names_costs_one_comparison_in_two_seconds() -> None:
     bench.compared = 0
     for _ in range(100):
         assert refresh(bench, old) == [old]
-        bench.clock.advance(FRESH / 20)
+        bench.clock.advance(REFRESH_INTERVAL / 20)
     assert bench.compared == 5
     assert bench.loads == []
 
@@ -394,7 +401,7 @@ def test_a_catalog_that_was_replaced_meanwhile_needs_no_comparison() -> None:
     bench, old = started()
     bench.reload()
     bench.answer("changed")
-    bench.clock.advance(FRESH)
+    bench.clock.advance(REFRESH_INTERVAL)
     bench.compared = 0
     assert refresh(bench, old) == [bench.watcher.current]
     assert bench.compared == 0
@@ -417,11 +424,11 @@ def test_a_load_that_finds_nothing_new_keeps_what_was_made_of_the_catalog() -> N
     new = bench.watcher.current
     assert new is not None
     assert (new.generation, new.tables is old.tables) == (old.generation + 1, True)
-    assert new.is_like(old)
+    assert new.has_same_content(old)
     bench.reload()
     bench.answer("changed")
     assert bench.watcher.current is not None
-    assert not bench.watcher.current.is_like(new)
+    assert not bench.watcher.current.has_same_content(new)
 
 
 def test_the_catalog_is_polled_while_no_notification_can_arrive() -> None:
@@ -430,14 +437,14 @@ def test_the_catalog_is_polled_while_no_notification_can_arrive() -> None:
     polling = Deferred.fromCoroutine(bench.watcher.poll())
     bench.compared = 0
     bench.fingerprint = "changed"
-    bench.clock.advance(POLL_EVERY)
+    bench.clock.advance(POLL_INTERVAL)
     assert bench.compared == 0
     bench.listener.running = False
-    bench.clock.advance(POLL_EVERY)
+    bench.clock.advance(POLL_INTERVAL)
     # The load that follows reads what it is to be compared by.
     assert bench.compared == 2
     bench.answer("changed")
-    bench.clock.advance(POLL_EVERY)
+    bench.clock.advance(POLL_INTERVAL)
     assert bench.compared == 3
     assert bench.loads == []
     polling.addErrback(lambda failure: failure.trap(CancelledError))
@@ -532,7 +539,7 @@ def test_the_catalog_of_a_standby_is_polled_though_its_primary_notifies() -> Non
     bench.answer()
     polling = Deferred.fromCoroutine(bench.watcher.poll())
     bench.fingerprint = "changed"
-    bench.clock.advance(POLL_EVERY)
+    bench.clock.advance(POLL_INTERVAL)
     bench.answer("changed")
     assert bench.watcher.loads == 2
     polling.addErrback(lambda failure: failure.trap(CancelledError))
@@ -548,10 +555,10 @@ def test_a_database_whose_system_tables_show_no_changes_is_read_again() -> None:
     old = bench.watcher.current
     assert old is not None
     bench.fingerprint = fail(DatabaseError(400, "0A000", "System column xmin is not supported"))
-    bench.clock.advance(FRESH)
+    bench.clock.advance(REFRESH_INTERVAL)
     outcome = refresh(bench, old)
     bench.fingerprint = "irrelevant"
     bench.answer()
     [new] = outcome
-    assert new.is_like(old)
+    assert new.has_same_content(old)
     assert new.generation == old.generation + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.concurrency.timers import LONGEST, Backoff, Retry
+from dataapi.concurrency.timers import MAX_DELAY, Backoff, Retry
 from dataapi.concurrency.wait_queue import Slots, WaitQueue
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,18 +99,18 @@ def test_turns_that_all_end_at_once_do_not_exhaust_the_stack(clock: task.Clock) 
     turns = Slots(1, WaitQueue[None](clock, 10, InVain))
 
     async def fail() -> None:
-        await turns.take()
+        await turns.acquire()
         try:
             raise KeyError
         finally:
-            turns.give_back()
+            turns.release()
 
-    assert defer.Deferred.fromCoroutine(turns.take()).called
+    assert defer.Deferred.fromCoroutine(turns.acquire()).called
     waiting = [defer.Deferred.fromCoroutine(fail()) for _ in range(3000)]
-    turns.give_back()
+    turns.release()
     assert {outcome(one) for one in waiting} == {KeyError}  # type: ignore[arg-type]
-    assert defer.Deferred.fromCoroutine(turns.take()).called
-    last = defer.Deferred.fromCoroutine(turns.take())
+    assert defer.Deferred.fromCoroutine(turns.acquire()).called
+    last = defer.Deferred.fromCoroutine(turns.acquire())
     assert not last.called
     last.addErrback(lambda failure: failure.trap(KeyError))
     turns.fail_all(KeyError)
@@ -118,7 +118,7 @@ def test_turns_that_all_end_at_once_do_not_exhaust_the_stack(clock: task.Clock) 
 
 def taking(turns: Slots, caller: str) -> defer.Deferred[None]:
     """Wait for a turn."""
-    return defer.Deferred.fromCoroutine(turns.take(caller))
+    return defer.Deferred.fromCoroutine(turns.acquire(caller))
 
 
 def test_one_caller_has_no_more_than_half_of_the_turns(clock: task.Clock) -> None:
@@ -128,14 +128,14 @@ def test_one_caller_has_no_more_than_half_of_the_turns(clock: task.Clock) -> Non
     assert [one.called for one in greedy] == [True, True, False, False, False]
     others = [taking(turns, caller) for caller in ("a", "b", "a")]
     assert [one.called for one in others] == [True, True, False]
-    turns.give_back("b")
+    turns.release("b")
     assert others[2].called
     assert not greedy[2].called
-    turns.give_back("greedy")
+    turns.release("greedy")
     assert [one.called for one in greedy] == [True, True, True, False, False]
     greedy[3].addErrback(lambda _: None)
     greedy[3].cancel()
-    turns.give_back("greedy")
+    turns.release("greedy")
     assert greedy[4].called
 
 
@@ -152,7 +152,7 @@ def test_turns_are_never_overdrawn_nor_left_free(steps: list[tuple[str, bool]], 
             taken.append((caller, taking(turns, caller)))
         elif holding:
             taken.remove(holding[0])
-            turns.give_back(caller)
+            turns.release(caller)
         served = [one for one, place in taken if place.called]
         share = (places + 1) // 2
         assert len(served) <= places
@@ -172,7 +172,7 @@ def test_waits_double_up_to_a_limit() -> None:
     """Without chance in play the waits are a quarter of a second, doubling, and never over the longest."""
     usual, quick = WHOLE, Backoff(longest=3.0, random=lambda: 1.0)
     assert [usual.after(failures) for failures in range(1, 5)] == [0.25, 0.5, 1.0, 2.0]
-    assert usual.after(8) == usual.after(10**6) == LONGEST == 32.0
+    assert usual.after(8) == usual.after(10**6) == MAX_DELAY == 32.0
     assert [quick.after(failures) for failures in (4, 5, 6, 10**6)] == [2.0, 3.0, 3.0, 3.0]
 
 

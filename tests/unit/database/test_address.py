@@ -8,15 +8,15 @@ from dataapi.database.address import (
     balances,
     connect_timeout,
     connection_parameters,
-    has_names,
-    leads_to_standbys,
-    names_replicas,
+    has_host_names,
+    is_replica_string,
     parameters,
-    places,
+    prefers_standbys,
     primary_uri,
     refused_by_server,
     servers,
-    without,
+    targets,
+    without_server,
 )
 
 ADDRESSES = {"db": ["10.0.0.1"], "two": ["::1", "10.0.0.2"]}
@@ -32,7 +32,7 @@ def look_up(name: str) -> list[str]:
 
 def tried(uri: str) -> list[tuple[str | None, ...]]:
     """Return host, address and port of every place, in order; None for what libpq is to choose."""
-    found = places(parameters(uri), look_up, shuffle=list.reverse)
+    found = targets(parameters(uri), look_up, shuffle=list.reverse)
     return [tuple(place.parameters.get(name) for name in ("host", "hostaddr", "port")) for place in found]
 
 
@@ -67,7 +67,7 @@ def test_given_addresses_belong_to_the_hosts_in_order() -> None:
 
 def test_a_name_without_an_address_says_so_in_its_place() -> None:
     """The others are tried all the same."""
-    gone, other = places(parameters("postgresql://u@gone:1,db:2/x"), look_up)
+    gone, other = targets(parameters("postgresql://u@gone:1,db:2/x"), look_up)
     assert gone.problem == 'could not translate host name "gone" to address: unknown gone'
     assert not other.problem
 
@@ -76,7 +76,7 @@ def test_a_name_without_an_address_says_so_in_its_place() -> None:
 def test_lists_that_do_not_match_are_left_to_libpq(uri: str) -> None:
     """It says what is wrong with them."""
     given = parameters(uri)
-    assert [place.parameters for place in places(given, look_up)] == [given]
+    assert [place.parameters for place in targets(given, look_up)] == [given]
 
 
 def test_hosts_are_shuffled_where_that_is_asked_for() -> None:
@@ -89,7 +89,7 @@ def test_hosts_are_shuffled_where_that_is_asked_for() -> None:
 
 def test_a_preferred_standby_may_be_missing() -> None:
     """All places are tried for a standby, and then again for any server."""
-    found = places(parameters("postgresql://u@db,two/x?target_session_attrs=prefer-standby"), look_up)
+    found = targets(parameters("postgresql://u@db,two/x?target_session_attrs=prefer-standby"), look_up)
     wanted = [(place.parameters["hostaddr"], place.parameters["target_session_attrs"]) for place in found]
     assert wanted == [
         ("10.0.0.1", "standby"), ("::1", "standby"), ("10.0.0.2", "standby"),
@@ -132,8 +132,8 @@ def test_the_primary_is_looked_for_where_there_is_a_choice(uri: str, wanted: str
 def test_nothing_to_look_up(uri: str) -> None:
     """Addresses, socket folders and given addresses are left as they are."""
     given = parameters(uri)
-    assert not has_names(given)
-    assert [place.parameters for place in places(given, look_up)] == [given]
+    assert not has_host_names(given)
+    assert [place.parameters for place in targets(given, look_up)] == [given]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_connecting_always_has_a_limit(query: str, seconds: float) -> None:
 def test_the_order_of_hosts_is_ours_to_choose(uri: str, *, random: bool) -> None:
     """Libpq never sees ``load_balance_hosts``, which it does not know before version 16."""
     assert balances(uri) is random
-    for place in places(parameters(uri), look_up):
+    for place in targets(parameters(uri), look_up):
         assert "load_balance_hosts" not in place.parameters
         assert place.parameters["dbname"] == "x"
 
@@ -215,9 +215,9 @@ def test_each_replica_has_a_connection_string() -> None:
 def test_replicas_may_be_standbys_alone(attributes: str, *, accepted: bool, only_standbys: bool) -> None:
     """Only a primary makes no sense among them."""
     uri = f"postgresql://u@a,b/x?target_session_attrs={attributes}" if attributes else "host=a,b"
-    assert names_replicas(uri) is accepted
-    assert leads_to_standbys(uri) is only_standbys
-    assert not names_replicas("host=a,b port=1,2,3")
+    assert is_replica_string(uri) is accepted
+    assert prefers_standbys(uri) is only_standbys
+    assert not is_replica_string("host=a,b port=1,2,3")
 
 
 @pytest.mark.parametrize(
@@ -240,4 +240,4 @@ def test_one_of_several_hosts_is_left_out(listed: str, place: dict[str, str], ot
         return list(servers(" ".join(f"{name}={value}" for name, value in params.items())))
 
     params = connection_parameters(listed, {})
-    assert names(without(params, place)) == others
+    assert names(without_server(params, place)) == others

@@ -6,7 +6,7 @@ from typing import Any
 
 from dataapi.concurrency.tasks import Background
 from dataapi.concurrency.timers import Backoff
-from dataapi.database.connection import ConnectionDied
+from dataapi.database.connection import ConnectionFailed
 from dataapi.database.connector import Connector
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -25,7 +25,7 @@ class Attempt:
 
     def fail(self) -> None:
         """Fail to connect."""
-        self.made.errback(ConnectionDied("refused"))
+        self.made.errback(ConnectionFailed("refused"))
 
     def close(self) -> None:
         """End the attempt, as a look-up of a name does that is still in its thread: not at once."""

@@ -17,7 +17,4 @@ def test_supported_servers_are_worked_with(version: int) -> None:
 )
 def test_older_servers_are_refused_by_their_name(version: int, name: str) -> None:
     """The reason says what is there and what is needed."""
-    assert (
-        version_refusal(version)
-        == f"PostgreSQL {name} is too old: 13 is the oldest version that is supported"
-    )
+    assert version_refusal(version) == f"PostgreSQL {name} is too old: 13 is the oldest supported version"

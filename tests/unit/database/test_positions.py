@@ -40,7 +40,7 @@ def test_a_replica_is_behind_by_the_age_of_what_it_has_replayed() -> None:
     progress = PrimaryProgress()
     assert progress.lag(100) is None
     for now, position in ((0, 50), (10, 100), (15, 150), (20, 200)):
-        progress.see(position, now)
+        progress.record(position, now)
     assert [progress.lag(position) for position in (250, 200, 199, 120, 100, 50)] == [0, 0, 5, 10, 10, 20]
 
 
@@ -48,7 +48,7 @@ def test_nobody_knows_how_far_a_replica_is_behind_all_that_was_seen() -> None:
     """It may be days."""
     progress = PrimaryProgress()
     for now, position in ((0, 50), (10, 100)):
-        progress.see(position, now)
+        progress.record(position, now)
     assert progress.lag(49) is None
 
 
@@ -56,9 +56,9 @@ def test_an_idle_primary_makes_no_lag() -> None:
     """Whoever has replayed all of it is up to date, however long ago it was written."""
     progress = PrimaryProgress()
     for now in range(100):
-        progress.see(50, now)
+        progress.record(50, now)
     assert progress.lag(50) == 0
-    progress.see(60, 100)
+    progress.record(60, 100)
     assert progress.lag(50) == 1
 
 
@@ -66,6 +66,6 @@ def test_a_new_primary_begins_anew() -> None:
     """After a failover positions may go on from an earlier one."""
     progress = PrimaryProgress()
     for now, position in ((0, 50), (10, 100), (20, 80)):
-        progress.see(position, now)
+        progress.record(position, now)
     assert progress.lag(80) == 0
     assert progress.lag(79) is None

@@ -10,11 +10,11 @@ from dataapi.database.sql_text import (
     as_login_role,
     comment,
     opening,
+    qualify_builtins,
     search_path,
     split,
-    typed,
-    with_own_schema,
-    written,
+    substitute_literals,
+    with_types,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 def replaced(text: str, *literals: str) -> str:
     """Return a statement with literals in its slots."""
-    return written(text, (), literals)
+    return substitute_literals(text, (), literals)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,15 @@ def test_slots_are_found_where_sql_has_them(text: str, expected: str) -> None:
 def test_typed_slots_are_cast_and_unknown_ones_are_not() -> None:
     """Whether a slot stays one or a literal comes in its place."""
     text, types = "select $1, $2, $3", ("int", "unknown", 's."50%"[]')
-    assert typed(text, types) == Template('select $1::int, $2, $3::s."50%"[]', (0, 1, 2))
-    assert written(text, types, ("'1'", "'x'", "'{}'")) == "select '1'::int, 'x', '{}'::s.\"50%\"[]"
+    assert with_types(text, types) == Template('select $1::int, $2, $3::s."50%"[]', (0, 1, 2))
+    assert (
+        substitute_literals(text, types, ("'1'", "'x'", "'{}'")) == "select '1'::int, 'x', '{}'::s.\"50%\"[]"
+    )
 
 
 def test_slots_are_numbered_as_postgresql_takes_them() -> None:
     """Without those that the statement has no place for, and each value once."""
-    template = typed("select $3, $1, $3", ("int", "int", "text"))
+    template = with_types("select $3, $1, $3", ("int", "int", "text"))
     assert template == Template("select $1::text, $2::int, $1::text", (2, 0))
     assert template.arrange(["a", "b", "c"]) == ["c", "a"]
 
@@ -156,9 +158,9 @@ def test_the_daemons_own_statements_begin_as_the_login_role() -> None:
 )
 def test_a_name_that_is_no_setting_is_refused(name: str) -> None:
     """Neither SQL nor another identity comes in by a setting's name."""
-    with pytest.raises(ValueError, match="Not a setting"):
+    with pytest.raises(ValueError, match="setting is not allowed"):
         opening((name,), (), False)
-    with pytest.raises(ValueError, match="Not a setting"):
+    with pytest.raises(ValueError, match="setting is not allowed"):
         opening((), ((name, ""),), False)
 
 
@@ -207,4 +209,4 @@ def test_nothing_ends_a_comment_early() -> None:
 )
 def test_what_is_postgresqls_own_gets_its_schema(expression: str, expected: str) -> None:
     """In an expression of the catalog, in which everything else has one."""
-    assert with_own_schema(expression) == expected
+    assert qualify_builtins(expression) == expected

@@ -55,7 +55,7 @@ def names(found: list[Step]) -> list[bytes | None]:
 def test_what_was_prepared_is_used_again() -> None:
     """What undoes settings, what takes on the role, and the statement."""
     own = composer()
-    first, second = sent(own.whole(lookup())), own.whole(lookup(claims="other", one="2"))
+    first, second = sent(own.compose(lookup())), own.compose(lookup(claims="other", one="2"))
     assert names(first) == names(second) == [b"p1f_1", b"p1f_2", b"p1f_3"]
     reset, opening, statement = second
     assert (reset.text, reset.values) == (b"reset all", [])
@@ -67,7 +67,7 @@ def test_what_was_prepared_is_used_again() -> None:
 def test_another_role_has_a_plan_of_its_own() -> None:
     """The same statement is prepared once for each role, and what takes the role on for all of them."""
     own = composer()
-    found = [names(sent(own.whole(lookup(role)))) for role in ("anon", "authenticated", "anon")]
+    found = [names(sent(own.compose(lookup(role)))) for role in ("anon", "authenticated", "anon")]
     assert [each[1:] for each in found] == [
         [b"p1f_2", b"p1f_3"], [b"p1f_2", b"p1f_4"], [b"p1f_2", b"p1f_3"],
     ]  # fmt: skip
@@ -77,9 +77,9 @@ def test_another_role_has_a_plan_of_its_own() -> None:
 def test_no_request_changes_a_text(role: str, claims: str, one: str | None, two: str | None) -> None:
     """Whatever role, claims and values are."""
     for prepared in (True, False):
-        found = composer(prepared=prepared).whole(lookup(role, claims, one, two))
+        found = composer(prepared=prepared).compose(lookup(role, claims, one, two))
         assert [step.text for step in found] == [
-            step.text for step in composer(prepared=prepared).whole(lookup())
+            step.text for step in composer(prepared=prepared).compose(lookup())
         ]
         bound = [value if value is None else value.encode() for value in (one, two)]
         assert [step.values for step in found[1:]] == [[role.encode(), claims.encode()], bound]
@@ -90,7 +90,7 @@ def test_what_postgresql_cannot_store_is_refused(value: str) -> None:
     """In a value and in a setting."""
     for wrong in (lookup(one=value), lookup(claims=value)):
         with pytest.raises(ApiError) as caught:
-            composer().whole(wrong)
+            composer().compose(wrong)
         assert caught.value.code == "22021"
 
 
@@ -98,7 +98,7 @@ def test_what_postgresql_cannot_store_is_refused(value: str) -> None:
 def test_no_message_without_a_role(role: str) -> None:
     """A message never runs as the login role."""
     own = composer()
-    for compose in (own.whole, lambda message: own.begun(message, "")):
+    for compose in (own.compose, lambda message: own.compose_begin(message, "")):
         with pytest.raises(DatabaseError) as caught:
             compose(lookup(role=role))
         assert caught.value.status == 401
@@ -107,58 +107,58 @@ def test_no_message_without_a_role(role: str) -> None:
 def test_a_wrong_number_of_values_is_noticed() -> None:
     """A mistake in the caller leaves the books as they were."""
     for prepared in (True, False):
-        with pytest.raises(ValueError, match="1 values for 2 slots"):
-            composer(prepared=prepared).whole(Message("anon", (), (Bound(LOOKUP, ("1",)),)))
+        with pytest.raises(ValueError, match="1 values for 2 parameters"):
+            composer(prepared=prepared).compose(Message("anon", (), (Bound(LOOKUP, ("1",)),)))
 
 
 def test_a_message_that_is_sent_again_undoes_settings_before_it_begins() -> None:
     """As one does that begins its transaction itself."""
     own, undo = composer(), ["begin", "reset all", "commit"]
-    assert texts(own.whole(lookup(), repeated=True)) == [*undo, "select", "select $1::int % 2, "]
+    assert texts(own.compose(lookup(), repeated=True)) == [*undo, "select", "select $1::int % 2, "]
     strict = lookup()._replace(isolation="SERIALIZABLE")
-    assert texts(own.whole(strict))[:4] == [*undo, "begin isolation leve"]
-    assert texts(own.whole(lookup()._replace(rollback=True)))[:4] == [*undo, "begin"]
-    assert texts(composer(Defaults()).whole(lookup())) == ["select", "select $1::int % 2, "]
+    assert texts(own.compose(strict))[:4] == [*undo, "begin isolation leve"]
+    assert texts(own.compose(lookup()._replace(rollback=True)))[:4] == [*undo, "begin"]
+    assert texts(composer(Defaults()).compose(lookup())) == ["select", "select $1::int % 2, "]
 
 
 def test_what_failed_to_be_prepared_is_prepared_under_another_name() -> None:
     """A pooler may have kept the first one."""
     own = composer()
-    failed = own.whole(lookup())
+    failed = own.compose(lookup())
     for step in failed[1:]:
         assert step.prepared is not None
         step.prepared.ready = False
-    assert names(own.whole(lookup())) == [b"p1f_1", b"p1f_4", b"p1f_5"]
+    assert names(own.compose(lookup())) == [b"p1f_1", b"p1f_4", b"p1f_5"]
 
 
 def test_what_is_too_much_is_deallocated_by_the_next_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its statement may be the longest unused one of the message that goes beyond the limit."""
-    monkeypatch.setattr(steps, "KEPT", 3)
+    monkeypatch.setattr(steps, "MAX_PREPARED", 3)
     own = composer()
-    sent(own.whole(lookup()))
-    assert "deallocate" not in str(texts(sent(own.whole(lookup("authenticated")))))
-    assert own.whole(lookup("authenticated"))[0] == Step(b"deallocate p1f_3")
-    assert "deallocate" not in str(texts(own.whole(lookup("authenticated"))))
+    sent(own.compose(lookup()))
+    assert "deallocate" not in str(texts(sent(own.compose(lookup("authenticated")))))
+    assert own.compose(lookup("authenticated"))[0] == Step(b"deallocate p1f_3")
+    assert "deallocate" not in str(texts(own.compose(lookup("authenticated"))))
 
 
 def test_after_a_plan_is_gone_all_is_prepared_again() -> None:
     """For a pooler with texts that it does not know."""
     own, shared = composer(), composer(Defaults(), shared=True)
     for each in (own, shared):
-        sent(each.whole(lookup()))
+        sent(each.compose(lookup()))
         assert each.prepared is not None
         each.prepared.renew()
-    again = own.whole(lookup(), repeated=True)
+    again = own.compose(lookup(), repeated=True)
     assert again[0] == Step(b"deallocate all")
     assert names(again)[-2:] == [b"p1f_4", b"p1f_5"]
-    assert [step.text.partition(b"select")[0] for step in shared.whole(lookup())] == [
+    assert [step.text.partition(b"select")[0] for step in shared.compose(lookup())] == [
         b"/*p1f_2 */", b"/*p1f_2 anon*/",
     ]  # fmt: skip
 
 
 def test_a_comment_is_part_of_statements_that_are_not_prepared() -> None:
     """Each text would be another one."""
-    *_, statement = composer().whole(lookup(), "/*a*/")
+    *_, statement = composer().compose(lookup(), "/*a*/")
     assert statement == Step(b"/*a*/" + LOOKUP_TEXT, [b"1", b"x"])
 
 
@@ -168,7 +168,7 @@ def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
     message = lookup(claims="it's \\ $dataapi$;")._replace(
         settings=(("request.headers", "it's \\ $dataapi$;"), ("statement_timeout", "5"))
     )
-    for found in (own.whole(message)[1:], own.begun(message, "")[-4:]):
+    for found in (own.compose(message)[1:], own.compose_begin(message, "")[-4:]):
         begin, opening, block, statement = found
         assert begin.text == b"begin"
         assert b"set_config('citus.propagate_set_commands',$2,true)" in opening.text
@@ -177,7 +177,7 @@ def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
         made = quote_literal("begin set local request.headers =  E'it''s \\\\ $dataapi$;';end")
         assert block == Step(f"do {made}".encode())
         assert statement.text == LOOKUP_TEXT
-    assert not any(step.text.startswith(b"do ") for step in own.whole(message._replace(settings=())))
+    assert not any(step.text.startswith(b"do ") for step in own.compose(message._replace(settings=())))
 
 
 @given(VALUE)
@@ -186,13 +186,13 @@ def test_a_block_runs_its_statement_by_a_literal(value: str | None) -> None:
     in_block = BlockStatement("select $2, '%'", ("int", "text"), before="begin execute ", after=";end")
     message = Message("anon", (), (Bound(in_block, ("1", value)),))
     literal = "null" if value is None else quote_literal(value)
-    *_, preparing, block = composer(COORDINATOR).whole(message)
+    *_, preparing, block = composer(COORDINATOR).compose(message)
     assert (preparing.text, preparing.values) == (b"select $1::text, '%'", None)
     assert preparing.prepared is not None
     assert preparing.prepared.name == b"p1f_3"
-    assert block == Step(f"do {quote_literal(in_block.around(f'execute p1f_3({literal})'))}".encode())
-    *_, block = composer(COORDINATOR, prepared=False).whole(message)
-    body = in_block.around(f"select {literal}::text, '%'")
+    assert block == Step(f"do {quote_literal(in_block.block_body(f'execute p1f_3({literal})'))}".encode())
+    *_, block = composer(COORDINATOR, prepared=False).compose(message)
+    body = in_block.block_body(f"select {literal}::text, '%'")
     assert block == Step(f"do {quote_literal(body)}".encode())
 
 

@@ -176,8 +176,8 @@ def test_escaped_characters_beyond_the_first_plane_are_text_like_any_other() -> 
         ("query={a}&variables={", "The parameter variables is not valid JSON"),
         ("query={a}&variables=%22%5Cu0000%22", "variables holds the character U+0000"),
         ("query={a}&extensions=5", "extensions must be an object"),
-        ("query=%ff", "The parameter query is not UTF-8"),
-        ("query=a%00b", "The parameter query holds the character U+0000"),
+        ("query=%ff", "The decoded parameter query is not valid UTF-8"),
+        ("query=a%00b", "The parameter query contains the character U+0000"),
     ],
 )
 def test_a_bad_query_string_is_refused_with_the_parameter(query: str, message: str) -> None:

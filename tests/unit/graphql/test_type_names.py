@@ -207,9 +207,9 @@ def test_a_table_keeps_the_name_of_a_type_that_a_feature_adds() -> None:
     )
     assert {
         "feature subscriptions: the GraphQL name Subscription is taken by table public.Subscription;"
-        " this one is Subscription_2",
+        " this one is named Subscription_2",
         "feature jsonFilters: the GraphQL name JSONPathFilter is taken by the Filter type of table"
-        " public.JSONPath; this one is JSONPathFilter_2",
+        " public.JSONPath; this one is named JSONPathFilter_2",
     } <= {f"{problem.place}: {problem.message}" for problem in catalog.problems}
 
 

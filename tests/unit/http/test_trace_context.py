@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.http.headers import continued_trace
+from dataapi.http.headers import parse_traceparent
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -28,4 +28,4 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 )
 def test_a_valid_traceparent_goes_on_and_any_other_is_ignored(sent: str, continued: str) -> None:
     """As W3C Trace Context reads it: lower case, no zero ids, and only later versions have more parts."""
-    assert continued_trace(sent) == continued
+    assert parse_traceparent(sent) == continued

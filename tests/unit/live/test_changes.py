@@ -27,13 +27,13 @@ def watched(*listed: list[tuple[str]] | ApiError) -> Changes:
 
 async def test_list_that_was_not_read_is_read_again() -> None:
     changes = watched(DatabaseUnavailable(503, "PGRST001", "away"), [("tickets",)])
-    assert await changes.look() == UNKNOWN
-    assert (await changes.look()).visible == (1, "the same")
+    assert await changes.check() == UNKNOWN
+    assert (await changes.check()).visible == (1, "the same")
     assert changes.untracked == {"tickets"}
-    assert await changes.look() == await changes.look()  # the list is read once for a catalog
+    assert await changes.check() == await changes.check()  # the list is read once for a catalog
 
 
 async def test_queries_run_at_each_interval_if_the_list_is_refused() -> None:
     changes = watched(*[DatabaseError(403, "42501", "refused")] * 3)
-    states = [(await changes.look()).visible for _ in range(3)]
+    states = [(await changes.check()).visible for _ in range(3)]
     assert len(set(states)) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dataapi.live.turns import FairTurns
+from dataapi.live.turns import FairQueue
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,10 +13,10 @@ def anything(_item: str, _owner: str) -> bool:
     return True
 
 
-def served(turns: FairTurns[str], cost: float = 1.0) -> list[str]:
+def served(turns: FairQueue[str], cost: float = 1.0) -> list[str]:
     """Take everything, and charge each owner for it."""
     order = []
-    while (turn := turns.take(anything)) is not None:
+    while (turn := turns.pop(anything)) is not None:
         item, owner = turn
         order.append(item)
         turns.charge(owner, cost)
@@ -24,7 +24,7 @@ def served(turns: FairTurns[str], cost: float = 1.0) -> list[str]:
 
 
 def test_owner_with_one_item_does_not_wait_for_another_with_many() -> None:
-    turns: FairTurns[str] = FairTurns()
+    turns: FairQueue[str] = FairQueue()
     for number in range(60):
         turns.add(f"many {number}", "busy", float(number))
     turns.add("one", "quiet", 60.0)
@@ -34,12 +34,12 @@ def test_owner_with_one_item_does_not_wait_for_another_with_many() -> None:
 
 
 def test_time_counts_instead_of_turns() -> None:
-    turns: FairTurns[str] = FairTurns()
+    turns: FairQueue[str] = FairQueue()
     for number in range(10):
         turns.add(f"slow {number}", "slow", 0.0)
         turns.add(f"fast {number}", "fast", 0.0)
     order = []
-    while (turn := turns.take(anything)) is not None:
+    while (turn := turns.pop(anything)) is not None:
         order.append(turn[1])
         turns.charge(turn[1], 5.0 if turn[1] == "slow" else 1.0)
     assert Counter(order[:7])["fast"] >= 5
@@ -47,11 +47,11 @@ def test_time_counts_instead_of_turns() -> None:
 
 def test_idle_owner_saves_up_nothing() -> None:
     """It begins with what the others have used, and does not keep them waiting for as long as it was away."""
-    turns: FairTurns[str] = FairTurns()
+    turns: FairQueue[str] = FairQueue()
     for number in range(100):
         turns.add(f"a {number}", "a", 0.0)
     for _ in range(50):
-        turns.take(anything)
+        turns.pop(anything)
         turns.charge("a", 1.0)
     for number in range(50):
         turns.add(f"b {number}", "b", 1.0)
@@ -60,19 +60,19 @@ def test_idle_owner_saves_up_nothing() -> None:
 
 
 def test_item_that_is_not_allowed_lets_others_pass() -> None:
-    turns: FairTurns[str] = FairTurns()
+    turns: FairQueue[str] = FairQueue()
     turns.add("long", "a", 0.0)
     turns.add("short", "b", 0.0)
-    assert turns.take(lambda item, _owner: item != "long") == ("short", "b")
-    assert turns.take(lambda item, _owner: item != "long") is None
+    assert turns.pop(lambda item, _owner: item != "long") == ("short", "b")
+    assert turns.pop(lambda item, _owner: item != "long") is None
     assert turns.oldest == 0.0
-    assert turns.take(anything) == ("long", "a")
+    assert turns.pop(anything) == ("long", "a")
     assert turns.oldest is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("adtc"), st.integers(0, 5), st.sampled_from("xyz"))))
 def test_each_item_is_served_once(actions: list[tuple[str, int, str]]) -> None:
-    turns: FairTurns[int] = FairTurns()
+    turns: FairQueue[int] = FairQueue()
     waiting: set[int] = set()
     for action, item, owner in actions:
         if action == "a":
@@ -84,7 +84,7 @@ def test_each_item_is_served_once(actions: list[tuple[str, int, str]]) -> None:
         elif action == "c":
             turns.charge(owner, float(item))
         else:
-            turn = turns.take(lambda _item, _owner: True)
+            turn = turns.pop(lambda _item, _owner: True)
             assert (turn is None) == (not waiting)
             if turn is not None:
                 waiting.remove(turn[0])

@@ -18,7 +18,7 @@ def test_shared_events_count_once(actions: list[tuple[bool, Chunk, str]]) -> Non
     unsent, held = UnsentBytes(), Counter[tuple[Chunk, str]]()
     for holds, event, caller in actions:
         if holds:
-            unsent.hold(event, caller)
+            unsent.add(event, caller)
             held[event, caller] += 1
         elif held[event, caller]:
             unsent.release(event, caller)

@@ -523,8 +523,8 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
         ("db-channel-enabled = 2", "expected yes, no or auto"),
         ("db-statement-timeout = 30s", "expected seconds up to 2000000"),
         ("db-statement-timeout = 9999999", "expected seconds up to 2000000"),
-        ("jwt-role-claim-key = role", "not a path of a claim from character 1 on"),
-        ("jwt-role-claim-key = .a[x]", "not a path of a claim from character 3 on"),
+        ("jwt-role-claim-key = role", "invalid path of a claim at character 1"),
+        ("jwt-role-claim-key = .a[x]", "invalid path of a claim at character 3"),
         ("jwt-cache-max-entries = -1", "expected a whole number of at least 0"),
         (
             "jwt-secret-is-base64 = yes",
@@ -654,12 +654,12 @@ def test_secret_in_base64_is_measured_by_its_bytes(size: int, good: bool) -> Non
         ('{"kty": "oct"', "not valid JSON"),
         ("{" + '"a":[' * 100_000, "not valid JSON"),
         ('{"kty": "DSA"}', "key 1 needs a kty of oct, RSA, EC or OKP"),
-        ('{"kty": "RSA", "n": "!", "e": 3}', "key 1 cannot be read"),
-        ('{"keys": []}', "the JWKS holds no key"),
+        ('{"kty": "RSA", "n": "!", "e": 3}', "key 1 is not a valid key"),
+        ('{"keys": []}', "the JWKS contains no key"),
         (json.dumps({"keys": [GOOD_KEY, {"kty": "EC"}]}), "key 2 needs a kty of"),
         ('{"keys": [1]}', "key 1 is not a JSON object"),
-        ("http://issuer.example.org/jwks.json", "anybody on the way could replace the keys"),
-        ("https://user:password@issuer.example.org/", "is not a URL with only a host name"),
+        ("http://issuer.example.org/jwks.json", "an attacker on the network could replace the keys"),
+        ("https://user:password@issuer.example.org/", "is not a URL with a host and without a user name"),
     ],
 )
 def test_unusable_secret_is_refused_without_showing_it(secret: str, expected: str) -> None:

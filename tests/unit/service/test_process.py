@@ -14,7 +14,7 @@ from dataapi.settings import Project, Settings
 from dataapi.settings import Webhooks as WebhooksSettings
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import ProjectState, Reloaded, WebhooksState
-from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics
+from dataapi.telemetry.requests import CompletedRequest, RequestMetrics
 from dataapi.webhooks.management.errors import ManagementError
 from support.deferreds import outcome
 from twisted.internet.defer import Deferred, succeed
@@ -254,7 +254,7 @@ def test_figures_of_requests_and_projects_come_together() -> None:
     """One snapshot has the requests, those in flight, and every project's pool."""
     paper = Paper()
     outcome(paper.process.start())
-    paper.figures.observe(AnsweredRequest("rest", Request("1", "GET", "/", "", {}, b""), 200, 0.1, 0))
+    paper.figures.observe(CompletedRequest("rest", Request("1", "GET", "/", "", {}, b""), 200, 0.1, 0))
     snapshot = outcome(paper.process.snapshot())
     assert snapshot["dataapi_requests_total"] == {("rest", "GET", "", "200", ""): 1}
     assert snapshot["dataapi_requests_in_flight"] == {(): 3}
@@ -343,12 +343,12 @@ def test_a_project_with_other_settings_knows_what_it_knew_of_its_servers() -> No
     """
     assembly: Any = ProcessAssembly(Clock(), None, None, None, lambda _: None, None, None)  # type: ignore[arg-type]
     before, newer = Lineage(1, 1), Lineage(1, 2)
-    assembly.project(project("a", db_max_rows=1)).succession.see(newer)
-    assert assembly.project(project("a", db_max_rows=2)).succession.overtaken(before)
-    assert not assembly.project(project("b")).succession.overtaken(before)
+    assembly.project(project("a", db_max_rows=1)).succession.add_primary(newer)
+    assert assembly.project(project("a", db_max_rows=2)).succession.is_outdated(before)
+    assert not assembly.project(project("b")).succession.is_outdated(before)
     elsewhere = "postgresql:///elsewhere"
     for other in (replace(project("a"), db_uri=elsewhere), replace(project("a"), db_read_uri=elsewhere)):
-        assert not assembly.project(other).succession.overtaken(before)
+        assert not assembly.project(other).succession.is_outdated(before)
 
 
 def test_projects_come_and_go() -> None:

@@ -111,7 +111,7 @@ def test_the_rows_are_kept_as_values_of_the_table() -> None:
     found = change(Delete(TASK, KEY), "title", "company")
     [alone] = found.before
     assert isinstance(alone.statement, BlockStatement)
-    block = alone.statement.around("execute one('x')")
+    block = alone.statement.block_body("execute one('x')")
     assert "for \"~row\" in execute 'execute one(''x'')' loop" in block
     assert 'row("~row"."company",null,"~row"."title")::"public"."task"' in block
     kept = """unnest(pg_catalog.current_setting('dataapi.changed_rows', true)::"public"."task"[])"""

@@ -129,7 +129,7 @@ def test_secrets_are_known_by_their_shape(given_text: str, shown: str) -> None:
 @given(st.text(min_size=6).filter(lambda text: "*" not in text), st.text(), st.text())
 def test_configured_secrets_never_appear(secret: str, before: str, after: str) -> None:
     """A configured secret is blanked in messages, fields and tracebacks, whatever stands around it."""
-    log = Log(redact=Redactor.knowing([secret]))
+    log = Log(redact=Redactor.for_secrets([secret]))
     text = before + secret + after
     log.logger.info("{text}", text=text, nested={"deep": [text]}, thing=text)
     [document] = log.documents

@@ -16,7 +16,7 @@ from dataapi.telemetry.metrics import (
     merge,
     to_json,
 )
-from dataapi.telemetry.requests import MAX_SERIES, AnsweredRequest, RequestMetrics
+from dataapi.telemetry.requests import MAX_SERIES, CompletedRequest, RequestMetrics
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -36,11 +36,11 @@ def of(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return name, frozenset(labels.items())
 
 
-def answered(status: int, seconds: float = 0.002, code: str = "") -> AnsweredRequest:
+def answered(status: int, seconds: float = 0.002, code: str = "") -> CompletedRequest:
     """Return a REST request that was answered so."""
     context = RequestContext("/rest/v1/{resource}")
     request = Request("1", "GET", "/rest/v1/blog", "", {}, b"", context=context)
-    return AnsweredRequest("rest", request, status, seconds, 1, "", code)
+    return CompletedRequest("rest", request, status, seconds, 1, "", code)
 
 
 def test_requests_are_counted_by_method_route_status_and_code() -> None:

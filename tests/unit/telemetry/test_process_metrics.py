@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataapi.telemetry.metrics import Histogram
-from dataapi.telemetry.process import EVERY, ProcessMetrics
+from dataapi.telemetry.process import SAMPLE_INTERVAL, ProcessMetrics
 from twisted.internet.task import Clock
 
 
@@ -12,8 +12,8 @@ def test_a_blocked_event_loop_shows() -> None:
     clock = Clock()
     process = ProcessMetrics(clock)
     process.start()
-    clock.advance(EVERY)
-    clock.advance(EVERY + 2.0)
+    clock.advance(SAMPLE_INTERVAL)
+    clock.advance(SAMPLE_INTERVAL + 2.0)
     delays = process.snapshot()["dataapi_event_loop_delay_seconds"][()]
     process.stop()
     assert isinstance(delays, Histogram)

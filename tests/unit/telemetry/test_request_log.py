@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from dataapi.http.messages import Fact, Identity, Operation, QueueWait, Request, RequestContext, RoundTrip
 from dataapi.telemetry.log_record import LogRecord
-from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics, request_observer, summary_of
+from dataapi.telemetry.requests import CompletedRequest, RequestMetrics, request_observer, summary_of
 from dataapi.telemetry.tracing import Tracing
 from twisted.logger import capturedLogs
 
 
-def answered(status: int, code: str = "", facts: tuple[Fact, ...] = ()) -> AnsweredRequest:
+def answered(status: int, code: str = "", facts: tuple[Fact, ...] = ()) -> CompletedRequest:
     """Return a request that was answered so."""
     context = RequestContext("/rest/v1/{resource}")
     request = Request(
         "r-1", "GET", "/rest/v1/blog", "", {}, b"", client="192.0.2.7" if facts else "", context=context
     )
     project = "p" if facts else ""
-    return AnsweredRequest("rest", request, status, 0.0123456, 42, project, code, facts=facts)
+    return CompletedRequest("rest", request, status, 0.0123456, 42, project, code, facts=facts)
 
 
 KNOWN = (

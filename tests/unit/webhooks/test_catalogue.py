@@ -20,9 +20,9 @@ from dataapi.webhooks.catalogue import (
     sample_payload,
     sample_type,
 )
-from dataapi.webhooks.event_types import EventType, Rendering, completed, project_schema
+from dataapi.webhooks.event_types import EventType, Rendering, complete_payload, project_schema
 from dataapi.webhooks.interfaces import IEventCatalogue
-from dataapi.webhooks.plugins import combined
+from dataapi.webhooks.plugins import combine_catalogues
 from zope.interface import implementer
 
 ROOT = Path(__file__).parents[3]
@@ -279,15 +279,15 @@ def test_types_that_contradict_themselves_are_refused(wrong: EventType) -> None:
     with pytest.raises(BadEventType):
         Catalogue([wrong])
     good = Listed(one("v1.shop.bought"))
-    catalogue, problems = combined([Listed(wrong), good])
+    catalogue, problems = combine_catalogues([Listed(wrong), good])
     assert list(catalogue.types) == ["v1.shop.bought"]
     assert len(problems) == 1
 
 
 def test_of_two_catalogues_with_the_same_type_one_is_left_out() -> None:
-    catalogue, problems = combined([Listed(one()), Listed(one(), one("v1.shop.bought"))])
+    catalogue, problems = combine_catalogues([Listed(one()), Listed(one(), one("v1.shop.bought"))])
     assert list(catalogue.types) == ["v1.shop.sold"]
-    assert problems == (f"{__name__}.Listed: an event type is there twice",)
+    assert problems == (f"{__name__}.Listed: duplicate event type",)
 
 
 def test_rendering_neither_adds_nor_changes_what_the_service_writes() -> None:
@@ -302,7 +302,7 @@ def test_rendering_neither_adds_nor_changes_what_the_service_writes() -> None:
 
 def test_a_catalogue_may_render_types_of_one_that_comes_later() -> None:
     newer = one("v2.shop.sold", renders=Rendering("v1.shop.sold", same))
-    catalogue, problems = combined([Listed(newer), Listed(one())])
+    catalogue, problems = combine_catalogues([Listed(newer), Listed(one())])
     assert (list(catalogue.types), problems) == (["v1.shop.sold", "v2.shop.sold"], ())
 
 
@@ -374,10 +374,10 @@ def test_a_test_event_is_the_example_as_if_it_had_happened_here() -> None:
 
 def test_the_service_writes_organization_project_and_actor() -> None:
     given = {"organization_slug": "forged", "reason": "other"}
-    assert completed(given, "acme", REF) == {
+    assert complete_payload(given, "acme", REF) == {
         "organization_slug": "acme",
         "project_ref": REF,
         "actor": None,
         "reason": "other",
     }
-    assert completed({"actor": {"user_id": "u"}}, "acme", None)["actor"] == {"user_id": "u"}
+    assert complete_payload({"actor": {"user_id": "u"}}, "acme", None)["actor"] == {"user_id": "u"}

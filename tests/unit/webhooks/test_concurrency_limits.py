@@ -10,8 +10,8 @@ import pytest
 from dataapi.webhooks.delivery import concurrency_limits
 from dataapi.webhooks.delivery.concurrency_limits import (
     AHEAD,
+    DEFAULT_LIMIT,
     MAX_AHEAD,
-    USUAL_LIMIT,
     ClaimedAttempt,
     ConcurrencyLimits,
 )
@@ -55,18 +55,18 @@ class Machine:
         self.add(*works)
         return [one.work for one in iter(lambda: self.limits.next(self.now), None)]
 
-    def end(self, works: list[DueWork], seconds: float = 0.1, *, answered: bool | None = True) -> None:
+    def end(self, works: list[DueWork], seconds: float = 0.1, *, responded: bool | None = True) -> None:
         """End attempts after some time."""
         self.now += seconds
         for one in works:
-            self.limits.ended(one, self.now, answered=answered)
+            self.limits.ended(one, self.now, responded=responded)
 
-    def know(self, *works: DueWork, seconds: float = 0.1, answered: bool = True, times: int = 1) -> None:
+    def know(self, *works: DueWork, seconds: float = 0.1, responded: bool = True, times: int = 1) -> None:
         """Make attempts that take some time."""
         for _ in range(times):
             for one in works:
                 assert self.begin(one) == [one]
-                self.end([one], seconds, answered=answered)
+                self.end([one], seconds, responded=responded)
 
 
 STEPS = st.lists(
@@ -91,11 +91,11 @@ def test_limits_hold_whatever_happens(
     limits = machine.limits
     running: list[DueWork] = []
     waiting = 0
-    for host, organization, endpoint, ends, answered, drops in steps:
+    for host, organization, endpoint, ends, responded, drops in steps:
         if ends is None:
             waiting += sum(machine.add(work(host, uuid5(endpoint, organization), organization)))
         elif running:
-            machine.end([running.pop(0)], ends, answered=answered)
+            machine.end([running.pop(0)], ends, responded=responded)
         if drops:
             waiting -= len(limits.drop(lambda _: True))
         came = machine.begin()
@@ -132,9 +132,11 @@ def test_a_new_endpoint_begins_with_one_attempt_and_each_response_adds_one() -> 
     assert found == [1, 2, 4, 8, 14, 14]
 
 
-@pytest.mark.parametrize(("seconds", "answered", "cap"), [(9.0, False, 1), (9.0, True, 14), (0.1, False, 14)])
+@pytest.mark.parametrize(
+    ("seconds", "responded", "cap"), [(9.0, False, 1), (9.0, True, 14), (0.1, False, 14)]
+)
 def test_each_attempt_that_times_out_halves_an_endpoints_cap(
-    seconds: float, answered: bool, cap: int
+    seconds: float, responded: bool, cap: int
 ) -> None:
     """Slow responses and quick failures do not."""
     machine = Machine(100, 16)
@@ -142,7 +144,7 @@ def test_each_attempt_that_times_out_halves_an_endpoints_cap(
     begun = machine.begin(*(work() for _ in range(16)))
     assert len(begun) == 14
     machine.limits.drop(lambda _: True)
-    machine.end(begun, seconds, answered=answered)
+    machine.end(begun, seconds, responded=responded)
     assert len(machine.begin(*(work() for _ in range(16)))) == cap
 
 
@@ -154,7 +156,7 @@ def test_attempts_that_were_not_made_say_nothing_about_an_endpoint() -> None:
         begun = machine.begin(*(work() for _ in range(16)))
         assert len(begun) == 4
         machine.limits.drop(lambda _: True)
-        machine.end(begun, 9.0, answered=None)
+        machine.end(begun, 9.0, responded=None)
         machine.know(work("b"))
 
 
@@ -212,7 +214,7 @@ def test_an_endpoint_that_becomes_prompt_leaves_the_share_of_slow_ones() -> None
     """Each of its responses adds an attempt, while the share of slow endpoints is used up."""
     machine = Machine(16, 4)
     recovers = work("z")
-    machine.know(*(work(host) for host in "abcdefghz"), seconds=9.0, answered=False)
+    machine.know(*(work(host) for host in "abcdefghz"), seconds=9.0, responded=False)
     assert len(machine.begin(*(work(host) for host in "abcdefg"), recovers)) == 8
     assert machine.begin(work("h")) == []
     machine.limits.drop(lambda _: True)
@@ -278,13 +280,13 @@ def test_a_prompt_endpoint_has_work_ahead_and_a_hanging_one_has_not() -> None:
 
 def test_endpoints_that_had_work_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are new again."""
-    monkeypatch.setattr(concurrency_limits, "MAX_REMEMBERED", 1)
+    monkeypatch.setattr(concurrency_limits, "MAX_IDLE_ENDPOINTS", 1)
     machine = Machine(100, 16)
     for host in "ab":
         machine.know(work(host), times=4)
         machine.limits.claimed({}, {}, complete=True)
     assert machine.limits.limits(machine.now) == ({}, frozenset()), "no more is claimed than of new endpoints"
-    assert len(machine.begin(*(work("a") for _ in range(9)))) == USUAL_LIMIT
+    assert len(machine.begin(*(work("a") for _ in range(9)))) == DEFAULT_LIMIT
     assert len(machine.begin(*(work("b") for _ in range(9)))) == 5
 
 
@@ -296,10 +298,10 @@ def test_more_is_claimed_when_a_claim_was_cut_short() -> None:
     limits.claimed({first.endpoint_id: 1}, {}, complete=True)
     assert not limits.wants_more(), "the host has no room"
     assert machine.begin() == [first]
-    assert limits.ended(first, 0.0, answered=True), "there may be more of this endpoint"
+    assert limits.ended(first, 0.0, responded=True), "there may be more of this endpoint"
     machine.begin(second)
     limits.claimed({second.endpoint_id: 0}, {first.endpoint_id: 1}, complete=True)
-    assert not limits.ended(second, 0.0, answered=True)
+    assert not limits.ended(second, 0.0, responded=True)
     limits.claimed({}, {}, complete=False)
     assert limits.wants_more()
 

@@ -13,7 +13,13 @@ from dataapi.settings import Webhooks
 from dataapi.telemetry.tracing import Tracing
 from dataapi.webhooks.delivery.attempt import Attempt
 from dataapi.webhooks.delivery.concurrency_limits import MAX_AHEAD
-from dataapi.webhooks.delivery.dispatcher import CHANGED, LEASE_MARGIN, POLL, SLOWEST_POLL, Dispatcher
+from dataapi.webhooks.delivery.dispatcher import (
+    CHANGED,
+    LEASE_MARGIN,
+    MAX_POLL_INTERVAL,
+    POLL_INTERVAL,
+    Dispatcher,
+)
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, Trigger
 from support.fake_queue import OK, REFUSED, FakeQueue, FakeSender
 from twisted.internet.defer import Deferred
@@ -141,13 +147,13 @@ def test_what_nobody_announces_is_looked_for(*, listening: bool) -> None:
         return machine.queue.claims - before
 
     machine.dispatcher.start()
-    assert looks(2) == pytest.approx(2 / POLL, abs=1)
-    assert looks(20) < 2 / 3 * 20 / POLL
-    assert looks(20) == pytest.approx(20 / SLOWEST_POLL, abs=1)
+    assert looks(2) == pytest.approx(2 / POLL_INTERVAL, abs=1)
+    assert looks(20) < 2 / 3 * 20 / POLL_INTERVAL
+    assert looks(20) == pytest.approx(20 / MAX_POLL_INTERVAL, abs=1)
     machine.queue.add()
-    machine.pass_time(SLOWEST_POLL)
+    machine.pass_time(MAX_POLL_INTERVAL)
     assert len(machine.sender.sent) == 1
-    assert looks(2) == pytest.approx(2 / POLL, abs=1)
+    assert looks(2) == pytest.approx(2 / POLL_INTERVAL, abs=1)
 
 
 def test_due_times_that_others_planned_are_met_exactly() -> None:
@@ -361,7 +367,7 @@ def test_work_that_waits_for_a_hanging_host_is_not_asked_for_again_and_again() -
     machine.dispatcher.start()
     machine.pass_time(5)
     assert machine.dispatcher.in_flight == 1
-    assert machine.queue.claims <= 3 + 5 / POLL
+    assert machine.queue.claims <= 3 + 5 / POLL_INTERVAL
 
 
 def test_no_more_attempts_run_than_configured() -> None:
@@ -528,7 +534,7 @@ def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
     with capturedLogs() as events:
         machine.dispatcher.start()
         machine.pass_time(5)
-    assert [event["log_format"] for event in events].count("work cannot be claimed: {reason}") == 1
+    assert [event["log_format"] for event in events].count("cannot claim work: {reason}") == 1
     machine.queue.away = False
     machine.pass_time(1.1)
     assert len(machine.queue.done) == 1

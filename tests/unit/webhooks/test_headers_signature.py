@@ -8,7 +8,7 @@ import hmac
 import time
 
 import pytest
-from dataapi.webhooks.delivery.headers import SecretRefused, check_secret, key_of, sign, verify
+from dataapi.webhooks.delivery.headers import InvalidSecret, check_secret, hmac_key, sign, verify
 from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -43,14 +43,14 @@ def test_the_published_vector() -> None:
     ],
 )
 def test_only_the_prefix_and_strict_base64_make_a_base64_key(secret: str, key: bytes) -> None:
-    assert key_of(secret) == key
+    assert hmac_key(secret) == key
 
 
 @pytest.mark.parametrize(
     "secret", ["", "1234567", "x" * 65, "pässword1", "\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18"]
 )
 def test_secrets_of_other_lengths_and_of_other_characters_are_refused(secret: str) -> None:
-    with pytest.raises(SecretRefused) as refused:
+    with pytest.raises(InvalidSecret) as refused:
         check_secret(secret)
     assert not secret or secret not in str(refused.value)
 
@@ -62,7 +62,7 @@ def test_secrets_of_8_to_64_characters_are_accepted(length: int) -> None:
 
 @given(ASCII, st.uuids().map(str), st.integers(0, 2**33), st.binary())
 def test_the_signature_is_over_id_time_and_raw_body(secret: str, event: str, now: int, body: bytes) -> None:
-    expected = hmac.new(key_of(secret), f"{event}.{now}.".encode() + body, hashlib.sha256).digest()
+    expected = hmac.new(hmac_key(secret), f"{event}.{now}.".encode() + body, hashlib.sha256).digest()
     signature = sign(secret, event, now, body)
     assert signature == "v1," + base64.b64encode(expected).decode()
     assert verify(secret, event, now, body, signature)

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from dataapi.http.errors import DatabaseError, DatabaseUnavailable
-from dataapi.webhooks.delivery.outcomes import AGAIN_AFTER, FLUSH_AFTER, MAX_BATCH, Outcomes
+from dataapi.webhooks.delivery.outcomes import FLUSH_AFTER, MAX_BATCH, RETRY_AFTER, Outcomes
 from dataapi.webhooks.model import Claim, FinishedAttempt
 from support.fake_queue import OK
 from twisted.internet.defer import Deferred
@@ -100,14 +100,14 @@ def test_nothing_is_lost_while_the_database_is_away() -> None:
     database.error = AWAY
     first = database.add(2)
     database.clock.advance(FLUSH_AFTER)
-    assert database.outcomes.stuck
+    assert database.outcomes.blocked
     second = database.add()
     for _ in range(100):
-        database.clock.advance(AGAIN_AFTER)
+        database.clock.advance(RETRY_AFTER)
     database.error = None
-    database.clock.advance(AGAIN_AFTER)
+    database.clock.advance(RETRY_AFTER)
     assert database.recorded == first + second
-    assert not database.outcomes.stuck
+    assert not database.outcomes.blocked
     assert database.lost == 0
 
 
@@ -121,7 +121,7 @@ def test_what_the_database_went_away_from_keeps_its_place() -> None:
     second = database.add()
     running.callback(None)
     database.slow = database.error = None
-    database.clock.advance(AGAIN_AFTER)
+    database.clock.advance(RETRY_AFTER)
     assert database.recorded == first + second
 
 
@@ -131,11 +131,11 @@ def test_waits_are_counted_from_the_end_of_the_attempt(away: float, left: float)
     database = Database()
     database.error = AWAY
     database.add(retry_in=10.0)
-    for _ in range(round(away / AGAIN_AFTER)):
-        database.clock.advance(AGAIN_AFTER)
+    for _ in range(round(away / RETRY_AFTER)):
+        database.clock.advance(RETRY_AFTER)
     database.error = None
-    database.clock.advance(AGAIN_AFTER)
-    assert database.retries == [pytest.approx(left, abs=2 * AGAIN_AFTER)]
+    database.clock.advance(RETRY_AFTER)
+    assert database.retries == [pytest.approx(left, abs=2 * RETRY_AFTER)]
 
 
 def test_one_bad_outcome_does_not_take_others_with_it() -> None:
@@ -145,14 +145,14 @@ def test_one_bad_outcome_does_not_take_others_with_it() -> None:
     database.poison = {identifiers[2]}
     database.clock.advance(FLUSH_AFTER)
     for _ in range(3):
-        database.clock.advance(AGAIN_AFTER)
+        database.clock.advance(RETRY_AFTER)
     assert sorted(database.recorded) == sorted({*identifiers} - database.poison)
     others = database.add(2)
-    database.clock.advance(AGAIN_AFTER)
+    database.clock.advance(RETRY_AFTER)
     assert set(others) <= set(database.recorded), "outcomes of later attempts go on"
     assert database.lost == 0, "its lease is not over"
     for _ in range(80):
-        database.clock.advance(AGAIN_AFTER)
+        database.clock.advance(RETRY_AFTER)
     assert database.lost == 1
     assert not database.clock.getDelayedCalls()
 
@@ -169,7 +169,7 @@ def test_settling_waits_until_everything_is_recorded() -> None:
     settled = Deferred.fromCoroutine(database.outcomes.settled())
     assert not settled.called
     database.error = None
-    database.clock.advance(AGAIN_AFTER)
+    database.clock.advance(RETRY_AFTER)
     assert settled.called
     assert database.recorded == identifiers + more
 

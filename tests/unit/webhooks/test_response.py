@@ -62,7 +62,7 @@ def test_what_receivers_write_carelessly_is_read() -> None:
 
 def test_a_body_without_a_length_ends_with_the_connection() -> None:
     response = read(b"HTTP/1.1 200 OK\r\n\r\n", b"o", b"k")
-    assert not response.over
+    assert not response.is_finished
     response.end()
     assert (response.body, response.complete, response.reusable) == (b"ok", True, False)
 

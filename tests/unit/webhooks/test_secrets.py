@@ -98,10 +98,10 @@ def test_token_is_usable_until_it_expires_or_is_revoked() -> None:
     def token(expires: datetime | None, revoked: datetime | None) -> Token:
         return Token(UUID(int=0), "acme", frozenset({Permission.READ}), now, expires, revoked)
 
-    assert token(None, None).usable(now)
-    assert token(later, None).usable(now)
-    assert not token(now, None).usable(now)
-    assert not token(None, now).usable(now)
+    assert token(None, None).is_valid(now)
+    assert token(later, None).is_valid(now)
+    assert not token(now, None).is_valid(now)
+    assert not token(None, now).is_valid(now)
 
 
 @given(MICROSECONDS, RANDOM)
@@ -143,5 +143,5 @@ def test_other_spellings_are_no_identifiers(text: str) -> None:
 
 def test_the_identifier_after_the_last_is_the_last() -> None:
     """Bounds of pages stay bounds."""
-    assert identifiers.following(identifiers.LATEST) == identifiers.LATEST
-    assert identifiers.following(identifiers.EARLIEST) == UUID(int=1)
+    assert identifiers.next_identifier(identifiers.LATEST) == identifiers.LATEST
+    assert identifiers.next_identifier(identifiers.EARLIEST) == UUID(int=1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dataapi.catalog.model import Catalog, Column, Function, Privileges, Table, TypeKind
-from dataapi.catalog.names import CatalogNames, FieldNames, is_looked_up_by_key
+from dataapi.catalog.names import CatalogNames, FieldNames, has_by_pk_field
 from dataapi.catalog.registry import TableType
 from dataapi.catalog.relationships import KeyRelationship
 from dataapi.graphql.schema.type_mapping import TypeMapping, mapping_of
@@ -260,7 +260,7 @@ class TableView:
     @cached_property
     def deletable(self) -> bool:
         """Whether the role may delete rows."""
-        return self.table.deletable and self.catalog_view.privileges.can_whole(self.table, "DELETE")
+        return self.table.deletable and self.catalog_view.privileges.has_table_privilege(self.table, "DELETE")
 
     @property
     def _names(self) -> FieldNames:
@@ -389,7 +389,7 @@ class TableView:
             name,
             self._input_name(name),
             target,
-            function.gives_one_row,
+            function.returns_one_row,
             function=function,
             unique=not function.returns_set,
             description=self._catalog.directives.function(function.oid).description,
@@ -431,4 +431,4 @@ class TableView:
         """The key's fields in key order, empty when the table has no ``ByPk`` field."""
         fields = tuple(self.fields_by_column[name] for name in self.key if name in self.fields_by_column)
         whole = self.has_node_id and len(fields) == len(self.key)
-        return fields if whole and is_looked_up_by_key(self._catalog, self.table) else ()
+        return fields if whole and has_by_pk_field(self._catalog, self.table) else ()

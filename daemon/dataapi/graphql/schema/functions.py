@@ -181,7 +181,7 @@ def _result(view: CatalogView, function: Function) -> _Result | None:
         return _Result()
     rows = view.table_of_type(function.returns)
     if rows is not None:
-        return _Result(view=rows, is_list=not function.gives_one_row)
+        return _Result(view=rows, is_list=not function.returns_one_row)
     mapping = view.mapping(function.returns)
     if mapping is None or (mapping.is_list and function.returns_set):
         return None

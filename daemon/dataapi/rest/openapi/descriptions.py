@@ -6,9 +6,9 @@ from collections.abc import Hashable
 
 from dataapi.catalog.model import Catalog
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.tasks import Naps, SharedWork
+from dataapi.concurrency.tasks import PeriodicPause, SharedWork
 from dataapi.http.errors import ApiError
-from dataapi.http.headers import CALLER
+from dataapi.http.headers import CALLER_VARY
 from dataapi.http.messages import Reply, Request
 from dataapi.rest import respond
 from dataapi.rest.openapi.description import Version, describe, negotiate_description, with_address
@@ -49,7 +49,7 @@ class Descriptions:
             raise respond.unsupported(plan_input.method, _ALLOW)
         media_type, version = negotiate_description(plan_input.accept, request.openapi)
         description = await self.get(catalog, role, plan_input.schema, version)
-        headers = (("Content-Type", media_type), *request.profile, ("Vary", f"Accept, {CALLER}"))
+        headers = (("Content-Type", media_type), *request.profile, ("Vary", f"Accept, {CALLER_VARY}"))
         return Reply(200, headers, with_address(self._project, http, version, description))
 
     async def get(self, catalog: Catalog, role: str, schema: str, version: Version) -> bytes:
@@ -58,7 +58,7 @@ class Descriptions:
         if cached is not None:
             return cached
         return await self._work.result(
-            key, lambda: describe(self._project, catalog, role, schema, version, Naps())
+            key, lambda: describe(self._project, catalog, role, schema, version, PeriodicPause())
         )
 
     def _put(self, key: DescriptionKey, description: bytes) -> None:

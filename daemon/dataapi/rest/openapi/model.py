@@ -88,7 +88,8 @@ class VisibleSchema:
             read,
             insert,
             update,
-            table.deletable and (self._privileges is None or self._privileges.can_whole(table, "DELETE")),
+            table.deletable
+            and (self._privileges is None or self._privileges.has_table_privilege(table, "DELETE")),
             self._key(table, (read & insert & update) - RESERVED),
         )
 

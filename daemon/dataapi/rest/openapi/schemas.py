@@ -49,12 +49,12 @@ def json_type(sql_name: str) -> str | None:
 
 def column_type_name(catalog: Catalog, column: Column) -> str:
     type_ = catalog.types[column.type]
-    base = catalog.underlying(type_)
+    base = catalog.base_type(type_)
     return base.sql_name if base.schema == "pg_catalog" else column.sql_name or type_.sql_name
 
 
 def max_length(catalog: Catalog, column: Column) -> int | None:
-    name = catalog.underlying(catalog.types[column.type]).name
+    name = catalog.base_type(catalog.types[column.type]).name
     if column.typmod < 0:
         return None
     if name in _CHARACTERS:
@@ -177,7 +177,7 @@ class Components:
             ),
             Note.TYPE: column_type_name(self.catalog, column),
             Note.DEFAULT: default(self.catalog, column, expressions=True),
-            Note.LABELS: list(self.catalog.underlying(self.catalog.types[column.type]).labels),
+            Note.LABELS: list(self.catalog.base_type(self.catalog.types[column.type]).labels),
         }
 
     def noted(self, schema: dict[str, Any], oid: int) -> dict[Any, Any]:

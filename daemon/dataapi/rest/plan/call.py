@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dataapi.auth.caller import hoisted
+from dataapi.auth.caller import hoisted_settings
 from dataapi.catalog.model import Argument, Function, Type, Volatility
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import parse_accept
@@ -65,7 +65,7 @@ class _Call:
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
-        return hoisted(self.chosen.function, self.role.project.db_hoisted_tx_settings)
+        return hoisted_settings(self.chosen.function, self.role.project.db_hoisted_tx_settings)
 
 
 def plan(role: RestRole, plan_input: PlanInput) -> Plan:
@@ -213,7 +213,7 @@ def _function_call(call: _Call) -> FunctionCall:
         for each in named:
             type_ = types[each.type]
             pairs, read_as = pairs_type(type_), _member_type(type_)
-            cast = read_as if arguments.as_text and catalog.underlying(type_).oid in (JSON_OID, JSONB) else ""
+            cast = read_as if arguments.as_text and catalog.base_type(type_).oid in (JSON_OID, JSONB) else ""
             members.append((each.name, "json" if pairs else "text" if cast else read_as))
             values.append(CallArgument(each.name, None, variadic=each.variadic, pairs=pairs, cast=cast))
         from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, tuple(members))

@@ -70,7 +70,7 @@ def _relation(catalog: Catalog, function: Function, declared: Type) -> Relation 
     if function.columns:
         columns = {column.name: RelationColumn(column.type) for column in function.columns}
         return Relation(function.schema, function.name, None, columns)
-    type_ = catalog.underlying(declared)
+    type_ = catalog.base_type(declared)
     if type_.kind is not TypeKind.COMPOSITE:
         return None
     table = catalog.tables.get(type_.relation)
@@ -89,13 +89,13 @@ def _raw(catalog: Catalog, declared: Type) -> tuple[str, ...]:
         return (BINARY,)
     if content is Content.XML:
         return ("text/xml", "text/plain")
-    type_ = catalog.underlying(declared)
+    type_ = catalog.base_type(declared)
     is_text = type_.category == "S"  # PostgreSQL's category for string types
     return ("text/plain", BINARY) if is_text else ("text/plain",)
 
 
 def content_of(catalog: Catalog, type_: Type) -> Content:
-    return _CONTENTS.get(catalog.underlying(type_).sql_name, Content.TEXT)
+    return _CONTENTS.get(catalog.base_type(type_).sql_name, Content.TEXT)
 
 
 _BODIES = {type_: media_type for media_type, types in WHOLE_BODY.items() for type_ in types}

@@ -11,7 +11,7 @@ from dataapi.catalog.relationships import (
     KeyRelationship,
     Relationship,
 )
-from dataapi.database.sql_text import ALIAS, LONGEST_IDENTIFIER
+from dataapi.database.sql_text import ALIAS, MAX_IDENTIFIER_BYTES
 from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Body, HandlerBody
 from dataapi.rest.parse.filters import leaves
@@ -343,5 +343,5 @@ def _column_key(key: Key) -> Key:
     if not isinstance(key, Parameter) or not isinstance(key.source, FixedText):
         return key
     name = key.source.text
-    fits = 0 < len(name.encode("utf-8", "replace")) <= LONGEST_IDENTIFIER and not name.startswith(ALIAS)
+    fits = 0 < len(name.encode("utf-8", "replace")) <= MAX_IDENTIFIER_BYTES and not name.startswith(ALIAS)
     return Text(name) if fits and name.isprintable() else key

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, islice
 
-from dataapi.database.sql_text import LONGEST_IDENTIFIER
+from dataapi.database.sql_text import MAX_IDENTIFIER_BYTES
 
 MIN_SIMILARITY = 0.75
 """Minimum similarity of a suggested table or function.  A lower value would let callers discover names."""
@@ -111,7 +111,7 @@ def _most_similar(text: str, names: Iterable[str], minimum: float) -> str | None
 
 def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
     """Return the hint with the one or two most similar columns, None if there are none or more."""
-    if len(name) > LONGEST_IDENTIFIER:
+    if len(name) > MAX_IDENTIFIER_BYTES:
         return None
     maximum, closest = min(MAX_EDITS, len(name) // 2), list[str]()
     for column in columns:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dataapi.catalog.model import Catalog, Column, Function, Privileges, Table, TableKind, Type
 from dataapi.catalog.relationships import Relationships
 from dataapi.database.errors import Diagnostics, to_error
-from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier, quote_literal, with_own_schema
+from dataapi.database.sql_text import OWN_SCHEMA, qualify_builtins, quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.body import form_hint
 from dataapi.rest.plan.similar_names import NameIndex, similar
@@ -129,7 +129,7 @@ class RoleTables:
 
     def may_read_whole(self, table: Table) -> bool:
         """Whether the role may read all columns, including columns added since the catalog was read."""
-        return self._privileges.can_whole(table, "SELECT")
+        return self._privileges.has_table_privilege(table, "SELECT")
 
     def similar_name(self, schema: str, name: str, *, related: bool = False) -> str | None:
         def is_candidate(other: str) -> bool:
@@ -273,7 +273,7 @@ def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = Fa
     if from_json is not None:
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', qualified(from_json), default)
     # Domains check values on assignment.  As a member's type, a domain would also check missing members.
-    type_ = catalog.underlying(catalog.types[column.type])
+    type_ = catalog.base_type(catalog.types[column.type])
     if pairs := pairs_type(type_):
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', default=default, pairs=pairs)
     # Avoid SQL's own type names, because some of them imply a length of one.
@@ -296,4 +296,4 @@ def _default(catalog: Catalog, table: Table, column: Column) -> str | None:
         sequence = f"pg_catalog.pg_get_serial_sequence({quote_literal(qualified(table))}, "
         return f"pg_catalog.nextval({sequence}{quote_literal(column.name)})::regclass)"
     default = column.default or catalog.types[column.type].default
-    return None if default is None else with_own_schema(default)
+    return None if default is None else qualify_builtins(default)

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from dataapi.auth.keys import check_key_url, is_url, parse_keys
 from dataapi.auth.role_path import parse_role_path
 from dataapi.catalog.directives import FEATURES
-from dataapi.database.address import is_connection_string, names_replicas
-from dataapi.database.sql_text import may_travel
-from dataapi.http.headers import may_be_chosen
+from dataapi.database.address import is_connection_string, is_replica_string
+from dataapi.database.sql_text import is_allowed_setting
+from dataapi.http.headers import is_settable
 from dataapi.settings import TransactionEnd
 from dataapi.webhooks.delivery.proxy import parse_proxy
 from dataapi.webhooks.event_types import TYPE
@@ -169,7 +169,7 @@ database_uri = checked(
 """Parses a connection string: a URI or libpq's ``keyword=value`` form."""
 
 replicas_uri = checked(
-    names_replicas,
+    is_replica_string,
     "expected postgresql://user@host,host/database, without target_session_attrs=primary or read-write",
 )
 """Parses the connection string of read-only servers."""
@@ -223,16 +223,18 @@ def api_keys(value: str) -> tuple[str, ...]:
 
 
 setting_names = each(
-    may_travel, "expected names of PostgreSQL's settings, such as statement_timeout", str.lower
+    is_allowed_setting, "expected names of PostgreSQL's settings, such as statement_timeout", str.lower
 )
 """Parses names of settings that may be set for a request, in lower case (PostgreSQL ignores case)."""
 
-setting_name = checked(may_travel, "expected a name of letters, digits and _, such as app.settings.name")
+setting_name = checked(
+    is_allowed_setting, "expected a name of letters, digits and _, such as app.settings.name"
+)
 """Parses the name of a setting that may be set for a request."""
 
 setting_value = checked(lambda value: "\0" not in value, "expected a text without NUL")
 
-header_name = checked(may_be_chosen, "expected the name of a header, such as X-Request-Id")
+header_name = checked(is_settable, "expected the name of a header, such as X-Request-Id")
 """Parses the name of a header that does not frame the response."""
 
 origins = each(_ORIGIN.fullmatch, "expected origins without path, such as https://app.example.org")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from dataapi.catalog.model import Catalog, Table, Volatility
-from dataapi.database.citus import made_on_workers
+from dataapi.database.citus import propagate_settings
 from dataapi.database.sql_text import PLUS, quote_identifier
 from dataapi.http.errors import DatabaseError
 from dataapi.sql.algebra import ColumnRef, FunctionCall, Rows
@@ -61,7 +61,7 @@ class Citus(Dialect):
     separate_messages = True
     reads_written_rows = False
     # Copy the response settings that the function set to where the final statement can read them.
-    after_pre_request = (made_on_workers("response.headers", "response.status"),)
+    after_pre_request = (propagate_settings("response.headers", "response.status"),)
     # By default, Citus shows the plan of only one shard.
     planner_settings = (("citus.explain_all_tasks", "on"),)
 

@@ -17,7 +17,7 @@ from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import Runner, Transactions, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.concurrency.cache import BoundedCache
-from dataapi.concurrency.tasks import Naps, SharedWork
+from dataapi.concurrency.tasks import PeriodicPause, SharedWork
 from dataapi.database.message import Bound, Statement
 from dataapi.database.pool import PoolFigures
 from dataapi.graphql.document_store import Documents
@@ -25,7 +25,7 @@ from dataapi.http.errors import ApiError, DatabaseUnavailable
 from dataapi.http.messages import Request
 from dataapi.settings import Project
 from dataapi.telemetry.readiness import ProjectState
-from dataapi.telemetry.slow_requests import KEPT, SLOW
+from dataapi.telemetry.slow_requests import RETENTION, SLOW
 from dataapi.telemetry.version import installed_version
 from dataapi.telemetry.vitals import Vitals
 from dataapi.web.console.schema import SchemaDescription
@@ -119,12 +119,12 @@ class ProjectData:
             with suppress(DatabaseUnavailable):
                 catalog = catalog_for(self._catalog(), caller)
                 await self._transactions.run_pre_request(catalog, request, caller)
-        state, slow = self._state(), self._vitals.slow.of(self._project.ref, self._now())
+        state, slow = self._state(), self._vitals.slow.recent(self._project.ref, self._now())
         return {
             "version": installed_version(),
             "project": {**asdict(state), "ready": state.ready, "pool": asdict(self._pool())},
             **self._vitals.as_json(),
-            "slow": {"seconds": SLOW, "within": KEPT, "requests": [asdict(each) for each in slow]},
+            "slow": {"seconds": SLOW, "within": RETENTION, "requests": [asdict(each) for each in slow]},
         }
 
     async def _described(self, catalog: Catalog, role: str) -> _Described:
@@ -141,7 +141,7 @@ def _check_service(caller: Caller, data: str) -> None:
 
 
 def _listed(documents: Mapping[str, str]) -> bytes:
-    pause, listed = Naps(), []
+    pause, listed = PeriodicPause(), []
     for document_id in sorted(documents):
         pause()
         listed.append(json.dumps({"id": document_id, "text": documents[document_id]}, ensure_ascii=False))
@@ -149,7 +149,7 @@ def _listed(documents: Mapping[str, str]) -> bytes:
 
 
 def _describe(project: Project, catalog: Catalog, role: str) -> _Described:
-    description = SchemaDescription(project, catalog, role, Naps())
+    description = SchemaDescription(project, catalog, role, PeriodicPause())
     text = json.dumps(description.document(), ensure_ascii=False, separators=(",", ":"))
     return _Described(text[:-1].encode(), description.tables)
 

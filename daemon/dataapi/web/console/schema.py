@@ -15,7 +15,7 @@ from typing import Any
 from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.directives import TableDirectives
-from dataapi.catalog.model import Catalog, Column, ForeignKey, Privileges, Problem, Table, place_of
+from dataapi.catalog.model import Catalog, Column, ForeignKey, Privileges, Problem, Table, describe_object
 from dataapi.catalog.names import CatalogNames, root_field
 from dataapi.catalog.registry import TableFieldKind
 from dataapi.graphql.schema.catalog_view import CatalogView, TableView
@@ -143,25 +143,25 @@ class SchemaDescription:
                 if columns:
                     names = [column.name for column in table.columns if column.name in columns]
                     granted[privilege] = None if len(names) == len(table.columns) else names
-            if privileges.can_whole(table, "DELETE"):
+            if privileges.has_table_privilege(table, "DELETE"):
                 granted["DELETE"] = None
             if granted:
                 yield {"role": privileges.role, "privileges": granted}
 
     @cached_property
     def _request_roles(self) -> list[Privileges]:
-        roles = sorted(role.name for role in self._catalog.roles.values() if role.excess is None)
+        roles = sorted(role.name for role in self._catalog.roles.values() if role.forbidden_kind is None)
         return [Privileges(self._catalog, name) for name in roles]
 
     @cached_property
     def _problems(self) -> Mapping[int, list[Problem]]:
         locations: dict[str, int] = {}
         for oid, visible in self._tables.items():
-            locations[place_of(visible.table)] = oid
-            locations |= {place_of(column, visible.table): oid for column in visible.table.columns}
+            locations[describe_object(visible.table)] = oid
+            locations |= {describe_object(column, visible.table): oid for column in visible.table.columns}
         for key in self._catalog.foreign_keys:
             if key.table in self._tables:
-                locations[place_of(key, self._tables[key.table].table)] = key.table
+                locations[describe_object(key, self._tables[key.table].table)] = key.table
         problems: dict[int, list[Problem]] = defaultdict(list)
         for problem in self._catalog.problems:
             if problem.place in locations:

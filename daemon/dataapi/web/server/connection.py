@@ -261,7 +261,7 @@ class ClientConnection(Protocol):
 
     def _sent(self) -> None:
         if self.feed is not None:
-            self.feed.taken()
+            self.feed.resume()
             return
         self._advance()
         if self._reading_paused and not (self.busy or self._input_ended):

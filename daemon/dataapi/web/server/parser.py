@@ -10,10 +10,10 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import Headers
-from dataapi.http.messages import LONGEST_TARGET
+from dataapi.http.messages import MAX_TARGET_BYTES
 from dataapi.http.query_string import not_utf8
 
-_MAX_LINE_LENGTH = LONGEST_TARGET + 100
+_MAX_LINE_LENGTH = MAX_TARGET_BYTES + 100
 """Maximum length of the request line in bytes: target, method and version."""
 _MAX_HEADER_LENGTH = 32_768
 _MAX_HEADERS_SIZE = 65_536
@@ -278,7 +278,7 @@ def parse_target(target: bytes, host: str | None, minor: int) -> RequestTarget:
     :param minor: minor version of HTTP/1: 0 or 1.
     :raises ApiError: 400 if they are malformed or contradictory, 414 if the target is too long.
     """
-    if len(target) > LONGEST_TARGET:
+    if len(target) > MAX_TARGET_BYTES:
         raise target_too_long()
     if host is None:
         if minor:
@@ -298,7 +298,7 @@ def parse_target(target: bytes, host: str | None, minor: int) -> RequestTarget:
 
 
 def target_too_long() -> ApiError:
-    return ApiError(414, "URI_TOO_LONG", f"The request target is longer than {LONGEST_TARGET} bytes")
+    return ApiError(414, "URI_TOO_LONG", f"The request target is longer than {MAX_TARGET_BYTES} bytes")
 
 
 @lru_cache(maxsize=64)

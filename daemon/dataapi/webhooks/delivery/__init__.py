@@ -1,1 +1,1 @@
-"""Delivery: claims what is due, makes the attempts and records their outcomes."""
+"""Delivery: claiming, attempts, and recording of outcomes."""

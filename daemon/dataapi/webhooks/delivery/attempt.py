@@ -1,6 +1,6 @@
-"""One attempt, from claimed work to its outcome: render, sign, resolve, check, POST, count, log.
+"""One attempt, from claimed work to its outcome: render, resolve, connect, sign, send, log.
 
-One attempt is one POST, and one deadline covers all of it, the body of the response too
+An attempt is one POST request. One deadline covers all of it, including the response body
 (docs/reference/webhooks.md, Attempts).
 """
 
@@ -40,19 +40,19 @@ from dataapi.webhooks.delivery.response import Response, body_text, header_texts
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, DueWork, QueueStatistics
 
 MAX_CACHED_URLS = 4096
-"""URLs whose parsed form is cached."""
+"""Number of parsed URLs to cache."""
 
 _DATA_EXCEPTION = "22"
-"""The class of SQLSTATEs for invalid values."""
+"""SQLSTATE class of invalid values."""
 
 Render: TypeAlias = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
-"""Renders an older version: from the published type, the older type and the published payload."""
+"""Renders an older version, given the published type, the older type and the published payload."""
 
 
 class DeliveryCounters:
-    """What deliveries of one process have come to since its start, for ``/metrics``.
+    """Delivery metrics of a process.
 
-    :param organizations: how many organizations have labels of their own.
+    :param organizations: number of organizations with their own labels.
     """
 
     def __init__(self, organizations: int = 0) -> None:
@@ -64,18 +64,19 @@ class DeliveryCounters:
         self.lost = 0
 
     def began(self, waited: float) -> None:
-        """Count the start of a first attempt, so many seconds after its event was published."""
+        """Count a first attempt.
+
+        :param waited: seconds since its event was published.
+        """
         self._waited.add(max(0.0, waited))
 
     def ended(self, organization: str, outcome: AttemptOutcome) -> None:
-        """Count the end of an attempt."""
         label = outcome_label(outcome)
         self._organizations.ended(organization, label)
         self._attempts[label] += 1
         self._durations[label].add(outcome.duration_ms / 1000)
 
     def snapshot(self, in_flight: int, queue: QueueStatistics | None) -> Snapshot:
-        """Return the metrics; those of the queue are left out while the database does not answer."""
         own: dict[str, dict[tuple[str, ...], float | Histogram]] = {
             "dataapi_webhooks_in_flight": {(): float(in_flight)},
             "dataapi_webhooks_attempts_total": {
@@ -101,35 +102,33 @@ class DeliveryCounters:
 
 
 def outcome_label(outcome: AttemptOutcome) -> str:
-    """Return ``success``, ``refused`` for a response that is not 2xx, or the error."""
     if outcome.success:
         return "success"
     return str(outcome.error) if outcome.error is not None else "refused"
 
 
-class StoresRendered(Protocol):
-    """Stores the rendered older version of an event; see ``store.queue.Queue``."""
+class RenderedPayloadStore(Protocol):
+    """Stores rendered payloads. Implemented by ``store.queue.Queue``."""
 
     async def rendered(self, event: UUID, payload: Mapping[str, Any]) -> bytes:
-        """Store the payload and return the body; ``LookupError`` when the event was deleted."""
+        """Store a payload and return the body. Raises ``LookupError`` if the event was deleted."""
 
 
-class SendsAttempts(Protocol):
-    """Makes attempts; see ``AttemptSender``."""
+class Sender(Protocol):
+    """Sends attempts. Implemented by ``AttemptSender``."""
 
-    async def send(self, attempt: Attempt) -> AttemptOutcome:
-        """Make one; raises ``CancelledError`` when cancelled."""
+    async def send(self, attempt: Attempt) -> AttemptOutcome: ...
 
 
 class DeliveryRunner:
-    """Takes claimed work to its outcome: renders what needs it, sends, counts and logs."""
+    """Renders, sends, counts and logs attempts."""
 
     _log = Logger(namespace="dataapi.webhooks")
 
     def __init__(
         self,
-        queue: StoresRendered,
-        sender: SendsAttempts,
+        queue: RenderedPayloadStore,
+        sender: Sender,
         render: Render,
         counters: DeliveryCounters,
         tracing: Tracing | None = None,
@@ -141,7 +140,7 @@ class DeliveryRunner:
         self._tracing = tracing
 
     async def deliver(self, work: DueWork, since_claim: float) -> AttemptOutcome | None:
-        """Make an attempt and return its outcome; None when it was not made and its lease is to run out."""
+        """Make an attempt and return its outcome, or None to let its lease expire."""
         began = datetime.now(UTC)
         try:
             body = work.body if work.body is not None else await self._body(work)
@@ -174,7 +173,6 @@ class DeliveryRunner:
         return outcome
 
     async def _send(self, work: DueWork, attempt: Attempt) -> AttemptOutcome:
-        """Make an attempt, within a span if there are spans."""
         if self._tracing is None:
             return await self._sender.send(attempt)
         span, traceparent = self._tracing.attempt(work.traceparent, work.event_type)
@@ -191,20 +189,19 @@ class DeliveryRunner:
             self._tracing.end(span, attributes)
 
     async def _body(self, work: DueWork) -> bytes:
-        """Render an older version of an event, so that every attempt sends the same bytes."""
+        """Render an older version and store it, so that all attempts send the same bytes."""
         published = read_payload(work.payload or "{}")
         payload = self._render(work.rendered_from or work.event_type, work.event_type, published)
         try:
             return await self._queue.rendered(work.event_id, payload)
         except LookupError as error:
-            raise _EventDeleted("its event was deleted") from error
+            raise _EventDeleted("the event was deleted") from error
         except DatabaseError as error:
-            if error.code.startswith(_DATA_EXCEPTION):  # trying again would not help
+            if error.code.startswith(_DATA_EXCEPTION):  # retrying would not help
                 raise ValueError(error.message) from error
             raise
 
     def _log_attempt(self, work: DueWork, outcome: AttemptOutcome) -> None:
-        """Log the attempt, without what was sent and received."""
         traced = {"trace_id": work.traceparent[3:35]} if work.traceparent else {}
         self._log.info(
             "delivery {delivery}, attempt {attempt}: {outcome}",
@@ -222,22 +219,22 @@ class DeliveryRunner:
 
 
 class _EventDeleted(Exception):
-    """The endpoint was deleted after the claim, and the event with it."""
+    pass
 
 
-class _TooLate(Exception):
-    """The deadline passed before the request was sent."""
+class _DeadlineExceeded(Exception):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What to send, and where.
+    """The request to send.
 
-    :ivar event_id: the value of ``webhook-id``, the same on every retry.
-    :ivar body: the bytes to sign and send.
-    :ivar custom_headers: names and values, already checked.
-    :ivar traceparent: the value of that header, "" to send none.
-    :ivar previous_secret: signs it, too, if there is one.
+    :ivar event_id: value of ``webhook-id``, the same for all attempts.
+    :ivar body: bytes to sign and send.
+    :ivar custom_headers: checked names and values.
+    :ivar traceparent: value of the header, or "" to omit it.
+    :ivar previous_secret: previous secret for a second signature, or None.
     """
 
     url: str
@@ -250,15 +247,13 @@ class Attempt:
 
 
 class AttemptSender:
-    """Makes attempts: resolves, checks, connects, signs, and sends one POST.
+    """Makes attempts: resolves, checks, connects, signs, and sends one POST request.
 
-    :param reactor: connects.
     :param address_check: resolves and checks the addresses of receivers.
-    :param now: the wall clock, for ``webhook-timestamp``.
-    :param timeout: seconds that an attempt may take, from resolving the name to the last byte.
-    :param clock: times the deadline; the reactor by default.
-    :param tls: checks receivers' certificates; with the system's authorities by default.
-    :param route: by which way connections are made.
+    :param now: wall clock, for ``webhook-timestamp``.
+    :param timeout: seconds from name resolution to the last byte of the response.
+    :param clock: clock of the deadline (default: the reactor).
+    :param tls: verifies receivers' certificates (default: with the system's certificate authorities).
     """
 
     def __init__(
@@ -276,21 +271,20 @@ class AttemptSender:
         self._address_check = address_check
         self._now = now
         self._timeout = timeout
-        # There are few endpoints for many deliveries.
+        # Many deliveries share few URLs.
         self._parse_url = lru_cache(MAX_CACHED_URLS)(
             partial(destinations.parse, require_https=require_https, allowed=address_check.allowed)
         )
         self._clock = clock or reactor
-        # Reading the system's authorities takes milliseconds: not for every connection.
+        # Cached, because loading the system's certificate authorities takes milliseconds.
         policy = HostnameCachingHTTPSPolicy(tls or OutgoingTls(), cacheSize=64)
         self._connections = ReceiverConnections(reactor, policy, route=route)
 
     async def send(self, attempt: Attempt) -> AttemptOutcome:
-        """Make one attempt.  Cancelling it drops the connection and raises ``CancelledError``.
+        """Make an attempt. Cancelling it closes the connection.
 
-        It succeeds when a 2xx response is complete within the deadline, or when more of its body has arrived
-        than is recorded.  If a response breaks off, or is incomplete at the deadline, the outcome has its
-        code, headers and first bytes with the error: the receiver may not have processed the event.
+        It succeeds if a complete 2xx response, or more of its body than is recorded, arrives within the
+        deadline. If a response is incomplete, the outcome contains the partial response and an error.
         """
         exchange = _Exchange(self._now())
         started = self._clock.seconds()
@@ -299,10 +293,10 @@ class AttemptSender:
         )
         error: AttemptError | None = None
         if not work.called:
-            work.addTimeout(self._timeout, self._clock, _too_late)
+            work.addTimeout(self._timeout, self._clock, _raise_timeout)
         try:
             await work
-        except _TooLate:
+        except _DeadlineExceeded:
             error = AttemptError.TIMEOUT
         except Exception as problem:
             error = attempt_error(problem)
@@ -313,7 +307,7 @@ class AttemptSender:
         return AttemptOutcome(
             success=error is None and 200 <= response.code < 300,
             signed_at=datetime.fromtimestamp(exchange.signed_at, UTC),
-            # A clock may have been set back.
+            # The clock may have been set back.
             duration_ms=max(0, round((self._clock.seconds() - started) * 1000)),
             response_code=response.code,
             response_headers=header_texts(response.headers.items()),
@@ -322,15 +316,13 @@ class AttemptSender:
         )
 
     async def _exchange(self, attempt: Attempt, exchange: _Exchange, deadline: float) -> None:
-        """Do all that the deadline covers; ``exchange`` has what has arrived of the response at any time."""
         destination = self._parse_url(attempt.url)
         addresses = await self._address_check.addresses(destination)
         connection = await self._connections.get(destination, addresses)
         if self._clock.seconds() >= deadline:
-            # After a stall of the process, the connection is reported before the timers run; by now another
-            # daemon may hold the lease.
+            # After a stall of the process, this runs before the timers. Another daemon may have the lease.
             connection.drop()
-            raise _TooLate
+            raise _DeadlineExceeded
         exchange.connection, exchange.signed_at = connection, self._now()
         signed = signed_headers(
             attempt.secret,
@@ -343,25 +335,27 @@ class AttemptSender:
         head = constant_head(destination, attempt.custom_headers) + header_lines(
             (*signed, *traced, ("content-length", str(len(attempt.body))))
         )
-        # Never sent twice in an attempt: a receiver that closed the connection may have the event.
+        # Never sent again in the same attempt, because the receiver may have the event.
         await connection.post(head + b"\r\n" + attempt.body, exchange.response)
 
     def close(self) -> None:
-        """Drop every connection; attempts in flight fail."""
         self._connections.close()
 
 
 class _Exchange:
-    """The state of one attempt; ``signed_at`` is when it began, and then when the request is signed."""
+    """State of an attempt.
+
+    ``signed_at`` is the start of the attempt until the request is signed.
+    """
 
     __slots__ = ("connection", "response", "signed_at")
 
-    def __init__(self, began_at: float) -> None:
-        self.signed_at = began_at
+    def __init__(self, started_at: float) -> None:
+        self.signed_at = started_at
         self.response = Response()
         self.connection: ReceiverConnection | None = None
 
 
-def _too_late(outcome: Failure | None, _limit: float) -> None:
+def _raise_timeout(outcome: Failure | None, _limit: float) -> None:
     if isinstance(outcome, Failure):
-        raise _TooLate
+        raise _DeadlineExceeded

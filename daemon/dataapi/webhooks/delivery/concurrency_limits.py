@@ -1,7 +1,7 @@
-"""Concurrency limits: how many attempts may be in flight in all, to each host, endpoint and organization.
+"""Limits for attempts in flight: in total, and for each host, endpoint and organization.
 
-The rules are those of docs/reference/webhooks.md, Fairness.  Claimed work that may not begin yet waits in a
-queue for each endpoint, so that its next attempt begins without a query.
+The rules are in docs/reference/webhooks.md, Fairness. Claimed work that may not begin yet waits in a queue
+for each endpoint, so that the next attempt needs no query.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from dataapi.webhooks.delivery.destinations import host_of
 from dataapi.webhooks.model import Claim, DueWork
 
 AHEAD = 0.1
-"""Seconds of a prompt endpoint's work that may wait: longer than a claim takes."""
+"""Seconds of a prompt endpoint's work that may be claimed in advance: longer than a claim takes."""
 
 MAX_AHEAD = 256
-"""Attempts that may wait for one endpoint, and for all endpoints together."""
+"""Maximum number of waiting attempts, for one endpoint and in total."""
 
-USUAL_LIMIT = 1
-"""Attempts to claim of an endpoint without work, and the cap of a new one."""
+DEFAULT_LIMIT = 1
+"""Number of attempts to claim for an endpoint without work, and the initial cap of an endpoint."""
 
-MAX_REMEMBERED = 10_000
-"""Maximum number of idle endpoints to remember. The least recently busy ones are forgotten."""
+MAX_IDLE_ENDPOINTS = 10_000
+"""Maximum number of idle endpoints to remember. The least recently used ones are forgotten."""
 
 _Key: TypeAlias = tuple[UUID, str]
-"""An endpoint and its host, which a new URL may change."""
+"""Endpoint and host. An endpoint's host may change."""
 
 
 class _Pace(Enum):
-    """How an endpoint responds, in the order in which those of an organization take turns."""
+    """Speed of an endpoint, in the order in which an organization's endpoints take turns."""
 
     NEW = auto()
     SLOW = auto()
@@ -42,7 +42,7 @@ class _Pace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedAttempt:
-    """Claimed work that has not begun; its lease began at ``since``, in seconds of the caller's clock."""
+    """Claimed work that has not begun, and the start of its lease by the caller's clock."""
 
     work: DueWork
     since: float
@@ -50,9 +50,10 @@ class ClaimedAttempt:
 
 @dataclass(slots=True)
 class _Share:
-    """Attempts in flight that are limited together.
+    """A limit for attempts in flight.
 
-    :ivar reserve: the last places, of which an organization leaves free as many as it has in the share.
+    :ivar reserve: number of slots that are reserved for organizations with few attempts. An organization may
+        use one of them only if more slots are free than it uses already.
     """
 
     limit: int
@@ -60,24 +61,22 @@ class _Share:
     running: int = 0
     organizations: Counter[str] = field(default_factory=Counter)
 
-    def has_place(self, organization: str) -> bool:
-        """Whether the organization may have another attempt in flight."""
+    def has_room(self, organization: str) -> bool:
         free = self.limit - self.running
         return free > self.reserve or free > self.organizations[organization]
 
 
 _Shares: TypeAlias = Mapping[_Pace, tuple[_Share, ...]]
-"""The shares of a limit in which attempts count, by the pace of their endpoint when they began."""
+"""Shares that an attempt counts toward, by pace of its endpoint when it began."""
 
 
 def _shares(slow: int, slow_and_new: int, every: int, reserve: int) -> _Shares:
-    """Return the shares of a limit, each of which reserves a fraction."""
-    of_slow, of_both, of_all = (_Share(limit, limit // reserve) for limit in (slow, slow_and_new, every))
-    return {_Pace.SLOW: (of_slow, of_both, of_all), _Pace.NEW: (of_both, of_all), _Pace.PROMPT: (of_all,)}
+    slow_share, mixed, total = (_Share(limit, limit // reserve) for limit in (slow, slow_and_new, every))
+    return {_Pace.SLOW: (slow_share, mixed, total), _Pace.NEW: (mixed, total), _Pace.PROMPT: (total,)}
 
 
-def _has_place(shares: Iterable[_Share], organization: str) -> bool:
-    return all(share.has_place(organization) for share in shares)
+def _has_room(shares: Iterable[_Share], organization: str) -> bool:
+    return all(share.has_room(organization) for share in shares)
 
 
 def _count(shares: Iterable[_Share], organization: str, change: int) -> None:
@@ -92,9 +91,9 @@ def _count(shares: Iterable[_Share], organization: str, change: int) -> None:
 class _HostQueue:
     """A host.
 
-    :ivar endpoints: number of its endpoints that are remembered.
-    :ivar waiting: number of waiting attempts, by the pace of their endpoint.
-    :ivar blocked: endpoints whose waiting attempts wait for another attempt at the host to end.
+    :ivar endpoints: number of remembered endpoints.
+    :ivar waiting: number of waiting attempts by pace.
+    :ivar blocked: endpoints whose attempts wait for another attempt to this host to end.
     """
 
     name: str
@@ -106,10 +105,10 @@ class _HostQueue:
 
 @dataclass(slots=True, eq=False)
 class _OrganizationQueue:
-    """An organization and its endpoints that are remembered.
+    """An organization and its remembered endpoints.
 
-    :ivar waiting: number of waiting attempts, by the pace of their endpoint.
-    :ivar ready: endpoints whose waiting attempts may begin; the first one's turn is next.
+    :ivar waiting: number of waiting attempts by pace.
+    :ivar ready: endpoints whose attempts may begin, in order of their turns.
     """
 
     name: str
@@ -122,51 +121,50 @@ class _OrganizationQueue:
 
 @dataclass(slots=True, eq=False)
 class _EndpointQueue:
-    """An endpoint at its host.
+    """An endpoint at a host.
 
     :ivar cap: maximum number of attempts in flight.
-    :ivar last: seconds that its last attempt took, or its oldest one in flight has taken if that is more.
-    :ivar begun: attempts in flight, oldest first: when they began, and the shares in which they count.
-    :ivar more: whether the database may have more due work for it.
+    :ivar last: duration of the last attempt, or age of the oldest one in flight if that is longer.
+    :ivar in_flight: start and shares of attempts in flight, oldest first.
+    :ivar more: whether the database may have more due work.
     """
 
     identifier: UUID
     organization: _OrganizationQueue
     host: _HostQueue
-    cap: int = USUAL_LIMIT
+    cap: int = DEFAULT_LIMIT
     pace: _Pace = _Pace.NEW
     last: float = 0.0
-    begun: dict[Claim, tuple[float, tuple[_Share, ...]]] = field(default_factory=dict)
+    in_flight: dict[Claim, tuple[float, tuple[_Share, ...]]] = field(default_factory=dict)
     waiting: deque[ClaimedAttempt] = field(default_factory=deque)
     more: bool = False
 
     @property
     def pace_at_host(self) -> _Pace:
-        """The pace by which its host's limit is shared: one that is alone there may be slow."""
+        """Pace for the host's limits. The only endpoint of a host may use the whole limit."""
         return self.pace if self.host.endpoints > 1 else _Pace.PROMPT
 
     @property
     def ahead(self) -> int:
-        """How many attempts may wait: as many as its cap can grow, and as begin until the next claim."""
+        """Number of attempts that may wait, because they are expected to begin before the next claim."""
         if self.pace is not _Pace.PROMPT:
             return 0
         growth = min(self.cap, self.host.shares[_Pace.PROMPT][0].limit - self.cap)
-        running = len(self.begun) if self.waiting else self.cap
+        running = len(self.in_flight) if self.waiting else self.cap
         return growth + int(min(MAX_AHEAD, running * AHEAD / max(self.last, 0.001)))
 
     @property
     def room(self) -> int:
-        """How many more attempts it may have in flight or waiting."""
-        return max(0, self.cap + self.ahead - len(self.begun) - len(self.waiting))
+        return max(0, self.cap + self.ahead - len(self.in_flight) - len(self.waiting))
 
 
 class ConcurrencyLimits:
     """Decides how much to claim and which attempt begins next.
 
-    :param maximum: attempts in flight at once.
-    :param per_host: of these, to one host.
-    :param slow: seconds from which an attempt is slow.
-    :ivar waiting: claimed attempts that have not begun.
+    :param maximum: maximum number of attempts in flight.
+    :param per_host: maximum number of attempts in flight to one host.
+    :param slow: duration from which an attempt is slow, in seconds.
+    :ivar waiting: number of claimed attempts that have not begun.
     """
 
     def __init__(self, maximum: int, per_host: int, slow: float) -> None:
@@ -176,40 +174,37 @@ class ConcurrencyLimits:
         self._shares = _shares(maximum - maximum // 2, maximum - maximum // 8, maximum, reserve=16)
         self._hosts: dict[str, _HostQueue] = {}
         self._organizations: dict[str, _OrganizationQueue] = {}
-        # Endpoints with work, and those without, longest first.
+        # Endpoints with work, and endpoints without, the longest idle first.
         self._busy: dict[_Key, _EndpointQueue] = {}
         self._idle: dict[_Key, _EndpointQueue] = {}
-        # Organizations with a ready endpoint; the first one's turn is next.
+        # Organizations with a ready endpoint, in order of their turns.
         self._turns: OrderedDict[_OrganizationQueue, None] = OrderedDict()
-        # Whether the last claim left due work of other endpoints.
+        # Whether the last claim left due work for other endpoints.
         self._more = False
         self.waiting = 0
 
     @property
     def running(self) -> int:
-        """Attempts in flight."""
         return self._shares[_Pace.PROMPT][0].running
 
     @property
     def _vacant(self) -> int:
-        """How many more attempts may be in flight or waiting."""
         return self._maximum + MAX_AHEAD - self.running - self.waiting
 
     def room(self) -> int:
-        """Return how many attempts to claim: half of the vacancy, so that no claim takes all of it."""
         if self.running >= self._maximum or self._vacant <= 0:
             self._more = True
             return 0
         return (self._vacant + 1) // 2
 
     def limits(self, now: float) -> tuple[dict[UUID, int], frozenset[str]]:
-        """Return how many attempts to claim of some endpoints, and organizations whose others are excluded.
+        """Return limits for claiming by endpoint, and organizations whose other endpoints are excluded.
 
-        ``USUAL_LIMIT`` is claimed of every other endpoint.
+        The limit of other endpoints is ``DEFAULT_LIMIT``.
         """
         for endpoint in self._busy.values():
             if endpoint.pace is not _Pace.NEW:
-                self._judge(endpoint, now)
+                self._update_pace(endpoint, now)
         listed, full = dict(self._busy), set[str]()
         for organization in {endpoint.organization for endpoint in self._busy.values()}:
             excluded = self._excluded(organization)
@@ -220,15 +215,13 @@ class ConcurrencyLimits:
         return {endpoint.identifier: self._room(endpoint) for endpoint in listed.values()}, frozenset(full)
 
     def _room(self, endpoint: _EndpointQueue) -> int:
-        """Return how many attempts to claim of an endpoint."""
         return 0 if endpoint.pace in self._excluded(endpoint.organization) else endpoint.room
 
     def _excluded(self, organization: _OrganizationQueue) -> list[_Pace]:
-        """Return the paces of which more of the organization's attempts wait than is vacant."""
         return [pace for pace, waiting in organization.waiting.items() if waiting > self._vacant]
 
     def add(self, claimed: ClaimedAttempt) -> bool:
-        """Add claimed work; False when the limits do not allow it and it must be released."""
+        """Add claimed work. Return False if it exceeds the limits and must be released."""
         endpoint = self._busy_endpoint(claimed.work)
         pace, waiting = endpoint.pace, endpoint.host.waiting
         if pace is not _Pace.PROMPT and (not endpoint.room or waiting[pace] >= self._per_host):
@@ -236,11 +229,10 @@ class ConcurrencyLimits:
         endpoint.waiting.append(claimed)
         self._count_waiting(endpoint, 1)
         if len(endpoint.waiting) == 1:
-            self._offer(endpoint)
+            self._make_ready(endpoint)
         return True
 
     def _busy_endpoint(self, work: DueWork) -> _EndpointQueue:
-        """Return the endpoint of claimed work, which is busy from now on."""
         key = identifier, name = work.endpoint_id, host_of(work.url)
         endpoint = self._busy.get(key) or self._idle.pop(key, None)
         if endpoint is None:
@@ -257,23 +249,22 @@ class ConcurrencyLimits:
         return endpoint
 
     def claimed(self, counts: Mapping[UUID, int], limits: Mapping[UUID, int], *, complete: bool) -> None:
-        """Record of which endpoints the database may have more, after a claim's work was added.
+        """Record which endpoints may have more due work in the database. Called after ``add``.
 
-        :param counts: how many attempts were claimed, by endpoint.
-        :param limits: what ``limits`` returned for the claim.
-        :param complete: whether the claim returned all work that these allowed.
+        :param counts: number of claimed attempts by endpoint.
+        :param limits: limits of the claim.
+        :param complete: whether the claim returned all work within the limits.
         """
         self._more = not complete
         for key, endpoint in list(self._busy.items()):
             identifier = endpoint.identifier
-            endpoint.more = counts.get(identifier, 0) >= limits.get(identifier, USUAL_LIMIT)
-            if not (endpoint.begun or endpoint.waiting or endpoint.more):
+            endpoint.more = counts.get(identifier, 0) >= limits.get(identifier, DEFAULT_LIMIT)
+            if not (endpoint.in_flight or endpoint.waiting or endpoint.more):
                 self._idle[key] = self._busy.pop(key)
-        while len(self._idle) > MAX_REMEMBERED:
+        while len(self._idle) > MAX_IDLE_ENDPOINTS:
             self._forget(next(iter(self._idle)))
 
     def _forget(self, key: _Key) -> None:
-        """Forget an idle endpoint, and its host and organization with the last of theirs."""
         endpoint = self._idle.pop(key)
         host, organization = endpoint.host, endpoint.organization
         host.endpoints -= 1
@@ -284,7 +275,6 @@ class ConcurrencyLimits:
             del self._organizations[organization.name]
 
     def next(self, now: float) -> ClaimedAttempt | None:
-        """Return the attempt that begins now, by turns of organizations and of their endpoints, if any."""
         if self.running >= self._maximum:
             return None
         for _ in range(len(self._turns)):
@@ -297,12 +287,11 @@ class ConcurrencyLimits:
         return None
 
     def _next_endpoint(self, organization: _OrganizationQueue) -> _EndpointQueue | None:
-        """Remove and return the organization's first endpoint that may have another attempt in flight."""
         for pace, ready in organization.ready.items():
-            while ready and _has_place(self._shares[pace], organization.name):
+            while ready and _has_room(self._shares[pace], organization.name):
                 endpoint, _ = ready.popitem(last=False)
                 host_shares = endpoint.host.shares[endpoint.pace_at_host]
-                if len(endpoint.begun) < endpoint.cap and _has_place(host_shares, organization.name):
+                if len(endpoint.in_flight) < endpoint.cap and _has_room(host_shares, organization.name):
                     return endpoint
                 endpoint.host.blocked[endpoint] = None
         return None
@@ -311,10 +300,10 @@ class ConcurrencyLimits:
         attempt = endpoint.waiting.popleft()
         self._count_waiting(endpoint, -1)
         shares = (*self._shares[endpoint.pace], *endpoint.host.shares[endpoint.pace_at_host])
-        endpoint.begun[attempt.work.claim] = now, shares
+        endpoint.in_flight[attempt.work.claim] = now, shares
         _count(shares, endpoint.organization.name, 1)
         if endpoint.waiting:
-            self._offer(endpoint)
+            self._make_ready(endpoint)
         return attempt
 
     def _count_waiting(self, endpoint: _EndpointQueue, change: int) -> None:
@@ -322,34 +311,32 @@ class ConcurrencyLimits:
         endpoint.organization.waiting[endpoint.pace] += change
         self.waiting += change
 
-    def _offer(self, endpoint: _EndpointQueue) -> None:
-        """Put an endpoint for which attempts wait at the end of the ready ones."""
+    def _make_ready(self, endpoint: _EndpointQueue) -> None:
         endpoint.organization.ready[endpoint.pace][endpoint] = None
         self._turns.setdefault(endpoint.organization)
 
-    def ended(self, work: DueWork, now: float, *, answered: bool | None = None) -> bool:
-        """Record that an attempt ended; True when it is time to claim more.
+    def ended(self, work: DueWork, now: float, *, responded: bool | None = None) -> bool:
+        """Record the end of an attempt. Return True to claim more.
 
-        :param answered: whether there was a response; None when the end says nothing about the endpoint.
+        :param responded: whether there was a response, or None if the attempt did not reach the endpoint.
         """
         endpoint = self._busy[work.endpoint_id, host_of(work.url)]
-        began, shares = endpoint.begun.pop(work.claim)
+        started, shares = endpoint.in_flight.pop(work.claim)
         _count(shares, endpoint.organization.name, -1)
-        if answered is not None:
-            endpoint.last = now - began
-            fails = endpoint.last >= self._slow and not answered
+        if responded is not None:
+            endpoint.last = now - started
+            fails = endpoint.last >= self._slow and not responded
             endpoint.cap = max(1, endpoint.cap // 2) if fails else min(self._per_host, endpoint.cap + 1)
-            self._judge(endpoint, now)
-        # In the order in which they were blocked, so that they take turns.
+            self._update_pace(endpoint, now)
+        # They take turns in the order in which they were blocked.
         for blocked in endpoint.host.blocked:
-            self._offer(blocked)
+            self._make_ready(blocked)
         endpoint.host.blocked.clear()
         return self._more or self._wants_more(endpoint)
 
-    def _judge(self, endpoint: _EndpointQueue, now: float) -> None:
-        """Find out how an endpoint responds of which an attempt has ended."""
-        began, _ = next(iter(endpoint.begun.values()), (now, ()))
-        endpoint.last = max(endpoint.last, now - began)
+    def _update_pace(self, endpoint: _EndpointQueue, now: float) -> None:
+        started, _ = next(iter(endpoint.in_flight.values()), (now, ()))
+        endpoint.last = max(endpoint.last, now - started)
         pace = _Pace.SLOW if endpoint.last >= self._slow else _Pace.PROMPT
         if endpoint.pace is pace:
             return
@@ -362,7 +349,6 @@ class ConcurrencyLimits:
         self._count_waiting(endpoint, waiting)
 
     def wants_more(self) -> bool:
-        """Whether it is time to claim more."""
         return self.running < self._maximum and (
             (self._more and self._vacant > 0) or any(map(self._wants_more, self._busy.values()))
         )
@@ -372,12 +358,11 @@ class ConcurrencyLimits:
         return endpoint.more and not enough and self._room(endpoint) > 0
 
     def drop(self, is_obsolete: Callable[[ClaimedAttempt], bool]) -> list[Claim]:
-        """Remove waiting attempts that are obsolete, and return their claims."""
         dropped: list[Claim] = []
         for endpoint in self._busy.values():
             obsolete = [attempt.work.claim for attempt in endpoint.waiting if is_obsolete(attempt)]
             if obsolete:
-                endpoint.waiting = deque(one for one in endpoint.waiting if not is_obsolete(one))
+                endpoint.waiting = deque(attempt for attempt in endpoint.waiting if not is_obsolete(attempt))
                 self._count_waiting(endpoint, -len(obsolete))
                 dropped += obsolete
             if not endpoint.waiting:

@@ -1,8 +1,8 @@
-"""Where deliveries may go: the rules for URLs and for addresses (docs/reference/webhooks.md, Addresses).
+"""Rules for URLs and addresses of receivers (docs/reference/webhooks.md, Addresses).
 
-URLs are read by the grammar below and by nothing else: ``urlsplit`` drops characters that others keep, and
-resolvers take ``127.1`` or ``0x7f000001`` for addresses.  ``ipaddress.is_global`` is not used either: it lets
-through NAT64, 6to4, multicast and other forms that lead back inside.
+URLs are parsed only with the strict grammar below: ``urlsplit`` drops characters that other parsers keep, and
+resolvers accept ``127.1`` and ``0x7f000001`` as addresses. ``ipaddress.is_global`` is insufficient, because
+it accepts NAT64, 6to4, multicast and other addresses that may reach internal hosts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Parse the networks of ``allow-addresses``; ``ValueError`` for an invalid one."""
     return tuple(map(ipaddress.ip_network, texts))
 
 
@@ -53,7 +52,7 @@ REFUSED_IPV4 = networks(
 )
 
 GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
-"""Outside of it nothing is a public unicast address: mapped, NAT64, unique local, link-local, multicast."""
+"""The only public unicast addresses, without mapped, NAT64, unique local, link-local and multicast ones."""
 
 REFUSED_IPV6 = networks(
     (
@@ -66,7 +65,7 @@ REFUSED_IPV6 = networks(
 )
 
 MAX_URL_LENGTH = 2048
-"""Characters that a URL may have, as it was written and as it is sent."""
+"""Maximum length of a URL in characters, before and after normalization."""
 
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?]*)(?P<path>[^?]*)(?P<query>\?.*)?", re.DOTALL
@@ -76,19 +75,17 @@ _PORT = re.compile("[1-9][0-9]{0,4}")
 _LABEL = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER = re.compile("[0-9]+|0x[0-9a-f]*")
 _PORTS = {"http": 80, "https": 443}
-_INNER_ZONES = frozenset({"localhost", "local", "internal", "arpa"})
+_INTERNAL_ZONES = frozenset({"localhost", "local", "internal", "arpa"})
 _PATH_CHARACTERS = "!$%&'()*+,/:;=@~"
 _QUERY_CHARACTERS = _PATH_CHARACTERS + "?[]"
-_ALLOWED_NAME = 253
+_MAX_NAME_LENGTH = 253
 
 
 def is_allowed(address: Address, allowed: Iterable[Network]) -> bool:
-    """Whether the operator exempts the address; no IPv4 network covers addresses that are mapped to IPv6."""
     return any(address in network for network in allowed)
 
 
 def is_refused(address: Address, allowed: Iterable[Network] = ()) -> bool:
-    """Whether the address is reserved, and not exempt, so that nothing may be sent to it."""
     if is_allowed(address, allowed):
         return False
     if isinstance(address, ipaddress.IPv4Address):
@@ -97,21 +94,21 @@ def is_refused(address: Address, allowed: Iterable[Network] = ()) -> bool:
 
 
 class UrlRule(StrEnum):
-    """The rules that an endpoint's URL may break, with their messages."""
+    """Messages for URLs that violate a rule."""
 
     LENGTH = f"The URL is longer than {MAX_URL_LENGTH} characters"
-    CHARACTERS = "The URL has a blank, a backslash, or a control or invisible character"
+    CHARACTERS = "The URL contains a blank, a backslash, or a control or invisible character"
     FRAGMENT = "The URL has a fragment"
     SYNTAX = "The URL is not of the form scheme://host:port/path?query"
     SCHEME = "The URL's scheme is not accepted"
-    USERINFO = "The URL has a user name or password"
+    USERINFO = "The URL contains a user name or password"
     HOST = "The URL's host is not the name of a public host"
-    ADDRESS = "The URL's host is an address, not a name"
+    ADDRESS = "The URL's host must be a name, not an address"
     PORT = "The URL's port is not a number from 1 to 65535"
 
 
 class UrlRefused(ValueError):
-    """An endpoint's URL breaks a rule."""
+    """Raised for a URL that violates a rule."""
 
     def __init__(self, rule: UrlRule) -> None:
         super().__init__(rule)
@@ -120,12 +117,12 @@ class UrlRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a delivery goes: the parsed and checked URL of an endpoint.
+    """The parsed and checked URL of an endpoint.
 
     :ivar scheme: ``http`` or ``https``.
-    :ivar host: an ASCII name in lower case, or an address of a network that the operator exempts.
-    :ivar path_and_query: as it is sent in the request line, never empty.
-    :ivar host_header: the host, with the port where it is not the scheme's own.
+    :ivar host: ASCII name in lower case, or an allowed address.
+    :ivar path_and_query: request target, never empty.
+    :ivar host_header: host, with the port unless it is the default one.
     """
 
     scheme: str
@@ -136,7 +133,6 @@ class Destination:
 
     @property
     def address(self) -> Address | None:
-        """The host when it is an address, None when it is a name."""
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -144,20 +140,19 @@ class Destination:
 
     @property
     def url(self) -> str:
-        """The URL in ASCII."""
         return f"{self.scheme}://{self.host_header}{self.path_and_query}"
 
 
 def parse(url: str, *, require_https: bool = False, allowed: Sequence[Network] = ()) -> Destination:
-    """Parse an endpoint's URL; raises ``UrlRefused``.
+    """Parse an endpoint's URL. Raises ``UrlRefused``.
 
-    An address in place of a host name is refused unless it is in one of the ``allowed`` networks.  Names of
-    inner zones (``localhost``, ``*.internal`` and so on) are refused even then: they would let creators of
-    endpoints choose among the virtual hosts of an exempt server.
+    Addresses are rejected unless they are in an ``allowed`` network. Names of internal zones, such as
+    ``localhost`` and ``*.internal``, are always rejected: otherwise, creators of endpoints could select a
+    virtual host of an allowed server.
     """
     if len(url) > MAX_URL_LENGTH:
         raise UrlRefused(UrlRule.LENGTH)
-    if any(map(_is_trap, url)):
+    if any(map(_is_ambiguous, url)):
         raise UrlRefused(UrlRule.CHARACTERS)
     if "#" in url:
         raise UrlRefused(UrlRule.FRAGMENT)
@@ -181,8 +176,8 @@ def parse(url: str, *, require_https: bool = False, allowed: Sequence[Network] =
     return destination
 
 
-def _is_trap(character: str) -> bool:
-    """Whether programs treat the character differently: blank, control, invisible, backslash."""
+def _is_ambiguous(character: str) -> bool:
+    # Parsers disagree about backslashes, and about blank, control and invisible characters.
     return character == "\\" or unicodedata.category(character)[0] in "CZ"
 
 
@@ -200,19 +195,17 @@ def _split_authority(authority: str, default: int) -> tuple[str, int]:
 
 
 def _checked_address(text: str, allowed: Sequence[Network]) -> str:
-    """Return the address in its canonical form; ``UrlRefused`` unless the operator exempts it."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         raise UrlRefused(UrlRule.HOST) from None
-    # No network covers an address with a zone ("%eth0").
+    # Networks do not contain addresses with a zone, such as "%eth0".
     if "%" in text or not is_allowed(address, allowed):
         raise UrlRefused(UrlRule.ADDRESS)
     return str(address)
 
 
 def _checked_host(host: str, allowed: Sequence[Network]) -> str:
-    """Return the name in ASCII (IDNA 2008), or the address; raises ``UrlRefused``."""
     try:
         labels = [_ascii_label(label) for label in host.split(".")]
     except UnicodeError:
@@ -222,13 +215,13 @@ def _checked_host(host: str, allowed: Sequence[Network]) -> str:
     name = ".".join(labels)
     if _NUMBER.fullmatch(labels[-1]):
         return _checked_address(name, allowed)
-    if len(labels) < 2 or len(name) > _ALLOWED_NAME or labels[-1] in _INNER_ZONES:
+    if len(labels) < 2 or len(name) > _MAX_NAME_LENGTH or labels[-1] in _INTERNAL_ZONES:
         raise UrlRefused(UrlRule.HOST)
     return name
 
 
 def _ascii_label(label: str) -> str:
-    """Return the label in ASCII and lower case; ``UnicodeError`` for what IDNA refuses or NFKC changes."""
+    # IDNA 2008. Labels that NFKC changes are rejected, because other programs may normalize them.
     if unicodedata.normalize("NFKC", label) != label:
         raise UnicodeError
     lowered = label.lower()
@@ -239,7 +232,6 @@ def _ascii_label(label: str) -> str:
 
 @lru_cache(4096)
 def host_of(url: str) -> str:
-    """Return the host of a URL without its port; the URL itself when it cannot be parsed."""
     try:
         return urlsplit(url).hostname or url
     except ValueError:

@@ -1,8 +1,9 @@
-"""The delivery loop: claims due work, makes the attempts, and has their outcomes recorded.
+"""The delivery loop: claims due attempts, makes them, and records their outcomes.
 
-Only the database's clock decides what is due.  The reactor decides when to ask: after a notification, when an
-attempt ends and there is more, at the earliest due time, and now and then for what is not announced: work
-of a daemon that died, and changes of watched tables, which must not wait for each other to notify.
+The database's clock determines when an attempt is due. The dispatcher claims after a notification, at the
+earliest due time, when an attempt ends and more are due, and at intervals. Polling finds work of dead daemons
+and changes of watched tables. Such changes are not announced, because notifications would serialize their
+transactions.
 """
 
 from __future__ import annotations
@@ -28,46 +29,46 @@ from dataapi.webhooks.delivery.attempt import (
     DeliveryCounters,
     DeliveryRunner,
     Render,
-    SendsAttempts,
-    StoresRendered,
+    RenderedPayloadStore,
+    Sender,
 )
-from dataapi.webhooks.delivery.concurrency_limits import USUAL_LIMIT, ClaimedAttempt, ConcurrencyLimits
-from dataapi.webhooks.delivery.outcomes import Outcomes, StoresOutcomes, decide
+from dataapi.webhooks.delivery.concurrency_limits import DEFAULT_LIMIT, ClaimedAttempt, ConcurrencyLimits
+from dataapi.webhooks.delivery.outcomes import Outcomes, OutcomeStore, decide
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, Claim, ClaimResult, DueWork, FinishedAttempt
 
 ENQUEUED, CHANGED = CHANNELS = "webhooks", "webhooks_changed"
-"""The channels that announce new work, and endpoints that were changed or deleted."""
+"""Notification channels for new work, and for changed or deleted endpoints."""
 
 LEASE_MARGIN = 10.0
-"""Seconds that a lease outlasts an attempt's time limit."""
+"""Seconds by which a lease exceeds the time limit of an attempt."""
 
 RELEASE_AFTER = 2.0
-"""Seconds after which claimed work that could not begin is released; the margin's rest is for recording."""
+"""Seconds after which claimed work is released if it has not begun."""
 
-POLL = 0.25
-"""Seconds between looks at the queue while work comes, with a jitter of a quarter."""
+POLL_INTERVAL = 0.25
+"""Minimum poll interval in seconds, with a random variation of 25 %."""
 
-SLOWEST_POLL = 1.0
-"""The same after a time without work."""
+MAX_POLL_INTERVAL = 1.0
+"""Maximum poll interval in seconds."""
 
-SLOWING = 0.1
-"""The share of the time without work after which the next look comes, between these two."""
+POLL_BACKOFF = 0.1
+"""Poll interval as a fraction of the time without work, between these limits."""
 
-PAUSE = 0.01
-"""Seconds between claims while attempts are in flight."""
+CLAIM_INTERVAL = 0.01
+"""Minimum interval of claims while attempts are in flight, in seconds."""
 
 SURPLUS_DELAY = 1.0
-"""Seconds until released work can be claimed again that exceeded a limit."""
+"""Seconds until work that exceeded a limit can be claimed again."""
 
 SLOW = 0.25
-"""The fraction of its time limit from which an attempt counts as slow."""
+"""Fraction of the time limit from which an attempt counts as slow."""
 
 RETRY_AFTER = 1.0
-"""Seconds until the next claim after one failed."""
+"""Seconds to wait before claiming again after an error."""
 
 
-class DeliveryQueue(StoresOutcomes, StoresRendered, Protocol):
-    """The queue of attempts; see ``store.queue.Queue``."""
+class DeliveryQueue(OutcomeStore, RenderedPayloadStore, Protocol):
+    """The queue of attempts. Implemented by ``store.queue.Queue``."""
 
     async def claim(
         self,
@@ -78,24 +79,21 @@ class DeliveryQueue(StoresOutcomes, StoresRendered, Protocol):
         limits: Mapping[UUID, int],
         full: Collection[str],
         holder: int | None,
-    ) -> ClaimResult:
-        """Claim due work."""
+    ) -> ClaimResult: ...
 
-    async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
-        """Release claims."""
+    async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int: ...
 
-    async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
-        """Return the seconds until work is due."""
+    async def next_due(self, excluded: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None: ...
 
 
 class Dispatcher:
-    """Delivers until it is drained.
+    """Delivers events until it is drained.
 
     :param clock: the reactor, for timers.
     :param render: renders older versions of events.
-    :param listening: whether notifications arrive, in a session that says that this process lives.
-    :ivar number: what this dispatcher is known by to others on the same queue.
-    :ivar trouble: why work could not be claimed when that was last tried, "" if it could.
+    :param listening: whether the session that receives notifications, and keeps leases alive, is connected.
+    :ivar number: random identifier of this dispatcher.
+    :ivar claim_error: error of the last claim, or "".
     """
 
     _log = Logger(namespace="dataapi.webhooks")
@@ -104,7 +102,7 @@ class Dispatcher:
         self,
         clock: Any,
         queue: DeliveryQueue,
-        sender: SendsAttempts,
+        sender: Sender,
         render: Render,
         settings: Webhooks,
         *,
@@ -125,17 +123,17 @@ class Dispatcher:
             settings.concurrency, settings.concurrency_per_host, SLOW * settings.timeout
         )
         self._outcomes = Outcomes(clock, queue, self._recorded)
-        self._alarm = Alarm(clock, self.look)
+        self._alarm = Alarm(clock, self.poll)
         self._background = Background()
         self._attempts: dict[Claim, Deferred[AttemptOutcome | None]] = {}
-        self._ended: Deferred[None] | None = None
+        self._drained: Deferred[None] | None = None
         self._claiming: Deferred[None] | None = None
-        self._claim_again = self._looking = self._beginning = False
-        self.trouble = ""
+        self._claim_again = self._polling = self._starting = False
+        self.claim_error = ""
         self._stopping = True
-        self._claimed_at = float("-inf")
-        self._progressed_at: float | None = None
-        self._worked_at = 0.0
+        self._last_claim = float("-inf")
+        self._last_progress: float | None = None
+        self._last_work = 0.0
         self._changes = 0
         self._outdated: list[Claim] = []
 
@@ -145,125 +143,119 @@ class Dispatcher:
 
     @property
     def stalled(self) -> float:
-        """Seconds since the queue was last read and all outcomes were recorded, 0 before the start."""
-        return 0.0 if self._progressed_at is None else float(self._clock.seconds() - self._progressed_at)
+        """Seconds since the last claim with all outcomes recorded, or 0 before the start."""
+        return 0.0 if self._last_progress is None else float(self._clock.seconds() - self._last_progress)
 
     def start(self) -> None:
         self._stopping = False
-        self._worked_at = self._progressed_at = self._clock.seconds()
-        self.look()
+        self._last_work = self._last_progress = self._clock.seconds()
+        self.poll()
 
     def notified(self, channel: str) -> None:
         if channel == CHANGED:
-            self.reconsider()
+            self.reclaim()
         else:
             self.wake()
 
-    def reconsider(self) -> None:
-        """Release waiting work to claim it again: endpoints may have been changed, disabled or deleted."""
+    def reclaim(self) -> None:
+        """Release waiting work and claim it again, because endpoints have changed."""
         self._changes += 1
         self._outdated += self._limits.drop(lambda _: True)
-        self.look()
+        self.poll()
 
-    def look(self) -> None:
-        """Claim due work, and find out when more is due."""
-        self._looking = True
+    def poll(self) -> None:
+        self._polling = True
         self.wake()
 
     def wake(self) -> None:
-        """Claim due work, of which there may be some."""
         self._claim_again = True
         if self._claiming is None and not self._stopping:
             self._claiming = Deferred()
             self._background.spawn(self._claim_while_needed(self._claiming))
 
     async def drain(self, seconds: float) -> None:
-        """Stop claiming, wait some seconds for attempts in flight, and release the rest."""
+        """Stop claiming, wait for attempts in flight, and release the remaining claims."""
         self._stopping = True
         if self._claiming is not None:
             await self._wait(self._claiming, RETRY_AFTER)
         self._alarm.cancel()
         claims = self._outdated + self._limits.drop(lambda _: True)
         if self._attempts:
-            self._ended = Deferred()
-            await self._wait(self._ended, seconds)
-            self._ended = None
+            self._drained = Deferred()
+            await self._wait(self._drained, seconds)
+            self._drained = None
         claims += self._attempts
         for attempt in list(self._attempts.values()):
             attempt.cancel()
         if claims:
             await self._release(claims)
         if not await self._wait(Deferred.fromCoroutine(self._outcomes.settled()), RETRY_AFTER):
-            self._log.warn("outcomes could not be recorded; their attempts will be made again")
+            self._log.warn("outcomes could not be recorded, so their attempts will be repeated")
         self._outcomes.stop()
         self._background.cancel()
 
     async def _release(self, claims: Sequence[Claim]) -> None:
-        """Release claims at the end, unless the database is unavailable or slow."""
         try:
             released = await self._wait(Deferred.fromCoroutine(self._queue.release(claims)), RETRY_AFTER)
-            reason = "the database does not answer"
+            reason = "the database does not respond"
         except ApiError as error:
             released, reason = False, error.message
         if not released:
             self._log.warn(
-                "claims could not be released and last until their leases end: {reason}", reason=reason
+                "claims could not be released and remain until their leases end: {reason}", reason=reason
             )
 
-    async def _wait(self, what: Deferred[Any], seconds: float) -> bool:
-        """Wait at most so many seconds; False when that was not enough."""
+    async def _wait(self, deferred: Deferred[Any], seconds: float) -> bool:
         try:
-            await what.addTimeout(seconds, self._clock)
+            await deferred.addTimeout(seconds, self._clock)
         except defer.TimeoutError:
             return False
         return True
 
     async def _claim_while_needed(self, ended: Deferred[None]) -> None:
-        """Claim as long as there may be more."""
         try:
             while self._claim_again and not self._stopping:
-                pause = self._claimed_at + PAUSE - self._clock.seconds()
+                pause = self._last_claim + CLAIM_INTERVAL - self._clock.seconds()
                 if self._limits.running and pause > 0:
                     await deferLater(self._clock, pause)
                 self._claim_again = False
                 await self._claim()
-                if not self._outcomes.stuck:
-                    self._progressed_at = self._clock.seconds()
-                if self._looking and not self._claim_again:
-                    await self._look_ahead()
+                if not self._outcomes.blocked:
+                    self._last_progress = self._clock.seconds()
+                if self._polling and not self._claim_again:
+                    await self._schedule_poll()
                 self._claim_again = self._claim_again or (
-                    not self._outcomes.stuck and self._limits.wants_more()
+                    not self._outcomes.blocked and self._limits.wants_more()
                 )
-            self.trouble = ""
+            self.claim_error = ""
         except CancelledError:
             raise
         except ApiError as error:
-            if not self.trouble:
-                self._log.warn("work cannot be claimed: {reason}", reason=error.message)
-            self.trouble = error.message
-            self._try_later()
+            if not self.claim_error:
+                self._log.warn("cannot claim work: {reason}", reason=error.message)
+            self.claim_error = error.message
+            self._retry_later()
         except Exception:
             self._log.failure("claiming failed")
-            self._try_later()
+            self._retry_later()
         finally:
             self._claiming = None
             ended.callback(None)
 
-    def _try_later(self) -> None:
+    def _retry_later(self) -> None:
         if not self._stopping:
             self._alarm.within(RETRY_AFTER)
 
     async def _claim(self) -> None:
-        """Claim as much as the limits allow, and begin it."""
-        now = self._claimed_at = self._clock.seconds()
-        if self._outcomes.stuck:
-            # Record outcomes first: otherwise their attempts could be claimed again.
+        now = self._last_claim = self._clock.seconds()
+        if self._outcomes.blocked:
+            # Outcomes must be recorded first, or their attempts could be claimed again.
             self._alarm.within(RETRY_AFTER)
             return
-        if self._looking:
+        if self._polling:
             self._outdated += self._limits.drop(lambda claimed: now - claimed.since > RELEASE_AFTER)
         await self._release_outdated()
-        self._begin_all()
+        self._start_ready()
         room = self._limits.room()
         if room == 0:
             return
@@ -271,7 +263,7 @@ class Dispatcher:
         claimed = await self._queue.claim(
             room,
             self._lease,
-            per_endpoint=USUAL_LIMIT,
+            per_endpoint=DEFAULT_LIMIT,
             limits=limits,
             full=full,
             holder=self.number if self._listening() else None,
@@ -283,17 +275,19 @@ class Dispatcher:
         obsolete = self._stopping or self._changes != changes
         if obsolete:
             surplus += self._limits.drop(lambda _: True)
-        self._begin_all()
+        self._start_ready()
         await self._release_and_claim_later(surplus, 0.0 if obsolete else SURPLUS_DELAY)
 
     def _report(self, claimed: ClaimResult) -> None:
-        """Count and log what a claim found; claim again while it settled something that was not work."""
         if claimed.work or claimed.settled:
-            self._worked_at = self._clock.seconds()
+            self._last_work = self._clock.seconds()
         self.counters.settled += claimed.settled
         self._claim_again = self._claim_again or claimed.settled > 0
         for endpoint in claimed.unreadable:
-            self._log.error("no configured encryption-key opens endpoint {endpoint}", endpoint=str(endpoint))
+            self._log.error(
+                "no configured encryption-key decrypts the secrets of endpoint {endpoint}",
+                endpoint=str(endpoint),
+            )
 
     async def _release_and_claim_later(self, claims: Sequence[Claim], seconds: float = 0.0) -> None:
         if claims:
@@ -302,62 +296,59 @@ class Dispatcher:
                 self._alarm.within(seconds)
 
     async def _release_outdated(self) -> None:
-        """Release what waited too long or was claimed before a change; what fails stays on the list."""
         outdated = list(self._outdated)
         await self._release_and_claim_later(outdated)
         del self._outdated[: len(outdated)]
 
-    async def _look_ahead(self) -> None:
-        """Set the alarm for the next due time or the next poll."""
-        self._looking = False
+    async def _schedule_poll(self) -> None:
+        self._polling = False
         if self._stopping:
             return
-        idle = self._clock.seconds() - self._worked_at
-        poll = max(POLL, min(SLOWING * idle, SLOWEST_POLL))
+        idle = self._clock.seconds() - self._last_work
+        poll = max(POLL_INTERVAL, min(POLL_BACKOFF * idle, MAX_POLL_INTERVAL))
         self._alarm.within(poll * (0.75 + 0.5 * self._random()))
         limits, full = self._limits.limits(self._clock.seconds())
         saturated = [endpoint for endpoint, room in limits.items() if room == 0]
         seconds = await self._queue.next_due(saturated, full)
         if seconds is not None and not self._stopping:
-            # What is due but was not claimed is locked by another daemon, or exceeds the limits.
-            self._alarm.within(seconds if seconds > 0 else 2 * PAUSE)
+            # Due work that was not claimed is locked by another daemon, or exceeds the limits.
+            self._alarm.within(seconds if seconds > 0 else 2 * CLAIM_INTERVAL)
 
-    def _begin_all(self) -> None:
-        if self._beginning:
-            # An attempt ended at once, within the loop below.
+    def _start_ready(self) -> None:
+        if self._starting:
+            # An attempt ended immediately, in the loop below.
             return
-        self._beginning = True
+        self._starting = True
         now = self._clock.seconds()
         while (claimed := self._limits.next(now)) is not None:
             if now - claimed.since > RELEASE_AFTER:
                 self._limits.ended(claimed.work, now)
                 self._outdated.append(claimed.work.claim)
-                self.look()
+                self.poll()
                 continue
             attempt = Deferred.fromCoroutine(self._attempt(claimed))
             if not attempt.called:
                 self._attempts[claimed.work.claim] = attempt
             attempt.addErrback(lambda failure: self._log.failure("an attempt failed unexpectedly", failure))
             attempt.addCallback(self._attempt_ended, claimed.work)
-        self._beginning = False
+        self._starting = False
 
     def _attempt_ended(self, outcome: AttemptOutcome | None, work: DueWork) -> None:
         self._attempts.pop(work.claim, None)
-        answered = None
+        responded = None
         if outcome is not None and outcome.error is not AttemptError.INTERNAL:
-            answered = outcome.response_code > 0
-        more = self._limits.ended(work, self._clock.seconds(), answered=answered)
+            responded = outcome.response_code > 0
+        more = self._limits.ended(work, self._clock.seconds(), responded=responded)
         if self._stopping:
-            if self._ended is not None and not self._attempts:
-                ended, self._ended = self._ended, None
+            if self._drained is not None and not self._attempts:
+                ended, self._drained = self._drained, None
                 ended.callback(None)
             return
-        self._begin_all()
+        self._start_ready()
         if more and self._claiming is None:
             self.wake()
 
     async def _attempt(self, claimed: ClaimedAttempt) -> AttemptOutcome | None:
-        """Make one attempt and pass its outcome on; None when it was not made."""
         work = claimed.work
         outcome = await self._runner.deliver(work, self._clock.seconds() - claimed.since)
         if outcome is not None:
@@ -369,15 +360,14 @@ class Dispatcher:
         return outcome
 
     def _recorded(self, finished: Sequence[FinishedAttempt], lost: int) -> None:
-        """Set the alarm for the retries that were recorded."""
         if lost:
             self.counters.lost += lost
             self._log.warn(
-                "{lost} outcomes were discarded: their leases had ended, or their endpoints were deleted",
+                "discarded {lost} outcomes, because their leases had ended or their endpoints were deleted",
                 lost=lost,
             )
-            # If the reply of a statement was lost, it may have planned attempts that no alarm is set for.
-            self.look()
-        waits = [one.retry_in for one in finished if one.retry_in is not None]
+            # A statement whose response was lost may have scheduled attempts.
+            self.poll()
+        waits = [attempt.retry_in for attempt in finished if attempt.retry_in is not None]
         if waits and not self._stopping:
             self._alarm.within(min(waits))

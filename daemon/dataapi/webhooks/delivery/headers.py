@@ -1,6 +1,6 @@
-"""The headers of a delivery: the endpoint's own, checked, and those of the service with the signature.
+"""Headers of deliveries: custom headers, and the signature.
 
-The signature is the HMAC-SHA256 of id, timestamp and body (docs/reference/webhooks.md, Signing).
+The signature is the HMAC-SHA256 of ID, timestamp and body (docs/reference/webhooks.md, Signing).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from functools import lru_cache
 from dataapi.webhooks.delivery.destinations import Destination
 
 MIN_SECRET_LENGTH, MAX_SECRET_LENGTH = 8, 64
-"""Characters that a signing secret may have."""
+"""Minimum and maximum length of a signing secret in characters."""
 
 MAX_CACHED = 4096
-"""Endpoints whose keys and constant headers are cached."""
+"""Number of endpoints whose keys and constant headers are cached."""
 
 _PREFIX = "whsec_"
 _BASE64 = re.compile("[A-Za-z0-9+/]+(={0,2})")
@@ -36,24 +36,24 @@ _RESERVED = re.compile(
 )
 
 
-class SecretRefused(ValueError):
-    """A signing secret is not acceptable; the message does not contain it."""
+class InvalidSecret(ValueError):
+    """Raised for an invalid signing secret. The message does not contain it."""
 
 
 def check_secret(secret: str) -> None:
-    """Raise ``SecretRefused`` unless the secret is acceptable (docs/reference/webhooks.md, Secrets)."""
+    """Raise ``InvalidSecret`` unless the secret is valid (docs/reference/webhooks.md, Secrets)."""
     if not MIN_SECRET_LENGTH <= len(secret) <= MAX_SECRET_LENGTH:
-        raise SecretRefused(
+        raise InvalidSecret(
             f"The signing secret must have {MIN_SECRET_LENGTH} to {MAX_SECRET_LENGTH} characters"
         )
-    # Receivers' libraries disagree about the bytes of anything else.
+    # Receivers' libraries encode other characters differently.
     if not secret.isascii():
-        raise SecretRefused("The signing secret must be of ASCII characters only")
+        raise InvalidSecret("The signing secret must contain only ASCII characters")
 
 
 @lru_cache(MAX_CACHED)
-def key_of(secret: str) -> bytes:
-    """Return the HMAC key: what strict base64 after ``whsec_`` decodes to, else the bytes of the secret."""
+def hmac_key(secret: str) -> bytes:
+    """Return the decoded base64 after ``whsec_``, or otherwise the bytes of the secret."""
     if secret.startswith(_PREFIX):
         decoded = _strict_base64(secret.removeprefix(_PREFIX))
         if decoded is not None:
@@ -62,59 +62,58 @@ def key_of(secret: str) -> bytes:
 
 
 def sign(secret: str, event_id: str, timestamp: int, body: bytes) -> str:
-    """Return the value of ``webhook-signature`` for an attempt at ``timestamp``, in Unix seconds."""
+    """Return the value of ``webhook-signature``.
+
+    :param timestamp: time of the attempt in Unix seconds.
+    """
     signed = f"{event_id}.{timestamp}.".encode("ascii") + body
-    digest = hmac.digest(key_of(secret), signed, hashlib.sha256)
+    digest = hmac.digest(hmac_key(secret), signed, hashlib.sha256)
     return "v1," + base64.b64encode(digest).decode("ascii")
 
 
 def verify(secret: str, event_id: str, timestamp: int, body: bytes, signatures: str) -> bool:
-    """Whether one of the signatures in a ``webhook-signature`` header is valid, as a receiver checks it."""
     expected = sign(secret, event_id, timestamp, body).encode()
-    # All are compared, each in constant time.
-    valid = [hmac.compare_digest(expected, one.encode()) for one in signatures.split(" ")]
+    # Compare all signatures in constant time.
+    valid = [hmac.compare_digest(expected, candidate.encode()) for candidate in signatures.split(" ")]
     return any(valid)
 
 
 def _strict_base64(text: str) -> bytes | None:
-    """Decode RFC 4648 base64; None for an empty text, other characters, or wrong padding."""
-    found = _BASE64.fullmatch(text)
-    if found is None:
+    match = _BASE64.fullmatch(text)
+    if match is None:
         return None
-    digits = len(text) - len(found[1])
-    if found[1] and len(text) % 4:
+    digits = len(text) - len(match[1])
+    if match[1] and len(text) % 4:
         return None
     try:
         decoded = base64.b64decode(text[:digits] + "=" * (-digits % 4), validate=True)
     except binascii.Error:
         return None
-    # The unused bits of the last digit must be zero, so that a key has one spelling.
+    # Unused bits of the last digit must be zero.
     return decoded if base64.b64encode(decoded).decode("ascii").rstrip("=") == text[:digits] else None
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderIssue:
-    """What is wrong with one custom header, or, without a name, with their number."""
+    """An error in a custom header, or in the number of headers if ``name`` is None."""
 
     name: str | None
     message: str
 
 
 def header_issues(headers: Mapping[str, str]) -> tuple[HeaderIssue, ...]:
-    """Return what is wrong with custom headers (docs/reference/webhooks.md, Endpoints).
-
-    Names and values are ASCII (RFC 9110 5.1 and 5.5), so that no CR, LF, NUL or other charset is ever sent.
-    """
+    """Return the errors in custom headers (docs/reference/webhooks.md, Endpoints)."""
     if len(headers) > MAX_HEADERS:
         return (HeaderIssue(None, f"There are more than {MAX_HEADERS} headers"),)
-    found: list[HeaderIssue] = []
+    # Only ASCII is allowed (RFC 9110, 5.1 and 5.5), to prevent header injection.
+    issues: list[HeaderIssue] = []
     seen: set[str] = set()
     for name, value in headers.items():
         message = _name_problem(name, seen) or _value_problem(value)
         if message is not None:
-            found.append(HeaderIssue(name, message))
+            issues.append(HeaderIssue(name, message))
         seen.add(name.lower())
-    return tuple(found)
+    return tuple(issues)
 
 
 def _name_problem(name: str, seen: set[str]) -> str | None:
@@ -125,7 +124,7 @@ def _name_problem(name: str, seen: set[str]) -> str | None:
     if _RESERVED.fullmatch(name.lower()):
         return "The header's name is reserved"
     if name.lower() in seen:
-        return "The header is there twice; names that differ only in case are the same"
+        return "Duplicate header. Header names are case-insensitive"
     return None
 
 
@@ -140,9 +139,10 @@ def _value_problem(value: str) -> str | None:
 def signed_headers(
     secret: str, event_id: str, timestamp: int, body: bytes, previous: str | None = None
 ) -> tuple[tuple[str, str], ...]:
-    """Return the headers that identify and sign an attempt at ``timestamp``, in Unix seconds.
+    """Return the headers that identify and sign an attempt.
 
-    :param previous: the secret before a rotation, whose signature comes second (Standard Webhooks).
+    :param timestamp: time of the attempt in Unix seconds.
+    :param previous: previous secret during a rotation, for the second signature.
     """
     signatures = sign(secret, event_id, timestamp, body)
     if previous is not None:
@@ -157,20 +157,17 @@ def signed_headers(
 def delivery_headers(
     secret: str, event_id: str, timestamp: int, body: bytes, custom: Iterable[tuple[str, str]] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """Return all headers of an attempt except those of the connection, the endpoint's own first."""
     return (*custom, *CONSTANT_HEADERS, *signed_headers(secret, event_id, timestamp, body))
 
 
 @lru_cache(MAX_CACHED)
 def constant_head(destination: Destination, custom: tuple[tuple[str, str], ...]) -> bytes:
-    """Return the beginning of a request's head, which all attempts of an endpoint share."""
-    # No compression is requested and none is undone: a few compressed bytes can be gigabytes.
+    # Responses are not decompressed: a few compressed bytes can expand to gigabytes.
     connection = (("host", destination.host_header), ("accept-encoding", "identity"))
-    # A custom header may replace one of these.
+    # Custom headers may replace these.
     headers = {name.lower(): (name, value) for name, value in (*connection, *custom, *CONSTANT_HEADERS)}
     return f"POST {destination.path_and_query} HTTP/1.1\r\n".encode("ascii") + header_lines(headers.values())
 
 
 def header_lines(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Return headers as they are sent."""
     return "".join([f"{name}: {value}\r\n" for name, value in headers]).encode("ascii")

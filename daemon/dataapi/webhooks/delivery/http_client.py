@@ -1,4 +1,4 @@
-"""The HTTP client of deliveries: one POST over a connection to a checked address, with limits."""
+"""HTTP client for deliveries: one POST request over a connection to a checked address."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from dataapi.webhooks.delivery.response import NoResponse, NotHttp, Response
 from dataapi.webhooks.model import AttemptError
 
 MAX_ADDRESSES = 4
-"""Addresses of a receiver that one attempt tries to connect to."""
+"""Maximum number of addresses that one attempt connects to."""
 
 CONNECT_SECONDS = 5.0
-"""Seconds to connect to one address while there is another to try."""
+"""Connect timeout in seconds while there are other addresses to try."""
 
 IDLE_SECONDS = 15
 """Seconds after which an idle connection is closed."""
 
 CLOSE_SECONDS = 2.0
-"""Seconds that a receiver has to close its side of a connection."""
+"""Seconds that a receiver may take to close its side of a connection."""
 
 Key: TypeAlias = "tuple[str, str, int, Address]"
-"""What interchangeable connections have in common: scheme, host, port, and the address."""
+"""Pool key of a connection: scheme, host, port and address."""
 
 
 def attempt_error(error: Exception) -> AttemptError:
-    """Classify what made an attempt fail; raise an error that no receiver can cause."""
+    """Return the ``AttemptError`` for an exception. Re-raises exceptions that a receiver cannot cause."""
     if isinstance(error, SSL.Error) or isinstance(error.__cause__, SSL.Error):
         return AttemptError.TLS
     match error:
@@ -58,31 +58,26 @@ def attempt_error(error: Exception) -> AttemptError:
 
 
 class ReceiverConnection(Protocol):
-    """A connection to a checked address of a receiver: one request at a time, each with its response."""
+    """A connection to a checked address. It handles one request at a time."""
 
-    transport: Any  # of TCP or TLS
+    transport: Any  # TCP or TLS
 
     def __init__(self, pool: ReceiverConnections, key: Key) -> None:
         self.key = key
         self._pool = pool
         self._response: Response | None = None
-        self._over: Deferred[None] | None = None
+        self._done: Deferred[None] | None = None
         self._lost = False
         self._timer: IDelayedCall | None = None
 
     def post(self, request: bytes, response: Response) -> Deferred[None]:
-        """Send a request.
-
-        :param response: takes what arrives.
-        :return: fires when the response is complete, or as much of it has arrived as is recorded.
-        """
+        """Send a request. The Deferred fires when the response, or the recorded part of it, has arrived."""
         self._response = response
-        self._over = over = Deferred[None]()
+        self._done = done = Deferred[None]()
         self.transport.write(request)
-        return over
+        return done
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Pass on what belongs to a response; anything else ends the connection."""
         response = self._response
         if response is None:
             self.drop()
@@ -92,11 +87,10 @@ class ReceiverConnection(Protocol):
         except NotHttp as error:
             self._end(error)
         else:
-            if response.over:
+            if response.is_finished:
                 self._end()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802 - twisted's name
-        """Leave the pool; for some responses this is the end."""
         self._lost = True
         self.drop_after(None)
         self._pool.forget(self)
@@ -110,38 +104,36 @@ class ReceiverConnection(Protocol):
                 self._end()
 
     def _end(self, error: Exception | None = None) -> None:
-        over, self._over = self._over, None
-        if over is not None and not over.called:
-            over.callback(None) if error is None else over.errback(error)
+        done, self._done = self._done, None
+        if done is not None and not done.called:
+            done.callback(None) if error is None else done.errback(error)
 
-    def is_quiet(self) -> bool:
-        """Whether an idle connection may be used: nothing has arrived that the reactor has yet to see.
+    def has_no_input(self) -> bool:
+        """Whether an idle connection has no unread input.
 
-        The receiver may have closed it, or sent what was not requested: a response, or a TLS alert.
+        Input means that the receiver closed it, or sent an unexpected response or a TLS alert.
         """
-        # TLS is a protocol over the transport that has the socket.
+        # The TLS transport wraps the one with the socket.
         secure = ISSLTransport.providedBy(self.transport)
-        carrier = self.transport.transport if secure else self.transport
-        arrived = select.poll()
-        arrived.register(carrier.fileno(), select.POLLIN)
-        return not arrived.poll(0)
+        socket_transport = self.transport.transport if secure else self.transport
+        poller = select.poll()
+        poller.register(socket_transport.fileno(), select.POLLIN)
+        return not poller.poll(0)
 
     def finish(self) -> None:
-        """End the current request: return the connection to the pool, or close it."""
-        response, self._response, self._over = self._response, None, None
+        response, self._response, self._done = self._response, None, None
         if self._lost:
             return
         if response is None or not response.complete:
             self.drop()
         elif response.reusable:
-            self._pool.keep(self)
+            self._pool.release(self)
         else:
-            # Closing waits for the receiver with TLS.
+            # With TLS, closing waits for the receiver.
             self.transport.loseConnection()
             self.drop_after(CLOSE_SECONDS)
 
     def drop_after(self, seconds: float | None) -> None:
-        """Set the timer that drops this connection, in place of any other; None for no timer."""
         timer, self._timer = self._timer, None
         if timer is not None and timer.active():
             timer.cancel()
@@ -149,32 +141,33 @@ class ReceiverConnection(Protocol):
             self._timer = self._pool.reactor.callLater(seconds, self.drop)
 
     def drop(self) -> None:
-        """Close at once, whatever is still to be sent or received."""
+        """Close the connection immediately, without sending or receiving the rest."""
         self.transport.abortConnection()
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRoute:
-    """By which way connections are made.
+    """Route of outgoing connections.
 
-    :ivar bind_addresses: where they come from, at most one address of each version; none: the system chooses.
+    :ivar bind_addresses: source addresses, at most one per IP version. The system chooses if there are none.
     """
 
     proxy: Proxy | None = None
     bind_addresses: tuple[Address, ...] = ()
 
     def source(self, version: int) -> str | None:
-        """Return the address that a connection to an IP version comes from, None for any."""
-        return next((str(one) for one in self.bind_addresses if one.version == version), None)
+        return next((str(address) for address in self.bind_addresses if address.version == version), None)
 
-    def leads_to(self, address: Address) -> bool:
-        """Whether an address can be reached from where connections come from."""
+    def can_reach(self, address: Address) -> bool:
         return self.proxy is not None or not self.bind_addresses or self.source(address.version) is not None
 
     def endpoint(
         self, reactor: Any, address: Address, port: int, seconds: float | None
     ) -> IStreamClientEndpoint:
-        """Return what connects to an address within so many seconds; None: the caller has a limit."""
+        """Return an endpoint that connects to an address.
+
+        :param seconds: timeout, or None.
+        """
         if self.proxy is not None:
             authority = f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
             source = self.source(4) or self.source(6)
@@ -187,12 +180,11 @@ class OutgoingRoute:
 
 
 DIRECT = OutgoingRoute()
-"""Without a proxy, from any address."""
+"""No proxy, and any source address."""
 
 
-class _Factory(Factory):
-    """Makes the protocol of one connection; Twisted's ``connectProtocol`` logs each one, and takes longer."""
-
+class _ConnectionFactory(Factory):
+    # Twisted's connectProtocol logs each connection, and is slower.
     noisy = False
 
     def __init__(self, connection: ReceiverConnection) -> None:
@@ -203,12 +195,10 @@ class _Factory(Factory):
 
 
 class ReceiverConnections:
-    """Opens connections to checked addresses and pools the idle ones.
+    """Opens connections to checked addresses and pools idle connections.
 
-    :param reactor: connects and keeps time.
-    :param tls: checks certificates.
-    :param max_idle: how many idle connections stay open; the one idle for longest is closed first.
-    :param route: by which way connections are made.
+    :param tls: verifies certificates.
+    :param max_idle: maximum number of idle connections. The least recently used one is closed first.
     """
 
     def __init__(
@@ -219,21 +209,21 @@ class ReceiverConnections:
         self._max_idle = max_idle
         self._route = route
         self._open: set[ReceiverConnection] = set()
-        # In the order in which they became idle.
+        # Ordered by the time when they became idle.
         self._idle: dict[ReceiverConnection, None] = {}
         self._by_key: dict[Key, list[ReceiverConnection]] = {}
 
     async def get(self, destination: Destination, addresses: Iterable[Address]) -> ReceiverConnection:
-        """Return a connection to one of the addresses, which were all checked.
+        """Return a connection to one of the checked addresses.
 
-        :raises ConnectError: none accepts a connection.
-        :raises AddressRefused: a connection leads to another address.
+        :raises ConnectError: all connections failed.
+        :raises AddressRefused: a connection was made to a different address.
         """
-        candidates = tuple(filter(self._route.leads_to, addresses))[:MAX_ADDRESSES]
+        candidates = tuple(filter(self._route.can_reach, addresses))[:MAX_ADDRESSES]
         if not candidates:
-            raise ConnectError(string="no address can be reached from those of bind-address")
+            raise ConnectError(string="no address is reachable from the addresses of bind-address")
         for address in candidates:
-            idle = self._take_idle((destination.scheme, destination.host, destination.port, address))
+            idle = self._idle_connection((destination.scheme, destination.host, destination.port, address))
             if idle is not None:
                 return idle
         for address in candidates[:-1]:
@@ -243,12 +233,11 @@ class ReceiverConnections:
                 continue
         return await self._connect(destination, candidates[-1], None)
 
-    def _take_idle(self, key: Key) -> ReceiverConnection | None:
-        """Return an idle connection that is still open, None when there is none."""
+    def _idle_connection(self, key: Key) -> ReceiverConnection | None:
         while idle := self._by_key.get(key):
             connection = idle[-1]
             self._remove_idle(connection)
-            if connection.is_quiet():
+            if connection.has_no_input():
                 return connection
             connection.drop()
         return None
@@ -258,12 +247,12 @@ class ReceiverConnections:
     ) -> ReceiverConnection:
         key = (destination.scheme, destination.host, destination.port, address)
         connection = ReceiverConnection(self, key)
-        await self._endpoint(destination, address, seconds).connect(_Factory(connection))
+        await self._endpoint(destination, address, seconds).connect(_ConnectionFactory(connection))
         self._open.add(connection)
         peer = ipaddress.ip_address(connection.transport.getPeer().host)
         if self._route.proxy is None and peer != address:
             connection.drop()
-            raise AddressRefused(f"The connection to {address} leads to {peer}")
+            raise AddressRefused(f"The connection to {address} reached {peer}")
         return connection
 
     def _endpoint(
@@ -275,8 +264,7 @@ class ReceiverConnections:
         creator = self._tls.creatorForNetloc(destination.host.encode("ascii"), destination.port)
         return wrapClientTLS(creator, endpoint)
 
-    def keep(self, connection: ReceiverConnection) -> None:
-        """Pool an idle connection for the next request."""
+    def release(self, connection: ReceiverConnection) -> None:
         self._idle[connection] = None
         self._by_key.setdefault(connection.key, []).append(connection)
         connection.drop_after(IDLE_SECONDS)
@@ -299,6 +287,5 @@ class ReceiverConnections:
                 del self._by_key[connection.key]
 
     def close(self) -> None:
-        """Drop every connection, in use or idle."""
         for connection in list(self._open):
             connection.drop()

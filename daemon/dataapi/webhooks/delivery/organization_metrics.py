@@ -1,4 +1,4 @@
-"""Attempts by organization, for ``/metrics``: those of the busiest ones, with all others as one."""
+"""Attempt metrics by organization. Only the busiest organizations have their own labels."""
 
 from __future__ import annotations
 
@@ -6,54 +6,53 @@ from collections import Counter
 from collections.abc import Mapping
 
 OTHERS = "(others)"
-"""The label of organizations that have none of their own; no slug is like it."""
+"""Label of all other organizations. It is not a valid slug."""
 
-MAX_REMEMBERED = 10_000
-"""Organizations whose attempts are counted to find the busiest ones."""
+MAX_COUNTED = 10_000
+"""Maximum number of organizations whose recent attempts are counted."""
 
-_BUSIER = 2
-"""How many times as busy an organization must be to take the place of another one."""
+_REPLACE_FACTOR = 2
+"""Factor by which an organization must be busier than another one to replace it."""
 
 
 class OrganizationAttempts:
     """Attempts by organization and outcome.
 
-    :param maximum: how many organizations have labels of their own.
+    :param maximum: maximum number of organizations with their own labels.
     """
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
         self._attempts: Counter[tuple[str, str]] = Counter()
-        self._named: set[str] = set()
-        # Attempts of late: halved whenever the metrics are read.
+        self._labeled: set[str] = set()
+        # Recent attempts, halved whenever the metrics are read.
         self._recent: Counter[str] = Counter()
 
     def ended(self, organization: str, outcome: str) -> None:
-        """Count the end of an attempt."""
         if self._maximum == 0:
             return
-        if organization in self._recent or len(self._recent) < MAX_REMEMBERED:
+        if organization in self._recent or len(self._recent) < MAX_COUNTED:
             self._recent[organization] += 1
-        if len(self._named) < self._maximum:
-            self._named.add(organization)
-        label = organization if organization in self._named else OTHERS
+        if len(self._labeled) < self._maximum:
+            self._labeled.add(organization)
+        label = organization if organization in self._labeled else OTHERS
         self._attempts[label, outcome] += 1
 
     def counts(self) -> Mapping[tuple[str, ...], float]:
-        """Return the attempts by label and outcome, and give the busiest organizations labels.
+        """Return the attempts by label and outcome, and reassign labels to the busiest organizations.
 
-        No count ever goes down: what an organization did without a label stays with the others, and a label
-        that is taken away goes with its counts.
+        Counters never decrease: attempts without a label stay in ``OTHERS``, and a removed label takes its
+        counts along.
         """
-        found: dict[tuple[str, ...], float] = {
+        counts: dict[tuple[str, ...], float] = {
             labels: float(number) for labels, number in self._attempts.items()
         }
         for organization, number in self._recent.most_common(self._maximum):
-            quietest = min(self._named, key=self._recent.__getitem__)
-            if organization not in self._named and number > _BUSIER * self._recent[quietest]:
-                self._named.remove(quietest)
-                self._named.add(organization)
+            quietest = min(self._labeled, key=self._recent.__getitem__)
+            if organization not in self._labeled and number > _REPLACE_FACTOR * self._recent[quietest]:
+                self._labeled.remove(quietest)
+                self._labeled.add(organization)
                 for labels in [labels for labels in self._attempts if labels[0] == quietest]:
                     del self._attempts[labels]
         self._recent = Counter({name: number // 2 for name, number in self._recent.items() if number > 1})
-        return found
+        return counts

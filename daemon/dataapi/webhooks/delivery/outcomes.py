@@ -1,7 +1,7 @@
-"""Outcomes: whether another attempt follows, and recording them in batches without losing any.
+"""Outcomes of attempts: scheduling of retries, and reliable recording in batches.
 
-The waits have no jitter, and neither ``Retry-After`` nor 410 changes them
-(docs/reference/webhooks.md, Delivery states).
+Delays have no jitter, and ``Retry-After`` and 410 do not change them (docs/reference/webhooks.md, Delivery
+states).
 """
 
 from __future__ import annotations
@@ -22,30 +22,33 @@ from dataapi.webhooks.model import FinishedAttempt, Status, Trigger
 
 MAX_ATTEMPTS = 5
 WAITS = (10.0, 30.0, 90.0, 270.0)
-"""Seconds before attempts 2, 3, 4 and 5."""
+"""Delays before attempts 2 to 5, in seconds."""
 
 FLUSH_AFTER = 0.01
-"""Seconds that an outcome waits for others, to be recorded with them."""
+"""Seconds to wait for more outcomes before recording a batch."""
 
 MAX_BATCH = 256
-"""Outcomes that one statement records; as soon as there are so many, they do not wait."""
+"""Maximum number of outcomes in a batch. A full batch is recorded immediately."""
 
-AGAIN_AFTER = 0.5
-"""Seconds until recording is tried again after it failed."""
+RETRY_AFTER = 0.5
+"""Seconds to wait before recording again after an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows an attempt, and in how many seconds from its end another one, if any."""
+    """The status after an attempt, and the seconds until the next one, if any."""
 
     status: Status
     retry_in: float | None = None
 
 
 def decide(number: int, trigger: Trigger, *, success: bool, waits: Sequence[float] = WAITS) -> Decision:
-    """Return what follows attempt ``number``, counted from 1.
+    """Return the decision after an attempt.
 
-    Manual and test deliveries have one attempt, automatic ones one more than there are waits, at most five.
+    Only automatic deliveries are retried, once for each element of ``waits`` and up to ``MAX_ATTEMPTS``
+    attempts in all.
+
+    :param number: number of the attempt, starting with 1.
     """
     if success:
         return Decision(Status.SUCCESS)
@@ -54,17 +57,15 @@ def decide(number: int, trigger: Trigger, *, success: bool, waits: Sequence[floa
     return Decision(Status.FAILED, waits[number - 1])
 
 
-class StoresOutcomes(Protocol):
-    """Stores outcomes; see ``store.queue.Queue``."""
+class OutcomeStore(Protocol):
+    """Stores outcomes. Implemented by ``store.queue.Queue``."""
 
     async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
-        """Record them, and return the deliveries whose outcomes were accepted."""
+        """Record outcomes and return the deliveries whose outcomes were accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unrecorded:
-    """An outcome to be recorded: when the attempt ended, and until when its lease lasts."""
-
     finished: FinishedAttempt
     at: float
     until: float
@@ -73,12 +74,12 @@ class _Unrecorded:
 class Outcomes:
     """Records outcomes in batches, one statement at a time.
 
-    While the database is unavailable, outcomes are held back: no daemon can claim the work in the meantime,
-    and if one does afterwards, the fence rejects the outcome.  Outcomes that the database refuses are tried
-    one by one, and abandoned when their leases end.
+    Outcomes are retained while the database is unavailable. If another daemon claims the work afterwards, the
+    fencing token rejects the outcome. Outcomes that the database rejects are retried one by one until their
+    leases end.
 
-    :param recorded: called with what was recorded and the number of outcomes that were rejected or lost.
-    :ivar stuck: whether outcomes wait for the database.
+    :param recorded: called with the recorded attempts and the number of rejected or lost outcomes.
+    :ivar blocked: whether outcomes are waiting for the database.
     """
 
     _log = Logger(namespace="dataapi.webhooks")
@@ -86,24 +87,27 @@ class Outcomes:
     def __init__(
         self,
         clock: IReactorTime,
-        records: StoresOutcomes,
+        records: OutcomeStore,
         recorded: Callable[[Sequence[FinishedAttempt], int], None],
     ) -> None:
         self._clock = clock
         self._records = records
         self._recorded = recorded
         self._waiting: list[_Unrecorded] = []
-        self._refused: list[_Unrecorded] = []
+        self._rejected: list[_Unrecorded] = []
         self._alarm = Alarm(clock, self._flush)
         self._background = Background()
         self._writing = False
         self._idle: Deferred[None] | None = None
-        self.stuck = False
+        self.blocked = False
 
     def add(self, finished: FinishedAttempt, until: float) -> None:
-        """Add the outcome of an attempt that ended now; its lease ends at ``until``."""
+        """Add the outcome of an attempt that has just ended.
+
+        :param until: end of its lease.
+        """
         self._waiting.append(_Unrecorded(finished, self._clock.seconds(), until))
-        if self.stuck or self._writing:
+        if self.blocked or self._writing:
             return
         if len(self._waiting) >= MAX_BATCH:
             self._flush()
@@ -111,89 +115,82 @@ class Outcomes:
             self._alarm.within(FLUSH_AFTER)
 
     async def settled(self) -> None:
-        """Wait until everything is recorded or abandoned."""
-        if self._waiting or self._refused or self._writing:
+        if self._waiting or self._rejected or self._writing:
             self._idle = idle = Deferred[None]()
-            if not self.stuck:
+            if not self.blocked:
                 self._flush()
             await idle
 
     def stop(self) -> None:
-        """Stop recording, at once."""
         self._alarm.cancel()
         self._background.cancel()
 
     def _flush(self) -> None:
-        if not self._writing and (self._waiting or self._refused):
+        if not self._writing and (self._waiting or self._rejected):
             self._alarm.cancel()
             self._background.spawn(self._write())
 
     async def _write(self) -> None:
-        """Record everything, until that fails."""
         self._writing = True
         try:
-            while batch := self._take():
+            while batch := self._next_batch():
                 if not await self._try(batch):
-                    self._alarm.within(AGAIN_AFTER)
+                    self._alarm.within(RETRY_AFTER)
                     return
-                self.stuck = False
-                if 0 < len(self._waiting) < MAX_BATCH and not self._refused and self._idle is None:
+                self.blocked = False
+                if 0 < len(self._waiting) < MAX_BATCH and not self._rejected and self._idle is None:
                     self._alarm.within(FLUSH_AFTER)
                     return
         finally:
             self._writing = False
-            if self._idle is not None and not self._waiting and not self._refused:
+            if self._idle is not None and not self._waiting and not self._rejected:
                 idle, self._idle = self._idle, None
                 idle.callback(None)
 
-    def _take(self) -> list[_Unrecorded]:
-        """Remove and return what is recorded next: refused outcomes one by one."""
-        source, maximum = (self._waiting, MAX_BATCH) if self._waiting else (self._refused, 1)
+    def _next_batch(self) -> list[_Unrecorded]:
+        source, maximum = (self._waiting, MAX_BATCH) if self._waiting else (self._rejected, 1)
         batch = source[:maximum]
         del source[:maximum]
         return batch
 
     async def _try(self, batch: list[_Unrecorded]) -> bool:
-        """Record a batch; False when the next try has to wait."""
+        """Record a batch. Return False to wait before the next batch."""
         now = self._clock.seconds()
-        finished = [_as_of(one, now) for one in batch]
+        finished = [_adjusted(unrecorded, now) for unrecorded in batch]
         try:
             accepted = await self._records.finish(finished)
         except CancelledError:
             raise
         except DatabaseUnavailable as error:
-            if not self.stuck:
-                self._log.warn("outcomes wait for the database: {reason}", reason=error.message)
-            self.stuck = True
+            if not self.blocked:
+                self._log.warn("outcomes are waiting for the database: {reason}", reason=error.message)
+            self.blocked = True
             self._waiting[:0] = batch
             return False
         except Exception as error:
-            return self._refuse(batch, error)
-        recorded = [one for one in finished if one.claim.delivery_id in accepted]
+            return self._set_aside(batch, error)
+        recorded = [attempt for attempt in finished if attempt.claim.delivery_id in accepted]
         self._recorded(recorded, len(finished) - len(recorded))
         return True
 
-    def _refuse(self, batch: list[_Unrecorded], error: Exception) -> bool:
-        """Set aside what the database refused; False when nothing is left to try at once."""
+    def _set_aside(self, batch: list[_Unrecorded], error: Exception) -> bool:
         if len(batch) > 1:
-            self._log.error(
-                "{count} outcomes are recorded one by one: {reason}", count=len(batch), reason=error
-            )
-            self._refused += batch
+            self._log.error("recording {count} outcomes one by one: {reason}", count=len(batch), reason=error)
+            self._rejected += batch
             return True
-        [one] = batch
-        if self._clock.seconds() >= one.until:
-            delivery = str(one.finished.claim.delivery_id)
+        [unrecorded] = batch
+        if self._clock.seconds() >= unrecorded.until:
+            delivery = str(unrecorded.finished.claim.delivery_id)
             self._log.error("the outcome of {delivery} is lost: {reason}", delivery=delivery, reason=error)
             self._recorded([], 1)
             return True
-        self._refused.append(one)
+        self._rejected.append(unrecorded)
         return False
 
 
-def _as_of(unrecorded: _Unrecorded, now: float) -> FinishedAttempt:
-    """Return an outcome whose retry is counted from the end of its attempt, however late it is recorded."""
+def _adjusted(unrecorded: _Unrecorded, now: float) -> FinishedAttempt:
     finished = unrecorded.finished
     if finished.retry_in is None:
         return finished
+    # The delay begins when the attempt ended, not when its outcome is recorded.
     return replace(finished, retry_in=max(0.0, finished.retry_in - (now - unrecorded.at)))

@@ -1,4 +1,4 @@
-"""Connections to receivers through an HTTP proxy, which tunnels to a checked address (RFC 9110, CONNECT)."""
+"""Connections to receivers through an HTTP proxy, with ``CONNECT`` to a checked address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 PORT = 3128
-"""The port of a proxy whose URL has none."""
+"""Default port of a proxy."""
 
 _CONNECT_SECONDS = 30.0
 _MAX_HEAD = 16_384
@@ -28,7 +28,7 @@ _GRANTED = re.compile(rb"HTTP/1\.[01] 2[0-9][0-9](?: |\r\n|$)")
 class Proxy:
     """An HTTP proxy.
 
-    :ivar credentials: the value of ``Proxy-Authorization``, "" without one.
+    :ivar credentials: value of ``Proxy-Authorization``, or "".
     """
 
     host: str
@@ -37,10 +37,10 @@ class Proxy:
 
 
 def parse_proxy(url: str) -> Proxy:
-    """Parse ``http://user:password@host:port``; ``ValueError`` for anything else."""
+    """Parse a URL such as ``http://user:password@host:port``. Raises ``ValueError``."""
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError("expected the address of an HTTP proxy, such as http://proxy.example.org:3128")
+        raise ValueError("expected the URL of an HTTP proxy, such as http://proxy.example.org:3128")
     credentials = ""
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
@@ -52,9 +52,9 @@ def parse_proxy(url: str) -> Proxy:
 class TunnelEndpoint:
     """Connects to an address through a proxy.
 
-    :param authority: the address and port, as ``CONNECT`` names them.
-    :param timeout: seconds until the tunnel is there; None for no limit.
-    :param bind_address: the address that the connection to the proxy comes from.
+    :param authority: address and port, as in ``CONNECT``.
+    :param timeout: seconds to establish the tunnel, or None.
+    :param bind_address: source address of connections to the proxy.
     """
 
     def __init__(
@@ -72,7 +72,6 @@ class TunnelEndpoint:
         self._bind_address = bind_address
 
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[IProtocol]:  # noqa: N803 - twisted's name
-        """Return the factory's protocol, connected to the address; ``ConnectError`` if the proxy refuses."""
         return Deferred.fromCoroutine(self._connect(protocolFactory))
 
     async def _connect(self, factory: IProtocolFactory) -> IProtocol:
@@ -85,11 +84,11 @@ class TunnelEndpoint:
         )
         handshake = _Handshake(self._request())
         try:
-            await endpoint.connect(_Once(handshake))
+            await endpoint.connect(_SingleProtocolFactory(handshake))
         except DNSLookupError as error:
             raise ConnectError(string=f"the proxy {self._proxy.host} has no address") from error
         if self._timeout is not None:
-            handshake.done.addTimeout(self._timeout, self._reactor, _too_late)
+            handshake.done.addTimeout(self._timeout, self._reactor, _raise_timeout)
         try:
             await handshake.done
         except BaseException:
@@ -104,9 +103,7 @@ class TunnelEndpoint:
         return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
-class _Once(Factory):
-    """Makes one protocol."""
-
+class _SingleProtocolFactory(Factory):
     noisy = False
 
     def __init__(self, protocol: Protocol) -> None:
@@ -117,9 +114,9 @@ class _Once(Factory):
 
 
 class _Handshake(Protocol):
-    """Asks a proxy for a tunnel, and hands it over to the protocol that it is for.
+    """Establishes a tunnel and hands it over to another protocol.
 
-    :ivar done: fires when the tunnel is there.
+    :ivar done: fires when the tunnel is established.
     """
 
     transport: Any
@@ -133,16 +130,16 @@ class _Handshake(Protocol):
         self.transport.write(self._request)
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Read the head of the response; after a tunnel is granted, the receiver waits for its client."""
         self._head += data
         head, end, rest = self._head.partition(b"\r\n\r\n")
         if not end and len(head) <= _MAX_HEAD:
             return
+        # Receivers do not send anything before the request.
         if _GRANTED.match(head) and end and not rest:
             self._fire(None)
         else:
-            answer = head.partition(b"\r\n")[0][:80].decode("ascii", "replace")
-            self._fire(ConnectError(string=f"the proxy does not make a tunnel: {answer}"))
+            status_line = head.partition(b"\r\n")[0][:80].decode("ascii", "replace")
+            self._fire(ConnectError(string=f"the proxy refused the tunnel: {status_line}"))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's names
         self._fire(ConnectError(string="the proxy closed the connection"))
@@ -152,11 +149,9 @@ class _Handshake(Protocol):
             self.done.callback(None) if error is None else self.done.errback(error)
 
     def abort(self) -> None:
-        """Close the connection at once."""
         self.transport.abortConnection()
 
     def hand_over(self, factory: IProtocolFactory) -> IProtocol:
-        """Connect the protocol of a factory in place of this one."""
         protocol = factory.buildProtocol(self.transport.getPeer())
         assert protocol is not None
         self.transport.protocol = protocol
@@ -164,5 +159,5 @@ class _Handshake(Protocol):
         return protocol
 
 
-def _too_late(_outcome: object, seconds: float) -> None:
-    raise ConnectError(string=f"the proxy made no tunnel within {seconds:g} seconds")
+def _raise_timeout(_outcome: object, seconds: float) -> None:
+    raise ConnectError(string=f"the proxy established no tunnel within {seconds:g} seconds")

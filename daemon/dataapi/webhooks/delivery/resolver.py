@@ -1,7 +1,6 @@
-"""Resolving a receiver's host name and checking its addresses (docs/reference/webhooks.md, Addresses).
+"""Resolution of receivers' host names, with a check of the addresses (docs/reference/webhooks.md, Addresses).
 
-What is checked is what is connected to: a delivery goes to one of the addresses returned here and the name is
-not resolved again, so a name server that changes its answer gains nothing.
+Connections are made to the checked addresses, and names are not resolved again. This prevents DNS rebinding.
 """
 
 from __future__ import annotations
@@ -21,54 +20,53 @@ from twisted.python.threadpool import ThreadPool
 from dataapi.concurrency.tasks import SingleFlights
 from dataapi.webhooks.delivery.destinations import Address, Destination, Network, is_refused
 
-MAX_REMEMBERED = 10_000
-"""Slow names that are remembered."""
+MAX_SLOW_NAMES = 10_000
+"""Maximum number of slow names to remember."""
 
 THREADS = 32
-"""Look-ups at once."""
+"""Number of concurrent lookups."""
 
 SLOW = 2.0
-"""Seconds from which a look-up is slow."""
+"""Seconds from which a lookup counts as slow."""
 
 
 class Unresolvable(Exception):
-    """The receiver's host name has no address."""
+    """Raised when the host name has no address."""
 
 
 class AddressRefused(Exception):
-    """An address of the receiver is reserved, or a connection leads to another address than was checked."""
+    """Raised when an address is reserved, or a connection was made to a different address."""
 
 
 class Resolver(Protocol):
-    """Finds the addresses of host names."""
+    """Resolves host names."""
 
     async def addresses(self, name: str) -> Sequence[Address]:
-        """Return the IPv4 and IPv6 addresses of a name, best first; ``OSError`` when it has none."""
+        """Return IPv4 and IPv6 addresses in order of preference. Raises ``OSError`` if there are none."""
 
 
-def look_up(name: str) -> tuple[Address, ...]:
-    """Return the system's addresses of a name; blocks, so call it in a thread.  Raises ``OSError``."""
-    # As bytes: Python would encode text by IDNA 2003.
-    found = socket.getaddrinfo(name.encode("ascii"), None, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(ipaddress.ip_address(entry[4][0]) for entry in found))
+def resolve(name: str) -> tuple[Address, ...]:
+    # As bytes, because Python encodes text with IDNA 2003.
+    entries = socket.getaddrinfo(name.encode("ascii"), None, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(ipaddress.ip_address(entry[4][0]) for entry in entries))
 
 
 class SystemResolver:
-    """The system's resolver, in threads of its own.
+    """Resolves names with the system's resolver, in dedicated threads.
 
-    They are not the reactor's: receivers choose their name servers, and slow ones would delay the daemon's
-    own look-ups.  Nor do they delay those of other receivers: names that were slow the last time share a few
-    threads, and a look-up whose caller has gone is skipped.  Concurrent look-ups of a name are one.
+    Receivers control their name servers, so slow lookups must not delay the daemon's own lookups in the
+    reactor's threads, nor those of other receivers. Names whose last lookup was slow share a few threads.
+    Concurrent lookups of a name are combined. A lookup is skipped if its callers have been cancelled.
 
-    :param function: looks a name up, in a thread.
-    :param threads: look-ups at once, besides a quarter as many of slow names.
-    :param seconds: times look-ups.
+    :param function: resolves a name. Called in a thread.
+    :param threads: number of threads for names, plus a quarter of it for slow names.
+    :param seconds: clock for the duration of lookups.
     """
 
     def __init__(
         self,
         reactor: IReactorFromThreads,
-        function: Callable[[str], Sequence[Address]] = look_up,
+        function: Callable[[str], Sequence[Address]] = resolve,
         threads: int = THREADS,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,44 +74,42 @@ class SystemResolver:
         self._function = function
         self._seconds = seconds
         self._flights: SingleFlights[str, Sequence[Address]] = SingleFlights()
-        # Names whose last look-up was slow; threads change it.
+        # Names whose last lookup was slow. Modified by threads.
         self._slow: set[str] = set()
         self._pool = _threads(threads)
         self._slow_pool = _threads(max(1, threads // 4))
 
     async def addresses(self, name: str) -> Sequence[Address]:
-        """Return the addresses of a name; ``OSError`` when it has none."""
-        return await self._flights.run(name, partial(self._resolve, name))
+        return await self._flights.run(name, partial(self._resolve_in_thread, name))
 
     def stop(self) -> None:
-        """Let the threads end after their current look-ups, without waiting for them."""
         self._pool.adjustPoolsize(0, 0)
         self._slow_pool.adjustPoolsize(0, 0)
 
-    async def _resolve(self, name: str) -> Sequence[Address]:
+    async def _resolve_in_thread(self, name: str) -> Sequence[Address]:
         pool = self._slow_pool if name in self._slow else self._pool
         while True:
-            found = await deferToThreadPool(self._reactor, pool, self._look_up, name)
-            # Another caller may have come while the look-up was being skipped.
-            if found is not None or not self._flights.awaited(name):
-                return found or ()
+            addresses = await deferToThreadPool(self._reactor, pool, self._lookup, name)
+            # Another caller may have arrived while the lookup was being skipped.
+            if addresses is not None or not self._flights.awaited(name):
+                return addresses or ()
 
-    def _look_up(self, name: str) -> Sequence[Address] | None:
-        """Look a name up, in a thread; None when its callers have gone."""
+    def _lookup(self, name: str) -> Sequence[Address] | None:
+        """Resolve a name. Called in a thread. Return None if all callers have been cancelled."""
         if not self._flights.awaited(name):
             return None
-        began = self._seconds()
+        started = self._seconds()
         try:
             return self._function(name)
         finally:
-            if self._seconds() - began < SLOW:
+            if self._seconds() - started < SLOW:
                 self._slow.discard(name)
-            elif len(self._slow) < MAX_REMEMBERED:
+            elif len(self._slow) < MAX_SLOW_NAMES:
                 self._slow.add(name)
 
 
 def _threads(maximum: int) -> ThreadPool:
-    """Make a pool without initial threads; a hanging thread does not keep the process alive."""
+    # Daemon threads, so that a hanging lookup does not keep the process alive.
     pool = ThreadPool(0, maximum, "dataapi-names")
     pool.threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]
     pool.start()
@@ -121,29 +117,32 @@ def _threads(maximum: int) -> ThreadPool:
 
 
 class AddressCheck:
-    """Resolves a destination and checks its addresses; the networks of ``allow-addresses`` are exempt."""
+    """Resolves destinations and checks their addresses.
+
+    :param allowed: networks whose addresses are never rejected.
+    """
 
     def __init__(self, resolver: Resolver, allowed: Sequence[Network] = ()) -> None:
         self._resolver = resolver
         self.allowed = tuple(allowed)
 
     async def addresses(self, destination: Destination) -> tuple[Address, ...]:
-        """Return the destination's addresses, best first.
+        """Return the addresses of a destination in order of preference.
 
-        :raises Unresolvable: there is none.
+        :raises Unresolvable: there are none.
         :raises AddressRefused: *any* of them is reserved.
         """
         literal = destination.address
-        found = (literal,) if literal is not None else await self._look_up(destination.host)
-        if any(is_refused(address, self.allowed) for address in found):
+        addresses = (literal,) if literal is not None else await self._lookup(destination.host)
+        if any(is_refused(address, self.allowed) for address in addresses):
             raise AddressRefused(f"An address of {destination.host} is reserved")
-        return found
+        return addresses
 
-    async def _look_up(self, name: str) -> tuple[Address, ...]:
+    async def _lookup(self, name: str) -> tuple[Address, ...]:
         try:
-            found = tuple(await self._resolver.addresses(name))
+            addresses = tuple(await self._resolver.addresses(name))
         except OSError:
-            found = ()
-        if not found:
+            addresses = ()
+        if not addresses:
             raise Unresolvable(f"{name} has no address")
-        return found
+        return addresses

@@ -1,4 +1,4 @@
-"""The response to a delivery as it arrives (RFC 9112), read up to what is recorded of it; pure."""
+"""Incremental parsing of responses from receivers (RFC 9112), up to the recorded size."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from collections.abc import Iterable
 import httptools
 
 MAX_HEAD = 65_536
-"""Bytes of status line and headers that a receiver may send for a request, 1xx responses included."""
+"""Maximum size of status line and headers in bytes, including 1xx responses."""
 
 MAX_BODY = 16_384
-"""Bytes of the body that are read and recorded; the connection is dropped when more arrive."""
+"""Number of bytes of the body that are recorded. The connection is closed if more arrive."""
 
 MAX_RECORDED_HEADERS = 64
 MAX_RECORDED_HEADER_BYTES = 16_384
 
 _REPLACEMENT = "\ufffd"
 _NO_BODY = (204, 304)
-_OF_CONNECTION = frozenset(
+_CONNECTION_HEADERS = frozenset(
     b"connection content-length keep-alive proxy-connection te trailers transfer-encoding upgrade".split()
 )
-"""Headers about the connection and the message, which are not recorded."""
+"""Headers of the connection and of message framing. They are not recorded."""
 
 
 class NoResponse(Exception):
-    """The connection was lost before a response began."""
+    """Raised when the connection was lost before a response began."""
 
 
 class NotHttp(Exception):
-    """The receiver's response is not HTTP, or breaks off."""
+    """Raised when the response is not valid HTTP or is incomplete."""
 
 
 class Response:
-    """A response, of which ``feed`` takes what arrives.
+    """A response that is being received.
 
-    :ivar code: the status code, 0 before the head is complete.
-    :ivar headers: raw names in lower case with their values.
-    :ivar body: what is recorded, and one more byte if there is more.
-    :ivar complete: whether all of it arrived.
-    :ivar reusable: whether another request may follow on the connection.
+    :ivar code: status code, or 0 until the head is complete.
+    :ivar headers: raw values by lower-case name.
+    :ivar body: at most ``MAX_BODY + 1`` bytes.
+    :ivar complete: whether the whole response has arrived.
+    :ivar reusable: whether the connection can be used for another request.
     """
 
     def __init__(self) -> None:
@@ -52,61 +52,56 @@ class Response:
         self._size = 0
         self._ends_with_connection = False
         self._parser = httptools.HttpResponseParser(self)
-        # Receivers fold headers, put control characters in them and end lines without a carriage return.
+        # Some receivers send folded headers, control characters in values, and bare line feeds.
         self._parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
 
     @property
-    def over(self) -> bool:
-        """Whether there is nothing more to read."""
+    def is_finished(self) -> bool:
         return self.complete or len(self.body) > MAX_BODY
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived; raises ``NotHttp``."""
-        if self.over:
+        if self.is_finished:
             self.reusable = False
             return
         if not self._began and data[:1] not in b"H":
-            # The parser reads RTSP, too.
-            raise NotHttp("The response does not begin with a status line of HTTP")
+            # The parser also accepts RTSP.
+            raise NotHttp("The response does not begin with an HTTP status line")
         self._began = True
         self._size += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if not self.over:
+            if not self.is_finished:
                 if isinstance(error, httptools.HttpParserUpgrade):
                     raise NotHttp("The response switches to another protocol") from None
                 if isinstance(error.__context__, NotHttp):
                     raise error.__context__ from None
                 raise NotHttp(f"The response is not HTTP: {error}") from error
             self.reusable = False
-        if self._size > MAX_HEAD and not self.over:
+        if self._size > MAX_HEAD and not self.is_finished:
             raise NotHttp("The response has too many or too long headers")
 
     def end(self) -> None:
-        """Take the end of the connection; raises ``NoResponse`` or ``NotHttp`` unless it ends the body."""
+        """Handle the end of the connection. Raises ``NoResponse`` or ``NotHttp`` unless it ends the body."""
         if not self._began:
             raise NoResponse("The connection was lost before a response began")
         if not self._ends_with_connection:
-            raise NotHttp("The response breaks off")
+            raise NotHttp("The response is incomplete")
         self.complete = True
 
-    # What the parser calls.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
-        """Begin the response, or another one after it, which was not requested."""
         if self.complete:
             self.reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, or one of the trailer, which is not recorded."""
-        if self.code:
+        if self.code:  # a trailer
             self._size += len(name) + len(value)
         else:
             self._fields.setdefault(name.lower(), []).append(value.strip())
 
     def on_headers_complete(self) -> None:
-        """Take the head of the response, or pass over that of a 1xx before it."""
         if self.complete:
             return
         code = self._parser.get_status_code()
@@ -116,14 +111,14 @@ class Response:
         if code < 200:
             return
         coding = headers.get(b"transfer-encoding")
-        if coding is not None and [one.lower() for one in coding] != [b"chunked"]:
+        if coding is not None and [value.lower() for value in coding] != [b"chunked"]:
             raise NotHttp("The response has an unknown transfer encoding")
         self._size = 0
         self._ends_with_connection = (
             coding is None and b"content-length" not in headers and code not in _NO_BODY
         )
         self.code = code
-        self.headers = {name: values for name, values in headers.items() if name not in _OF_CONNECTION}
+        self.headers = {name: values for name, values in headers.items() if name not in _CONNECTION_HEADERS}
         self.reusable = (
             not self._ends_with_connection
             and self._parser.should_keep_alive()
@@ -136,18 +131,16 @@ class Response:
             self.body += body[: MAX_BODY + 1 - len(self.body)]
 
     def on_message_complete(self) -> None:
-        """Take the end of the response, or of a 1xx before it."""
         self.complete = self.code != 0
 
 
 def body_text(body: bytes) -> str:
-    """Return the recorded part of a body as text; a character that the limit cuts in two is left out."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return storable(decoder.decode(body[:MAX_BODY], final=len(body) <= MAX_BODY))
 
 
 def header_texts(headers: Iterable[tuple[bytes, Iterable[bytes]]]) -> tuple[tuple[str, str], ...]:
-    """Return lower-case names with their values, repeated ones joined by ``", "``, up to the limits."""
+    """Return lower-case names and values, with repeated values joined by ``", "``, up to the limits."""
     texts: list[tuple[str, str]] = []
     size = 0
     for name, values in headers:
@@ -160,5 +153,5 @@ def header_texts(headers: Iterable[tuple[bytes, Iterable[bytes]]]) -> tuple[tupl
 
 
 def storable(text: str) -> str:
-    """Replace what PostgreSQL's text cannot hold: NUL and lone surrogates."""
+    """Replace characters that PostgreSQL cannot store: NUL and lone surrogates."""
     return text.replace("\0", _REPLACEMENT).encode("utf-8", "replace").decode()

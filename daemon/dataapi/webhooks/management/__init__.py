@@ -1,1 +1,1 @@
-"""The management API of webhooks: endpoints, deliveries, tests, retries, event types, publishing."""
+"""The management API for endpoints, deliveries, event types and publishing."""

@@ -1,4 +1,4 @@
-"""The management API: checks each request, in a fixed order, and runs the handler of its operation."""
+"""The management API: checks requests in a fixed order and runs the handlers of operations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dataapi.webhooks.management.authorization import (
     authorize,
 )
 from dataapi.webhooks.management.errors import ErrorCode, ManagementError
-from dataapi.webhooks.management.idempotency import RepeatableRequests, keyed
+from dataapi.webhooks.management.idempotency import RepeatableRequests, keyed_request
 from dataapi.webhooks.management.operations import JSON, ManagementOperation, OperationContext
 from dataapi.webhooks.management.url_check import EndpointUrlCheck
 from dataapi.webhooks.secrets import NoEncryptionKey
@@ -37,15 +37,15 @@ from dataapi.webhooks.store import Store
 
 _log = Logger(namespace="dataapi.webhooks")
 
-OPERATIONS = operations.declared(endpoints, deliveries, organizations, portal, publishing, openapi)
+OPERATIONS = operations.declared_operations(endpoints, deliveries, organizations, portal, publishing, openapi)
 BY_PATH = operations.by_path(OPERATIONS)
 
 Reason: TypeAlias = Callable[[], str | None]
-"""Returns why webhooks do not work now, None when they do."""
+"""Returns why webhooks are unavailable, or None."""
 
 
 class ManagementApi:
-    """Responds to every operation that is declared."""
+    """Serves all declared operations."""
 
     enabled = True
     portal_origins: Sequence[str] = ()
@@ -56,54 +56,55 @@ class ManagementApi:
         self._context = OperationContext(OPERATIONS, store, catalogue, url_check)
         self._directory = store.directory
         self._reason = reason
-        self._repeatable = RepeatableRequests(store.answers)
+        self._repeatable = RepeatableRequests(store.stored_responses)
 
-    async def handle(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
-        """Respond to a request.
+    async def handle(self, request: Request, path: str, path_parameters: Mapping[str, str]) -> Reply:
+        """Return the response to a request.
 
-        :param path: its path in the table.
-        :param places: the variable parts of its path.
-        :raises ApiError: the request is refused or fails.
+        :param path: path template of the operation.
+        :param path_parameters: variable parts of the path.
+        :raises ApiError: the request failed.
         """
         methods = BY_PATH[path]
         operation = methods.get("GET" if request.method == "HEAD" else request.method)
         if operation is None:
-            return _no_operation(request, methods)
+            return _method_not_allowed(request, methods)
         if operation.permission is not None and self._reason() is not None:
-            message = "Webhooks do not work now"
+            message = "Webhooks are unavailable"
             raise ManagementError(ErrorCode.UNAVAILABLE, message, headers=(("Retry-After", "5"),))
         try:
-            if operation.checks_itself:
+            if operation.custom_checks:
                 return _reply(operation, await operation.run(self._context, request))
-            return await self._checked(operation, request, places)
+            return await self._checked(operation, request, path_parameters)
         except NoEncryptionKey as error:
-            _log.error("{operation} is refused: {reason}", operation=operation.name, reason=str(error))
-            message = "Webhooks are not set up completely; the service's log says what is missing"
+            _log.error("{operation} failed: {reason}", operation=operation.name, reason=str(error))
+            message = "Webhooks are not fully configured. The log contains the details"
             raise ManagementError(ErrorCode.UNAVAILABLE, message) from error
         except DatabaseError as error:
             _log.failure("{operation} failed in the database", operation=operation.name)
             raise ManagementError(ErrorCode.INTERNAL, "Internal server error") from error
 
     async def _checked(
-        self, operation: ManagementOperation, request: Request, places: Mapping[str, str]
+        self, operation: ManagementOperation, request: Request, path_parameters: Mapping[str, str]
     ) -> Reply:
-        """Check everything but existence, and run the operation."""
         assert operation.permission is not None
-        requested = RequestedScope(places.get("organization_slug"), places.get("project_ref"))
+        requested = RequestedScope(
+            path_parameters.get("organization_slug"), path_parameters.get("project_ref")
+        )
         access, scope = await authorize(
             self._directory,
             request,
             operation.permission,
             requested,
             operator=operation.operator,
-            or_operator=operation.or_operator,
+            allows_operator=operation.allows_operator,
         )
         document = _document(operation, request)
         if operation.body is not None:
             body.check(self._context.schema(operation.body), document)
-        values = listing.values(operation.parameters, request.query)
+        values = listing.parse_query(operation.parameters, request.query)
         authorized = AuthorizedRequest(
-            access.token, scope, request.path, request.query, places, values, document
+            access.token, scope, request.path, request.query, path_parameters, values, document
         )
 
         async def reply() -> Reply:
@@ -112,17 +113,16 @@ class ManagementApi:
                 raise ManagementError(missing)
             return _reply(operation, await operation.run(self._context, authorized))
 
-        repeated = keyed(request, access.token, document) if operation.repeatable else None
-        return await (reply() if repeated is None else self._repeatable.answer(repeated, reply))
+        repeated = keyed_request(request, access.token, document) if operation.repeatable else None
+        return await (reply() if repeated is None else self._repeatable.respond(repeated, reply))
 
 
-def _no_operation(request: Request, methods: Mapping[str, ManagementOperation]) -> Reply:
-    """Respond to a method that a path has no operation for."""
+def _method_not_allowed(request: Request, methods: Mapping[str, ManagementOperation]) -> Reply:
     head = ("HEAD",) if "GET" in methods else ()
     allow = (("Allow", ", ".join((*methods, *head, "OPTIONS"))),)
     if request.method == "OPTIONS":
         return Reply(204, allow, b"")
-    message = f"The method {request.method[:20]} is not allowed here"
+    message = f"The method {request.method[:20]} is not allowed for this path"
     raise ManagementError(ErrorCode.WRONG_METHOD, message, headers=allow)
 
 
@@ -139,5 +139,5 @@ def _reply(operation: ManagementOperation, result: OperationResult | Reply) -> R
     members = {"data": result.data} if result.links is None else {"data": result.data, "links": result.links}
     headers = (JSON,) if result.location is None else (JSON, ("Location", result.location))
     text = strict_json.encode(members, ensure_ascii=False)
-    # A lone surrogate, which a receiver's response may hold, cannot be encoded as UTF-8.
+    # Responses of receivers may contain lone surrogates, which UTF-8 cannot encode.
     return Reply(operation.status, headers, text.encode("utf-8", "replace"))

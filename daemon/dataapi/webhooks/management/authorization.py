@@ -1,4 +1,7 @@
-"""Authorization: token, syntax of the scope, permission, organization and early access, in this order."""
+"""Authorization of requests.
+
+The checks are, in this order: token, syntax of the scope, permission, organization, early access.
+"""
 
 from __future__ import annotations
 
@@ -21,63 +24,57 @@ _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class AuthorizedRequest:
-    """A request that passed every check but that of existence.
+    """A request that passed all checks except for the existence of its resources.
 
-    :ivar scope: without an organization, "", for an operator's operation on none.
-    :ivar path: decoded.
-    :ivar query: raw; ``values`` has its parsed parameters.
-    :ivar places: the variable parts of the path.
-    :ivar document: the body, which is valid by the operation's schema; ``{}`` if the operation has none.
+    :ivar scope: organization and project. The organization is "" in operators' operations without one.
+    :ivar path: decoded path.
+    :ivar query: raw query string. ``values`` contains the parsed parameters.
+    :ivar path_parameters: variable parts of the path.
+    :ivar document: validated body, or ``{}`` if the operation has none.
     """
 
     token: Token
     scope: Scope
     path: str
     query: str
-    places: Mapping[str, str]
+    path_parameters: Mapping[str, str]
     values: Mapping[str, Any]
     document: Mapping[str, Any]
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """The attributes of the body's record."""
-        found: Mapping[str, Any] = self.document.get("data", {}).get("attributes", {})
-        return found
+        attributes: Mapping[str, Any] = self.document.get("data", {}).get("attributes", {})
+        return attributes
 
     @property
     def endpoint_id(self) -> UUID:
-        """The endpoint that the path names."""
         return self._identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
 
     @property
     def delivery_id(self) -> UUID:
-        """The delivery that the path names."""
         return self._identifier("delivery_id", ErrorCode.NO_DELIVERY)
 
     @property
     def event_id(self) -> UUID:
-        """The event that the path names."""
         return self._identifier("event_id", ErrorCode.NO_EVENT)
 
     @property
     def token_id(self) -> UUID:
-        """The token that the path names."""
         return self._identifier("token_id", ErrorCode.NO_TOKEN)
 
-    def below(self, name: UUID | str) -> str:
-        """Return the path of what an operation on a list created."""
+    def child_path(self, name: UUID | str) -> str:
         return f"{self.path.rstrip('/')}/{name}"
 
-    def _identifier(self, place: str, absent: ErrorCode) -> UUID:
-        found = identifiers.parse(self.places[place])
-        if found is None:
+    def _identifier(self, name: str, absent: ErrorCode) -> UUID:
+        identifier = identifiers.parse(self.path_parameters[name])
+        if identifier is None:
             raise ManagementError(absent)
-        return found
+        return identifier
 
 
 @dataclass(frozen=True, slots=True)
 class OperationResult:
-    """What an operation returns: data, the links of a list, and the path of what was created."""
+    """Result of an operation: data, links of a list, and the path of a created resource."""
 
     data: Any
     links: Mapping[str, str | None] | None = None
@@ -86,7 +83,7 @@ class OperationResult:
 
 @dataclass(frozen=True, slots=True)
 class RequestedScope:
-    """The scope that a request names; an event of a list names it at ``pointer``."""
+    """The scope in a request. ``pointer`` is its JSON pointer in a list of events."""
 
     slug: str | None = None
     ref: str | None = None
@@ -94,37 +91,33 @@ class RequestedScope:
 
     @property
     def valid_slug(self) -> str | None:
-        """The slug, if there is one and it may be looked up."""
         return self.slug if self.slug is not None and _SLUG.fullmatch(self.slug) else None
 
     @property
     def valid_refs(self) -> tuple[str, ...]:
-        """The reference, if there is one and it may be looked up."""
         return (self.ref,) if self.ref is not None and _REF.fullmatch(self.ref) else ()
 
     def check_syntax(self) -> None:
-        """Check the slug and the reference."""
         if self.slug is not None and not _SLUG.fullmatch(self.slug):
             raise self._error(ErrorCode.INVALID_SLUG)
         if self.ref is not None and not _REF.fullmatch(self.ref):
             raise self._error(ErrorCode.INVALID_REF)
 
     def resolve(self, access: TokenAccess) -> Scope:
-        """Return the scope, which must be of the token's organization; see also ``missing``."""
+        """Return the scope if the token may access it. ``missing`` checks whether it exists."""
         organization = access.token.organization
         if organization is None:
             return Scope(self.slug or access.projects.get(self.ref or "", ""), self.ref)
-        only = access.token.project
+        allowed_project = access.token.project
         foreign_project = self.ref is not None and self.ref not in access.projects
         if self.slug not in (None, organization) or foreign_project:
-            raise self._error(ErrorCode.PERMISSION_DENIED, "The token is for another organization")
-        if only is not None and (self.slug is not None or self.ref not in (None, only)):
-            raise self._error(ErrorCode.PERMISSION_DENIED, "The portal link is for one project alone")
+            raise self._error(ErrorCode.PERMISSION_DENIED, "The token belongs to another organization")
+        if allowed_project is not None and (self.slug is not None or self.ref not in (None, allowed_project)):
+            raise self._error(ErrorCode.PERMISSION_DENIED, "The portal link is limited to another scope")
         return Scope(organization, self.ref)
 
     def missing(self, access: TokenAccess) -> ErrorCode | None:
-        """Return which part of the scope does not exist, which only an operator's token is told."""
-        if self.slug is not None and not access.known:
+        if self.slug is not None and not access.organization_exists:
             return ErrorCode.NO_ORGANIZATION
         owner = access.projects.get(self.ref or "")
         if self.ref is not None and (owner is None or self.slug not in (None, owner)):
@@ -136,10 +129,9 @@ class RequestedScope:
         return ManagementError(code, message, issues=issue)
 
 
-def bearer(request: Request) -> str | None:
-    """Return the token in the headers of a request, None without a well-formed one."""
-    found = _BEARER.fullmatch(request.headers.get("authorization", ""))
-    return found and found[1]
+def bearer_token(request: Request) -> str | None:
+    match = _BEARER.fullmatch(request.headers.get("authorization", ""))
+    return match and match[1]
 
 
 async def authorize(
@@ -150,26 +142,26 @@ async def authorize(
     refs: Collection[str] = (),
     *,
     operator: bool = False,
-    or_operator: bool = False,
+    allows_operator: bool = False,
 ) -> tuple[TokenAccess, Scope]:
-    """Return what the request's token may do, and the scope that the request names.
+    """Return the access of the request's token and the requested scope.
 
-    :param refs: further projects that ``TokenAccess.projects`` is to list if they are the organization's.
-    :param operator: whether only an operator's token will do.
-    :param or_operator: whether an operator's will do, too, which does not have the permission.
-    :raises ManagementError: as docs/reference/webhooks.md, Scopes and tokens, has it.
+    :param refs: additional projects to look up for ``TokenAccess.projects``.
+    :param operator: whether an operator's token is required.
+    :param allows_operator: whether an operator's token is accepted without the permission.
+    :raises ManagementError: see docs/reference/webhooks.md, Scopes and tokens.
     """
-    token = bearer(request)
+    token = bearer_token(request)
     access = token and await directory.access(token, requested.valid_slug, (*requested.valid_refs, *refs))
     if not access:
-        missing = "A personal access token is needed: Authorization: Bearer dapat_..."
-        unknown = "The personal access token is not known, has expired or was revoked"
+        missing = "A personal access token is required: Authorization: Bearer dapat_..."
+        unknown = "The personal access token is unknown, expired or revoked"
         challenge = (("WWW-Authenticate", "Bearer"),)
         raise ManagementError(ErrorCode.UNAUTHORIZED, unknown if token else missing, headers=challenge)
     requested.check_syntax()
     if operator and not access.token.operator:
-        raise ManagementError(ErrorCode.PERMISSION_DENIED, "The operation needs an operator's token")
-    if permission not in access.token.permissions and not (or_operator and access.token.operator):
+        raise ManagementError(ErrorCode.PERMISSION_DENIED, "The operation requires an operator's token")
+    if permission not in access.token.permissions and not (allows_operator and access.token.operator):
         raise ManagementError(ErrorCode.PERMISSION_DENIED, f"The token lacks the permission {permission}")
     scope = requested.resolve(access)
     if not access.early_access:

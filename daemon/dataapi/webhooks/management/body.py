@@ -1,4 +1,4 @@
-"""Parsing and validating the body of a request: JSON within limits, by the operation's schema."""
+"""Parsing and validation of request bodies: JSON within limits, by the operation's schema."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataapi.http.headers import media_type
 from dataapi.http.messages import Request
-from dataapi.http.strict_json import is_storable, is_storable_number, reject_constant, whole
+from dataapi.http.strict_json import is_storable, is_storable_number, parse_integer, reject_constant
 from dataapi.webhooks.catalogue import CompiledSchema, pointer
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 65_536
 MAX_READ = 1_048_576
-"""Bytes of published events; as many are read of any body, to report errors that are checked earlier."""
+"""Maximum size of published events in bytes. Other bodies are read up to it, to report earlier errors."""
 
 MAX_DEPTH = 64
-"""Nesting of arrays and objects."""
+"""Maximum nesting of arrays and objects."""
 
 MAX_ISSUES = 20
 
@@ -28,138 +28,145 @@ _MEDIA_TYPES = frozenset({"application/json", "application/vnd.api+json"})
 
 
 def check_length(request: Request, maximum: int = MAX_BYTES) -> None:
-    """Raise ``ManagementError`` (413) for a body of more than ``maximum`` bytes, even if none is read."""
+    """Raise ``ManagementError`` (413) if the body is too large, even for an operation without a body."""
     if len(request.body) > maximum:
         raise ManagementError(ErrorCode.TOO_LARGE, f"The request body is larger than {maximum} bytes")
 
 
 def document(request: Request, *, maximum: int = 0) -> Any:
-    """Return the parsed JSON of a body.
+    """Parse and return the body.
 
-    :param maximum: how many documents the body may list; 0 where it is one document.
-    :raises ManagementError: 413, 415, or 400 if it is invalid or has text that PostgreSQL cannot store.
+    :param maximum: maximum number of documents in a list, or 0 for a single document.
+    :raises ManagementError: 413, 415, or 400 if the body is invalid or contains text that PostgreSQL cannot
+        store.
     """
     check_length(request, MAX_READ if maximum else MAX_BYTES)
     if media_type(request.headers.get("content-type", "application/json")) not in _MEDIA_TYPES:
         raise ManagementError(ErrorCode.WRONG_MEDIA_TYPE)
     try:
-        found = _DECODER.decode(request.body.decode())
-        fits = _depth(found) <= MAX_DEPTH
+        value = _DECODER.decode(request.body.decode())
+        fits = _depth(value) <= MAX_DEPTH
     except RecursionError:
         fits = False
     except _NumberTooLong:
         raise invalid(Issue(IssueCode.VALUE, "A number has too many digits to be stored", "")) from None
     except ValueError as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "it holds what JSON does not"
-        raise invalid(Issue(IssueCode.JSON, f"The body is not JSON: {reason}", "")) from None
+        reason = (
+            error.msg
+            if isinstance(error, json.JSONDecodeError)
+            else "it contains a value that JSON does not allow"
+        )
+        raise invalid(Issue(IssueCode.JSON, f"The body is not valid JSON: {reason}", "")) from None
     if not fits:
         raise invalid(Issue(IssueCode.DEPTH, f"The body is nested deeper than {MAX_DEPTH} levels", ""))
-    # Only escapes can encode such text: bodies are UTF-8, and JSON has no bare control characters.
-    place = _unstorable(found) if b"\\u" in request.body else None
-    if place is not None:
-        raise invalid(Issue(IssueCode.CHARACTERS, "Text may not hold U+0000 or half a surrogate pair", place))
-    if maximum and isinstance(found, list) and not 0 < len(found) <= maximum:
+    # Such text requires escapes, because bodies are UTF-8 and JSON does not allow raw control characters.
+    location = _unstorable(value) if b"\\u" in request.body else None
+    if location is not None:
+        raise invalid(
+            Issue(IssueCode.CHARACTERS, "Text must not contain U+0000 or unpaired surrogates", location)
+        )
+    if maximum and isinstance(value, list) and not 0 < len(value) <= maximum:
         raise invalid(Issue(IssueCode.LENGTH, f"Expected 1 to {maximum} entries", ""))
-    return found
+    return value
 
 
-def issues(schema: CompiledSchema, found: Any, place: str = "") -> list[Issue]:
-    """Return the issues that a document has by its schema, at most 20.
+def issues(schema: CompiledSchema, document: Any, location: str = "") -> list[Issue]:
+    """Return up to 20 errors in a document. Stops after an error for too many entries or members.
 
-    It stops after too many entries or members, which schemas check before these themselves.
-
-    :param place: the pointer of the document.
+    :param location: JSON pointer of the document.
     """
-    listed: dict[Issue, None] = {}  # each missing member is an error of its own, and each names all of them
-    for error in schema.errors(found):
-        listed |= dict.fromkeys(_issues(error, place))
-        if len(listed) >= MAX_ISSUES or error.validator in ("maxItems", "maxProperties"):
+    collected: dict[
+        Issue, None
+    ] = {}  # without duplicates: each missing member is an error that names all of them
+    for error in schema.errors(document):
+        collected |= dict.fromkeys(_issues(error, location))
+        if len(collected) >= MAX_ISSUES or error.validator in ("maxItems", "maxProperties"):
             break
-    return list(listed)[:MAX_ISSUES]
+    return list(collected)[:MAX_ISSUES]
 
 
-def check(schema: CompiledSchema, found: Any) -> None:
-    """Raise ``ManagementError`` with the issues that a document has by its schema."""
-    listed = issues(schema, found)
-    if listed:
-        raise invalid(*listed)
+def check(schema: CompiledSchema, document: Any) -> None:
+    collected = issues(schema, document)
+    if collected:
+        raise invalid(*collected)
 
 
 class _NumberTooLong(ValueError):
-    """PostgreSQL cannot hold a number."""
+    pass
 
 
-def _fraction(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     if not is_storable_number(digits):
         raise _NumberTooLong
     return float(digits)
 
 
-def _whole(digits: str) -> int | float:
+def _parse_integer(digits: str) -> int | float:
     if not is_storable_number(digits):
         raise _NumberTooLong
-    return whole(digits)
+    return parse_integer(digits)
 
 
-_DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_fraction, parse_constant=reject_constant)
+_DECODER = json.JSONDecoder(
+    parse_int=_parse_integer, parse_float=_parse_float, parse_constant=reject_constant
+)
 
 
-def _depth(found: Any) -> int:
-    """Return the depth of nesting, ``MAX_DEPTH + 1`` for anything deeper."""
-    level = [found]
+def _depth(value: Any) -> int:
+    level = [value]
     for depth in range(MAX_DEPTH + 1):
-        within = [one for one in level if isinstance(one, dict | list)]
-        if not within:
+        nested = [child for child in level if isinstance(child, dict | list)]
+        if not nested:
             return depth
-        level = [member for one in within for member in (one.values() if isinstance(one, dict) else one)]
+        level = [
+            member for child in nested for member in (child.values() if isinstance(child, dict) else child)
+        ]
     return MAX_DEPTH + 1
 
 
-def _unstorable(found: Any) -> str | None:
-    """Return the pointer of a text, or of an object with a name, that PostgreSQL cannot store."""
-    waiting: list[tuple[Any, str]] = [(found, "")]
-    while waiting:
-        value, place = waiting.pop()
+def _unstorable(document: Any) -> str | None:
+    pending: list[tuple[Any, str]] = [(document, "")]
+    while pending:
+        value, location = pending.pop()
         if isinstance(value, str) and not is_storable(value):
-            return place
+            return location
         if isinstance(value, dict):
             if not all(map(is_storable, value)):
-                return place
-            waiting += [(member, place + pointer(name)) for name, member in value.items()]
+                return location
+            pending += [(member, location + pointer(name)) for name, member in value.items()]
         elif isinstance(value, list):
-            waiting += [(member, place + pointer(index)) for index, member in enumerate(value)]
+            pending += [(member, location + pointer(index)) for index, member in enumerate(value)]
     return None
 
 
-def _issues(error: ValidationError, place: str) -> Iterator[Issue]:
-    """Describe a validation error without the value, which may be a secret."""
-    place, rule = place + pointer(*error.absolute_path), str(error.validator)
-    found: Any = error.instance
+def _issues(error: ValidationError, location: str) -> Iterator[Issue]:
+    """Yield the issues of a validation error, without the value because it may be a secret."""
+    location, rule = location + pointer(*error.absolute_path), str(error.validator)
+    instance: Any = error.instance
     expected: Any = error.validator_value
     if rule == "required":
         for name in expected:
-            if name not in found:
-                yield Issue(IssueCode.REQUIRED, f"The member {name} is missing", place + pointer(name))
+            if name not in instance:
+                yield Issue(IssueCode.REQUIRED, f"The member {name} is missing", location + pointer(name))
     elif rule == "dependentRequired":
         for name, needed in expected.items():
-            for missing in needed if name in found else ():
-                if missing not in found:
-                    message = f"The member {missing} is missing, without which {name} means nothing"
-                    yield Issue(IssueCode.REQUIRED, message, place + pointer(missing))
+            for missing in needed if name in instance else ():
+                if missing not in instance:
+                    message = f"The member {missing} is missing, which {name} requires"
+                    yield Issue(IssueCode.REQUIRED, message, location + pointer(missing))
     elif rule == "additionalProperties":
         members = error.schema["properties"] if isinstance(error.schema, Mapping) else {}
-        for name in found:
+        for name in instance:
             if name not in members:
-                yield Issue(IssueCode.UNKNOWN, "There is no such member", place + pointer(name))
+                yield Issue(IssueCode.UNKNOWN, "Unknown member", location + pointer(name))
     else:
         if "propertyNames" in error.absolute_schema_path:
-            place += pointer(found)
+            location += pointer(instance)
         code, message = _describe(rule, expected)
-        yield Issue(code, message, place)
+        yield Issue(code, message, location)
 
 
 def _describe(rule: str, expected: Any) -> tuple[IssueCode, str]:
-    """Return the code and message for a schema's rule."""
     if rule == "type":
         names = [expected] if isinstance(expected, str) else expected
         return IssueCode.TYPE, "Expected " + " or ".join(_TYPES.get(name, f"a {name}") for name in names)
@@ -182,6 +189,6 @@ _LENGTHS = {
     "maxProperties": "Expected at most {} members",
 }
 _OTHERS = {
-    "enum": (IssueCode.VALUE, "The value is not one of the allowed ones"),
-    "pattern": (IssueCode.FORMAT, "The text does not have the expected form"),
+    "enum": (IssueCode.VALUE, "The value is not one of the allowed values"),
+    "pattern": (IssueCode.FORMAT, "The text does not have the expected format"),
 }

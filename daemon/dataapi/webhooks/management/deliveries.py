@@ -1,4 +1,4 @@
-"""The operations on deliveries: their history, and delivering again."""
+"""Operations on deliveries: history, retries, recoveries and statistics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.management import listing, resources
 from dataapi.webhooks.management.authorization import AuthorizedRequest, OperationResult
 from dataapi.webhooks.management.endpoints import ENDPOINT, existing_endpoint
-from dataapi.webhooks.management.errors import ErrorCode, ManagementError, accepted, existing
+from dataapi.webhooks.management.errors import ErrorCode, ManagementError, require, require_accepted
 from dataapi.webhooks.management.operations import READ, WRITE, ManagementOperation, OperationContext
 from dataapi.webhooks.model import Event
 from dataapi.webhooks.secrets import CannotOpen
@@ -28,8 +28,7 @@ _log = Logger(namespace="dataapi.webhooks")
     resources.many("delivery", linked=True), parameters=listing.DELIVERIES, errors=(ErrorCode.NO_ENDPOINT,),
 )  # fmt: skip
 async def list_endpoint_deliveries(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    """List a page of the deliveries to one endpoint."""
-    # Deliveries are listed even if no key can decrypt the headers of the endpoint.
+    # Deliveries are listed even if no key decrypts the endpoint's headers.
     with suppress(CannotOpen):
         await existing_endpoint(context, request)
     return await _page(context, request, request.endpoint_id)
@@ -40,7 +39,6 @@ async def list_endpoint_deliveries(context: OperationContext, request: Authorize
     resources.many("delivery", linked=True), parameters=listing.DELIVERIES,
 )  # fmt: skip
 async def list_deliveries(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    """List a page of the deliveries to all endpoints."""
     return await _page(context, request, None)
 
 
@@ -49,38 +47,37 @@ async def list_deliveries(context: OperationContext, request: AuthorizedRequest)
     errors=(ErrorCode.NO_DELIVERY,),
 )  # fmt: skip
 async def read_delivery(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    found = await context.store.history.read(request.scope, request.delivery_id)
-    delivery, event = existing(found, ErrorCode.NO_DELIVERY)
+    record = await context.store.history.read(request.scope, request.delivery_id)
+    delivery, event = require(record, ErrorCode.NO_DELIVERY)
     return OperationResult(resources.delivery(delivery, _rendered(context.catalogue, event)))
 
 
 @ManagementOperation(
-    "POST", f"{DELIVERY}/retry", "Deliver once more: one attempt", WRITE, 201, resources.one("queued"),
+    "POST", f"{DELIVERY}/retry", "Retry a delivery with one attempt", WRITE, 201, resources.one("queued"),
     errors=(ErrorCode.NO_DELIVERY, ErrorCode.RETRY_DISABLED, ErrorCode.TOO_MANY_REQUESTS),
 )  # fmt: skip
 async def retry_delivery(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
     result = await context.store.manual_deliveries.retry(request.scope, request.delivery_id)
-    queued = accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_DELIVERY)
+    queued = require_accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_DELIVERY)
     return OperationResult(resources.queued(queued))
 
 
 @ManagementOperation(
-    "POST", f"{ENDPOINT}/recover", "Deliver once more all that finally failed in a range of time", WRITE, 202,
+    "POST", f"{ENDPOINT}/recover", "Retry all events of a time range that could not be delivered", WRITE, 202,
     resources.one("recovery"), body=resources.new_recovery,
     errors=(ErrorCode.NO_ENDPOINT, ErrorCode.RETRY_DISABLED),
 )  # fmt: skip
 async def recover_endpoint(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    """Send again what failed for good or was skipped in a time range."""
     attributes = request.attributes
     span = [resources.timestamp(attributes, name) for name in ("since", "until") if name in attributes]
     result = await context.store.manual_deliveries.recover(request.scope, request.endpoint_id, *span)
-    found = accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_ENDPOINT)
-    return OperationResult(resources.recovery(found))
+    recovery = require_accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_ENDPOINT)
+    return OperationResult(resources.recovery(recovery))
 
 
 @ManagementOperation(
     "DELETE", "/events/{event_id}/payload",
-    "Delete an event's payload from the history; what is still to be sent of it is skipped", WRITE, 200,
+    "Delete an event's payload from the history, and skip its pending deliveries", WRITE, 200,
     resources.one("deleted_payload"), errors=(ErrorCode.NO_EVENT,),
 )  # fmt: skip
 async def delete_payload(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
@@ -91,27 +88,26 @@ async def delete_payload(context: OperationContext, request: AuthorizedRequest) 
 
 
 @ManagementOperation(
-    "GET", "/statistics", "Count attempts by day and outcome, for all endpoints together and for each",
+    "GET", "/statistics", "Count attempts by day and outcome, in total and for each endpoint",
     READ, 200, resources.many("statistics", linked=False), parameters=listing.PERIOD,
 )  # fmt: skip
 async def read_statistics(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    """Count attempts by day and outcome."""
-    chosen = listing.delivery_filter(request.values)
-    found = await context.store.history.statistics(request.scope, chosen.since, chosen.until)
-    return OperationResult([resources.statistics(one) for one in found])
+    filters = listing.delivery_filter(request.values)
+    days = await context.store.history.statistics(request.scope, filters.since, filters.until)
+    return OperationResult([resources.statistics(day) for day in days])
 
 
 async def _page(
     context: OperationContext, request: AuthorizedRequest, endpoint: UUID | None
 ) -> OperationResult:
-    cursor, chosen = listing.cursor(request.values), listing.delivery_filter(request.values)
-    page = await context.store.history.page(request.scope, endpoint, chosen, cursor)
+    cursor, filters = listing.cursor(request.values), listing.delivery_filter(request.values)
+    page = await context.store.history.page(request.scope, endpoint, filters, cursor)
     links = listing.delivery_links(request.path, request.query, cursor, page)
-    return OperationResult([resources.delivery(one) for one in page.deliveries], links)
+    return OperationResult([resources.delivery(delivery) for delivery in page.deliveries], links)
 
 
 def _rendered(catalogue: Catalogue, event: Event) -> Event:
-    """Return an event as its first attempt sends it; its payload is empty if it cannot be rendered."""
+    """Return an event with the payload of its first attempt, or an empty payload if rendering fails."""
     if event.rendered_from is None or event.payload is None:
         return event
     try:

@@ -1,4 +1,4 @@
-"""The operations on endpoints and event types."""
+"""Operations on endpoints and event types."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dataapi.webhooks.catalogue import ALL_EVENT_TYPES, Catalogue, pointer, sample_payload, sample_type
-from dataapi.webhooks.delivery.headers import SecretRefused, check_secret, header_issues
+from dataapi.webhooks.delivery.headers import InvalidSecret, check_secret, header_issues
 from dataapi.webhooks.management import listing, resources
 from dataapi.webhooks.management.authorization import AuthorizedRequest, OperationResult
 from dataapi.webhooks.management.errors import (
@@ -14,9 +14,9 @@ from dataapi.webhooks.management.errors import (
     Issue,
     IssueCode,
     ManagementError,
-    accepted,
-    existing,
     invalid,
+    require,
+    require_accepted,
 )
 from dataapi.webhooks.management.operations import READ, WRITE, ManagementOperation, OperationContext
 from dataapi.webhooks.management.portal import check_secrets, shows_header_values
@@ -27,7 +27,7 @@ from dataapi.webhooks.store.endpoints import NoScope, TooManyEndpoints
 ENDPOINTS = "/endpoints"
 ENDPOINT = "/endpoints/{endpoint_id}"
 
-_URL = (ErrorCode.URL_INVALID, ErrorCode.URL_RESERVED, ErrorCode.URL_UNRESOLVABLE)
+_URL_ERRORS = (ErrorCode.URL_INVALID, ErrorCode.URL_RESERVED, ErrorCode.URL_UNRESOLVABLE)
 
 
 @ManagementOperation(
@@ -39,12 +39,14 @@ async def list_endpoints(context: OperationContext, request: AuthorizedRequest) 
     endpoints, total = await context.store.endpoints.page(request.scope, limit, offset)
     links = listing.offset_links(request.path, limit, offset, total)
     values = shows_header_values(request.token)
-    return OperationResult([resources.endpoint(one, header_values=values) for one in endpoints], links)
+    return OperationResult(
+        [resources.endpoint(endpoint, header_values=values) for endpoint in endpoints], links
+    )
 
 
 @ManagementOperation(
     "POST", ENDPOINTS, "Create an endpoint", WRITE, 201, resources.one("endpoint"),
-    body=resources.new_endpoint, located=True, errors=(*_URL, ErrorCode.TOO_MANY_ENDPOINTS),
+    body=resources.new_endpoint, returns_location=True, errors=(*_URL_ERRORS, ErrorCode.TOO_MANY_ENDPOINTS),
 )  # fmt: skip
 async def create_endpoint(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
     check_secrets(request)
@@ -57,7 +59,7 @@ async def create_endpoint(context: OperationContext, request: AuthorizedRequest)
         raise ManagementError(ErrorCode.TOO_MANY_ENDPOINTS, str(error)) from None
     except NoScope:
         raise ManagementError(ErrorCode.PERMISSION_DENIED) from None
-    return OperationResult(resources.endpoint(created), location=request.below(created.id))
+    return OperationResult(resources.endpoint(created), location=request.child_path(created.id))
 
 
 @ManagementOperation(
@@ -65,9 +67,8 @@ async def create_endpoint(context: OperationContext, request: AuthorizedRequest)
     resources.many("endpoint", linked=False),
 )  # fmt: skip
 async def delete_endpoints(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    """Delete all endpoints of the scope and return them."""
     deleted = await context.store.endpoints.delete_all(request.scope)
-    return OperationResult([resources.endpoint(one) for one in deleted])
+    return OperationResult([resources.endpoint(endpoint) for endpoint in deleted])
 
 
 @ManagementOperation(
@@ -80,8 +81,8 @@ async def read_endpoint(context: OperationContext, request: AuthorizedRequest) -
 
 
 @ManagementOperation(
-    "PATCH", ENDPOINT, "Change an endpoint; what is absent stays as it is", WRITE, 200,
-    resources.one("endpoint"), body=resources.endpoint_change, errors=(*_URL, ErrorCode.NO_ENDPOINT),
+    "PATCH", ENDPOINT, "Change an endpoint. Absent members are not changed", WRITE, 200,
+    resources.one("endpoint"), body=resources.endpoint_change, errors=(*_URL_ERRORS, ErrorCode.NO_ENDPOINT),
 )  # fmt: skip
 async def change_endpoint(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
     check_secrets(request)
@@ -91,7 +92,7 @@ async def change_endpoint(context: OperationContext, request: AuthorizedRequest)
         values = shows_header_values(request.token)
         return OperationResult(resources.endpoint(endpoint, header_values=values))
     changed = await context.store.endpoints.change(request.scope, request.endpoint_id, change)
-    return OperationResult(resources.endpoint(existing(changed, ErrorCode.NO_ENDPOINT)))
+    return OperationResult(resources.endpoint(require(changed, ErrorCode.NO_ENDPOINT)))
 
 
 @ManagementOperation(
@@ -100,7 +101,7 @@ async def change_endpoint(context: OperationContext, request: AuthorizedRequest)
 )  # fmt: skip
 async def delete_endpoint(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
     deleted = await context.store.endpoints.delete(request.scope, request.endpoint_id)
-    return OperationResult(resources.endpoint(existing(deleted, ErrorCode.NO_ENDPOINT)))
+    return OperationResult(resources.endpoint(require(deleted, ErrorCode.NO_ENDPOINT)))
 
 
 @ManagementOperation(
@@ -118,7 +119,7 @@ async def test_endpoint(context: OperationContext, request: AuthorizedRequest) -
     name = _type_to_test(context.catalogue, endpoint, request.attributes.get("type"))
     payload = sample_payload(context.catalogue.types[name], scope.organization, scope.project)
     result = await context.store.manual_deliveries.test(scope, endpoint.id, name, payload)
-    sent = accepted(result, ErrorCode.TEST_DISABLED, ErrorCode.NO_ENDPOINT)
+    sent = require_accepted(result, ErrorCode.TEST_DISABLED, ErrorCode.NO_ENDPOINT)
     return OperationResult(resources.queued(sent))
 
 
@@ -127,33 +128,29 @@ async def test_endpoint(context: OperationContext, request: AuthorizedRequest) -
     resources.many("event_type", linked=False),
 )  # fmt: skip
 async def list_event_types(context: OperationContext, _request: AuthorizedRequest) -> OperationResult:
-    return OperationResult([resources.event_type(one) for one in context.catalogue.types.values()])
+    return OperationResult(
+        [resources.event_type(event_type) for event_type in context.catalogue.types.values()]
+    )
 
 
 @ManagementOperation(
-    "POST", "/url-check", "Find out whether an endpoint may have a URL", WRITE, 200,
+    "POST", "/url-check", "Check whether a URL is allowed for an endpoint", WRITE, 200,
     resources.one("url_check"), body=resources.new_url_check,
 )  # fmt: skip
 async def check_url(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    """Check a URL in the same way as creating an endpoint does."""
     try:
         await context.url_check.check(request.attributes["url"])
-    except ManagementError as refused:
-        return OperationResult(resources.checked_url((refused.code, refused.message)))
+    except ManagementError as error:
+        return OperationResult(resources.checked_url((error.code, error.message)))
     return OperationResult(resources.checked_url(None))
 
 
 async def existing_endpoint(context: OperationContext, request: AuthorizedRequest) -> Endpoint:
-    """Return the endpoint that the path names.
-
-    :raises ManagementError: there is none.
-    """
-    found = await context.store.endpoints.read(request.scope, request.endpoint_id)
-    return existing(found, ErrorCode.NO_ENDPOINT)
+    endpoint = await context.store.endpoints.read(request.scope, request.endpoint_id)
+    return require(endpoint, ErrorCode.NO_ENDPOINT)
 
 
 def _type_to_test(catalogue: Catalogue, endpoint: Endpoint, requested: str | None) -> str:
-    """Return a type that the endpoint subscribes to and the catalogue still has."""
     if requested is not None:
         if ALL_EVENT_TYPES not in endpoint.event_types and requested not in endpoint.event_types:
             raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
@@ -165,23 +162,25 @@ def _type_to_test(catalogue: Catalogue, endpoint: Endpoint, requested: str | Non
 
 
 async def _validated(context: OperationContext, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes as the store expects them, checked by the rules beyond the schema."""
+    """Return the attributes for the store, after checks that the schema cannot express."""
     attributes = dict(document)
     issues = []
     if "signing_secret" in attributes:
         try:
             check_secret(attributes["signing_secret"])
-        except SecretRefused as error:
+        except InvalidSecret as error:
             issues.append(Issue(IssueCode.FORMAT, str(error), f"{ATTRIBUTES}/signing_secret"))
     if "custom_headers" in attributes:
         attributes["custom_headers"] = attributes["custom_headers"] or {}
         for issue in header_issues(attributes["custom_headers"]):
-            place = f"{ATTRIBUTES}/custom_headers" + (pointer(issue.name) if issue.name else "")
-            issues.append(Issue(IssueCode.HEADER, issue.message, place))
+            location = f"{ATTRIBUTES}/custom_headers" + (pointer(issue.name) if issue.name else "")
+            issues.append(Issue(IssueCode.HEADER, issue.message, location))
     if issues:
         raise invalid(*issues)
     if "event_types" in attributes:
-        attributes["event_types"] = tuple(dict.fromkeys(one["type"] for one in attributes["event_types"]))
+        attributes["event_types"] = tuple(
+            dict.fromkeys(subscription["type"] for subscription in attributes["event_types"])
+        )
     if "url" in attributes:
         await context.url_check.check(attributes["url"])
     return attributes

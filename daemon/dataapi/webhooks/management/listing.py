@@ -1,4 +1,4 @@
-"""Lists: the query parameters for pages and filters, and the links to other pages."""
+"""Query parameters for pages and filters of lists, and links to other pages."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Links = dict[str, str | None]
 class QueryParameter:
     """A query parameter.
 
-    :ivar schema: its published JSON Schema.
-    :ivar read: parses its text; a ``ValueError`` says what is expected.
+    :ivar schema: published JSON Schema.
+    :ivar read: parses the text. Raises ``ValueError`` with a message about the expected value.
     """
 
     name: str
@@ -38,7 +38,7 @@ class QueryParameter:
     read: Callable[[str], Any]
 
 
-def _whole(name: str, description: str, low: int, high: int, default: int) -> QueryParameter:
+def _integer(name: str, description: str, low: int, high: int, default: int) -> QueryParameter:
     def read(text: str) -> int:
         if text.isascii() and text.isdigit() and len(text) <= 10 and low <= int(text) <= high:
             return int(text)
@@ -49,10 +49,10 @@ def _whole(name: str, description: str, low: int, high: int, default: int) -> Qu
 
 
 def _identifier(text: str) -> UUID:
-    found = identifiers.parse(text)
-    if found is None:
+    identifier = identifiers.parse(text)
+    if identifier is None:
         raise ValueError("Expected an identifier")
-    return found
+    return identifier
 
 
 def _status(text: str) -> Status:
@@ -68,75 +68,73 @@ def _event_type(text: str) -> str:
     return text
 
 
-def _moment(text: str) -> datetime:
-    found = parse_timestamp(text)
-    if found is None:
+def _timestamp(text: str) -> datetime:
+    parsed = parse_timestamp(text)
+    if parsed is None:
         raise ValueError("Expected a time such as 2026-01-31T12:00:00Z")
-    return found
+    return parsed
 
 
 _STATUSES = {"type": "string", "enum": [*Status, "failure"]}
 
 OFFSETS = (
-    _whole("page[limit]", "The most records.", 1, MAX_PAGE_SIZE, PAGE),
-    _whole("page[offset]", "How many records are passed over.", 0, MAX_OFFSET, 0),
+    _integer("page[limit]", "Maximum number of records.", 1, MAX_PAGE_SIZE, PAGE),
+    _integer("page[offset]", "Number of records to skip.", 0, MAX_OFFSET, 0),
 )
 PERIOD = (
-    QueryParameter("filter[since]", "List what was created at this time or later.", TIMESTAMP, _moment),
-    QueryParameter("filter[until]", "List what was created before this time.", TIMESTAMP, _moment),
+    QueryParameter("filter[since]", "List records created at or after this time.", TIMESTAMP, _timestamp),
+    QueryParameter("filter[until]", "List records created before this time.", TIMESTAMP, _timestamp),
 )
 DELIVERIES = (
-    _whole("page[size]", "The most records.", 1, MAX_PAGE_SIZE, PAGE),
-    QueryParameter("page[after]", "List what is older than this delivery.", IDENTIFIER, _identifier),
-    QueryParameter("page[before]", "List what is newer than this delivery.", IDENTIFIER, _identifier),
-    QueryParameter("filter[status]", "List deliveries of this status alone.", _STATUSES, _status),
-    QueryParameter("filter[event_id]", "List deliveries of this event alone.", IDENTIFIER, _identifier),
-    QueryParameter("filter[event_type]", "List deliveries of this type alone.", EVENT_TYPE, _event_type),
+    _integer("page[size]", "Maximum number of records.", 1, MAX_PAGE_SIZE, PAGE),
+    QueryParameter("page[after]", "List deliveries older than this one.", IDENTIFIER, _identifier),
+    QueryParameter("page[before]", "List deliveries newer than this one.", IDENTIFIER, _identifier),
+    QueryParameter("filter[status]", "List only deliveries with this status.", _STATUSES, _status),
+    QueryParameter("filter[event_id]", "List only deliveries of this event.", IDENTIFIER, _identifier),
+    QueryParameter("filter[event_type]", "List only deliveries of this event type.", EVENT_TYPE, _event_type),
     *PERIOD,
 )
 
 
-def values(parameters: tuple[QueryParameter, ...], query: str) -> dict[str, Any]:
-    """Parse a query string; ``ManagementError`` with an issue for each wrong parameter."""
+def parse_query(parameters: tuple[QueryParameter, ...], query: str) -> dict[str, Any]:
+    """Parse a query string. Raises ``ManagementError`` with an issue for each invalid parameter."""
     by_name = {parameter.name: parameter for parameter in parameters}
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     issues = []
     for name, text in query_string.pairs(query):
         try:
             if name not in by_name:
-                raise ValueError("There is no such parameter")
-            if name in found:
-                raise ValueError("The parameter is there twice")
-            found[name] = by_name[name].read(text)
+                raise ValueError("Unknown parameter")
+            if name in parsed:
+                raise ValueError("Duplicate parameter")
+            parsed[name] = by_name[name].read(text)
         except ValueError as error:
             issues.append(Issue(IssueCode.PARAMETER, str(error), parameter=name))
     if issues:
         raise invalid(*issues)
-    return found
+    return parsed
 
 
-def offsets(found: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how many records the requested page has at most, and how many it passes over."""
-    return found.get("page[limit]", PAGE), found.get("page[offset]", 0)
+def offsets(parameters: Mapping[str, Any]) -> tuple[int, int]:
+    return parameters.get("page[limit]", PAGE), parameters.get("page[offset]", 0)
 
 
-def cursor(found: Mapping[str, Any]) -> Cursor:
-    """Return the position of the requested page of deliveries."""
-    return Cursor(found.get("page[size]", PAGE), found.get("page[after]"), found.get("page[before]"))
+def cursor(parameters: Mapping[str, Any]) -> Cursor:
+    return Cursor(
+        parameters.get("page[size]", PAGE), parameters.get("page[after]"), parameters.get("page[before]")
+    )
 
 
-def delivery_filter(found: Mapping[str, Any]) -> DeliveryFilter:
+def delivery_filter(parameters: Mapping[str, Any]) -> DeliveryFilter:
     names = ("status", "event_id", "event_type", "since", "until")
-    return DeliveryFilter(**{name: found.get(f"filter[{name}]") for name in names})
+    return DeliveryFilter(**{name: parameters.get(f"filter[{name}]") for name in names})
 
 
 def offset_links(path: str, limit: int, offset: int, total: int) -> Links:
-    """Return links to the pages around one that passes over ``offset`` of ``total`` records."""
+    def page(offset: int) -> str:
+        return _link(path, {"page[limit]": str(limit), "page[offset]": str(offset)})
 
-    def page(at: int) -> str:
-        return _link(path, {"page[limit]": str(limit), "page[offset]": str(at)})
-
-    # Pages are counted from the current one, so that the links lead to the last one.
+    # Pages are counted from the current one, so that the last page aligns with it.
     start = offset if offset < total else 0
     final = start + max(total - 1 - start, 0) // limit * limit
     return {
@@ -148,18 +146,17 @@ def offset_links(path: str, limit: int, offset: int, total: int) -> Links:
 
 
 def delivery_links(path: str, query: str, cursor: Cursor, page: DeliveryPage) -> Links:
-    """Return links to the pages around a page of deliveries, with the same filters."""
     others = {
         name: text for name, text in query_string.pairs(query) if name not in ("page[after]", "page[before]")
     }
 
     def link(**position: UUID) -> str:
-        places = {f"page[{name}]": str(identifier) for name, identifier in position.items()}
-        return _link(path, {**others, **places})
+        cursors = {f"page[{name}]": str(identifier) for name, identifier in position.items()}
+        return _link(path, {**others, **cursors})
 
     deliveries = page.deliveries
-    newest = deliveries[0].id if deliveries else _beside(cursor.after, -1)
-    oldest = deliveries[-1].id if deliveries else _beside(cursor.before, 1)
+    newest = deliveries[0].id if deliveries else _adjacent(cursor.after, -1)
+    oldest = deliveries[-1].id if deliveries else _adjacent(cursor.before, 1)
     at_end = cursor.before == identifiers.EARLIEST
     return {
         "first": link(),
@@ -169,8 +166,8 @@ def delivery_links(path: str, query: str, cursor: Cursor, page: DeliveryPage) ->
     }
 
 
-def _beside(identifier: UUID | None, step: int) -> UUID | None:
-    """Return the identifier next to one, so that an empty page links back to the record it started from."""
+def _adjacent(identifier: UUID | None, step: int) -> UUID | None:
+    """Return an adjacent identifier, so that an empty page links back to the record that it started from."""
     if identifier is None:
         return None
     return UUID(int=min(max(identifier.int + step, 0), identifiers.LATEST.int))

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the operations."""
+"""The OpenAPI 3.1 document of the management API."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from dataapi.webhooks.management.operations import (
 from dataapi.webhooks.management.resources import Schema
 
 Headers: TypeAlias = Mapping[str, tuple[str, Schema]]
-"""The description and schema of headers by name."""
+"""Description and schema of headers by name."""
 
-_NAMES = {
+_SHARED_RESPONSES = {
     401: "Unauthorized",
     403: "Forbidden",
     405: "MethodNotAllowed",
@@ -41,20 +41,20 @@ _NAMES = {
     503: "ServiceUnavailable",
     504: "GatewayTimeout",
 }
-"""The names of responses that are the same for every operation."""
-_CREATED: Headers = {"Location": ("The path of what was created.", {"type": "string"})}
+"""Names of responses that are the same for all operations."""
+_CREATED: Headers = {"Location": ("Path of the created resource.", {"type": "string"})}
 _HEADERS: Mapping[int, Headers] = {
     401: {"WWW-Authenticate": ("How to authenticate.", {"type": "string"})},
-    405: {"Allow": ("The methods that are taken.", {"type": "string"})},
-    429: {"Retry-After": ("Seconds after which there is room again.", {"type": "integer", "minimum": 1})},
+    405: {"Allow": ("Supported methods.", {"type": "string"})},
+    429: {"Retry-After": ("Seconds to wait before retrying.", {"type": "integer", "minimum": 1})},
 }
-_PLACES: Mapping[str, tuple[str, Schema]] = {
+_PATH_PARAMETERS: Mapping[str, tuple[str, Schema]] = {
     "organization_slug": ("The organization.", {**SLUG, "minLength": 1}),
     "project_ref": ("The project.", dict(REF)),
     "endpoint_id": ("The endpoint.", resources.IDENTIFIER),
     "delivery_id": ("The delivery.", resources.IDENTIFIER),
     "event_id": (
-        "The event, by the identifier that publishing returned, or by that of one endpoint's copy.",
+        "The event: the identifier that publishing returned, or that of an endpoint's copy.",
         resources.IDENTIFIER,
     ),
     "token_id": ("The token.", resources.IDENTIFIER),
@@ -69,32 +69,31 @@ _SCOPES = {ORGANIZATION: "OfOrganization", PROJECT: "OfProject"}
 
 
 def description(operations: Iterable[ManagementOperation], catalogue: Catalogue, version: str) -> Schema:
-    """Return the OpenAPI document of operations for a catalogue and a version of the product."""
     paths = by_path(operations)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Webhook management",
             "version": version,
-            "description": "Endpoints that receive events, and what was delivered to them.",
+            "description": "Endpoints that receive events, and their deliveries.",
         },
         "security": [{"token": []}],
         "webhooks": received.webhooks(catalogue),
         "paths": {
-            path: {name.lower(): _operation(one, path) for name, one in methods.items()}
+            path: {name.lower(): _operation(operation, path) for name, operation in methods.items()}
             for path, methods in paths.items()
         },
         "components": {
             "schemas": {**resources.SCHEMAS, **_bodies(operations, catalogue), **received.schemas(catalogue)},
-            "responses": {name: _error(status, ErrorCode) for status, name in _NAMES.items()},
+            "responses": {name: _error(status, ErrorCode) for status, name in _SHARED_RESPONSES.items()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
 def _bodies(operations: Iterable[ManagementOperation], catalogue: Catalogue) -> Schema:
-    found = {one.body for one in operations if one.body is not None}
-    return {make.__name__: make(catalogue) for make in sorted(found, key=lambda make: make.__name__)}
+    bodies = {operation.body for operation in operations if operation.body is not None}
+    return {make.__name__: make(catalogue) for make in sorted(bodies, key=lambda make: make.__name__)}
 
 
 def _operation(operation: ManagementOperation, path: str) -> Schema:
@@ -103,15 +102,15 @@ def _operation(operation: ManagementOperation, path: str) -> Schema:
         "operationId": operation.name + scope,
         "summary": operation.summary,
         "parameters": list(_parameters(operation, path)),
-        "responses": {str(operation.status): _success(operation), **_refusals(operation.codes(path))},
+        "responses": {str(operation.status): _success(operation), **_error_responses(operation.codes(path))},
     }
     if operation.permission is None:
         described["security"] = []
     elif operation.operator:
-        described["description"] = "Needs an operator's token."
+        described["description"] = "Requires an operator's token."
     else:
-        others = ", or an operator's" if operation.or_operator else ""
-        described["description"] = f"Needs a token with the permission {operation.permission}{others}."
+        others = ", or an operator's token" if operation.allows_operator else ""
+        described["description"] = f"Requires a token with the permission {operation.permission}{others}."
     if operation.body is not None:
         schema = {"$ref": f"#/components/schemas/{operation.body.__name__}"}
         content = {name: {"schema": schema} for name in ("application/json", "application/vnd.api+json")}
@@ -120,39 +119,38 @@ def _operation(operation: ManagementOperation, path: str) -> Schema:
 
 
 def _parameters(operation: ManagementOperation, path: str) -> Iterator[Schema]:
-    for name, (text, schema) in _PLACES.items():
+    for name, (text, schema) in _PATH_PARAMETERS.items():
         if f"{{{name}}}" in path:
             yield {"name": name, "in": "path", "required": True, "description": text, "schema": schema}
     for parameter in operation.parameters:
         text, schema = parameter.description, dict(parameter.schema)
         yield {"name": parameter.name, "in": "query", "description": text, "schema": schema}
     if operation.repeatable:
-        text = "Has the same request change nothing again within 24 hours: it gets the first one's answer."
+        text = "Key that makes repeated requests return the first response, for 24 hours."
         yield {"name": IDEMPOTENCY_KEY, "in": "header", "description": text, "schema": _KEY}
 
 
 def _success(operation: ManagementOperation) -> Schema:
-    headers = _CREATED if operation.located else {}
+    headers = _CREATED if operation.returns_location else {}
     return _response(operation.summary, operation.response, headers)
 
 
-def _refusals(codes: Sequence[ErrorCode]) -> Schema:
-    refused: Schema = {}
-    for status in sorted({one.status for one in codes}):
-        if status in _NAMES:
-            refused[str(status)] = {"$ref": f"#/components/responses/{_NAMES[status]}"}
+def _error_responses(codes: Sequence[ErrorCode]) -> Schema:
+    responses: Schema = {}
+    for status in sorted({code.status for code in codes}):
+        if status in _SHARED_RESPONSES:
+            responses[str(status)] = {"$ref": f"#/components/responses/{_SHARED_RESPONSES[status]}"}
         else:
-            refused[str(status)] = _error(status, codes)
-    return refused
+            responses[str(status)] = _error(status, codes)
+    return responses
 
 
 def _error(status: int, codes: Iterable[ErrorCode]) -> Schema:
-    """Describe the response with those of the codes that have a status."""
-    codes = [one for one in codes if one.status == status]
-    text = "\n".join(f"- `{one.code}`: {one.meaning}" for one in codes)
-    code = {"properties": {"error": {"properties": {"code": {"enum": [one.code for one in codes]}}}}}
+    codes = [code for code in codes if code.status == status]
+    text = "\n".join(f"- `{code.code}`: {code.meaning}" for code in codes)
+    schema = {"properties": {"error": {"properties": {"code": {"enum": [code.code for code in codes]}}}}}
     return _response(
-        text, {"allOf": [{"$ref": "#/components/schemas/error"}, code]}, _HEADERS.get(status, {})
+        text, {"allOf": [{"$ref": "#/components/schemas/error"}, schema]}, _HEADERS.get(status, {})
     )
 
 
@@ -167,12 +165,11 @@ def _response(description: str, schema: Schema, headers: Headers) -> Schema:
 
 
 @ManagementOperation(
-    "GET", "/v2/openapi.json", "Describe this interface", None, 200, {"type": "object"},
-    scoped=False, checks_itself=True,
+    "GET", "/v2/openapi.json", "Return the OpenAPI document of this API", None, 200, {"type": "object"},
+    scoped=False, custom_checks=True,
 )  # fmt: skip
 async def describe(context: OperationContext, _request: Request) -> Reply:
-    """Return the description of the context's operations, which is written once."""
     if context.description is None:
-        found = description(context.operations, context.catalogue, installed_version())
-        context.description = json.dumps(found, separators=(",", ":")).encode()
+        document = description(context.operations, context.catalogue, installed_version())
+        context.description = json.dumps(document, separators=(",", ":")).encode()
     return Reply(200, (JSON,), context.description)

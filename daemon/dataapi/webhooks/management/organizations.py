@@ -1,4 +1,4 @@
-"""The operations of operators: organizations, their projects and tokens; and what a token gives access to."""
+"""Operations for operators: organizations, projects and tokens; and the access of the current token."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dataapi.webhooks.management.errors import (
     Issue,
     IssueCode,
     ManagementError,
-    existing,
     invalid,
+    require,
 )
 from dataapi.webhooks.management.operations import (
     ONE_ORGANIZATION,
@@ -52,16 +52,16 @@ async def list_organizations(context: OperationContext, request: AuthorizedReque
 
 @_operation(
     "POST", ORGANIZATIONS, "Create an organization", status=201,
-    response=resources.one("organization"), body=resources.new_organization, located=True,
+    response=resources.one("organization"), body=resources.new_organization, returns_location=True,
     errors=(ErrorCode.ORGANIZATION_EXISTS,),
 )  # fmt: skip
 async def create_organization(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    slug = resources.whole(request.attributes, "slug", resources.SLUG["pattern"])
+    slug = resources.checked_text(request.attributes, "slug", resources.SLUG["pattern"])
     allowed = request.attributes.get("early_access", False)
     created = await context.store.directory.create_organization(slug, early_access=allowed)
     if created is None:
         raise ManagementError(ErrorCode.ORGANIZATION_EXISTS)
-    return OperationResult(resources.organization(created), location=request.below(slug))
+    return OperationResult(resources.organization(created), location=request.child_path(slug))
 
 
 @_operation(
@@ -74,14 +74,14 @@ async def read_organization(context: OperationContext, request: AuthorizedReques
 
 @_operation(
     "PATCH", ONE_ORGANIZATION,
-    "Put an organization on the early access allowlist, or take it off", status=200,
+    "Add an organization to the early access allowlist, or remove it", status=200,
     response=resources.one("organization"), body=resources.organization_change,
 )  # fmt: skip
 async def change_organization(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
     allowed = request.attributes.get("early_access")
     if allowed is None:
         return _organization(await context.store.directory.organization(request.scope.organization))
-    return _organization(await context.store.directory.allow(request.scope.organization, allowed))
+    return _organization(await context.store.directory.set_early_access(request.scope.organization, allowed))
 
 
 @_operation(
@@ -105,15 +105,15 @@ async def list_projects(context: OperationContext, request: AuthorizedRequest) -
 
 @_operation(
     "POST", PROJECTS, "Create a project", status=201,
-    response=resources.one("project"), body=resources.new_project, located=True,
+    response=resources.one("project"), body=resources.new_project, returns_location=True,
     errors=(ErrorCode.PROJECT_EXISTS,),
 )  # fmt: skip
 async def create_project(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    ref = resources.whole(request.attributes, "ref", PROJECT["pattern"])
+    ref = resources.checked_text(request.attributes, "ref", PROJECT["pattern"])
     created = await context.store.directory.create_project(ref, request.scope.organization)
     if created is None:
         raise ManagementError(ErrorCode.PROJECT_EXISTS)
-    return OperationResult(resources.project(created), location=request.below(ref))
+    return OperationResult(resources.project(created), location=request.child_path(ref))
 
 
 @_operation(
@@ -145,8 +145,8 @@ async def list_tokens(context: OperationContext, request: AuthorizedRequest) -> 
 
 
 @_operation(
-    "POST", TOKENS, "Create a token, whose secret the answer has, this once", status=201,
-    response=resources.one("token_with_secret"), body=resources.new_token, located=True,
+    "POST", TOKENS, "Create a token. Only this response contains its secret", status=201,
+    response=resources.one("token_with_secret"), body=resources.new_token, returns_location=True,
 )  # fmt: skip
 async def create_token(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
     permissions = map(Permission, request.attributes["permissions"])
@@ -154,8 +154,8 @@ async def create_token(context: OperationContext, request: AuthorizedRequest) ->
     created = await context.store.directory.create_token(
         secret, request.scope.organization, permissions, expires_at
     )
-    token = existing(created, ErrorCode.NO_ORGANIZATION)
-    return OperationResult(resources.token(token, secret), location=request.below(token.id))
+    token = require(created, ErrorCode.NO_ORGANIZATION)
+    return OperationResult(resources.token(token, secret), location=request.child_path(token.id))
 
 
 @_operation(
@@ -175,25 +175,24 @@ async def delete_token(context: OperationContext, request: AuthorizedRequest) ->
 
 
 @_operation(
-    "POST", f"{TOKEN}/rotate", "Put another token in a token's place", status=201,
+    "POST", f"{TOKEN}/rotate", "Replace a token with a new one", status=201,
     response=resources.one("token_with_secret"), body=resources.token_rotation, body_optional=True,
-    located=True, errors=(ErrorCode.NO_TOKEN,),
+    returns_location=True, errors=(ErrorCode.NO_TOKEN,),
 )  # fmt: skip
 async def rotate_token(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
     slug, secret = request.scope.organization, new_token()
     grace_period = int(request.attributes.get("grace_period", 0))
     created = await context.store.directory.rotate(slug, request.token_id, secret, grace_period)
-    token = existing(created, ErrorCode.NO_TOKEN)
+    token = require(created, ErrorCode.NO_TOKEN)
     tokens = request.path.rstrip("/").rsplit("/", 2)[0]
     return OperationResult(resources.token(token, secret), location=f"{tokens}/{token.id}")
 
 
 @ManagementOperation(
-    "GET", "/v2/access", "Read what the token gives access to", READ, 200, resources.one("access"),
+    "GET", "/v2/access", "Read the access that the token grants", READ, 200, resources.one("access"),
     scoped=False,
 )  # fmt: skip
 async def read_access(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    """Read the organization, projects and permissions of the request's token."""
     token = request.token
     if token.project is not None:
         return OperationResult(resources.access(token, [token.project]))
@@ -201,16 +200,16 @@ async def read_access(context: OperationContext, request: AuthorizedRequest) -> 
     return OperationResult(resources.access(token, [project.ref for project in projects]))
 
 
-def _organization(found: Organization | None) -> OperationResult:
-    return OperationResult(resources.organization(existing(found, ErrorCode.NO_ORGANIZATION)))
+def _organization(organization: Organization | None) -> OperationResult:
+    return OperationResult(resources.organization(require(organization, ErrorCode.NO_ORGANIZATION)))
 
 
-def _project(found: ProjectRecord | None) -> OperationResult:
-    return OperationResult(resources.project(existing(found, ErrorCode.NO_PROJECT)))
+def _project(project: ProjectRecord | None) -> OperationResult:
+    return OperationResult(resources.project(require(project, ErrorCode.NO_PROJECT)))
 
 
-def _token(found: Token | None) -> OperationResult:
-    return OperationResult(resources.token(existing(found, ErrorCode.NO_TOKEN)))
+def _token(token: Token | None) -> OperationResult:
+    return OperationResult(resources.token(require(token, ErrorCode.NO_TOKEN)))
 
 
 async def _page(
@@ -219,19 +218,18 @@ async def _page(
     count: Callable[[], Awaitable[int]],
     record: Callable[[T], resources.Record],
 ) -> OperationResult:
-    """Return the requested page of a list, with links to others."""
     limit, offset = listing.offsets(request.values)
-    found = await page(limit, offset)
+    values = await page(limit, offset)
     links = listing.offset_links(request.path, limit, offset, await count())
-    return OperationResult([record(one) for one in found], links)
+    return OperationResult([record(value) for value in values], links)
 
 
 def _expiry(attributes: Mapping[str, Any]) -> datetime | None:
     text = attributes.get("expires_at")
     if text is None:
         return None
-    place = f"{ATTRIBUTES}/expires_at"
-    found = resources.timestamp(attributes, "expires_at")
-    if found <= datetime.now(UTC):
-        raise invalid(Issue(IssueCode.VALUE, "Expected a time in the future", place))
-    return found
+    location = f"{ATTRIBUTES}/expires_at"
+    expires_at = resources.timestamp(attributes, "expires_at")
+    if expires_at <= datetime.now(UTC):
+        raise invalid(Issue(IssueCode.VALUE, "Expected a time in the future", location))
+    return expires_at

@@ -1,4 +1,4 @@
-"""Portal links: tokens of limited time and scope, for the page that a platform shows its customers."""
+"""Portal links: tokens with limited validity and scope, for the customer portal."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ from dataapi.webhooks.store.directory import new_token
 
 
 @ManagementOperation(
-    "POST", f"{ONE_ORGANIZATION}/portal-links", "Create a link to the page for customers", WRITE, 201,
-    resources.one("portal_link"), scoped=False, or_operator=True, body=resources.new_portal_link,
+    "POST", f"{ONE_ORGANIZATION}/portal-links", "Create a link to the customer portal", WRITE, 201,
+    resources.one("portal_link"), scoped=False, allows_operator=True, body=resources.new_portal_link,
     body_optional=True, errors=(ErrorCode.NO_PROJECT,),
 )  # fmt: skip
 async def create_portal_link(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
-    """Create a link for the organization of the path, or for one of its projects."""
     if request.token.portal is not None:
-        # It would outlive the time that it was given.
-        raise ManagementError(ErrorCode.PERMISSION_DENIED, "A portal link cannot create another one")
+        # The new link could outlive the current one.
+        raise ManagementError(ErrorCode.PERMISSION_DENIED, "A portal link cannot create another portal link")
     attributes, secret, directory = request.attributes, new_token(), context.store.directory
     scope = replace(request.scope, project=attributes.get("project_ref"))
     if scope.project is not None and await directory.project(scope.organization, scope.project) is None:
         issue = Issue(IssueCode.VALUE, "The organization has no such project", f"{ATTRIBUTES}/project_ref")
         raise ManagementError(ErrorCode.NO_PROJECT, issues=(issue,))
     permissions = [READ] if attributes.get("read_only") else [READ, WRITE]
-    name = resources.whole(attributes, "name", resources.PLAIN) if "name" in attributes else ""
-    color = resources.whole(attributes, "color", resources.COLOR["pattern"]) if "color" in attributes else ""
+    name = resources.checked_text(attributes, "name", resources.PLAIN) if "name" in attributes else ""
+    color = (
+        resources.checked_text(attributes, "color", resources.COLOR["pattern"])
+        if "color" in attributes
+        else ""
+    )
     portal = Portal(name, color.lower(), attributes.get("signing_secrets", False))
     seconds = int(attributes.get("expires_in", resources.LINK_SECONDS))
     created = await directory.create_link(secret, scope, permissions, seconds, portal)
@@ -46,15 +49,11 @@ async def create_portal_link(context: OperationContext, request: AuthorizedReque
 
 
 def shows_header_values(token: Token) -> bool:
-    """Whether a token's holder may see the values of custom headers.  They are often secrets."""
+    """Whether a token may read the values of custom headers. Many are secrets."""
     return token.portal is None or Permission.WRITE in token.permissions
 
 
 def check_secrets(request: AuthorizedRequest) -> None:
-    """Refuse a portal link that sets a signing secret without permission: its holder would know the secret.
-
-    :raises ManagementError: 403.
-    """
     portal = request.token.portal
     if portal is not None and not portal.signing_secrets and "signing_secret" in request.attributes:
         raise ManagementError(

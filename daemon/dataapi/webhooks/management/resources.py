@@ -1,6 +1,6 @@
-"""The resources of the management API: their JSON Schemas, and how they are written as JSON.
+"""Resources of the management API: JSON Schemas, and their representation as JSON.
 
-Requests are validated by the schemas that ``/v2/openapi.json`` publishes.  No resource has a signing secret.
+Requests are validated with the schemas in ``/v2/openapi.json``. Resources never contain signing secrets.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from dataapi.webhooks.model import (
 Schema = dict[str, Any]
 
 PORTAL = "/portal"
-"""The path of the page for customers."""
+"""Path of the customer portal."""
 
 ATTRIBUTES = "/data/attributes"
-"""The JSON pointer of the attributes in a body."""
+"""JSON pointer of the attributes in a body."""
 
 MAX_EVENT_TYPES = 100
 MAX_DESCRIPTION_LENGTH = 512
 MAX_PER_SECOND = 1_000
 MAX_SECRET_GRACE = 7 * 24 * 3600
-"""Seconds for which an old signing secret may stay in use."""
+"""Maximum grace period of a replaced signing secret, in seconds."""
 MAX_KEY_LENGTH = 255
 MAX_TOKEN_GRACE = 30 * 86_400
-"""Seconds for which a token may be valid after another one took its place."""
+"""Maximum grace period of a replaced token, in seconds."""
 MIN_LINK_SECONDS, LINK_SECONDS, MAX_LINK_SECONDS = 60, 3_600, 86_400
-"""How long a portal link is valid: at least, by default, and at most."""
+"""Minimum, default and maximum validity of a portal link, in seconds."""
 MAX_NAME_LENGTH = 64
 MAX_EVENTS = 1_000
-"""Events that one request may publish."""
+"""Maximum number of events in a request."""
 
 EVENT_TYPE = {"type": "string", "maxLength": 128, "pattern": r"^v[1-9][0-9]{0,3}(\.[a-z][a-z0-9_]*){2,}$"}
 TIMESTAMP = {
@@ -72,7 +72,6 @@ _TIMESTAMP = re.compile(
 
 
 def _object(members: Mapping[str, Any], *optional: str) -> Schema:
-    """Return the schema of an object with exactly these members, all but the optional ones required."""
     required = [name for name in members if name not in optional]
     schema: Schema = {"type": "object", "properties": dict(members), "additionalProperties": False}
     return {**schema, "required": required} if required else schema
@@ -92,7 +91,7 @@ _COUNT = {"type": "integer", "minimum": 0}
 _PERMISSION = {"type": "string", "enum": list(Permission)}
 COLOR: dict[str, str] = {"type": "string", "pattern": "^#[0-9a-fA-F]{6}$"}
 PLAIN = r"^[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]*$"
-"""The pattern of a text without control characters, those of line ends and directions included."""
+"""Pattern of text without control characters, including line breaks and bidirectional controls."""
 SLUG: Schema = {**ORGANIZATION, "minLength": 1, "maxLength": 64}
 
 
@@ -118,20 +117,17 @@ def _writable(catalogue: Catalogue) -> Schema:
 
 
 def _body(name: str, members: Mapping[str, Any], *optional: str, may_be_empty: bool = False) -> Schema:
-    """Return the schema of a body with one record, which is required unless the body may be ``{}``."""
     record = _resource(name, _object(members, *optional))
     return _object({"data": record}, *(("data",) if may_be_empty else ()))
 
 
 def new_endpoint(catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that creates an endpoint."""
     members = _writable(catalogue)
     members["enabled"] = {**members["enabled"], "default": True}
     return _body("endpoint", members, "custom_headers", "description", "enabled", "max_per_second")
 
 
 def endpoint_change(catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that changes an endpoint; absent members are left alone."""
     seconds = {"type": "integer", "minimum": 0, "maximum": MAX_SECRET_GRACE, "writeOnly": True}
     members = {**_writable(catalogue), "grace_seconds": seconds}
     attributes = {**_object(members, *members), "dependentRequired": {"grace_seconds": ["signing_secret"]}}
@@ -139,51 +135,42 @@ def endpoint_change(catalogue: Catalogue) -> Schema:
 
 
 def test_event(catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that sends a test event, which may be ``{}``."""
     types = {"type": "string", "enum": list(catalogue.types)}
     return _body("event", {"type": types}, "type", may_be_empty=True)
 
 
 def new_url_check(_catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that asks whether an endpoint may have a URL."""
     return _body("url_check", {"url": {"type": "string", "maxLength": destinations.MAX_URL_LENGTH}})
 
 
 def new_recovery(_catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that requests a recovery."""
     return _body("recovery", {"since": TIMESTAMP, "until": TIMESTAMP}, "until")
 
 
 def new_organization(_catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that creates an organization."""
     members = {"slug": SLUG, "early_access": {"type": "boolean", "default": False}}
     return _body("organization", members, "early_access")
 
 
 def organization_change(_catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that puts an organization on the allowlist or takes it off."""
     return _body("organization", {"early_access": {"type": "boolean"}}, "early_access")
 
 
 def new_project(_catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that creates a project."""
     return _body("project", {"ref": PROJECT})
 
 
 def new_token(_catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that creates a token."""
     permissions = {"type": "array", "minItems": 1, "maxItems": len(Permission), "items": _PERMISSION}
     return _body("token", {"permissions": permissions, "expires_at": _or_null(TIMESTAMP)}, "expires_at")
 
 
 def token_rotation(_catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that rotates a token, which may be ``{}``."""
     seconds = {"type": "integer", "minimum": 0, "maximum": MAX_TOKEN_GRACE, "default": 0}
     return _body("rotation", {"grace_period": seconds}, "grace_period", may_be_empty=True)
 
 
 def new_portal_link(_catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that creates a portal link, which may be ``{}``."""
     seconds = {"type": "integer", "minimum": MIN_LINK_SECONDS, "maximum": MAX_LINK_SECONDS}
     members = {
         "project_ref": _or_null(PROJECT),
@@ -197,14 +184,13 @@ def new_portal_link(_catalogue: Catalogue) -> Schema:
 
 
 def new_events(catalogue: Catalogue) -> Schema:
-    """Return the schema of the body that publishes one event or a list of them."""
     event = new_event(catalogue)
     events = {"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": event}
     return {"oneOf": [event, events]}
 
 
 def new_event(catalogue: Catalogue) -> Schema:
-    """Return the schema of the document that publishes an event; its payload has the type's own schema."""
+    """Return the schema of an event to publish. Payloads have their own schemas."""
     attributes = _object(
         {
             "type": {
@@ -315,9 +301,9 @@ _URL_CHECK_MEMBERS = {
     "code": _or_null(_TEXT),
     "message": _or_null(_TEXT),
 }
-_PLACES = ("pointer", "parameter", "header")
-_PLACE = _object(dict.fromkeys(_PLACES, _TEXT), *_PLACES)
-_ISSUE = _object({"code": {"enum": list(IssueCode)}, "message": _TEXT, "meta": _PLACE}, "meta")
+_LOCATIONS = ("pointer", "parameter", "header")
+_LOCATION = _object(dict.fromkeys(_LOCATIONS, _TEXT), *_LOCATIONS)
+_ISSUE = _object({"code": {"enum": list(IssueCode)}, "message": _TEXT, "meta": _LOCATION}, "meta")
 _ERROR = {"code": _TEXT, "message": _TEXT, "id": _TEXT, "issues": {"type": "array", "items": _ISSUE}}
 _WITH_EVENT = {**_DELIVERY_MEMBERS, "event": _object(_EVENT_MEMBERS)}
 _QUEUED = {"event_id": IDENTIFIER, "delivery_id": IDENTIFIER}
@@ -341,7 +327,7 @@ SCHEMAS = {
     "links": _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "last")}),
     "error": _object({"error": _object(_ERROR, "issues")}),
 }
-"""The schemas that responses refer to by name."""
+"""Named schemas of responses."""
 
 
 Record = dict[str, Any]
@@ -349,23 +335,21 @@ Record = dict[str, Any]
 
 
 def one(name: str) -> Schema:
-    """Return the schema of a response with one resource."""
     return _object({"data": {"$ref": f"#/components/schemas/{name}"}})
 
 
 def many(name: str, *, linked: bool) -> Schema:
-    """Return the schema of a response with a list of resources, with links to other pages or without."""
     listed = {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}}
     links = {"links": {"$ref": "#/components/schemas/links"}} if linked else {}
     return _object({"data": listed, **links})
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """Parse an RFC 3339 date-time into UTC, to the microsecond; None for an invalid one."""
-    found = _TIMESTAMP.fullmatch(text)
-    if found is None:
+    """Parse an RFC 3339 timestamp to UTC, with microseconds. Return None if it is invalid."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
         return None
-    day, minute, second, fraction, offset = found.groups()
+    day, minute, second, fraction, offset = match.groups()
     micro = (fraction or "0")[:6].ljust(6, "0")
     if second == "60":  # a leap second
         second, micro = "59", "999999"
@@ -376,48 +360,39 @@ def parse_timestamp(text: str) -> datetime | None:
 
 
 def one_or_many(name: str) -> Schema:
-    """Return the schema of a response with one resource, or with a list of them."""
     return {"oneOf": [one(name), many(name, linked=False)]}
 
 
-def whole(attributes: Mapping[str, Any], name: str, pattern: str) -> str:
-    """Return a text attribute that a pattern describes as a whole: its ``$`` lets a line break pass.
+def checked_text(attributes: Mapping[str, Any], name: str, pattern: str) -> str:
+    """Return a text attribute that fully matches a pattern.
 
-    :raises ManagementError: it does not.
+    In JSON Schema, ``$`` also matches before a trailing line break.
+
+    :raises ManagementError: the text does not match.
     """
     text: str = attributes[name]
     if re.fullmatch(pattern.removeprefix("^").removesuffix("$"), text) is None:
-        message = "The text does not have the expected form"
+        message = "The text does not have the expected format"
         raise invalid(Issue(IssueCode.FORMAT, message, f"{ATTRIBUTES}/{name}"))
     return text
 
 
 def bad_timestamp(pointer: str) -> Issue:
-    """Return the issue of a member that is not a time."""
     return Issue(IssueCode.FORMAT, "Expected a time such as 2026-01-31T12:00:00Z", pointer)
 
 
 def timestamp(attributes: Mapping[str, Any], name: str) -> datetime:
-    """Return an attribute that is a time.
-
-    :raises ManagementError: it is not.
-    """
-    found = parse_timestamp(attributes[name])
-    if found is None:
+    value = parse_timestamp(attributes[name])
+    if value is None:
         raise invalid(bad_timestamp(f"{ATTRIBUTES}/{name}"))
-    return found
+    return value
 
 
 def format_timestamp(at: datetime) -> str:
-    """Format a time in ISO 8601, UTC, with milliseconds."""
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def endpoint(endpoint: Endpoint, *, header_values: bool = True) -> Record:
-    """Return the resource of an endpoint.
-
-    :param header_values: whether custom headers have their values, or null.
-    """
     types = [{"type": name} for name in endpoint.event_types]
     attributes = _attributes(endpoint, _ENDPOINT_MEMBERS, event_types=types)
     if not header_values:
@@ -426,7 +401,6 @@ def endpoint(endpoint: Endpoint, *, header_values: bool = True) -> Record:
 
 
 def delivery(delivery: Delivery, event: Event | None = None) -> Record:
-    """Return the resource of a delivery, with its event if that is there."""
     attributes = _attributes(delivery, _DELIVERY_MEMBERS)
     if event is not None:
         attributes["event"] = _attributes(event, _EVENT_MEMBERS)
@@ -434,7 +408,7 @@ def delivery(delivery: Delivery, event: Event | None = None) -> Record:
 
 
 def _attributes(value: object, members: Iterable[str], **others: Any) -> Record:
-    """Return the members of a value, as JSON: its fields of the same names, unless others are passed."""
+    """Return the members as JSON, from fields of the same names unless they are in ``others``."""
     return {name: others[name] if name in others else _json(getattr(value, name)) for name in members}
 
 
@@ -453,7 +427,6 @@ def ingress(identifier: UUID) -> Record:
 
 
 def queued(accepted: Accepted) -> Record:
-    """Return the resource of a test or retry, whose identifier is its event's."""
     return _record("ingress", accepted.event_id, _attributes(accepted, _QUEUED))
 
 
@@ -472,7 +445,6 @@ def event_type(event_type: EventType) -> Record:
 
 
 def access(token: Token, projects: Iterable[str]) -> Record:
-    """Return the resource of what a token gives access to."""
     attributes = _attributes(
         token,
         _ACCESS_MEMBERS,
@@ -485,7 +457,7 @@ def access(token: Token, projects: Iterable[str]) -> Record:
 
 
 def portal_link(token: Token, secret: str) -> Record:
-    """Return the resource of a portal link, whose path has its token, where no log and no referrer has it."""
+    """Return the resource of a portal link. The token is in the fragment, so servers do not log it."""
     attributes = {
         "path": f"{PORTAL}#{secret}",
         "organization_slug": token.organization,
@@ -516,13 +488,15 @@ def project(project: ProjectRecord) -> Record:
 
 
 def token(token: Token, secret: str | None = None) -> Record:
-    """Return the resource of a token, with its secret where that is shown, this once."""
     shown = {} if secret is None else {"secret": secret}
     return _record("token", token.id, {**_attributes(token, _TOKEN_MEMBERS), **shown})
 
 
 def checked_url(refused: tuple[str, str] | None) -> Record:
-    """Return the resource of a checked URL; ``refused`` is the code and the message of a refusal."""
+    """Return the resource of a URL check.
+
+    :param refused: code and message of the error, or None.
+    """
     code, message = refused or (None, None)
     return {
         "type": "url_check",
@@ -531,7 +505,6 @@ def checked_url(refused: tuple[str, str] | None) -> Record:
 
 
 def statistics(statistics: DailyStatistics) -> Record:
-    """Return the resource of a day's statistics."""
     attributes = _attributes(statistics, _STATISTICS_MEMBERS, day=statistics.day.isoformat())
     return {"type": "statistics", "attributes": attributes}
 

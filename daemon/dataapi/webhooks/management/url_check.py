@@ -1,4 +1,4 @@
-"""The check of the URL of an endpoint that is created or changed."""
+"""Checks of endpoint URLs on creation and change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, Mana
 from dataapi.webhooks.management.resources import ATTRIBUTES
 
 RESOLVE_SECONDS = 5.0
-"""Seconds to resolve the host name of an endpoint's URL."""
+"""Timeout for name resolution, in seconds."""
 
 
 class EndpointUrlCheck:
-    """Checks the URLs of new and changed endpoints."""
+    """Checks URLs of new and changed endpoints."""
 
     def __init__(self, reactor: Any, address_check: AddressCheck, *, require_https: bool) -> None:
         self._reactor = reactor
@@ -24,13 +24,13 @@ class EndpointUrlCheck:
         self._require_https = require_https
 
     async def check(self, url: str) -> None:
-        """Raise ``ManagementError`` unless the URL is valid and resolves in time to public addresses."""
+        """Raise ``ManagementError`` unless the URL is valid and resolves to public addresses in time."""
         try:
             destination = destinations.parse(
                 url, require_https=self._require_https, allowed=self._address_check.allowed
             )
-        except destinations.UrlRefused as refused:
-            raise _bad_url(ErrorCode.URL_INVALID, IssueCode.INVALID, str(refused)) from None
+        except destinations.UrlRefused as error:
+            raise _bad_url(ErrorCode.URL_INVALID, IssueCode.INVALID, str(error)) from None
         resolved = Deferred.fromCoroutine(self._address_check.addresses(destination))
         try:
             await resolved.addTimeout(RESOLVE_SECONDS, self._reactor)

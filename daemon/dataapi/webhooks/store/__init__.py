@@ -1,4 +1,4 @@
-"""What PostgreSQL stores of webhooks: endpoints, events, due work, history, organizations and tokens."""
+"""Database access of webhooks: endpoints, events, the queue, delivery history, organizations and tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dataapi.webhooks.secrets import Cipher
-from dataapi.webhooks.store.answers import Answers
 from dataapi.webhooks.store.directory import Directory
 from dataapi.webhooks.store.endpoints import Endpoints, KeyRotation
 from dataapi.webhooks.store.enqueue import ManualDeliveries, Publisher
@@ -14,13 +13,14 @@ from dataapi.webhooks.store.history import History, Upkeep
 from dataapi.webhooks.store.queue import Queue
 from dataapi.webhooks.store.row_change_types import RowChangeTypes
 from dataapi.webhooks.store.statements import SqlRunner
+from dataapi.webhooks.store.stored_responses import StoredResponses
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The parts of the store, over one database."""
+    """The parts of the store that share one database."""
 
-    answers: Answers
+    stored_responses: StoredResponses
     directory: Directory
     endpoints: Endpoints
     history: History
@@ -42,16 +42,16 @@ def make_store(
     for_queue: SqlRunner | None = None,
     for_upkeep: SqlRunner | None = None,
 ) -> Store:
-    """Make the store of a database; it needs the schema ``webhooks`` only when it is used.
+    """Return the store of a database. Creating it does not access the database.
 
-    :param for_queue: runs the SQL of the queue, with a shorter time limit.
+    :param for_queue: runs the queue's SQL, with a shorter time limit.
     :param for_upkeep: runs the SQL of upkeep, with a longer time limit.
     :param on_enqueued: called after this store has added to the queue.
-    :param disable_after: days after which an endpoint is disabled whose every attempt failed; 0 for never.
+    :param disable_after: days of failed attempts after which an endpoint is disabled (default: 0, never).
     """
     upkeep = Upkeep(for_upkeep or database, retention_days)
     return Store(
-        answers=Answers(database),
+        stored_responses=StoredResponses(database),
         directory=Directory(database),
         endpoints=Endpoints(database, cipher),
         history=History(database, retention_days),

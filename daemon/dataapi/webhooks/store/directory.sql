@@ -9,20 +9,20 @@ update webhooks.organization set early_access = $2 where slug = $1 returning slu
 select slug, early_access, created_at from webhooks.organization where slug = $1;
 
 -- name: organizations
--- $1 of them after the first $2; null: all.
+-- $1: limit, or null. $2: offset.
 select slug, early_access, created_at from webhooks.organization order by slug limit $1::bigint offset $2;
 
 -- name: count_organizations
 select count(*) from webhooks.organization;
 
 -- name: forget_keys
--- $2 idempotency keys of an organization's events at most.
+-- $2: maximum number of idempotency keys to delete.
 delete from webhooks.idempotency
 where organization_slug = $1 and key in (select key from webhooks.idempotency where organization_slug = $1 limit $2)
 returning 1;
 
 -- name: delete_organization
--- With about $2 rows of its endpoints: upkeep removes the rest.  Daemons release what they have claimed and not begun.
+-- Deletes about $2 rows of its endpoints. Upkeep deletes the rest. Daemons release claimed attempts that have not begun.
 select 1 from webhooks.organization where slug = $1 for update;
 select pg_notify('webhooks_changed', '') from webhooks.endpoint where organization_slug = $1 for update;
 select webhooks.remove_rows(id, ceil($2::float8 / count(*) over ())::integer) from webhooks.endpoint
@@ -37,7 +37,7 @@ on conflict do nothing
 returning ref, organization_slug, created_at;
 
 -- name: transfer_project
--- The project's portal links end for good, and would not be valid again if it came back.
+-- Revokes the project's portal links, so that they stay invalid if the project is transferred back.
 select 1 from webhooks.project where ref = $1 for update;
 update webhooks.token t set revoked_at = now() from webhooks.project p
 where p.ref = $1 and p.organization_slug <> $2 and t.project_ref = p.ref and t.revoked_at is null;
@@ -47,7 +47,7 @@ select webhooks.transfer_project($1, $2, $3);
 select ref, organization_slug, created_at from webhooks.project order by ref;
 
 -- name: projects_of
--- $2 of them after the first $3; null: all.
+-- $2: limit, or null. $3: offset.
 select ref, organization_slug, created_at from webhooks.project
 where organization_slug = $1 order by ref limit $2::bigint offset $3;
 
@@ -58,7 +58,7 @@ select count(*) from webhooks.project where organization_slug = $1;
 select ref, organization_slug, created_at from webhooks.project where organization_slug = $1 and ref = $2;
 
 -- name: delete_project
--- As delete_organization does; $3 is how many rows.
+-- See delete_organization. $3: number of rows.
 select 1 from webhooks.project where organization_slug = $1 and ref = $2 for update;
 select pg_notify('webhooks_changed', '') from webhooks.endpoint where organization_slug = $1 and project_ref = $2 for update;
 select webhooks.remove_rows(id, ceil($3::float8 / count(*) over ())::integer) from webhooks.endpoint
@@ -66,14 +66,14 @@ where organization_slug = $1 and project_ref = $2;
 delete from webhooks.project where organization_slug = $1 and ref = $2 returning ref, organization_slug, created_at;
 
 -- name: create_token
--- Without an organization it is an operator's.
+-- A token without an organization is an operator's token.
 insert into webhooks.token (id, organization_slug, hash, permissions, expires_at)
 select webhooks.uuid_v7(), $1, $2, $3::text[], $4::timestamptz
 where $1::text is null or exists (select from webhooks.organization where slug = $1)
 returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: create_link
--- Nothing without early access.  A transfer of the project waits for the lock, or is waited for.
+-- Returns no row without early access. The lock serializes this with transfers of the project.
 with project as materialized (
     select ref from webhooks.project where ref = $5 and organization_slug = $1 for key share
 )
@@ -83,7 +83,7 @@ from webhooks.organization where slug = $1 and early_access and ($5::text is nul
 returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: access
--- An operator's token reaches every organization and project, others those of their own.
+-- An operator's token has access to all organizations and projects, other tokens only to their own.
 select coalesce(o.early_access, true), exists (select from webhooks.organization where slug = $2),
        array(select ref from webhooks.project
              where ref = any ($3) and organization_slug = coalesce(o.slug, organization_slug) order by ref),
@@ -96,13 +96,13 @@ where hash = $1 and revoked_at is null and (expires_at is null or expires_at > n
         select from webhooks.project p where p.ref = t.project_ref and p.organization_slug = t.organization_slug));
 
 -- name: revoke
--- $2 says whose; null: of anybody.
+-- $2: organization, or null for any.
 update webhooks.token set revoked_at = now()
 where id = $1::uuid and revoked_at is null and organization_slug is not distinct from coalesce($2, organization_slug)
 returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: rotate
--- The former token is valid for $4 seconds more, at most as long as it would have been.
+-- The replaced token remains valid for $4 seconds, but not beyond its expiry.
 with former as (
     select * from webhooks.token
     where id = $2::uuid and organization_slug = $1 and portal is null and revoked_at is null

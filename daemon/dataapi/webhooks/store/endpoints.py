@@ -1,4 +1,4 @@
-"""Endpoints in the database, and key rotation: sealing their secrets again with the first key."""
+"""Endpoints in the database, and re-encryption of their secrets after a key rotation."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from dataapi.http.errors import DatabaseError
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.model import Endpoint, EndpointChange, NewEndpoint, Scope
 from dataapi.webhooks.secrets import CannotOpen, Cipher, open_headers, open_secret, seal_headers, seal_secret
-from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
+from dataapi.webhooks.store.statements import SqlRunner, fetch_with_retries, load_statements
 
 MAX_ENDPOINTS = 50
-"""Endpoints that a scope may have (docs/reference/webhooks.md, Limits)."""
+"""Maximum number of endpoints per scope (docs/reference/webhooks.md, Limits)."""
 
-REMOVED_AT_ONCE = 1_000
-"""Due rows, and as many deliveries, that are deleted with endpoints; upkeep removes the others."""
+DELETE_BATCH = 1_000
+"""Maximum number of attempts, and of deliveries, to delete with endpoints. Upkeep deletes the rest."""
 
 _NO_REFERENCE = "23503"
-_SQL = statements("endpoints.sql")
+_SQL = load_statements("endpoints.sql")
 
 BATCH = 100
-"""Endpoints that are read at once."""
+"""Number of endpoints to re-encrypt per query."""
 
 
 class TooManyEndpoints(Exception):
-    """The scope has the maximum number of endpoints."""
+    """Raised when the scope has the maximum number of endpoints."""
 
 
 class NoScope(Exception):
-    """The organization is unknown, or its project was transferred in the meantime."""
+    """Raised when the organization does not exist, or its project has been transferred."""
 
 
 class Endpoints:
-    """Endpoints in a database.
+    """The endpoints in a database.
 
-    Reading and changing raise ``CannotOpen`` when no configured key opens an endpoint's custom headers.
+    Methods raise ``CannotOpen`` if no configured key decrypts an endpoint's custom headers.
     """
 
     def __init__(self, database: SqlRunner, cipher: Cipher, *, maximum: int = MAX_ENDPOINTS) -> None:
@@ -45,11 +45,11 @@ class Endpoints:
         self._maximum = maximum
 
     async def create(self, scope: Scope, new: NewEndpoint) -> Endpoint:
-        """Add an endpoint to a scope.
+        """Create an endpoint.
 
-        :raises NoScope: the scope no longer exists.
-        :raises NoEncryptionKey: its secrets cannot be stored.
-        :raises TooManyEndpoints: the scope is full.
+        :raises NoScope: the scope does not exist.
+        :raises NoEncryptionKey: secrets cannot be stored.
+        :raises TooManyEndpoints: the scope has the maximum number of endpoints.
         """
         identifier = identifiers.uuid_v7()
         values = (
@@ -77,7 +77,6 @@ class Endpoints:
         return self._endpoint(rows[0])
 
     async def page(self, scope: Scope, limit: int, offset: int) -> tuple[tuple[Endpoint, ...], int]:
-        """Return a page of a scope's endpoints, oldest first, and their total number."""
         values = (scope.organization, scope.project, limit, offset)
         rows = await self._database.fetch(_SQL["list"], values)
         if rows:
@@ -86,16 +85,15 @@ class Endpoints:
         return (), total
 
     async def read(self, scope: Scope, identifier: UUID) -> Endpoint | None:
-        """Return an endpoint, None when the scope does not have it."""
         values = (scope.organization, scope.project, str(identifier))
-        return self._only(await self._database.fetch(_SQL["read"], values))
+        return self._first(await self._database.fetch(_SQL["read"], values))
 
     async def change(self, scope: Scope, identifier: UUID, change: EndpointChange) -> Endpoint | None:
-        """Change an endpoint and return it, None when the scope does not have it.
+        """Change an endpoint and return it, or None if the scope has no such endpoint.
 
-        When it is disabled, queued deliveries are skipped as they come due, even if it is enabled again.
+        Disabling an endpoint skips its queued deliveries, even if it is enabled again before they are due.
 
-        :raises NoEncryptionKey: new secrets cannot be stored.
+        :raises NoEncryptionKey: secrets cannot be stored.
         """
         secret, headers = change.get("signing_secret"), change.get("custom_headers")
         values = (
@@ -113,42 +111,47 @@ class Endpoints:
             change.get("max_per_second"),
             change.get("grace_seconds", 0),
         )
-        return self._only(await self._database.fetch(_SQL["change"], values))
+        return self._first(await self._database.fetch(_SQL["change"], values))
 
     async def delete(self, scope: Scope, identifier: UUID) -> Endpoint | None:
-        """Delete an endpoint with its events and deliveries and return it; None when the scope lacks it.
+        """Delete an endpoint with its events and deliveries. Return it, or None if there is none.
 
-        The outcome of an attempt in flight is discarded.  Of many rows upkeep deletes the rest.
+        The outcome of an attempt in flight is discarded. Upkeep deletes rows beyond ``DELETE_BATCH``.
         """
         return next(iter(await self.delete_all(scope, identifier)), None)
 
-    async def delete_all(self, scope: Scope, only: UUID | None = None) -> tuple[Endpoint, ...]:
-        """Delete all endpoints of a scope, or only one, with their events and deliveries, and return them.
+    async def delete_all(self, scope: Scope, identifier: UUID | None = None) -> tuple[Endpoint, ...]:
+        """Delete and return all endpoints of a scope, or one of them, with their events and deliveries.
 
-        One whose headers no key opens is returned without them.
+        Headers that cannot be decrypted are omitted.
         """
-        values = (scope.organization, scope.project, None if only is None else str(only), REMOVED_AT_ONCE)
-        gone = []
-        for row in await persistently(self._database, _SQL["delete"], values):
+        values = (
+            scope.organization,
+            scope.project,
+            None if identifier is None else str(identifier),
+            DELETE_BATCH,
+        )
+        deleted = []
+        for row in await fetch_with_retries(self._database, _SQL["delete"], values):
             try:
-                gone.append(self._endpoint(row))
+                deleted.append(self._endpoint(row))
             except CannotOpen:
-                gone.append(_without_headers(row))
-        return tuple(gone)
+                deleted.append(_without_headers(row))
+        return tuple(deleted)
 
     async def delete_payload(self, scope: Scope, event: UUID) -> int:
-        """Delete an event's payload from the history and the queue, with what receivers answered.
+        """Delete an event's payload and responses from the history and the queue.
 
-        What was still to be sent is skipped, except an attempt that is under way.
+        Pending attempts are skipped, except those in flight.
 
-        :param event: the identifier of a copy, or the one that publishing returned: then of all copies.
-        :return: how many copies there were in the scope; those of an organization include its projects'.
+        :param event: identifier of one copy of the event, or of the published event to delete all copies.
+        :return: number of copies in the scope. An organization's scope includes its projects.
         """
         values = (scope.organization, scope.project, str(event))
-        [(copies,)] = await persistently(self._database, _SQL["delete_payload"], values)
+        [(copies,)] = await fetch_with_retries(self._database, _SQL["delete_payload"], values)
         return int(copies)
 
-    def _only(self, rows: list[tuple[Any, ...]]) -> Endpoint | None:
+    def _first(self, rows: list[tuple[Any, ...]]) -> Endpoint | None:
         return self._endpoint(rows[0]) if rows else None
 
     def _endpoint(self, row: tuple[Any, ...]) -> Endpoint:
@@ -163,35 +166,33 @@ def _without_headers(row: tuple[Any, ...]) -> Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class RotatedKeys:
-    """How many endpoints were sealed again, and those that are unchanged, as no configured key opens them."""
+    """Number of re-encrypted endpoints, and the endpoints that no configured key decrypts."""
 
     sealed: int
     unreadable: tuple[UUID, ...]
 
 
 class KeyRotation:
-    """Seals secrets with the first key that were sealed with another one.
+    """Re-encrypts secrets with the first key while daemons keep running.
 
-    Endpoints are updated one by one, unless they were changed in the meantime, while daemons go on working;
-    those that do not have the first key yet cannot open what it sealed.
+    Daemons that are not configured with the first key cannot read the re-encrypted secrets.
     """
 
-    def __init__(self, database: SqlRunner, cipher: Cipher, *, piece: int = BATCH) -> None:
+    def __init__(self, database: SqlRunner, cipher: Cipher, *, batch_size: int = BATCH) -> None:
         self._database = database
         self._cipher = cipher
-        self._piece = piece
+        self._batch_size = batch_size
 
     async def run(self) -> RotatedKeys:
-        """Rotate all endpoints; raises ``NoEncryptionKey``."""
         sealed, unreadable, last = 0, list[UUID](), identifiers.EARLIEST
         while rows := await self._database.fetch(
-            _SQL["sealed_otherwise"], (self._cipher.mark, str(last), self._piece)
+            _SQL["sealed_otherwise"], (self._cipher.prefix, str(last), self._batch_size)
         ):
             for identifier, secret, headers, previous in rows:
                 endpoint = UUID(identifier)
                 try:
                     if not await self._replace(endpoint, bytes(secret), bytes(headers), previous):
-                        break  # to read it again
+                        break  # read it again
                     sealed += 1
                 except CannotOpen:
                     unreadable.append(endpoint)
@@ -199,7 +200,6 @@ class KeyRotation:
         return RotatedKeys(sealed, tuple(unreadable))
 
     async def _replace(self, endpoint: UUID, secret: bytes, headers: bytes, previous: bytes | None) -> bool:
-        """Seal one endpoint; False when it was changed since it was read."""
         new_headers = seal_headers(self._cipher, endpoint, open_headers(self._cipher, endpoint, headers))
         new_previous = None if previous is None else self._sealed(endpoint, bytes(previous))
         new = (self._sealed(endpoint, secret), new_headers, new_previous)

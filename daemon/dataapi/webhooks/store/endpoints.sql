@@ -1,5 +1,5 @@
 -- name: create
--- Endpoints of one organization are created one after the other, so that the limit holds.
+-- Serializes the creation of endpoints of an organization, to enforce the limit.
 select 1 from webhooks.organization where slug = $2 for no key update;
 with created as (
     insert into webhooks.endpoint (
@@ -41,7 +41,7 @@ from webhooks.endpoint
 where organization_slug = $1 and project_ref is not distinct from $2::text and id = $3::uuid;
 
 -- name: change
--- Daemons release what they have claimed and not begun, and claim it again.  One that is enabled again has a fresh start.
+-- Daemons release claimed attempts that have not begun, and claim them again. Enabling an endpoint clears its failures.
 select pg_notify('webhooks_changed', '') from webhooks.endpoint
 where organization_slug = $1 and project_ref is not distinct from $2::text and id = $3::uuid
 for no key update;
@@ -78,8 +78,8 @@ returning id::text, organization_slug, project_ref, url, event_types, custom_hea
           max_per_second, disabled_since, webhooks.failing_since(endpoint.id), previous_secret_until;
 
 -- name: delete
--- Without $3 all of the scope, and at most about $4 of their rows: upkeep removes the rest, which is neither shown nor
--- delivered without an endpoint.  Daemons release what they have claimed and not begun, and claim it again.
+-- If $3 is null, deletes all endpoints of the scope. Deletes about $4 of their rows. Upkeep deletes the rest, which is
+-- neither listed nor delivered without an endpoint. Daemons release claimed attempts that have not begun.
 select pg_notify('webhooks_changed', '') from webhooks.endpoint
 where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)
 for update;
@@ -100,7 +100,7 @@ select id::text, organization_slug, project_ref, url, event_types, custom_header
 from gone order by gone.id;
 
 -- name: sealed_otherwise
--- What is sealed with the first key begins with $1.
+-- $1: prefix of secrets that are sealed with the first key.
 select id::text, signing_secret, custom_headers, previous_secret
 from webhooks.endpoint
 where id > $2::uuid
@@ -111,13 +111,13 @@ order by id
 limit $3;
 
 -- name: replace
--- What was changed or deleted since it was read stays so.
+-- Does not overwrite concurrent changes.
 update webhooks.endpoint set signing_secret = $5::bytea, custom_headers = $6::bytea, previous_secret = $7::bytea
 where id = $1::uuid and signing_secret = $2::bytea and custom_headers = $3::bytea
     and previous_secret is not distinct from $4::bytea
 returning id::text;
 
 -- name: delete_payload
--- Waits for outcomes that are being recorded, and lets later ones wait.
+-- Waits for outcomes that are being recorded, and blocks later ones.
 select pg_catalog.pg_advisory_xact_lock(7236148250117004);
 select webhooks.delete_payload($1, $2::text, $3::uuid);

@@ -1,4 +1,4 @@
-"""What adds to the queue: published events, test events, retries and recoveries."""
+"""Additions to the queue: published events, test events, retries and recoveries."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dataapi.http.errors import DatabaseError
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.model import Accepted, NewEvent, Recovery, RefusalReason, Refused, Scope
 from dataapi.webhooks.store.directory import digest
-from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
+from dataapi.webhooks.store.statements import SqlRunner, fetch_with_retries, load_statements
 
-_SQL = statements("enqueue.sql")
+_SQL = load_statements("enqueue.sql")
 
 MAX_PER_MINUTE = 10
-"""Tests and retries that an endpoint may have in 60 seconds (docs/reference/webhooks.md, Limits)."""
+"""Maximum number of tests and retries per endpoint in 60 seconds (docs/reference/webhooks.md, Limits)."""
 
 
 class PublishProblem(StrEnum):
-    """Why an event cannot be published; the values are the SQLSTATEs of ``webhooks.publish``."""
+    """Reasons why an event cannot be published. The values are SQLSTATEs of ``webhooks.publish``."""
 
     MALFORMED = "22023"
     NO_ORGANIZATION = "WH001"
@@ -34,7 +34,7 @@ class PublishProblem(StrEnum):
 
 
 class CannotPublish(Exception):
-    """An event, which has that index among those published together, is refused; the text says why."""
+    """Raised when an event is rejected. The index is its position in the list."""
 
     def __init__(self, problem: PublishProblem, text: str, index: int = 0) -> None:
         super().__init__(text)
@@ -43,9 +43,9 @@ class CannotPublish(Exception):
 
 
 class Publisher:
-    """Publishes events in transactions of its own; other programs call ``webhooks.publish`` within theirs.
+    """Publishes events in its own transactions. Other programs call ``webhooks.publish`` in theirs.
 
-    The same idempotency key within 24 hours publishes nothing and returns the first identifier.
+    Within 24 hours, publishing with the same idempotency key only returns the first identifier.
     """
 
     def __init__(self, database: SqlRunner, on_enqueued: Callable[[], None]) -> None:
@@ -53,18 +53,17 @@ class Publisher:
         self._on_enqueued = on_enqueued
 
     async def publish(self, event: NewEvent) -> UUID:
-        """Publish an event to endpoints that match; return its identifier, or raise ``CannotPublish``."""
         [identifier] = await self._publish(_SQL["publish"], event.scope.organization, [event])
         return identifier
 
     async def publish_as(
         self, token: str, organization: str, events: Sequence[NewEvent], traceparent: str = ""
     ) -> list[UUID] | None:
-        """Publish events of one organization, all or none, and return their identifiers in order.
+        """Publish events of one organization in one transaction, and return their identifiers in order.
 
-        :param traceparent: of the trace that their deliveries continue, "" without one.
+        :param traceparent: trace context for the deliveries, or "".
         :return: None if the token does not permit it.
-        :raises CannotPublish: an event, the organization or a project is refused.
+        :raises CannotPublish: an event, the organization or a project is rejected.
         """
         headers = json.dumps({"traceparent": traceparent}) if traceparent else ""
         return await self._publish(_SQL["publish_as"], organization, events, digest(token), headers) or None
@@ -74,8 +73,8 @@ class Publisher:
     ) -> list[UUID]:
         document = strict_json.encode([_document(event) for event in events])
         try:
-            # Lists with the same keys in another order may wait for each other.
-            rows = await persistently(self._database, statement, (organization, document, *values))
+            # Concurrent lists with the same keys in different orders may deadlock.
+            rows = await fetch_with_retries(self._database, statement, (organization, document, *values))
         except DatabaseError as error:
             if error.code in set(PublishProblem):
                 index = int(error.details) if isinstance(error.details, str) else 0
@@ -87,14 +86,14 @@ class Publisher:
     async def sync_event_types(
         self, versions: Mapping[str, Iterable[str]], types: Iterable[str] = ()
     ) -> None:
-        """Replace the stored types, and the older ones that are sent alongside each published type."""
+        """Replace the stored types, and the older versions of each published type."""
         pairs = sorted({(newer, older) for newer, all_older in versions.items() for older in all_older})
         values = ([newer for newer, _ in pairs], [older for _, older in pairs], list(types))
         await self._database.fetch(_SQL["replace_event_types"], values)
 
 
 class ManualDeliveries:
-    """Enqueues what owners of endpoints ask for: test events, retries and recoveries."""
+    """Enqueues test events, retries and recoveries on request."""
 
     def __init__(self, database: SqlRunner, retention_days: int, on_enqueued: Callable[[], None]) -> None:
         self._database = database
@@ -104,24 +103,24 @@ class ManualDeliveries:
     async def test(
         self, scope: Scope, endpoint: UUID, event_type: str, payload: Mapping[str, Any]
     ) -> Accepted | Refused:
-        """Enqueue a test event: one attempt; ``is_test`` and the scope are written into its payload."""
+        """Enqueue a test event with one attempt."""
         document = json.dumps(dict(payload))
         values = (scope.organization, scope.project, str(endpoint), event_type, document, MAX_PER_MINUTE)
         return self._accepted_or_refused(await self._database.fetch(_SQL["test"], values))
 
     async def retry(self, scope: Scope, delivery: UUID) -> Accepted | Refused:
-        """Enqueue a new delivery of the same event: one attempt, listed for a retention of its own."""
+        """Enqueue a new delivery of the same event, with one attempt and its own retention period."""
         values = (scope.organization, scope.project, str(delivery), self._retention_days, MAX_PER_MINUTE)
         return self._accepted_or_refused(await self._database.fetch(_SQL["retry"], values))
 
     async def recover(
         self, scope: Scope, endpoint: UUID, since: datetime, until: datetime | None = None
     ) -> Recovery | Refused:
-        """Enqueue a retry of each event that failed for good in a time range and was not delivered since."""
+        """Enqueue a retry of each event of a time range that has still not been delivered."""
         high = identifiers.LATEST if until is None else identifiers.uuid_floor(until)
         span = (str(identifiers.uuid_floor(since)), str(high))
         values = (scope.organization, scope.project, str(endpoint), *span, self._retention_days)
-        rows = await persistently(self._database, _SQL["recover"], values)
+        rows = await fetch_with_retries(self._database, _SQL["recover"], values)
         if not rows:
             return Refused(RefusalReason.NOT_FOUND)
         enabled, identifier, matched, _ = rows[0]

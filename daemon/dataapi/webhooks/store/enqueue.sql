@@ -2,7 +2,7 @@
 select webhooks.publish_events($1, $2::jsonb)::text[];
 
 -- name: publish_as
--- Nothing without a valid token of the organization.  The events are of the trace that the headers name.
+-- Returns no row without a valid token of the organization. The headers contain the trace context.
 select set_config('request.headers', $4, true);
 select webhooks.publish_events(organization_slug, $2::jsonb)::text[]
 from webhooks.token
@@ -20,7 +20,7 @@ select * from unnest($1::text[], $2::text[])
 on conflict do nothing;
 
 -- name: test
--- Requests for one endpoint wait for each other here, so that the limit holds across daemons.
+-- Serializes requests for an endpoint, to enforce the limit across daemons.
 select 1 from webhooks.endpoint where id = $3::uuid for no key update;
 with target as (
     select e.*, recent.number, recent.first
@@ -83,8 +83,8 @@ select target.enabled, ceil(extract(epoch from target.first - now()) + 60)::inte
 from target left join queued on true;
 
 -- name: recover
--- An event that has been delivered since, or is about to be tried again, needs no recovery: not even one that
--- another recovery enqueues at the same time, which is waited for here.
+-- Skips events that have been delivered since or are queued, including those that a concurrent recovery enqueues. The
+-- lock waits for it.
 select 1 from webhooks.endpoint where id = $3::uuid for no key update;
 with target as (
     select * from webhooks.endpoint

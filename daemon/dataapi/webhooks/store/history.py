@@ -1,4 +1,4 @@
-"""The history of deliveries, one record per attempt, and the upkeep that ends it after the retention."""
+"""Delivery history, with one record per attempt, and upkeep of the tables."""
 
 from __future__ import annotations
 
@@ -23,31 +23,30 @@ from dataapi.webhooks.model import (
     Status,
     Trigger,
 )
-from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
+from dataapi.webhooks.store.statements import SqlRunner, fetch_with_retries, load_statements
 
 DAYS_AHEAD = 7
-"""Days after today that partitions are made for: upkeep may fail that long without harm."""
+"""Number of future days with partitions. Upkeep may fail for this long without harm."""
 
 BATCH = 5_000
-"""Rows that one statement deletes, so that none takes long."""
+"""Maximum number of rows that one statement deletes."""
 
-_SQL = statements("history.sql")
+_SQL = load_statements("history.sql")
 _OLDER_FIRST = _SQL["list"].replace(" desc", " asc")
 
 
 class History:
-    """The deliveries in a database that are within retention."""
+    """Deliveries within the retention period."""
 
     def __init__(self, database: SqlRunner, retention_days: int) -> None:
         self._database = database
         self._retention_days = retention_days
-        self._counting = DeferredLock()
+        self._statistics_lock = DeferredLock()
 
     async def page(
-        self, scope: Scope, endpoint: UUID | None, chosen: DeliveryFilter, cursor: Cursor
+        self, scope: Scope, endpoint: UUID | None, filters: DeliveryFilter, cursor: Cursor
     ) -> DeliveryPage:
-        """Return a page of the deliveries to an endpoint of the scope, or to all of them."""
-        low, high = _bounds(chosen, cursor)
+        low, high = _bounds(filters, cursor)
         values = (
             scope.organization,
             scope.project,
@@ -55,21 +54,20 @@ class History:
             str(low),
             str(high),
             self._retention_days,
-            chosen.status,
-            None if chosen.event_id is None else str(chosen.event_id),
-            chosen.event_type,
+            filters.status,
+            None if filters.event_id is None else str(filters.event_id),
+            filters.event_type,
             cursor.size + 1,
         )
-        towards_newer = cursor.before is not None
-        rows = await self._database.fetch(_OLDER_FIRST if towards_newer else _SQL["list"], values)
-        found = [_delivery(row) for row in rows[: cursor.size]]
+        older_first = cursor.before is not None
+        rows = await self._database.fetch(_OLDER_FIRST if older_first else _SQL["list"], values)
+        deliveries = [_delivery(row) for row in rows[: cursor.size]]
         more = len(rows) > cursor.size
-        if towards_newer:
-            return DeliveryPage(tuple(reversed(found)), newer=more, older=True)
-        return DeliveryPage(tuple(found), newer=cursor.after is not None, older=more)
+        if older_first:
+            return DeliveryPage(tuple(reversed(deliveries)), newer=more, older=True)
+        return DeliveryPage(tuple(deliveries), newer=cursor.after is not None, older=more)
 
     async def read(self, scope: Scope, identifier: UUID) -> tuple[Delivery, Event] | None:
-        """Return a delivery and its event, None when the scope does not have it or it is past retention."""
         values = (scope.organization, scope.project, str(identifier), self._retention_days)
         rows = await self._database.fetch(_SQL["read"], values)
         if not rows:
@@ -81,18 +79,18 @@ class History:
     async def statistics(
         self, scope: Scope, since: datetime | None, until: datetime | None
     ) -> tuple[DailyStatistics, ...]:
-        """Return how attempts ended, by day, for all endpoints of the scope together and for each of them.
+        """Return daily statistics of each endpoint in the scope and of all endpoints together.
 
-        It reads every attempt of the period.  Only one call does at a time, so that deliveries keep the other
+        Reads all attempts of the period. Only one call runs at a time, so that other requests have
         connections.
         """
         low, high = _bounds(DeliveryFilter(since=since, until=until), Cursor(0))
         values = (scope.organization, scope.project, str(low), str(high), self._retention_days)
-        await self._counting.acquire()
+        await self._statistics_lock.acquire()
         try:
             rows = await self._database.fetch(_SQL["statistics"], values)
         finally:
-            self._counting.release()
+            self._statistics_lock.release()
         return tuple(
             DailyStatistics(day, None if endpoint is None else UUID(endpoint), *figures)
             for day, endpoint, *figures in rows
@@ -100,23 +98,22 @@ class History:
 
 
 def _payload(payload: str | None) -> dict[str, Any] | None:
-    """Parse a payload, None if it was deleted; an empty one if it is nested too deeply for a response."""
     try:
         return None if payload is None else read_payload(payload)
     except RecursionError:
-        return {}
+        return {}  # too deeply nested for a response
 
 
-def _bounds(chosen: DeliveryFilter, cursor: Cursor) -> tuple[UUID, UUID]:
-    """Return the least identifier to list, and the one that all are less than."""
+def _bounds(filters: DeliveryFilter, cursor: Cursor) -> tuple[UUID, UUID]:
+    """Return the inclusive lower and exclusive upper bound of the identifiers to list."""
     low = [identifiers.EARLIEST]
     high = [identifiers.LATEST]
-    if chosen.since is not None:
-        low.append(identifiers.uuid_floor(chosen.since))
-    if chosen.until is not None:
-        high.append(identifiers.uuid_floor(chosen.until))
+    if filters.since is not None:
+        low.append(identifiers.uuid_floor(filters.since))
+    if filters.until is not None:
+        high.append(identifiers.uuid_floor(filters.until))
     if cursor.before is not None:
-        low.append(identifiers.following(cursor.before))
+        low.append(identifiers.next_identifier(cursor.before))
     if cursor.after is not None:
         high.append(cursor.after)
     return max(low), min(high)
@@ -132,12 +129,12 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepResult:
-    """How many partitions were made and dropped, and how many events and idempotency keys deleted.
+    """Numbers of created and dropped partitions, and of deleted events and idempotency keys.
 
-    :ivar removed: due rows and deliveries of deleted endpoints.
+    :ivar removed: deleted attempts and deliveries of deleted endpoints.
     """
 
-    made: int
+    created: int
     dropped: int
     events: int
     keys: int
@@ -145,48 +142,44 @@ class UpkeepResult:
 
 
 class Upkeep:
-    """Keeps the tables of a database in shape; several daemons may do so at once."""
+    """Creates and drops partitions and deletes expired rows. Several daemons may run it concurrently."""
 
-    def __init__(self, database: SqlRunner, retention_days: int, *, piece: int = BATCH) -> None:
+    def __init__(self, database: SqlRunner, retention_days: int, *, batch_size: int = BATCH) -> None:
         self._database = database
-        self._piece = piece
+        self._batch_size = batch_size
         self.retention_days = retention_days
 
     async def run(self) -> UpkeepResult:
-        """Do everything; call it at start and every hour."""
-        made, dropped = await self.make_partitions(), await self._drop_partitions()
+        created, dropped = await self.create_partitions(), await self._drop_partitions()
         removed = await self._remove_rows()
         await self._database.fetch(_SQL["keep_events"], (self.retention_days,))
         events = await self._purge("purge_events", self.retention_days)
-        keys = await self._purge("purge_keys") + await self._purge("purge_answers")
+        keys = await self._purge("purge_keys") + await self._purge("purge_stored_responses")
         await self._purge("purge_links")
         await self._database.fetch(_SQL["purge_endpoints"])
         await self._database.fetch(_SQL["purge_requests"])
-        return UpkeepResult(made, dropped, events, keys, removed)
+        return UpkeepResult(created, dropped, events, keys, removed)
 
-    async def make_partitions(self) -> int:
-        """Make the missing partitions of the history; return how many."""
-        [(made,)] = await self._database.fetch(_SQL["make_partitions"], (DAYS_AHEAD,))
-        return int(made)
+    async def create_partitions(self) -> int:
+        [(created,)] = await self._database.fetch(_SQL["make_partitions"], (DAYS_AHEAD,))
+        return int(created)
 
     async def _drop_partitions(self) -> int:
-        """Drop partitions past retention, each in a transaction of its own; return how many."""
         dropped = 0
         while await self._database.fetch(_SQL["drop_partition"], (self.retention_days,)) == [(True,)]:
             dropped += 1
         return dropped
 
     async def _remove_rows(self) -> int:
-        """Remove what is left of deleted endpoints, in pieces; return how many rows."""
         removed = 0
-        while rows := await persistently(self._database, _SQL["remove_rows"], (self._piece,)):
+        while rows := await fetch_with_retries(self._database, _SQL["remove_rows"], (self._batch_size,)):
             removed += rows[0][0]
         return removed
 
     async def _purge(self, name: str, *values: object) -> int:
-        gone = 0
+        deleted = 0
         while True:
-            rows = await self._database.fetch(_SQL[name], (*values, self._piece))
-            gone += len(rows)
-            if len(rows) < self._piece:
-                return gone
+            rows = await self._database.fetch(_SQL[name], (*values, self._batch_size))
+            deleted += len(rows)
+            if len(rows) < self._batch_size:
+                return deleted

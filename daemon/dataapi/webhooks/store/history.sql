@@ -1,8 +1,8 @@
 -- name: list
--- $1, $2 and $3 say whose; identifiers from $4 on and before $5, none past retention ($6 days).  Each endpoint
--- gives as many identifiers as the page takes, from its own index, but an event is one endpoint's; only the records
--- of the page are read.  A project's events go to its organization's endpoints, too, whose answers are not shown.
--- Read towards the newer end, "desc" is "asc".
+-- $1, $2, $3: organization, project, endpoint. $4, $5: lower and upper bound of identifiers. $6: retention in days.
+-- Each endpoint contributes up to a page of identifiers from its own index, and only the records of the page are read.
+-- A project's events are also sent to endpoints of its organization, whose responses are not returned.
+-- For pages of newer records, "desc" is replaced with "asc".
 with page as (
     select one.id
     from webhooks.endpoint e
@@ -88,8 +88,8 @@ where r.id = $3::uuid and e.organization_slug = $1
     and r.id >= webhooks.uuid_floor(now() - $4 * interval '1 day');
 
 -- name: statistics
--- $1 and $2 say whose; identifiers from $3 on and before $4, none past retention ($5 days).  Each day of an endpoint is
--- read from the index, and its durations are counted, not sorted.
+-- $1, $2: organization, project. $3, $4: lower and upper bound of identifiers. $5: retention in days. Each day of an
+-- endpoint is read from the index. Percentiles are computed from counts of durations, without sorting.
 with span as (
     select greatest(webhooks.uuid_floor(now() - $5 * interval '1 day'), $3::uuid) as low,
            least(webhooks.uuid_floor(now() + interval '1 day'), $4::uuid) as high
@@ -133,15 +133,15 @@ select webhooks.make_partitions($1);
 select webhooks.drop_partition($1 * interval '1 day');
 
 -- name: keep_events
--- What is still due after all that time keeps its event.  Whatever becomes due later says so at its event itself, so
--- that purge_events need not look at all due rows for each piece.
+-- Marks events with attempts that are still queued after the retention. Attempts that are queued later mark their
+-- events themselves, so that purge_events does not have to check the queue for each batch.
 update webhooks.event v set kept_until = now() + interval '1 day'
 from webhooks.due d
 where d.event_id = v.id and d.event_id < webhooks.uuid_floor(now() - ($1 + 1) * interval '1 day')
     and coalesce(v.kept_until, '-infinity') < now();
 
 -- name: purge_events
--- A day more than retention: the last attempt of an event may be planned some time after it was raised.
+-- One day longer than the retention, because the last attempt may be scheduled some time after the event.
 delete from webhooks.event
 where id in (
     select v.id from webhooks.event v
@@ -165,7 +165,7 @@ where (organization_slug, key) in (
 returning 1;
 
 -- name: purge_endpoints
--- What endpoints had that are deleted, and secrets whose grace has ended.
+-- Deletes data of deleted endpoints, and previous secrets after their grace period.
 delete from webhooks.failing f where not exists (select from webhooks.endpoint e where e.id = f.endpoint_id);
 delete from webhooks.pace p where not exists (select from webhooks.endpoint e where e.id = p.endpoint_id);
 update webhooks.endpoint set previous_secret = null, previous_secret_until = null where previous_secret_until <= now();
@@ -173,7 +173,7 @@ update webhooks.endpoint set previous_secret = null, previous_secret_until = nul
 -- name: purge_requests
 delete from webhooks.request where at < now() - interval '60 seconds' returning 1;
 
--- name: purge_answers
+-- name: purge_stored_responses
 delete from webhooks.answer
 where (token_id, key) in (
     select token_id, key from webhooks.answer

@@ -1,8 +1,8 @@
-"""The queue of attempts: claimed under a lease, finished in batches (docs/reference/webhooks.md, Queue).
+"""The queue of attempts, which are claimed with a lease (docs/reference/webhooks.md, Queue).
 
-Any number of daemons claim from one queue.  Each claim of an attempt has a fence; once the lease has ended,
-another daemon may claim the attempt with a new fence, and the outcome of the first one is rejected.  A lease
-ends early when the session of the process that holds it is gone, and does not come back.
+Any number of daemons share a queue. Each claim has a fencing token. When a lease ends, another daemon may
+claim the attempt with a new token, and the outcome of the first claim is rejected. A lease ends early if the
+session of its process is lost and not restored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from dataapi.http import strict_json
 from dataapi.http.errors import DatabaseError
-from dataapi.http.headers import continued_trace
+from dataapi.http.headers import parse_traceparent
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.delivery.response import storable
 from dataapi.webhooks.model import (
@@ -29,29 +29,29 @@ from dataapi.webhooks.model import (
 )
 from dataapi.webhooks.secrets import CannotOpen, Cipher, open_headers, open_secret
 from dataapi.webhooks.store.history import Upkeep
-from dataapi.webhooks.store.statements import SqlRunner, statements
+from dataapi.webhooks.store.statements import SqlRunner, load_statements
 
-MAX_OPENED = 1024
-"""Endpoints whose opened secrets are cached."""
+MAX_CACHED_SECRETS = 1024
+"""Maximum number of endpoints whose decrypted secrets are cached."""
 
-POSTPONED = 60.0
-"""Seconds until work can be claimed again whose secrets could not be opened."""
+UNREADABLE_DELAY = 60.0
+"""Seconds to wait before claiming an attempt again whose secrets could not be decrypted."""
 
 ROWS_SAMPLED = 200_000
-"""Rows that are read for statistics, which takes PostgreSQL less than a tenth of a second."""
+"""Number of rows to read for statistics. Reading them takes less than 0.1 seconds."""
 
-MISSING = 2.0
-"""Seconds for which a dispatcher may be without its session until others take over from it."""
+SESSION_GRACE = 2.0
+"""Seconds that a dispatcher may be without its session before others end its leases."""
 
-_SQL = statements("queue.sql")
+_SQL = load_statements("queue.sql")
 _NO_PARTITION = "23514"
 
 
 class Queue:
     """The queue in a database.
 
-    :param upkeep: makes missing partitions of the history.
-    :param disable_after: days after which an endpoint is disabled whose every attempt failed; 0 for never.
+    :param upkeep: creates missing partitions of the history.
+    :param disable_after: days of failed attempts after which an endpoint is disabled (default: 0, never).
     """
 
     def __init__(self, database: SqlRunner, cipher: Cipher, upkeep: Upkeep, disable_after: int = 0) -> None:
@@ -60,8 +60,8 @@ class Queue:
         self._disable_after = disable_after
         self._last_endpoint = identifiers.EARLIEST
         # The deliveries of an endpoint share its secrets.
-        self._open_secret = lru_cache(MAX_OPENED)(partial(open_secret, cipher))
-        self._open_headers = lru_cache(MAX_OPENED)(partial(open_headers, cipher))
+        self._open_secret = lru_cache(MAX_CACHED_SECRETS)(partial(open_secret, cipher))
+        self._open_headers = lru_cache(MAX_CACHED_SECRETS)(partial(open_headers, cipher))
 
     async def claim(
         self,
@@ -73,24 +73,23 @@ class Queue:
         full: Collection[str] = (),
         holder: int | None = None,
     ) -> ClaimResult:
-        """Claim due attempts, by turns of endpoints.
+        """Claim due attempts, round-robin by endpoint.
 
-        Work of endpoints that were disabled is recorded as skipped, and so are retries of what a manual one
-        has delivered; work of deleted endpoints is dropped.  All of these count as settled: claim again
-        while any were.
+        Attempts for disabled endpoints, and retries that a manual delivery made unnecessary, are recorded as
+        skipped. Those of deleted endpoints are deleted. Both count as settled: claim again if any were.
 
-        :param maximum: the maximum number of attempts.
-        :param lease: seconds after which others may claim them.
-        :param per_endpoint: the maximum for each endpoint.
-        :param limits: other maxima for some endpoints; 0 excludes one.
-        :param full: organizations whose endpoints without a limit of their own are excluded.
-        :param holder: the number of the caller's dispatcher while its session has joined (``joining``).
+        :param maximum: maximum number of attempts.
+        :param lease: duration of the lease in seconds.
+        :param per_endpoint: maximum number of attempts for each endpoint.
+        :param limits: maximum for specific endpoints. 0 excludes an endpoint.
+        :param full: organizations whose endpoints are excluded unless they are in ``limits``.
+        :param holder: number of the caller's dispatcher if its session has joined (``join_statement``).
         """
         limits = limits or {}
         limited = [str(identifier) for identifier in limits]
         last, rooms = str(self._last_endpoint), list(limits.values())
         values = (maximum, lease, per_endpoint, last, limited, rooms, list(full), holder)
-        rows = await self._recording(_SQL["claim"], values)
+        rows = await self._record(_SQL["claim"], values)
         settled = rows[0][0]
         work, unreadable = [], []
         for row in rows:
@@ -102,76 +101,79 @@ class Queue:
             except CannotOpen:
                 unreadable.append((claim, UUID(row[4])))
         if work:
-            self._last_endpoint = max(one.endpoint_id for one in work)
+            self._last_endpoint = max(attempt.endpoint_id for attempt in work)
         if unreadable:
-            await self.release([claim for claim, _ in unreadable], POSTPONED)
+            await self.release([claim for claim, _ in unreadable], UNREADABLE_DELAY)
         return ClaimResult(tuple(work), settled, tuple(dict.fromkeys(endpoint for _, endpoint in unreadable)))
 
     async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
-        """Record outcomes and plan the next attempts, in one transaction.
+        """Record outcomes and schedule the next attempts in one transaction.
 
-        After a manual retry that succeeded there is no next attempt.
-
-        :return: the recorded deliveries; the leases of the others were lost, or their endpoints deleted.
+        :return: the recorded deliveries. The others lost their leases, or their endpoints were deleted.
         """
-        document = json.dumps([_outcome(one) for one in finished])
-        rows = await self._recording(
+        document = json.dumps([_outcome(attempt) for attempt in finished])
+        rows = await self._record(
             _SQL["finish"], (document, self._upkeep.retention_days, self._disable_after)
         )
         return frozenset(UUID(identifier) for (identifier,) in rows)
 
     async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
-        """Release claims, to be claimable after some seconds; return how many were still held."""
-        held = list(claims)
-        identifiers_, fences = [str(claim.delivery_id) for claim in held], [claim.fence for claim in held]
-        return len(await self._database.fetch(_SQL["release"], (identifiers_, fences, seconds)))
+        """Release claims and return how many were still valid.
+
+        :param seconds: delay before they can be claimed again.
+        """
+        released = list(claims)
+        delivery_ids, fences = (
+            [str(claim.delivery_id) for claim in released],
+            [claim.fence for claim in released],
+        )
+        return len(await self._database.fetch(_SQL["release"], (delivery_ids, fences, seconds)))
 
     async def leave(self, number: int) -> None:
-        """Watch a dispatcher that lost its session no more: its claims end with their leases alone."""
+        """Unregister a dispatcher that lost its session. Its leases then end at their normal time."""
         await self._database.fetch(_SQL["leave"], (number,))
 
-    async def take_over(self, number: int) -> int:
-        """End the leases of dispatchers whose sessions have been gone for ``MISSING`` seconds.
+    async def end_lost_leases(self, number: int) -> int:
+        """End the leases of dispatchers whose sessions have been lost for ``SESSION_GRACE`` seconds.
 
-        :param number: the caller's own dispatcher, which is not looked at.
-        :return: how many attempts can be claimed now.
+        :param number: number of the caller's dispatcher, which is ignored.
+        :return: number of attempts that can be claimed now.
         """
-        [(released,)] = await self._database.fetch(_SQL["take_over"], (number, MISSING))
+        [(released,)] = await self._database.fetch(_SQL["take_over"], (number, SESSION_GRACE))
         return int(released)
 
-    async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
-        """Return seconds until work not excluded can be claimed, at most 0 for now; None without any."""
-        excluded = [str(identifier) for identifier in without]
-        [(seconds,)] = await self._database.fetch(_SQL["next_due"], (excluded, list(full)))
-        found: float | None = seconds
-        return found
+    async def next_due(self, excluded: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
+        """Return the seconds until an attempt can be claimed (0 or less for now), or None."""
+        endpoint_ids = [str(identifier) for identifier in excluded]
+        [(seconds,)] = await self._database.fetch(_SQL["next_due"], (endpoint_ids, list(full)))
+        result: float | None = seconds
+        return result
 
     async def rendered(self, event: UUID, payload: Mapping[str, Any]) -> bytes:
-        """Store the rendered payload of an event's older version, and return the body to send.
+        """Store the rendered payload of an older version and return the body to send.
 
-        If it was rendered before, the first one counts.
+        A payload that is already stored is not replaced.
 
         :raises LookupError: the event was deleted.
         """
         rows = await self._database.fetch(_SQL["rendered"], (str(event), strict_json.encode(dict(payload))))
         if not rows:
-            raise LookupError(f"there is no event {event}")
+            raise LookupError(f"no event {event}")
         body: str = rows[0][0]
         return body.encode()
 
     async def statistics(self) -> QueueStatistics:
-        """Count the rows of the queue; a long one is estimated from about ``ROWS_SAMPLED`` rows."""
         [row] = await self._database.fetch(_SQL["statistics"], (ROWS_SAMPLED,))
         return QueueStatistics(*row)
 
-    async def _recording(self, text: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Run SQL that writes history; if the clock jumped to a day without a partition, make it first."""
+    async def _record(self, text: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """Run SQL that writes history, and create a missing partition, for example after a clock change."""
         try:
             return await self._database.fetch(text, values)
         except DatabaseError as error:
             if error.code != _NO_PARTITION:
                 raise
-        await self._upkeep.make_partitions()
+        await self._upkeep.create_partitions()
         return await self._database.fetch(text, values)
 
     def _work(self, claim: Claim, row: tuple[Any, ...]) -> DueWork:
@@ -194,14 +196,14 @@ class Queue:
             body=None if body is None else body.encode(),
             rendered_from=rendered_from,
             payload=payload,
-            traceparent=continued_trace(traceparent or ""),
+            traceparent=parse_traceparent(traceparent or ""),
         )
 
 
-def joining(number: int) -> str:
-    """Return SQL by which a session says that a dispatcher lives, for as long as the session does.
+def join_statement(number: int) -> str:
+    """Return SQL that registers a dispatcher for the duration of its session.
 
-    The lock is shared, so that it is not kept waiting by an earlier session whose end was not noticed yet.
+    The lock is shared, so that it does not wait for an earlier session that has not timed out yet.
     """
     return (
         f"select pg_catalog.pg_advisory_lock_shared(723614825, {number:d});"
@@ -217,7 +219,7 @@ def _outcome(finished: FinishedAttempt) -> dict[str, Any]:
         "fence": finished.claim.fence,
         "wait": finished.retry_in,
         "status": Status.SUCCESS if outcome.success else Status.FAILED,
-        # A hostile receiver may send any number.
+        # Receivers may send any number.
         "response_code": outcome.response_code if 0 <= outcome.response_code <= 999 else 0,
         "response_headers": _headers(outcome.response_headers) if outcome.response_code else None,
         "response_body": None if outcome.response_body is None else storable(outcome.response_body),
@@ -228,7 +230,6 @@ def _outcome(finished: FinishedAttempt) -> dict[str, Any]:
 
 
 def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return headers by name; the values of repeated ones are joined."""
     headers: dict[str, str] = {}
     for pair in pairs:
         name, value = map(storable, pair)

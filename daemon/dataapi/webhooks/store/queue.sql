@@ -1,8 +1,8 @@
 -- name: claim
--- Rows whose time has come are made ready, the earliest first and so many at once that others need not wait.  Then two
--- walks over the endpoints that have ready rows, from the one after $4 to the last and from the first to $4, so that
--- each endpoint has its turn however long another one's queue is.  The tables grow and shrink faster than their
--- statistics: rows are always looked up by index, and in its order.
+-- Marks due rows as ready, the earliest first, in batches that are small enough not to block others. Then iterates over
+-- the endpoints with ready rows twice, from the one after $4 to the last and from the first to $4, so that each endpoint
+-- gets its turn regardless of other queues. The tables change faster than their statistics, so all queries are written to
+-- use an index and its order.
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 update webhooks.due set waiting = false
@@ -24,8 +24,7 @@ with recursive walk (endpoint_id, stop, turn) as (
         order by d.endpoint_id limit 1
     ) next
 ), paced as materialized (
-    -- A concurrent claim passes over the endpoints that are locked here.  Attempts of the last tenth of a second that were
-    -- not made may be made up for.
+    -- Concurrent claims skip the endpoints that are locked here. Unused capacity of the last 0.1 seconds may be used.
     select p.endpoint_id, case when p.next_at <= now() then 1 + floor(e.max_per_second * extract(
             epoch from now() - greatest(p.next_at, now() - interval '100 milliseconds')))::integer else 0 end as room
     from webhooks.pace p join webhooks.endpoint e on e.id = p.endpoint_id
@@ -104,11 +103,11 @@ left join (claimed c join joined j on j.delivery_id = c.delivery_id) on true
 order by c.due_at;
 
 -- name: finish
--- Only rows whose fence still matches are accepted: only their holder reports how the attempt ended.  A daemon that
--- took over from itself, after a pause longer than its lease, may report it twice at once.  A manual retry that succeeds
--- ends the automatic ones: the one that waits is skipped, one that a daemon has claimed and not begun is released, and
--- one that is under way is the last.  What a receiver answered may repeat a payload that was deleted in the meantime: the
--- lock, which deleting one waits for, lets this statement see every deletion that does not see its records.
+-- Accepts only rows whose fence matches, so that only the holder of a claim reports its outcome. A daemon that was paused
+-- longer than its lease and claimed an attempt again may report it twice in a batch. A successful manual retry ends
+-- automatic attempts: a waiting attempt is skipped, a claimed one that has not begun is released, and one in flight is
+-- the last one. Responses may repeat a payload that has been deleted in the meantime. The lock, which deletions wait for,
+-- ensures that this statement sees every deletion that does not see its records.
 set local enable_seqscan = off;
 select pg_catalog.pg_advisory_xact_lock_shared(7236148250117004);
 with outcome as materialized (
@@ -172,12 +171,12 @@ with outcome as materialized (
     join outcome o on o.delivery_id = t.delivery_id and o.fence = t.fence
     join webhooks.event v on v.id = t.event_id
 ), extended as (
-    -- A later attempt of an old event, after a long outage, must not outlive it.
+    -- After a long outage, a later attempt must not outlive its event.
     update webhooks.event v set kept_until = now() + ($2 + 1) * interval '1 day'
     where v.id = any (array(select event_id from again))
         and v.id < webhooks.uuid_floor(now() - interval '12 hours')
 ), ended_by_endpoint as materialized (
-    -- Attempts of events about endpoints cause no such events.
+    -- Deliveries of operational events do not cause operational events.
     select a.endpoint_id, min(o.signed_at) as since, bool_or(o.status = 'success') as answered,
            bool_or(a.next_attempt_at is null) as reported
     from accepted a
@@ -221,7 +220,7 @@ where d.delivery_id = held.delivery_id and d.fence = held.fence and d.leased
 returning d.delivery_id::text;
 
 -- name: next_due
--- A process asks several times a second.  Rows whose time is to come count for all endpoints, excluded ones too.
+-- Runs several times per second and process. Future rows of excluded endpoints are also considered.
 set local enable_seqscan = off;
 with recursive walk (endpoint_id) as (
     select '00000000-0000-0000-0000-000000000000'::uuid
@@ -250,13 +249,13 @@ select extract(epoch from least(
 ) - now())::float8;
 
 -- name: leave
--- Not if another session of the dispatcher has joined in the meantime.
+-- Does nothing if another session of the dispatcher has joined in the meantime.
 delete from webhooks.dispatcher
 where number = $1 and pg_catalog.pg_try_advisory_xact_lock(723614825, number);
 
 -- name: take_over
--- Whoever can take the lock of another dispatcher knows that it is missing.  One that comes back in time says so in
--- its row; else the row is deleted, and its claims can be claimed from now on.
+-- A dispatcher is missing if its lock can be acquired. If it does not reconnect in time, which would update its row, the
+-- row is deleted and its claims become available.
 with tried as materialized (
     select p.number, p.missing_since, pg_catalog.pg_try_advisory_xact_lock(723614825, p.number) as missing
     from webhooks.dispatcher p where p.number <> $1
@@ -276,15 +275,15 @@ with tried as materialized (
 select count(*) from released;
 
 -- name: rendered
--- If it was rendered before, the first body counts, so that every attempt sends the same bytes.
+-- Does not replace a body that is already stored, so that all attempts send the same bytes.
 update webhooks.event
 set body = webhooks.envelope(id, type, happened_at, $2::jsonb::text), payload = null
 where id = $1::uuid and body is null and not payload_deleted;
 select body from webhooks.event where id = $1::uuid and not payload_deleted;
 
 -- name: statistics
--- Of a queue longer than $1, about so many rows are read, from random pages, and the counts are estimated from them:
--- it must not take longer the longer the queue is.
+-- If the queue has more than $1 rows, estimates the counts from about $1 rows of random pages, so that the duration does
+-- not depend on the length of the queue.
 with part as materialized (
     select least(1, $1 / greatest(reltuples, 1)::float8) as read
     from pg_catalog.pg_class where oid = 'webhooks.due'::pg_catalog.regclass

@@ -1,4 +1,4 @@
-"""The watches of a database's tables, and how they stand (docs/reference/webhooks.md, Row changes)."""
+"""Watches of tables, and their state (docs/reference/webhooks.md, Row changes)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dataapi.webhooks.store.statements import statements
+from dataapi.webhooks.store.statements import load_statements
 
-WATCHES = statements("watches.sql")["watches"]
-"""Reads the rows that ``watches`` takes; needs no privilege, nor the schema ``webhooks``."""
+WATCHES = load_statements("watches.sql")["watches"]
+"""Query for watches. Requires no privileges and does not access the schema ``webhooks``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """A watch of a table.
 
-    :ivar definition: the arguments of ``webhooks.watch`` by name, empty if somebody changed its comment.
+    :ivar definition: arguments of ``webhooks.watch`` by name, or empty if its comment was changed.
     :ivar fails: whether writes to the table fail.
-    :ivar state: why, what else is to be known, or ``ok``.
+    :ivar state: ``ok``, or a description of a problem.
     """
 
     table: str
@@ -30,5 +30,4 @@ class Watch:
 
 
 def watches(rows: Iterable[tuple[Any, ...]]) -> list[Watch]:
-    """Return the watches of the rows of ``WATCHES``."""
     return [Watch(table, kind, json.loads(text), fails, state) for table, kind, text, fails, state in rows]

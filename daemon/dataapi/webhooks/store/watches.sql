@@ -1,5 +1,5 @@
 -- name: watches
--- Any role may ask; the schema webhooks need not be there.
+-- Requires no privileges. The schema webhooks need not exist.
 with watch as (
     select t.tgrelid, p.oid, p.proowner, min(t.tgname) as name, bool_or(t.tgenabled = 'D') as disabled,
            case when c.description like '{%' then c.description::jsonb else '{}' end as definition
@@ -18,7 +18,7 @@ with watch as (
     group by w.oid
 ), called as (
     select pg_catalog.to_regnamespace('webhooks') as schema,
-           -- Its name alone would be looked up with the privileges of who asks.
+           -- A lookup by name would require privileges of the current role.
            (select p.oid from pg_catalog.pg_proc p
             where p.pronamespace = pg_catalog.to_regnamespace('webhooks') and p.proname = 'publish_row_changes'
            ) as function
@@ -30,7 +30,7 @@ with watch as (
         when not pg_catalog.has_function_privilege(w.proowner, called.function, 'execute')
             then pg_catalog.format('role %s may not execute webhooks.publish_row_changes', w.proowner::regrole)
         when missing.columns is not null
-            then pg_catalog.format('it names %s, renamed or dropped; watch the table again', missing.columns)
+            then pg_catalog.format('columns were renamed or dropped: %s; watch the table again', missing.columns)
     end as failure
     from called cross join watch w left join missing on missing.oid = w.oid
 )
@@ -38,12 +38,12 @@ select f.tgrelid::regclass::text, coalesce(f.definition ->> 'type', pg_catalog.s
        f.failure is not null,
        coalesce(f.failure, case
            when called.function is null then 'publishes nothing: the schema webhooks is missing'
-           when f.definition = '{}' then 'its comment, which says what it is, was changed; watch the table again'
+           when f.definition = '{}' then 'the comment that stores its definition was changed; watch the table again'
            when f.disabled then 'disabled by alter table'
            when (f.definition -> 'by_statement')::boolean
                and exists (select from pg_catalog.pg_inherits i where i.inhparent = f.tgrelid)
-               then 'publishes rows of children, too, which the table got since; watch it again'
-           when f.proowner <> c.relowner then pg_catalog.format('runs as the former owner, %s', f.proowner::regrole)
+               then 'also publishes rows of child tables that were added later; watch the table again'
+           when f.proowner <> c.relowner then pg_catalog.format('runs as the previous owner, %s', f.proowner::regrole)
            else 'ok'
        end)
 from called cross join failing f join pg_catalog.pg_class c on c.oid = f.tgrelid

@@ -1,6 +1,6 @@
-"""Creating and upgrading the schema ``webhooks`` by numbered migrations, each in its own transaction.
+"""Migrations of the schema ``webhooks``, each in its own transaction.
 
-An advisory lock lets one daemon at a time apply a migration; ``webhooks.migration`` records its checksum.
+An advisory lock serializes migrations. ``webhooks.migration`` stores their checksums.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataapi.http.errors import DatabaseError
 from dataapi.webhooks.store.statements import SqlRunner
 
 LOCK = 7236148250117001
-"""The advisory lock during a migration."""
+"""Advisory lock that is held during a migration."""
 
-_STANDING = """
+_SCHEMA_ACCESS = """
 select n.oid is not null, pg_catalog.has_schema_privilege(n.oid, 'usage'),
     coalesce(
         pg_catalog.has_schema_privilege(n.oid, 'create'),
@@ -27,18 +27,18 @@ select n.oid is not null, pg_catalog.has_schema_privilege(n.oid, 'usage'),
     pg_catalog.quote_ident(current_user), pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(n.nspowner))
 from (select) as always left join pg_catalog.pg_namespace n on n.nspname = 'webhooks'
 """
-_ALREADY = "WH900"
+_ALREADY_APPLIED = "WH900"
 INSUFFICIENT_PRIVILEGE = "42501"
 _NAME = re.compile(r"([0-9]{4})_([a-z_]+)\.sql")
 
 
 class CannotMigrate(Exception):
-    """The schema ``webhooks`` does not fit this version; the text says what to do."""
+    """Raised when the schema ``webhooks`` cannot be used or migrated. The message contains the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaMigration:
-    """One step of the schema's history; numbers begin with 1 and have no gaps."""
+    """A numbered migration. Numbers begin with 1 and have no gaps."""
 
     number: int
     name: str
@@ -46,62 +46,59 @@ class SchemaMigration:
 
     @property
     def checksum(self) -> str:
-        """The SHA-256 of the text, in hexadecimal."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def shipped() -> tuple[SchemaMigration, ...]:
-    """Return the migrations of this version, in order."""
-    found = []
+def bundled_migrations() -> tuple[SchemaMigration, ...]:
+    migrations = []
     for file in files("dataapi.webhooks.store.migrations").iterdir():
         if match := _NAME.fullmatch(file.name):
-            found.append(SchemaMigration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
-    return tuple(sorted(found, key=lambda migration: migration.number))
+            migrations.append(SchemaMigration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
+    return tuple(sorted(migrations, key=lambda migration: migration.number))
 
 
 async def migrate(
     database: SqlRunner, migrations: Sequence[SchemaMigration] | None = None
 ) -> tuple[SchemaMigration, ...]:
-    """Apply and return the missing migrations; several daemons may do so at once.
+    """Apply and return the missing migrations. Several daemons may run this concurrently.
 
-    :raises CannotMigrate: the database is newer than this version or was migrated by another one, or
-        the role may neither use nor create the schema.
+    :raises CannotMigrate: the schema is newer or different, or the role lacks privileges.
     """
-    migrations = shipped() if migrations is None else migrations
-    standing = await _standing(database)
+    migrations = bundled_migrations() if migrations is None else migrations
+    access = await _schema_access(database)
     applied = []
     try:
-        missing = await _pending(database, standing, migrations)
-        if missing and not standing.may_create:
-            raise standing.refusal(f"{standing.role} may not create it")
+        missing = await _pending(database, access, migrations)
+        if missing and not access.may_create:
+            raise access.error(f"{access.role} lacks the privilege to create it")
         for migration in missing:
             if await _apply(database, migration):
                 applied.append(migration)
         if missing:
-            # Another daemon that was faster may have another version.
-            pending(await recorded(database), migrations)
+            # Another daemon of a different version may have applied them.
+            pending_migrations(await applied_migrations(database), migrations)
     except DatabaseError as error:
         if error.code != INSUFFICIENT_PRIVILEGE:
             raise
-        raise standing.refusal(error.message) from error
+        raise access.error(error.message) from error
     return tuple(applied)
 
 
 async def check_migrated(database: SqlRunner) -> tuple[SchemaMigration, ...]:
-    """Return no migration, as another process has applied them all.
+    """Check that another process has applied all migrations, and return an empty tuple.
 
-    :raises CannotMigrate: it has not, or as for ``migrate``.
+    :raises CannotMigrate: migrations are missing, or the schema cannot be used.
     """
-    if await _pending(database, await _standing(database), shipped()):
-        raise CannotMigrate("another process has not made or upgraded the schema webhooks yet")
+    if await _pending(database, await _schema_access(database), bundled_migrations()):
+        raise CannotMigrate("another process has not created or upgraded the schema webhooks yet")
     return ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
-    """What the login role may do.
+class _SchemaAccess:
+    """Privileges of the login role.
 
-    It is asked beforehand because PostgreSQL logs what it refuses, with the whole text of a migration.
+    They are checked before a migration, because PostgreSQL logs the whole text of a statement that fails.
     """
 
     exists: bool
@@ -110,65 +107,63 @@ class _Standing:
     role: str
     owner: str | None
 
-    def refusal(self, reason: str) -> CannotMigrate:
-        """Return the error, which names what to grant."""
+    def error(self, reason: str) -> CannotMigrate:
         if self.exists:
-            statement = f"alter schema webhooks owner to {self.role}, and the same for what is in it"
-            remedy = f"{statement}; or run dataapi migrate as its owner, {self.owner}"
+            statement = f"alter schema webhooks owner to {self.role}, and likewise for all objects in it"
+            remedy = f"{statement}. Or run dataapi migrate as its owner, {self.owner}"
         else:
             remedy = f"create schema webhooks authorization {self.role}"
         return CannotMigrate(
-            f"the schema webhooks cannot be made or upgraded: {reason};"
-            f" let an administrator of the database run: {remedy}"
+            f"the schema webhooks cannot be created or upgraded: {reason}."
+            f" Have a database administrator run: {remedy}"
         )
 
 
-async def _standing(database: SqlRunner) -> _Standing:
-    [row] = await database.fetch(_STANDING)
-    return _Standing(*row)
+async def _schema_access(database: SqlRunner) -> _SchemaAccess:
+    [row] = await database.fetch(_SCHEMA_ACCESS)
+    return _SchemaAccess(*row)
 
 
 async def _pending(
-    database: SqlRunner, standing: _Standing, migrations: Sequence[SchemaMigration]
+    database: SqlRunner, access: _SchemaAccess, migrations: Sequence[SchemaMigration]
 ) -> tuple[SchemaMigration, ...]:
-    if standing.exists and not standing.may_use:
-        raise standing.refusal(f"{standing.role} may not use it")
-    return pending(await recorded(database) if standing.exists else {}, migrations)
+    if access.exists and not access.may_use:
+        raise access.error(f"{access.role} lacks the privilege to use it")
+    return pending_migrations(await applied_migrations(database) if access.exists else {}, migrations)
 
 
-async def recorded(database: SqlRunner) -> dict[int, str]:
-    """Return the checksums of the applied migrations by number."""
-    [(there,)] = await database.fetch("select to_regclass('webhooks.migration') is not null")
-    if not there:
+async def applied_migrations(database: SqlRunner) -> dict[int, str]:
+    [(exists,)] = await database.fetch("select to_regclass('webhooks.migration') is not null")
+    if not exists:
         return {}
     return dict(await database.fetch("select number, checksum from webhooks.migration order by number"))
 
 
-def pending(applied: dict[int, str], migrations: Sequence[SchemaMigration]) -> tuple[SchemaMigration, ...]:
-    """Return the migrations that are missing.
+def pending_migrations(
+    applied: dict[int, str], migrations: Sequence[SchemaMigration]
+) -> tuple[SchemaMigration, ...]:
+    """Return the missing migrations.
 
-    :param applied: the checksums of the applied migrations by number.
-    :raises CannotMigrate: one of them is unknown to this version, or differs from its own.
+    :raises CannotMigrate: an applied migration is unknown, or its checksum differs.
     """
-    own = {migration.number: migration for migration in migrations}
+    bundled = {migration.number: migration for migration in migrations}
     for number, checksum in applied.items():
-        if number in own and own[number].checksum != checksum:
+        if number in bundled and bundled[number].checksum != checksum:
             raise CannotMigrate(
-                f"migration {number} ({own[number].name}) of the schema webhooks is not the one that this "
-                "version of dataapi has; run the version that made the schema, or start with an empty one: "
-                "let its owner run drop schema webhooks cascade, which deletes endpoints, tokens and history"
+                f"migration {number} ({bundled[number].name}) of the schema webhooks differs from this "
+                "version's. Run the version that created the schema, or start with an empty one: "
+                "have its owner run drop schema webhooks cascade, which deletes endpoints, tokens and history"
             )
-    newer = sorted(applied.keys() - own.keys())
+    newer = sorted(applied.keys() - bundled.keys())
     if newer:
         raise CannotMigrate(
-            f"the schema webhooks is newer than this version of dataapi: it has had migration {newer[-1]}, "
-            f"and this version has {max(own)}; run the newer version"
+            f"the schema webhooks is newer than this version of dataapi: it has migration {newer[-1]}, "
+            f"and this version has migrations up to {max(bundled)}. Run the newer version"
         )
     return tuple(migration for migration in migrations if migration.number not in applied)
 
 
 async def _apply(database: SqlRunner, migration: SchemaMigration) -> bool:
-    """Apply one migration in a transaction; False when another daemon has applied it."""
     try:
         await database.fetch(
             f"{_guard(migration)};\n{migration.text};\n"
@@ -176,14 +171,13 @@ async def _apply(database: SqlRunner, migration: SchemaMigration) -> bool:
             (migration.number, migration.name, migration.checksum),
         )
     except DatabaseError as error:
-        if error.code != _ALREADY:
+        if error.code != _ALREADY_APPLIED:
             raise
         return False
     return True
 
 
 def _guard(migration: SchemaMigration) -> str:
-    """Return SQL that locks, creates schema and table if needed, and fails if the migration is recorded."""
     body = f"""
 begin
     perform pg_advisory_xact_lock({LOCK});
@@ -199,7 +193,7 @@ begin
         );
     end if;
     if exists (select from webhooks.migration where number = {migration.number}) then
-        raise exception 'applied already' using errcode = '{_ALREADY}';
+        raise exception 'applied already' using errcode = '{_ALREADY_APPLIED}';
     end if;
 end"""
     return f"do {quote_literal(body)}"

@@ -1,5 +1,5 @@
 -- name: begin
--- A row if the key is new, or older than 24 hours.
+-- Returns a row if the key is new or has expired after 24 hours.
 insert into webhooks.answer as known (token_id, key, request) values ($1::uuid, $2, $3)
 on conflict (token_id, key) do update set request = excluded.request, answer = null, created_at = now()
     where known.created_at <= now() - interval '24 hours'
