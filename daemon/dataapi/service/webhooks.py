@@ -320,7 +320,7 @@ class WebhooksPart:
         self._background.spawn(self._run_upkeep())
         self._background.spawn(self._poll_types())
         self._takeover_from = self._reactor.seconds() + WATCH_AFTER
-        self._background.spawn(self._take_over_dead())
+        self._background.spawn(self._end_lost_leases())
 
     def _leave_server(self, server: dict[str, str]) -> None:
         """Abandon the connections to an unresponsive server, because another one has become the primary."""
@@ -356,7 +356,7 @@ class WebhooksPart:
             else:
                 return
 
-    async def _take_over_dead(self) -> None:
+    async def _end_lost_leases(self) -> None:
         while True:
             await deferLater(self._reactor, WATCH_EVERY * (0.75 + 0.5 * random.random()))
             if not self._listener.listening or self._reactor.seconds() < self._takeover_from:

@@ -41,7 +41,7 @@ class Received:
 
     :ivar at: Unix seconds.
     :ivar problem: why its signature is invalid, or "".
-    :ivar answer: status of the response.
+    :ivar status: status of the response.
     """
 
     at: float
@@ -49,7 +49,7 @@ class Received:
     body: str
     length: int
     problem: str
-    answer: int
+    status: int
 
     def as_json(self) -> Mapping[str, Any]:
         return {
@@ -58,7 +58,7 @@ class Received:
             "body": self.body,
             "length": self.length,
             "problem": self.problem,
-            "answer": self.answer,
+            "answer": self.status,
         }
 
 
@@ -71,7 +71,7 @@ class Receiver:
 
     secret: str = field(repr=False)
     used: float
-    answer: int = 200
+    status: int = 200
     received: deque[Received] = field(default_factory=lambda: deque(maxlen=DELIVERIES))
 
 
@@ -114,9 +114,9 @@ class Receivers:
         text = body[:BODY_LIMIT].decode("utf-8", "replace")
         problem = signature_problem(receiver.secret, headers, body, self._now())
         receiver.received.appendleft(
-            Received(self._now(), tuple(_limited(headers.items())), text, len(body), problem, receiver.answer)
+            Received(self._now(), tuple(_limited(headers.items())), text, len(body), problem, receiver.status)
         )
-        return receiver.answer
+        return receiver.status
 
     def _delete_unused(self) -> None:
         oldest = self._now() - IDLE

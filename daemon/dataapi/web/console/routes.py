@@ -102,9 +102,9 @@ def _declare_receivers(app: Klein) -> None:
         if receiver is None:
             return json_reply(None)  # the receiver may have been deleted: not an error of the page
         if command:
-            receiver.answer = _status(command)
+            receiver.status = _status(command)
         deliveries = [delivery.as_json() for delivery in receiver.received]
-        return json_reply({"answer": receiver.answer, "received": deliveries})
+        return json_reply({"answer": receiver.status, "received": deliveries})
 
     @route(app, f"{PATH}/receivers/<name>")
     async def receive(backend: Backend, request: Request, name: str) -> Reply:
