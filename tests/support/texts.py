@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 Kind = Literal["docstring", "comment", "message", "sentence"]
-_CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t).*$|^<!--.*?-->$", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t)[^\n]*$|^<!--.*?-->$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\[])|\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.) ?)|\s*\|\s*")
 _DIRECTIVE = re.compile(r"# (?:noqa|type:|fmt:|pragma)")
 _WORDS = re.compile(r"[A-Za-z]+ [a-z]+ [a-z]+")
@@ -100,7 +100,7 @@ def _comments(name: str, source: str) -> Iterator[Text]:
 
 
 def _sentences(name: str, source: str) -> Iterator[Text]:
-    for sentence in _SENTENCE_END.split(_CODE.sub("", source)):
+    for sentence in _SENTENCE_END.split(_CODE.sub("`code`", source)):
         if sentence.strip():
             yield Text(name, 0, "sentence", sentence.strip())
 
