@@ -85,7 +85,7 @@ class Project:
     #: there is no default.
     #: Example: postgresql://authenticator@127.0.0.1/app
     db_uri: DatabaseUri = field(default="", repr=False)
-    #: Host names to serve, without ports. Empty serves every host, which requires that there is only one
+    #: Host names to serve, without ports. Empty serves every host. This requires that there is only one
     #: project.
     hosts: Annotated[Names, "hosts"] = ()
     #: Connection string of replicas that answer reads. They are tried in order, or at random with

@@ -106,10 +106,10 @@ def test_what_is_no_token_is_refused_with_the_reason(page: Page) -> None:
         (
             "Token (JWT)",
             "e30.e30.e30",
-            "Wrong or unsupported encoding algorithm. The token is not one of this",
+            "Wrong or unsupported encoding algorithm. The token was not issued for this",
         ),
-        ("Token (JWT)", "expired", "JWT expired. The token's time is over"),
-        ("Token (JWT)", "of a stranger", "The database does not know the token's role"),
+        ("Token (JWT)", "expired", "JWT expired. The token has expired"),
+        ("Token (JWT)", "of a stranger", "The token's role does not exist in the database"),
     ],
 )
 def test_a_wrong_key_or_token_says_what_to_do(

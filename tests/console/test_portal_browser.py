@@ -235,7 +235,7 @@ def test_a_link_for_reading_shows_no_actions(platform: Platform, browser: Browse
     platform.endpoint(f"projects/{REF}")
     with tab(browser) as (page, _):
         page.goto(platform.link(project_ref=REF, read_only=True))
-        expect(page.get_by_text("changes nothing")).to_be_visible()
+        expect(page.get_by_text("This page is read-only")).to_be_visible()
         for name in ("Test", "Pause", "Delete", "New endpoint"):
             expect(page.get_by_role("button", name=name)).to_have_count(0)
 
@@ -274,12 +274,12 @@ def test_a_link_ends_with_its_time(platform: Platform, browser: Browser) -> None
         page.get_by_role("article").wait_for()
         platform.database.execute("update webhooks.token set expires_at = now() where portal is not null")
         page.get_by_role("group", name="Parts of this page").get_by_role("button", name="Statistics").click()
-        expect(page.get_by_text("The link has ended")).to_be_visible()
+        expect(page.get_by_text("The link has expired")).to_be_visible()
         for address, told in (
-            (link, "The link has ended"),
-            (f"{platform.url}/portal", "there was none"),
-            (f"{platform.url}/portal#dapat_of_nobody", "The link has ended"),
-            (f"{platform.url}/portal#{platform.tokens[GLOBEX]}", "no link to this page"),
+            (link, "The link has expired"),
+            (f"{platform.url}/portal", "is missing"),
+            (f"{platform.url}/portal#dapat_of_nobody", "The link has expired"),
+            (f"{platform.url}/portal#{platform.tokens[GLOBEX]}", "not a link to this page"),
         ):
             page.goto("about:blank")
             page.goto(address)

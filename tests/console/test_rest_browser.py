@@ -160,7 +160,7 @@ def test_a_form_writes_the_address_whose_rows_are_shown(rest: Page) -> None:
     assert _table(rest) == [["title", "pages", "author"], ["Wheels", "200", '{"id":2,"name":"Bo"}']]
     outcome = rest.locator(".outcome").inner_text()
     assert "206" in outcome
-    assert "2 in all" in outcome
+    assert "2 in total" in outcome
 
 
 def test_tables_behind_a_junction_can_be_embedded_within_another(rest: Page) -> None:
@@ -296,7 +296,7 @@ def test_pages_are_turned_and_columns_sort(rest: Page) -> None:
     assert _address(rest).input_value() == "tag?select=id,word&order=id&limit=1&offset=1"
     rest.get_by_label("Count all rows").select_option("exact")
     _send(rest)
-    rest.locator(".outcome").get_by_text("2 in all").wait_for()
+    rest.locator(".outcome").get_by_text("2 in total").wait_for()
     expect(following).to_be_disabled()
     previous.click()
     rest.get_by_role("cell", name="engines").wait_for()
@@ -408,7 +408,7 @@ def test_the_plan_of_a_request_is_a_tree_that_shows_its_dearest_step(rest: Page)
     tree = rest.get_by_role("list", name="Plan")
     tree.get_by_text("Scan").first.wait_for()
     assert "book" in tree.inner_text()
-    assert tree.get_by_text("dearest").count() == 1
+    assert tree.get_by_text("most expensive").count() == 1
 
 
 def test_programs_take_the_token_from_the_environment(signed_in: Page) -> None:

@@ -248,7 +248,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(
     type_into(page, cell(grid, 1, "title"), "Late")
     books.execute("delete from book where title = 'Mine'")
     save(page)
-    expect(trouble).to_contain_text("Somebody else has deleted this row")
+    expect(trouble).to_contain_text("This row was deleted")
 
 
 def test_json_and_arrays_are_checked_before_they_are_sent(page: Page, books: Database) -> None:
@@ -258,7 +258,7 @@ def test_json_and_arrays_are_checked_before_they_are_sent(page: Page, books: Dat
     value = dialog.get_by_label("Value")
     assert value.input_value() == '{\n  "n": 9007199254740993\n}'
     value.fill('{"n": 1')
-    expect(dialog.get_by_role("alert")).to_contain_text("This is no JSON")
+    expect(dialog.get_by_role("alert")).to_contain_text("Invalid JSON")
     expect(dialog.get_by_role("button", name="Done")).to_be_disabled()
     value.fill('{"n": 9007199254740995}')
     dialog.get_by_role("button", name="Done").click()
@@ -376,7 +376,7 @@ def test_another_role_sees_and_may_do_other_things(page: Page, books: Database) 
     expect(page.get_by_role("button", name="Add a row")).to_be_disabled()
     cell(grid, 1, "title").dblclick()
     dialog = page.get_by_role("dialog", name="title")
-    expect(dialog).to_contain_text("anon has no grant by which rows could be changed.")
+    expect(dialog).to_contain_text("Rows cannot be changed: anon does not have the privilege.")
     expect(dialog.get_by_label("Value")).not_to_be_editable()
 
 

@@ -227,7 +227,7 @@ def test_a_token_that_may_read_alone_changes_nothing(page: Page, hooks: Hooks, r
     hooks.add(receiver.url)
     sign_in(page, hooks.reader)
     card(page, receiver.url).wait_for()
-    page.get_by_text("lacks the permission webhooks:write").wait_for()
+    page.get_by_text("does not have the permission webhooks:write").wait_for()
     for name in ("New endpoint", "Test", "Edit", "Delete", "Pause", "Receiver"):
         assert page.get_by_role("button", name=name, exact=True).count() == 0
 
@@ -248,7 +248,7 @@ def test_an_endpoint_is_created_with_its_url_checked_as_one_types(
     url.fill(receiver.url)
     page.get_by_text("This URL is valid.").wait_for()
     page.get_by_label("Description").fill("Billing")
-    page.get_by_role("radio", name="These").check()
+    page.get_by_role("radio", name="Selected types").check()
     page.get_by_role("button", name="Create").click()
     page.get_by_text("Choose at least one event type.").wait_for()
     page.get_by_label("Search event types").fill("paused")
@@ -282,7 +282,7 @@ def test_an_endpoint_is_edited_paused_resumed_and_deleted(
     found = card(page, receiver.url)
     found.get_by_role("button", name="Edit").click()
     page.get_by_label("Description").fill("New")
-    page.get_by_role("radio", name="These").check()
+    page.get_by_role("radio", name="Selected types").check()
     page.get_by_role("checkbox", name=RESTORED).check()
     page.get_by_role("button", name="Save").click()
     found.get_by_text("New", exact=True).wait_for()
@@ -322,7 +322,7 @@ def test_a_type_that_the_catalogue_has_lost_can_be_taken_off(
     assert hooks.endpoints()[0]["event_types"] == [{"type": PAUSED}]
 
 
-@pytest.mark.parametrize(("grace", "stays"), [("a day", True), ("no time: it ends at once", False)])
+@pytest.mark.parametrize(("grace", "stays"), [("a day", True), ("no time (it ends immediately)", False)])
 def test_a_new_secret_is_copied_and_signs_from_then_on(
     page: Page, hooks: Hooks, receiver: Receiver, grace: str, stays: bool
 ) -> None:
@@ -391,7 +391,7 @@ def test_a_test_event_shows_at_once_what_came_of_it(page: Page, hooks: Hooks, re
     error = {"error": {"code": "too_many_requests", "message": "Too many", "id": "1"}}
     page.route("**/test", lambda route: route.fulfill(status=429, headers={"Retry-After": "42"}, json=error))
     dialog.get_by_role("button", name="Send another").click()
-    dialog.get_by_text("takes 10 tests and retries a minute. Try again in 42 seconds.").wait_for()
+    dialog.get_by_text("accepts 10 tests and retries per minute. Try again in 42 seconds.").wait_for()
 
 
 def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
@@ -419,7 +419,7 @@ def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
     page.get_by_role("button", name=RESTORED).click()
     page.get_by_role("button", name="Retry now").click()
     again = attempts.nth(1)
-    again.get_by_text("Retry by hand").wait_for()
+    again.get_by_text("Manual retry").wait_for()
     again.get_by_text("The receiver responded with 200").wait_for()
     assert receiver.received[-1][0]["webhook-id"] == receiver.received[-2][0]["webhook-id"]
 

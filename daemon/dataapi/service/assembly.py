@@ -216,7 +216,7 @@ def assemble(
     """Create the parts of this process: projects, webhooks, and the site that serves both.
 
     :param reconfigure: requests a reload.
-    :param vitals: of a worker, which receives the state of the other workers from its parent.
+    :param vitals: of a worker. Its parent sends it the state of the other workers.
     :param number: of a worker. Only the first one retries creating the schema of webhooks.
     """
     tracing = tracing_of(os.environ)

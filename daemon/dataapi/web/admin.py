@@ -50,7 +50,7 @@ def make_admin_app(
     :param reload: reloads the configuration and the catalogs.
     :param settings: returns the current settings.
     """
-    from klein import Klein  # noqa: PLC0415 - slow to import, which would delay the start
+    from klein import Klein  # noqa: PLC0415 - a slow import would delay the start
 
     app, version = Klein(), installed_version()
     paths: list[str] = []

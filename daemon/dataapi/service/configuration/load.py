@@ -28,7 +28,7 @@ def load(
 
     :param path: the ini file (default: the first of ``DEFAULT_FILES`` that exists, or none).
     :param environ: ``DATAAPI_<SECTION>_<KEY>`` overrides the file.
-    :param overrides: ``(section, key, value)`` from the command line, which override both.
+    :param overrides: ``(section, key, value)`` from the command line. They override both.
     :param read_file: reads the ini file, and files named by ``@/path`` values.
     :raises ConfigurationError: contains every mistake.
     """
