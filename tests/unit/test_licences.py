@@ -54,8 +54,8 @@ def test_licences_of_what_the_console_contains_ask_for_a_notice_alone() -> None:
 
 
 def test_every_promise_of_the_security_model_has_a_test_that_is_there() -> None:
-    """The table of docs/security.md, What holds each promise."""
-    table = documents.chapter(documents.read("docs/security.md"), "What holds each promise")
+    """The table of docs/security.md, How each promise is tested."""
+    table = documents.chapter(documents.read("docs/security.md"), "How each promise is tested")
     rows = re.findall(r"^\| (?!Promise|---)(.*?) \| (.*?) \|$", table, re.MULTILINE)
     assert len(rows) > 20
     for promise, cell in rows:

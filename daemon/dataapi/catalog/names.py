@@ -205,7 +205,7 @@ class _RequestedNames:
     functions: list[tuple[Function, str]]
 
     @property
-    def everything(self) -> list[tuple[Column | KeyRelationship | Function, str]]:
+    def candidates(self) -> list[tuple[Column | KeyRelationship | Function, str]]:
         return [*self.columns, *self.relationships, *self.functions]
 
 
@@ -213,8 +213,8 @@ def _owners(requested: Sequence[tuple[Column | KeyRelationship | Function, str]]
     """Return the index of the candidate that gets each name: the last one, but no function over a column."""
     columns = {name for item, name in requested if isinstance(item, Column)}
     return {
-        name: number
-        for number, (item, name) in enumerate(requested)
+        name: index
+        for index, (item, name) in enumerate(requested)
         if name != NODE_ID and not (isinstance(item, Function) and name in columns)
     }
 
@@ -252,17 +252,17 @@ class CatalogNames:
     def clashes(self, table: int) -> Iterator[Problem]:
         """Yield a problem for each field of a table's object type that does not get its requested name."""
         requested = self._requested(self._catalog.tables[table])
-        everything = requested.everything
-        if len({NODE_ID, *(name for _, name in everything)}) > len(everything):
+        candidates = requested.candidates
+        if len({NODE_ID, *(name for _, name in candidates)}) > len(candidates):
             return
         owners = {
-            name: self._describe(table, everything[number][0]) for name, number in _owners(everything).items()
+            name: self._describe(table, candidates[index][0]) for name, index in _owners(candidates).items()
         }
         owners[NODE_ID] = "the row's node ID"
         type_name = _base_name(self._catalog, self._catalog.tables[table])
         inputs = self._assign_names(requested.columns)
-        for number, ((item, name), chosen) in enumerate(
-            zip(everything, self._assign_names(everything), strict=True)
+        for index, ((item, name), chosen) in enumerate(
+            zip(candidates, self._assign_names(candidates), strict=True)
         ):
             if name == chosen:
                 continue
@@ -270,8 +270,8 @@ class CatalogNames:
                 f"the GraphQL field {name} of {type_name} belongs to {owners[name]}; "
                 f"this one is named {chosen}"
             )
-            if number < len(inputs) and inputs[number] != chosen:
-                message += f", but {inputs[number]} in filters, orders, inputs and aggregates"
+            if index < len(inputs) and inputs[index] != chosen:
+                message += f", but {inputs[index]} in filters, orders, inputs and aggregates"
             yield Problem(self._describe(table, item), message, clash=True)
 
     def _requested(self, table: Table) -> _RequestedNames:
@@ -299,7 +299,7 @@ class CatalogNames:
 
     def _name_fields(self, table: Table) -> FieldNames:
         requested = self._requested(table)
-        names = self._assign_names(requested.everything)
+        names = self._assign_names(requested.candidates)
         inputs = self._assign_names(requested.columns)
         remaining = iter(names)
         columns = zip(requested.columns, remaining, strict=False)
@@ -326,9 +326,9 @@ class CatalogNames:
         owners = _owners(requested)
         used = {NODE_ID, *owners}
         names = []
-        for number, (item, name) in enumerate(requested):
+        for index, (item, name) in enumerate(requested):
             chosen = name
-            if owners.get(name) != number:
+            if owners.get(name) != index:
                 chosen = first_free(self._alternatives(item), name, used)
                 used.add(chosen)
             names.append(chosen)
@@ -339,7 +339,7 @@ class CatalogNames:
     ) -> dict[str, str]:
         """Return names for fields whose own names are used by columns in input types."""
         used, renamed = {*inputs, *names}, {}
-        for (item, _), name in zip(requested.everything[len(inputs) :], names[len(inputs) :], strict=True):
+        for (item, _), name in zip(requested.candidates[len(inputs) :], names[len(inputs) :], strict=True):
             if name in inputs:
                 renamed[name] = first_free(self._alternatives(item), name, used)
                 used.add(renamed[name])

@@ -19,10 +19,10 @@ STALL_TIMEOUT = 60.0
 """Seconds that a client may take to receive an event before it is disconnected."""
 
 MAX_UNSENT = 64 * 1024 * 1024
-"""Bytes of unsent events at which clients that do not keep up are disconnected."""
+"""Bytes of unsent events at which slow clients are disconnected."""
 
-KEEP_UP_LIMITS = 2.0, 20.0
-"""Requirements for clients that keep up, in seconds: time to receive any bytes, and a whole event."""
+SLOW_CLIENT_TIMEOUTS = 2.0, 20.0
+"""Seconds without progress, and seconds for a whole event, after which a client counts as slow."""
 
 
 class Subscriber:
@@ -194,7 +194,7 @@ class Subscribers:
     def may_subscribe(self, caller: str) -> bool:
         """Whether the caller may have another stream.
 
-        A caller whose clients do not keep up may use up to a quarter of the limit for unsent bytes.
+        A caller with slow clients may use up to a quarter of the limit for unsent bytes.
         """
         self.make_room()
         if self.is_full:
@@ -204,7 +204,7 @@ class Subscribers:
         }
 
     def make_room(self) -> None:
-        """Disconnect clients that do not keep up, starting with the caller with the most unsent bytes."""
+        """Disconnect slow clients while the limit is exceeded. Callers with the most bytes come first."""
         if not self.is_full:
             return
         slow: dict[str, list[Subscriber]] = {}
@@ -218,7 +218,7 @@ class Subscribers:
 
     def _slow(self) -> list[Subscriber]:
         now = self.clock.seconds()
-        progress, complete = KEEP_UP_LIMITS
+        progress, complete = SLOW_CLIENT_TIMEOUTS
         return [
             subscriber
             for subscriber in self._busy

@@ -204,7 +204,7 @@ async def test_directory_that_the_server_user_cannot_enter_is_refused(tmp_path: 
 
 def test_missing_version_is_named() -> None:
     """Asking for a version that is not installed says which are."""
-    with pytest.raises(PostgreSQLNotFound, match="of PostgreSQL 7, only"):
+    with pytest.raises(PostgreSQLNotFound, match="needs PostgreSQL 7 \\(installed: "):
         find_binaries(7)
 
 

@@ -84,7 +84,7 @@ async def test_clients_that_keep_up_are_never_disconnected(
 ) -> None:
     """Although the limit is below the sum of what a change sends to each."""
     monkeypatch.setattr(subscribers, "MAX_UNSENT", LARGE // 2)
-    monkeypatch.setattr(subscribers, "KEEP_UP_LIMITS", (30.0, 60.0))
+    monkeypatch.setattr(subscribers, "SLOW_CLIENT_TIMEOUTS", (30.0, 60.0))
     streams = [await live.rest(f"item?order=id&limit={limit}") for limit in (1, 2) for _ in range(3)]
     for stream in streams:
         await live.next(stream)
@@ -97,7 +97,7 @@ async def test_clients_that_keep_up_are_never_disconnected(
 async def test_caller_that_does_not_read_is_disconnected_instead_of_others(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscribers, "KEEP_UP_LIMITS", (0.2, 0.4))
+    monkeypatch.setattr(subscribers, "SLOW_CLIENT_TIMEOUTS", (0.2, 0.4))
     grow(live)
     small = await stalled(live, "item?id=eq.1&select=name,id", token=signed(sub="small"))
     reader = await live.rest("other", token=signed(sub="reader"))

@@ -112,7 +112,7 @@ async def test_every_operation_that_is_declared_is_routed_checked_and_described(
         identifiers = dict.fromkeys(("endpoint_id", "delivery_id", "event_id", "token_id"), NO_SUCH)
         target = path.format(organization_slug=ACME.organization, project_ref=REF, **identifiers)
         assert one.method in (await api.send("OPTIONS", target)).headers["allow"], case
-        for token, told in ((None, "is needed: Authorization: Bearer"), ("dapat_unknown", "is not known")):
+        for token, told in ((None, "is required: Authorization: Bearer"), ("dapat_unknown", "is unknown")):
             answer = await api.send(one.method, target, b"{", token=token)
             assert answer.refusal == (401, "unauthorized"), case
             assert answer.headers["www-authenticate"] == "Bearer", case
