@@ -61,6 +61,6 @@ function sentence(value: string, check: UrlCheck | null, problem: string): strin
   if (problem) return `The URL could not be checked: ${problem}`;
   if (!check) return "Checking…";
   if (check.accepted) return "This URL is valid.";
-  const hint = check.code?.endsWith("reserved_address") || check.message?.includes("an address, not a name") ? ` ${ALLOW}` : "";
+  const hint = check.code?.endsWith("reserved_address") || check.message?.includes("a name, not an address") ? ` ${ALLOW}` : "";
   return `${check.message}.${hint}`;
 }
