@@ -1,4 +1,4 @@
-# The service alone, run by an ordinary user and configured by the environment, or by /etc/dataapi/dataapi.ini.
+# The daemon, run as an unprivileged user and configured by the environment or /etc/dataapi/dataapi.ini.
 #
 #   docker build -t dataapi .
 #   docker run -p 8000:8000 -e DATAAPI_PROJECT_DB_URI=postgresql://… -e DATAAPI_PROJECT_JWT_SECRET=… dataapi
@@ -8,7 +8,8 @@ COPY requirements.lock ./
 RUN python -m venv /opt/dataapi \
     && /opt/dataapi/bin/pip install --no-cache-dir --no-compile --require-hashes -r requirements.lock
 COPY . .
-# Without what no service needs: setuptools, pip, and the libraries' own tests. Compiled, as a container may be read-only.
+# Remove what is not needed at run time: setuptools, pip and the libraries' tests. Compile bytecode, because the
+# container may be read-only.
 RUN /opt/dataapi/bin/pip install --no-cache-dir --no-compile --no-deps . \
     && /opt/dataapi/bin/pip uninstall --yes setuptools pip \
     && find /opt/dataapi/lib -depth -type d '(' -name test -o -name tests ')' -exec rm -r {} + \
@@ -23,10 +24,10 @@ ENV PATH=/opt/dataapi/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PORT=8000
 RUN install --directory --owner=10001 --group=10001 --mode=700 /etc/dataapi
-# Platforms that refuse root want a number.
+# A numeric user, which platforms need to check that it is not root.
 USER 10001:10001
 WORKDIR /tmp
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=6s --start-period=30s CMD ["dataapi", "ready"]
-# A SIGTERM, which "docker stop" sends, lets requests in flight finish.
+# SIGTERM, as sent by "docker stop", lets requests in flight finish.
 ENTRYPOINT ["twistd", "--nodaemon", "--pidfile=", "dataapi"]

@@ -6,13 +6,13 @@ import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { defineConfig, type Plugin } from "vite";
 
 const here = dirname(fileURLToPath(import.meta.url));
-/** Where the files of the console and of the page for customers go: they share none, as they are served to others. */
+/** Output folders of the console and the customer portal. They share no files, because they are served to different users. */
 const targets = {
   console: resolve(here, "../daemon/dataapi/web/console/assets"),
   portal: resolve(here, "../daemon/dataapi/web/portal/assets"),
 };
 
-/** The hash of all that the assets are made from, by which a test knows whether they are current. */
+/** A hash of all sources, with which a test checks that the assets are current. */
 function sourcesHash(): string {
   const names = readdirSync(here, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -26,7 +26,7 @@ function sourcesHash(): string {
   return hash.digest("hex");
 }
 
-/** Keeps every file in two compressed forms, and the page as it is. */
+/** Compresses every file with gzip and Brotli, except the page. */
 function compressed(target: string): Plugin {
   return {
     name: "compressed",
@@ -45,7 +45,7 @@ function compressed(target: string): Plugin {
   };
 }
 
-/** Takes the fonts out of GraphiQL's style, which come as data URLs; the console uses the system's. */
+/** Removes the fonts (data URLs) from GraphiQL's style. The console uses system fonts. */
 function withoutFonts(): Plugin {
   return {
     name: "without-fonts",
@@ -62,7 +62,7 @@ export default defineConfig(({ mode }) => {
   return {
     base: `/${page}/`,
     resolve: {
-      // Scroll locks are inline styles, which the console's Content-Security-Policy refuses.
+      // Scroll locks use inline styles, which the console's Content-Security-Policy blocks.
       alias: { "react-style-singleton": join(here, "src/kit/style-singleton.ts") },
     },
     build: {

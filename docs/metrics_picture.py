@@ -31,7 +31,7 @@ PROMETHEUS = "127.0.0.1:9099"
 ADMINISTRATION = "127.0.0.1:8766"
 """Where ``demo`` has the admin listener."""
 SECONDS = 420
-SHOWN = {"Requests": 0, "Time to answer": 1}
+SHOWN = {"Requests": 0, "Response time": 1}
 """Panels, and which of their queries is drawn."""
 OPERATION = {"query": "{ blogCollection(first: 2) { edges { node { name owner { firstName } } } } }"}
 REQUESTS = (

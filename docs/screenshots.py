@@ -90,7 +90,7 @@ def show_delivery(page: Page) -> None:
 
 def send_request(page: Page) -> None:
     """Show a request of REST and its answer."""
-    page.get_by_label("Address, behind /rest/v1/").fill(REQUEST)
+    page.get_by_label("Address, after /rest/v1/").fill(REQUEST)
     page.get_by_label("Count all rows").select_option("exact")
     page.get_by_role("button", name="Send").click()
     page.get_by_role("region", name="Rows").get_by_text("Tides and Tables").wait_for()

@@ -1,10 +1,9 @@
-"""Builds the Debian package of a commit, for the Debian that it is built on.
+"""Builds the Debian package of the last commit, for the Debian release of this machine.
 
     python packaging/deb.py FOLDER
 
-Needs ``dpkg-dev``, ``debhelper`` and ``python3-venv``, and fetches the versions of ``requirements.lock``
-from the registry of Python packages.
-``DEBFULLNAME`` and ``DEBEMAIL`` say who maintains the package, as everywhere in Debian.
+Requires ``dpkg-dev``, ``debhelper`` and ``python3-venv``. The versions in ``requirements.lock`` are
+downloaded from PyPI. ``DEBFULLNAME`` and ``DEBEMAIL`` set the maintainer, as usual in Debian.
 """
 
 from __future__ import annotations
@@ -23,52 +22,55 @@ from distributions import build, commit_time
 
 CHANGELOG = """dataapi ({version}) unstable; urgency=medium
 
-  * The changes are in changelog.gz, beside this file.
+  * See changelog.gz in this directory.
 
  -- {maintainer}  {date}
 """
-NOBODY = "packages@dataapi.invalid"
-"""Who maintains a package of which nobody said so; no such host can exist."""
+DEFAULT_EMAIL = "packages@dataapi.invalid"
+"""Maintainer's address without ``DEBEMAIL``. No such host can exist."""
 
 
 def package(folder: Path) -> Path:
     """Build the package into a folder, and return its path."""
-    moment = commit_time()
+    timestamp = commit_time()
     with tempfile.TemporaryDirectory() as scratch:
         source, wheel = build(Path(scratch))
         tree = Path(scratch, "dataapi")
         tree.mkdir()
         subprocess.run(["tar", "-xzf", source, "-C", tree, "--strip-components=1"], check=True)
-        _write_manual(tree, wheel, moment)
+        _write_manual(tree, wheel, timestamp)
         shutil.move(tree / "packaging" / "debian", tree / "debian")
         version = wheel.name.split("-")[1]
         name = os.environ.get("DEBFULLNAME", "the dataapi authors")
-        maintainer = f"{name} <{os.environ.get('DEBEMAIL', NOBODY)}>"
-        changelog = CHANGELOG.format(version=version, maintainer=maintainer, date=formatdate(moment))
+        maintainer = f"{name} <{os.environ.get('DEBEMAIL', DEFAULT_EMAIL)}>"
+        changelog = CHANGELOG.format(version=version, maintainer=maintainer, date=formatdate(timestamp))
         (tree / "debian" / "changelog").write_text(changelog, "utf-8")
-        for file, mark, value in (("preinst", "@VERSION@", version), ("control", "@MAINTAINER@", maintainer)):
+        for file, placeholder, value in (
+            ("preinst", "@VERSION@", version),
+            ("control", "@MAINTAINER@", maintainer),
+        ):
             path = tree / "debian" / file
-            path.write_text(path.read_text("utf-8").replace(mark, value), "utf-8")
-        environ = {**os.environ, "SOURCE_DATE_EPOCH": str(moment), "WHEEL": str(wheel)}
-        # Not what a development environment has on its path.
+            path.write_text(path.read_text("utf-8").replace(placeholder, value), "utf-8")
+        environ = {**os.environ, "SOURCE_DATE_EPOCH": str(timestamp), "WHEEL": str(wheel)}
+        # Excludes the programs of a development environment.
         environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
-        words = ["dpkg-buildpackage", "--build=binary", "--no-sign", "--no-check-builddeps"]
+        command = ["dpkg-buildpackage", "--build=binary", "--no-sign", "--no-check-builddeps"]
         with Path(scratch, "log").open("w+") as log:
-            built = subprocess.run(words, cwd=tree, env=environ, check=False, stdout=log, stderr=log)
+            built = subprocess.run(command, cwd=tree, env=environ, check=False, stdout=log, stderr=log)
             if built.returncode:
                 sys.exit(Path(log.name).read_text())
-        [made] = Path(scratch).glob("*.deb")
+        [built_package] = Path(scratch).glob("*.deb")
         folder.mkdir(parents=True, exist_ok=True)
-        return Path(shutil.copy(made, folder))
+        return Path(shutil.copy(built_package, folder))
 
 
-def _write_manual(tree: Path, wheel: Path, moment: int) -> None:
-    """Write the manual pages and completions into unpacked sources, by the modules of their wheel."""
+def _write_manual(tree: Path, wheel: Path, timestamp: int) -> None:
+    """Write the manual pages and completions to the unpacked sources, using the modules of the wheel."""
     installed = tree.with_name("installed")
     shutil.unpack_archive(wheel, installed, "zip")
-    environ = {**os.environ, "PYTHONPATH": str(installed), "SOURCE_DATE_EPOCH": str(moment)}
-    words = [sys.executable, str(tree / "packaging" / "manual.py"), str(tree / "build")]
-    subprocess.run(words, env=environ, check=True, stdout=subprocess.DEVNULL)
+    environ = {**os.environ, "PYTHONPATH": str(installed), "SOURCE_DATE_EPOCH": str(timestamp)}
+    command = [sys.executable, str(tree / "packaging" / "manual.py"), str(tree / "build")]
+    subprocess.run(command, env=environ, check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

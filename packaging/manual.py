@@ -1,10 +1,10 @@
-"""Writes the manual pages, and completion for bash, zsh, fish and tcsh, from what reads the command line.
+"""Writes the manual pages, and completions for bash, zsh, fish and tcsh, from the command line parsers.
 
     python packaging/manual.py FOLDER
 
-``FOLDER/man`` gets dataapi.1, a page for each command such as dataapi-token.1, and dataapi.ini.5.
-``FOLDER/completion`` gets dataapi.bash, _dataapi, dataapi.fish and dataapi.tcsh.  The date is the commit's,
-so that all files are the same wherever they are written.
+``FOLDER/man`` contains dataapi.1, a page for each command such as dataapi-token.1, and dataapi.ini.5.
+``FOLDER/completion`` contains dataapi.bash, _dataapi, dataapi.fish and dataapi.tcsh. The date is the
+commit's, so that the files are reproducible.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ Sections = Mapping[str, Iterable[str]]
 
 
 def write(folder: Path) -> list[Path]:
-    """Write all files below a folder; return their paths."""
-    found = dict(parsers(PROGRAM, command_line_parser()))
-    for parser in found.values():
-        # Examples are a section of the page, and troff fills lines.
+    """Write all files below a folder, and return their paths."""
+    commands = dict(parsers(PROGRAM, command_line_parser()))
+    for parser in commands.values():
+        # Examples have a section of their own, and troff wraps lines.
         parser.epilog, parser.formatter_class = None, partial(argparse.HelpFormatter, width=10**4)
     texts = {"man/dataapi.ini.5": configuration_page()}
-    for words, parser in found.items():
+    for words, parser in commands.items():
         if words.count(" ") < 2:
             texts[f"man/{words.replace(' ', '-')}.1"] = command_page(words, parser)
-    texts |= {f"completion/{name}": text for name, text in completions(found).items()}
+    texts |= {f"completion/{name}": text for name, text in completions(commands).items()}
     for name, text in texts.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ _SIGNS = str.maketrans({"'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti", 
 
 
 def roff(text: str) -> str:
-    """Return a text in which troff sees no mark-up, on one line; paths may break after a slash."""
+    """Escape a text for troff, as one line. Paths may be broken after a slash."""
     plain = " ".join(text.split()).replace("\\", r"\e").replace("-", r"\-")
     return re.sub(r"(?<=\w)/(?=\w)", r"/\\:", plain)
 
@@ -69,18 +69,18 @@ def _bold(text: str) -> str:
 
 
 def _list(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a list of terms that are marked up, with a text about each."""
+    """Yield a definition list. Terms contain markup, texts do not."""
     for term, text in rows:
         yield f".TP\n{term}\n{roff(text)}"
 
 
 def _as_typed(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines that are not filled."""
+    """Yield preformatted lines."""
     yield from (".PP", ".RS 4", ".EX", *map(roff, lines), ".EE", ".RE")
 
 
 def _page(parser: argparse.ArgumentParser, section: int, about: str, sections: Sections) -> str:
-    """Return the page of a parser, with sections after those of its arguments."""
+    """Return the manual page of a parser, with additional sections at the end."""
     page = Manpage(parser)
     if usage := page.synopsis[parser.prog.count(" ") + 1 :]:
         page.add_section("SYNOPSIS", "=", f"{_bold(parser.prog)} {roff(' '.join(usage))}")
@@ -91,15 +91,15 @@ def _page(parser: argparse.ArgumentParser, section: int, about: str, sections: S
     for heading, lines in sections.items():
         page.add_section(heading, "=", "\n".join(lines))
     text = str(page).replace("\nPOSITIONAL ARGUMENTS", " COMMANDS").translate(_SIGNS)
-    # A line of text does not begin a request.
+    # Escape lines of text that begin with a dot. Otherwise troff would read them as requests.
     text = re.sub(r"^(?=\.[^A-Z])", r"\\&", text, flags=re.MULTILINE)
-    # Nothing is hyphenated or stretched: most words are names.
+    # Disable hyphenation and justification, because most words are names.
     return text.replace("\n", "\n.nh\n.ad l\n", 1)
 
 
 def command_page(words: str, parser: argparse.ArgumentParser) -> str:
-    """Return the page of a command and of those below it; dataapi(1) has all of them, and the daemon."""
-    examples = (lines for each, lines in EXAMPLES.items() if f"{each} ".startswith(f"{words} "))
+    """Return the page of a command and its subcommands. dataapi(1) contains all commands and the daemon."""
+    examples = (lines for command, lines in EXAMPLES.items() if f"{command} ".startswith(f"{words} "))
     sections = {
         **(_daemon_sections() if words == PROGRAM else {}),
         "EXAMPLES": _as_typed(dict.fromkeys(line for lines in examples for line in lines)),
@@ -110,7 +110,7 @@ def command_page(words: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _daemon_sections() -> dict[str, Iterable[str]]:
-    """Return what dataapi(1) has besides the commands."""
+    """Return the sections of dataapi(1) that other pages do not have."""
     options = [(_bold(f"--{name}"), str(text)) for name, _, text in Options.optFlags]
     options += [
         (rf"{_bold(f'--{name}=')}\fIVALUE\fR", str(text)) for name, _, _, text in Options.optParameters
@@ -119,13 +119,13 @@ def _daemon_sections() -> dict[str, Iterable[str]]:
     options.append((_bold("--version"), str(Options.opt_version.__doc__)))
     usage = rf"{_bold('twistd --nodaemon --pidfile= dataapi')} [\fIoption\fR ...]"
     variables = [
-        (_bold("DATAAPI_SECTION_KEY"), "Sets a key of the configuration, and wins over its file."),
+        (_bold("DATAAPI_SECTION_KEY"), "Sets a configuration key, and overrides the file."),
         (_bold("PORT"), "Port to listen on, unless the configuration names an endpoint."),
-        (_bold("NO_COLOR"), "Turns off the colours of lists on a terminal, as TERM=dumb does."),
+        (_bold("NO_COLOR"), "Disables colors on a terminal, as TERM=dumb does."),
     ]
     files = [
-        (_bold("./dataapi.ini"), "The configuration, which dataapi init writes."),
-        (_bold("/etc/dataapi/dataapi.ini"), "The configuration, if there is none in the current folder."),
+        (_bold("./dataapi.ini"), "The configuration, as created by dataapi init."),
+        (_bold("/etc/dataapi/dataapi.ini"), "The configuration, unless the current folder contains one."),
     ]
     return {
         "DAEMON": [
@@ -142,7 +142,7 @@ def _daemon_sections() -> dict[str, Iterable[str]]:
 
 
 def configuration_page() -> str:
-    """Return dataapi.ini(5): every key, as etc/dataapi.ini describes it."""
+    """Return dataapi.ini(5), with all keys as in etc/dataapi.ini."""
     described = runpy.run_path(str(ROOT / "docs" / "generate.py"))
     _, *paragraphs = described["TEMPLATE"].replace("; ", "").split("\n;\n")
     keys: list[str] = []
@@ -159,14 +159,14 @@ def configuration_page() -> str:
         "KEYS": keys,
         "SEE ALSO": [r"\fBdataapi\fR(1)"],
     }
-    nothing = argparse.ArgumentParser(prog="dataapi.ini", usage="", add_help=False)
-    return _page(nothing, 5, "configuration of dataapi", sections)
+    empty_parser = argparse.ArgumentParser(prog="dataapi.ini", usage="", add_help=False)
+    return _page(empty_parser, 5, "configuration of dataapi", sections)
 
 
 # ---------------------------------------------------------------- completion
 
 BASH = r"""
-# Readline splits words at "=" and ":", too.
+# Readline also splits words at "=" and ":".
 _dataapi() {
     local line=${COMP_LINE:0:COMP_POINT} word
     local -a typed COMP_WORDS=()
@@ -188,14 +188,16 @@ complete -F _dataapi dataapi
 """
 
 
-def completions(found: Mapping[str, argparse.ArgumentParser]) -> dict[str, str]:
-    """Return the completion files of the shells."""
-    for parser in found.values():
+def completions(commands: Mapping[str, argparse.ArgumentParser]) -> dict[str, str]:
+    """Return the completion files by name."""
+    for parser in commands.values():
         for action in parser._actions:
             if action.type is Path:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
-    texts = {shell: shtab.complete(found[PROGRAM], shell) + "\n" for shell in ("bash", "zsh", "fish", "tcsh")}
-    # Values follow an option after a sign =, too, and their colons end no part of a specification.
+    texts = {
+        shell: shtab.complete(commands[PROGRAM], shell) + "\n" for shell in ("bash", "zsh", "fish", "tcsh")
+    }
+    # Accept --option=value, and escape colons in values, because they separate the parts of a specification.
     zsh = re.sub(r"(--[a-z-]+)\[(?=.*\]:)", r"\1=[", texts["zsh"])
     zsh = re.sub(
         r"(?<=:\()[^)]+(?=\)\"$)", lambda values: values[0].replace(":", r"\:"), zsh, flags=re.MULTILINE
@@ -204,11 +206,11 @@ def completions(found: Mapping[str, argparse.ArgumentParser]) -> dict[str, str]:
         "dataapi.bash": texts["bash"] + BASH,
         "_dataapi": zsh,
         "dataapi.fish": texts["fish"],
-        # Written in the order of a set.
+        # shtab writes these in the varying order of a set.
         "dataapi.tcsh": texts["tcsh"].replace("'c/-/(h -)/'", "'c/-/(- h)/'"),
     }
 
 
 if __name__ == "__main__":
-    for made in write(Path(sys.argv[1])):
-        print(made)  # noqa: T201 - the user reads it
+    for path in write(Path(sys.argv[1])):
+        print(path)  # noqa: T201 - the user reads it

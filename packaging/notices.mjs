@@ -1,7 +1,6 @@
-// Writes NOTICES.txt of the console's assets: the licences of all that its files contain.
+// Writes NOTICES.txt of the console's assets: the licenses of all bundled code.
 //
-// Vite knows which packages are in the files. Two kinds of code it does not count: helpers of the bundler itself, and
-// what Swagger UI, which comes as one file, was made of.
+// Vite lists the bundled packages, except its own helpers and the packages inside Swagger UI, which comes as one file.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,7 +13,7 @@ const { build, loadConfigFromFile } = await import(join(modules, "vite/dist/node
 
 const read = (...names) => readFileSync(join(modules, ...names), "utf-8").trim();
 
-/** Returns the licences of the packages that Vite bundles, in its own words. */
+/** Returns Vite's list of the licenses of bundled packages. */
 async function bundled() {
   const scratch = mkdtempSync(join(tmpdir(), "notices-"));
   try {
@@ -33,14 +32,14 @@ async function bundled() {
   }
 }
 
-/** Returns the licence of a tool whose helpers are in the files. */
+/** Returns the license of a build tool whose helpers are bundled. */
 function tool(name) {
   const { version, license } = JSON.parse(read(name, "package.json"));
   const [text] = read(name, name === "vite" ? "LICENSE.md" : "LICENSE").split("\n# Licenses of bundled dependencies");
   return `## ${name} - ${version} (${license})\n\n${text.trim()}`;
 }
 
-/** Returns the notices that Swagger UI comes with, and the names of the packages in it. */
+/** Returns Swagger UI's own notices, and the names of the packages that it contains. */
 function swagger() {
   const { sources } = JSON.parse(read("swagger-ui-dist/swagger-ui-es-bundle.js.map"));
   const found = sources.flatMap((source) => [...source.matchAll(/node_modules\/((?:@[^/]+\/)?[^/]+)\//g)].slice(-1));

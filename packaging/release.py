@@ -1,8 +1,8 @@
-"""Builds all that a release consists of, with checksums: ``make release``.
+"""Builds the files of a release, with checksums: ``make release``.
 
     python packaging/release.py FOLDER
 
-What cannot be built on this machine is named with the reason, and the exit status is 1 then.
+If something cannot be built on this machine, the reason is printed and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ PACKAGE_TOOLS = ("dpkg-buildpackage", "dh_installsystemd")
 
 
 def main(folder: Path) -> int:
-    """Return the exit status."""
+    """Build everything, and return the exit status."""
     shutil.rmtree(folder, ignore_errors=True)
     source, wheel = build(folder)
     version = wheel.name.split("-")[1]
-    _say(f"{source.name}: the sources, from which the wheel was built.")
-    _say(f"{wheel.name}: what pip installs, with the versions of requirements.lock beside it.")
+    _report(f"{source.name}: the source distribution.")
+    _report(f"{wheel.name}: the wheel. Install it with the versions in requirements.lock.")
     shutil.copy(ROOT / "requirements.lock", folder)
-    complete = all([_packaged(folder), _imaged(folder, source, version)])
+    complete = all([_build_package(folder), _build_image(folder, source, version)])
     files = sorted(path for path in folder.iterdir() if path.is_file())
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
     (folder / "SHA256SUMS").write_text("".join(sums))
-    _say(f"SHA256SUMS: checksums of {len(files)} files; check them by sha256sum --check SHA256SUMS.")
+    _report(f"SHA256SUMS: checksums of {len(files)} files; check them with sha256sum --check SHA256SUMS.")
     if "author_email" not in (ROOT / "setup.cfg").read_text("utf-8"):
-        _say("setup.cfg has no author_email, to which SECURITY.md refers: set it before you publish.")
+        _report("setup.cfg has no author_email, which SECURITY.md refers to: set it before you publish.")
     return 0 if complete else 1
 
 
-def _packaged(folder: Path) -> bool:
+def _build_package(folder: Path) -> bool:
     if missing := [tool for tool in PACKAGE_TOOLS if shutil.which(tool) is None]:
-        _say(f"No Debian package: {missing[0]} is not installed.")
+        _report(f"No Debian package: {missing[0]} is not installed.")
         return False
     system = dict(
         line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line
     )
-    made = package(folder)
-    _say(f"{made.name}: the package for {system['PRETTY_NAME'].strip(chr(34))}, on which it was built.")
+    built_package = package(folder)
+    _report(f"{built_package.name}: the package for {system['PRETTY_NAME'].strip(chr(34))}.")
     return True
 
 
-def _imaged(folder: Path, source: Path, version: str) -> bool:
-    """Build the image by the program that there is, and save it as an archive that ``docker load`` reads."""
+def _build_image(folder: Path, source: Path, version: str) -> bool:
+    """Build the image with buildah or docker, and save it as an archive for ``docker load``."""
     file = folder / f"dataapi-{version}-image.tar"
     name = f"{IMAGE}:{version}"
     programs = {
@@ -64,23 +64,23 @@ def _imaged(folder: Path, source: Path, version: str) -> bool:
     }
     program = next(filter(shutil.which, programs), None)
     if program is None:
-        _say("No image: neither docker nor buildah is installed.")
+        _report("No image: neither docker nor buildah is installed.")
         return False
     building, saving = programs[program]
     with tempfile.TemporaryDirectory() as tree:
         subprocess.run(["tar", "-xzf", source, "-C", tree, "--strip-components=1"], check=True)
-        words = [program, *building, f"--tag={name}", tree]
-        built = subprocess.run(words, check=False, capture_output=True, text=True)
+        command = [program, *building, f"--tag={name}", tree]
+        built = subprocess.run(command, check=False, capture_output=True, text=True)
     if built.returncode:
-        _say(f"No image: {program} says {built.stderr.strip().splitlines()[-1]}")
+        _report(f"No image: {program}: {built.stderr.strip().splitlines()[-1]}")
         return False
     subprocess.run([program, *saving], check=True, capture_output=True)
-    _say(f"{file.name}: the image {name}, which docker load reads.")
+    _report(f"{file.name}: the image {name}, for docker load.")
     return True
 
 
-def _say(sentence: str) -> None:
-    print(sentence, flush=True)  # noqa: T201 - the user reads it
+def _report(message: str) -> None:
+    print(message, flush=True)  # noqa: T201 - the user reads it
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The plugins: shipped event catalogues, and those that operators add.
+"""Event catalogues and other plugins: the shipped ones, and those of operators.
 
-Every folder ``dataapi/plugins`` on ``sys.path`` without an ``__init__.py`` is part of this package.
+Every directory ``dataapi/plugins`` on ``sys.path`` that has no ``__init__.py`` is part of this package.
 """
 
 from twisted.plugin import pluginPackagePaths

@@ -1,4 +1,4 @@
-"""The events of projects and organizations (docs/reference/webhooks.md, Event types)."""
+"""Event types of projects and organizations (docs/reference/webhooks.md, Event types)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _organization(name: str, description: str) -> EventType:
 
 
 def _endpoint(name: str, description: str) -> EventType:
-    """Return a type of the events that the service raises about endpoints."""
+    """Return an event type for an endpoint's state."""
     members = {
         "endpoint": _object(
             {
@@ -80,7 +80,7 @@ _FEATURE = {"ref": "tsrqponmlkjihgfedcba", "name": "feature", "git_branch": "fea
 _TYPES = (
     _project(
         "created",
-        "A project was created, perhaps as a clone of another.",
+        "A project was created. It may be a clone of another project.",
         {"source": _CLONE},
         source={"type": "clone", "project_ref": "tsrqponmlkjihgfedcba"},
     ),
@@ -96,7 +96,7 @@ _TYPES = (
     _project("removed", "A project was removed."),
     _project(
         "transferred",
-        "A project went from one organization to another; both receive the event.",
+        "A project was transferred to another organization. Both organizations receive the event.",
         {"source": _OWNER, "target": _OWNER},
         source={"organization_slug": "acme"},
         target={"organization_slug": "globex"},
@@ -108,32 +108,33 @@ _TYPES = (
         previous_status="COMING_UP",
         current_status="ACTIVE_HEALTHY",
     ),
-    _project("backup.started", "A backup of a project began."),
+    _project("backup.started", "A backup of a project was started."),
     _project("branch.created", "A branch of a project was created.", _BRANCH, branch=_FEATURE),
     _project("branch.updated", "A branch of a project was changed.", _BRANCH, branch=_FEATURE),
     _project("branch.removed", "A branch of a project was removed.", _BRANCH, branch=_FEATURE),
-    _organization("member.invitation.created", "Somebody was invited to an organization."),
-    _organization("member.invitation.canceled", "An invitation to an organization was taken back."),
+    _organization("member.invitation.created", "A user was invited to an organization."),
+    _organization("member.invitation.canceled", "An invitation to an organization was canceled."),
     _organization("member.added", "A member joined an organization."),
     _organization("member.removed", "A member left an organization, or was removed."),
-    _organization("member.role.assigned", "A member of an organization got a role."),
-    _organization("member.role.updated", "A role of an organization's member was changed."),
-    _organization("member.role.removed", "A role was taken from an organization's member."),
-    _organization("billing.plan.upgraded", "An organization went to a larger plan."),
-    _organization("billing.plan.downgraded", "An organization went to a smaller plan."),
-    _endpoint("failing", "A delivery failed for good, and no attempt for the endpoint has succeeded since."),
+    _organization("member.role.assigned", "A role was assigned to a member of an organization."),
+    _organization("member.role.updated", "A role of a member of an organization was changed."),
+    _organization("member.role.removed", "A role of a member of an organization was removed."),
+    _organization("billing.plan.upgraded", "An organization was upgraded to a larger plan."),
+    _organization("billing.plan.downgraded", "An organization was downgraded to a smaller plan."),
+    _endpoint(
+        "failing", "A delivery failed permanently, and no attempt for the endpoint has succeeded since."
+    ),
     _endpoint("recovered", "An attempt succeeded for an endpoint that was failing."),
-    _endpoint("disabled", "The service disabled an endpoint whose every attempt had failed for days."),
+    _endpoint("disabled", "The service disabled an endpoint because all attempts had failed for days."),
     _endpoint("secret_rotated", "An endpoint's signing secret was changed."),
 )
 
 
 @implementer(IPlugin, IEventCatalogue)
 class PlatformEvents:
-    """The shipped catalogue."""
+    """The shipped event catalogue."""
 
     def event_types(self) -> tuple[EventType, ...]:
-        """Return every type of projects and organizations."""
         return _TYPES
 
 

@@ -1,16 +1,16 @@
 import type { ComponentType } from "react";
 import type { Settings } from "./shell/settings";
 
-/** A page of the console: its address is /console/PATH, and its code is loaded when it is first shown. */
+/** A page of the console at /console/PATH. Its code is loaded when it is first shown. */
 export interface Page {
   path: string;
   title: string;
   load: () => Promise<{ default: ComponentType }>;
-  /** Whether this project has such a page; without it, every project has. */
+  /** Whether the page is available for this project (default: always). */
   offered?: (settings: Settings) => boolean;
 }
 
-/** In the order of the navigation; the first one is where the console opens. */
+/** In navigation order. The first one is the start page. */
 export const PAGES: Page[] = [
   { path: "graphql", title: "GraphQL", load: () => import("./graphql/page") },
   { path: "rest", title: "REST", load: () => import("./rest/page") },

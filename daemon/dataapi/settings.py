@@ -1,10 +1,11 @@
-"""The configuration as frozen values. A field is the one declaration of a configuration key.
+"""The configuration as immutable values. Each field declares a configuration key.
 
 A key has the field's name, with ``-`` for ``_``, and its type and default. ``Annotated`` names the parser of
 its value, in ``service/configuration/parsers.py``. A field without ``repr`` is a secret. The environment may
-set every key, and the database those marked ``InDatabase``. ``#:`` comments are the documentation, from which
-``make reference`` writes ``etc/dataapi.ini`` and ``docs/reference/configuration.md``; a field without one
-shares the previous comment.
+set every key, and the database those marked ``InDatabase``.
+
+``#:`` comments are the documentation, from which ``make reference`` generates ``etc/dataapi.ini`` and
+``docs/reference/configuration.md``. A field without a comment shares the previous one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ InDatabase = Annotated[T, IN_DATABASE]
 
 Names = tuple[str, ...]
 Automatic = Annotated[bool | None, "automatic"]
-"""A switch; None stands for ``auto``."""
+"""A boolean, or None for ``auto``."""
 Count = Annotated[int, "count"]
 Positive = Annotated[int, "positive"]
 Seconds = Annotated[float, "seconds"]
@@ -43,13 +44,12 @@ class TransactionEnd(Enum):
 
     @property
     def allows_override(self) -> bool:
-        """Whether the client may choose how its transaction ends."""
         return self.value.endswith("allow-override")
 
     def rolls_back(self, prefer: str) -> bool:
-        """Return whether a transaction is rolled back, which the ``Prefer`` header may override.
+        """Return whether a transaction is rolled back. The ``Prefer`` header may override it.
 
-        :param prefer: the header's value. The first of ``tx=commit`` and ``tx=rollback`` in it counts.
+        :param prefer: value of the header. The first of ``tx=commit`` and ``tx=rollback`` applies.
         """
         if self.allows_override and "tx=" in prefer:
             preferences = [part.strip() for part in prefer.split(",")]
@@ -61,12 +61,12 @@ class TransactionEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """One database with its APIs.
+    """A database with its APIs.
 
     For several databases, write one section [project:REF] for each, with the project's reference of 20
     letters as REF. Each has its own hosts, and the host name of a request selects the project.
 
-    :ivar app_settings: the keys ``app.settings.…`` with their values, for SQL to read.
+    :ivar app_settings: keys ``app.settings.…`` and their values, for SQL to read.
     :ivar settings_error: why the settings in the database cannot be read. If set, every request fails.
     """
 
@@ -85,7 +85,7 @@ class Project:
     #: there is no default.
     #: Example: postgresql://authenticator@127.0.0.1/app
     db_uri: DatabaseUri = field(default="", repr=False)
-    #: Host names to serve, without ports. Empty serves every host, which requires that there is only one
+    #: Host names to serve, without ports. Empty serves every host. This requires that there is only one
     #: project.
     hosts: Annotated[Names, "hosts"] = ()
     #: Connection string of replicas that answer reads. They are tried in order, or at random with
@@ -196,7 +196,7 @@ class Project:
     #: Opaque API keys for the role service_role. For servers only.
     #: Example: @/etc/dataapi/secret-keys
     secret_keys: ApiKeys = field(default=(), repr=False)
-    #: Tables and functions in the OpenAPI description at /rest/v1/: follow-privileges (those that the caller
+    #: Tables and functions in the OpenAPI description at /rest/v1/: follow-privileges (only what the caller
     #: may use), ignore-privileges (all) or disabled (no description).
     openapi_mode: InDatabase[Literal["follow-privileges", "ignore-privileges", "disabled"]] = (
         "follow-privileges"
@@ -248,13 +248,13 @@ class Project:
         *("tracestate", "user-agent", "x-request-id"),
     )
     #: Statements of callers to log, with $1 ... for values and the request's id: no, errors (failed
-    #: statements), slow (also those that take log-query-threshold seconds or longer) or all.
+    #: statements), slow (failed, or taking log-query-threshold seconds or longer) or all.
     log_query: Literal["no", "errors", "slow", "all"] = "no"
     log_query_threshold: Seconds = 0.5
     #: Whether statements of callers begin with a sqlcommenter comment (application, request_id, route and
     #: traceparent) for pg_stat_activity and PostgreSQL's log. Such statements are not prepared.
     sql_comments: bool = False
-    #: Detail of error responses: verbose, or minimal, which omits details and hint.
+    #: Detail of error responses: verbose, or minimal (without details and hint).
     client_error_verbosity: InDatabase[Literal["verbose", "minimal"]] = "verbose"
     #: Whether responses have the header Server-Timing with the duration of each stage.
     server_timing_enabled: InDatabase[bool] = False
@@ -280,12 +280,10 @@ class Project:
 
     @property
     def search_path(self) -> Names:
-        """Schemas on the search path of statements, those that the APIs expose first."""
         return tuple(dict.fromkeys((*self.db_schemas, *self.db_extra_search_path)))
 
     @property
     def longest_line(self) -> int:
-        """Maximum size of a line in a streamed response, in bytes."""
         return self.max_answer // 10
 
 
@@ -347,11 +345,11 @@ class Webhooks:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A whole configuration, checked.
+    """A complete, validated configuration.
 
     :ivar webhooks: None if there is no section ``[webhooks]``.
-    :ivar file: the file that was read, None if all values come from the environment.
-    :ivar secret_files: the files that contain secrets, which may include ``file``.
+    :ivar file: the configuration file, or None if all values come from the environment.
+    :ivar secret_files: files that contain secrets, possibly including ``file``.
     """
 
     projects: tuple[Project, ...]
@@ -399,7 +397,7 @@ class Settings:
     #: Requests to log: crit (none), error (responses with 5xx), warn (also 4xx and errors in GraphQL
     #: responses), info or debug (all).
     log_level: Literal["crit", "error", "warn", "info", "debug"] = "error"
-    #: Whether log lines contain the claim sub of the token, which may be personal data.
+    #: Whether log lines contain the claim sub of the token. It may be personal data.
     log_subject: bool = False
     webhooks: Webhooks | None = None
     file: Path | None = None
@@ -407,5 +405,4 @@ class Settings:
 
     @property
     def connections_per_address(self) -> int:
-        """Maximum number of connections from one address in each process."""
         return self.max_connections_per_address or -(-self.max_connections // 2)

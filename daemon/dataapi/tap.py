@@ -1,4 +1,4 @@
-"""The ``twistd dataapi`` command: its options, and the service made from them (nothing is started here)."""
+"""The ``twistd dataapi`` command: parses its options, and creates the service without starting it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ EXAMPLES = (
     "twistd --nodaemon --pidfile= dataapi --embedded ./data",
     "twistd --nodaemon --pidfile= dataapi --config /etc/dataapi/dataapi.ini --workers auto",
 )
-"""What the help and the manual page show."""
+"""Examples in the help and the manual page."""
 
 
 class Options(usage.Options):
-    """What may follow ``twistd dataapi``."""
+    """The options of ``twistd dataapi``."""
 
     synopsis = "[options]"
     longdesc = (
@@ -77,19 +77,19 @@ class Options(usage.Options):
         self["listen"] = []
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:  # noqa: N802 - usage.Options
-        """Parse the words after ``dataapi``; twistd would print all of its help on standard output."""
+        """Parse the arguments after ``dataapi``. On errors, twistd would print its whole help to standard
+        output.
+        """
         try:
             super().parseOptions(_with_embedded_value(sys.argv[1:] if options is None else options))
         except usage.UsageError as error:
-            _end(os.EX_USAGE, f"{error}; twistd dataapi --help shows the options")
+            _exit_with_message(os.EX_USAGE, f"{error}; twistd dataapi --help shows the options")
 
     def parseArgs(self, *words: str) -> None:  # noqa: N802 - usage.Options
-        """Refuse what no option takes."""
         if words:
-            raise usage.UsageError(f"expected options alone, and no {words[0]}")
+            raise usage.UsageError(f"unexpected argument: {words[0]}")
 
     def getUsage(self, width: int | None = None) -> str:  # noqa: N802 - usage.Options
-        """Return the help, with examples as they are typed."""
         return "\n  ".join([f"{super().getUsage(width).rstrip()}\n\nExamples:", *EXAMPLES]) + "\n"
 
     def opt_listen(self, endpoint: str) -> None:
@@ -105,7 +105,6 @@ class Options(usage.Options):
 
     @property
     def overrides(self) -> list[tuple[str, str, str]]:
-        """Return the configuration keys that the command line sets."""
         overrides = []
         if self["listen"]:
             overrides.append(("dataapi", "listen", "\n".join(self["listen"])))
@@ -117,31 +116,32 @@ class Options(usage.Options):
 
     @property
     def directory(self) -> Path | None:
-        """Return the folder that ``--embedded`` names, if it names one."""
         return Path(self["embedded"]) if self["embedded"] else None
 
 
 def _with_embedded_value(words: Sequence[str]) -> list[str]:
-    """Give a bare ``--embedded`` an empty value, because getopt has no optional values."""
-    joined: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
+    """Add an empty value to a bare ``--embedded``, because getopt has no optional values."""
+    result: list[str] = []
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
         if word == "--embedded":
-            word = "--embedded=" + (rest.pop(0) if rest and not rest[0].startswith("-") else "")
-        joined.append(word)
-    return joined
+            word = "--embedded=" + (
+                remaining.pop(0) if remaining and not remaining[0].startswith("-") else ""
+            )
+        result.append(word)
+    return result
 
 
 def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd looks for
-    """Build the root service; mistakes in the configuration are all printed, and end twistd with 78."""
+    """Create the root service. If the configuration is invalid, print all mistakes and exit with 78."""
     from twisted.internet import reactor  # noqa: PLC0415 - twistd may install another one before this runs
 
     try:
         source = _demo(options) if options["demo"] else _configured(options)
     except ConfigurationError as error:
         separator = "\n" if len(error.mistakes) > 1 else " "
-        _end(os.EX_CONFIG, f"the configuration cannot be used:{separator}{error}")
+        _exit_with_message(os.EX_CONFIG, f"invalid configuration:{separator}{error}")
     twistd: Mapping[str, Any] = options.parent or {}
     _check_pid_file(twistd.get("pidfile"))
     writer, journal = _log_writer(twistd)
@@ -154,15 +154,14 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
             return assemble(reactor, settings, sockets, observer, reconfigure)
         return Workers(reactor, settings, sockets, observer.write, os.environ, reconfigure, journal=journal)
 
-    keeps_twisteds = twistd.get("logger") or twistd.get("syslog")
+    uses_twistd_log = twistd.get("logger") or twistd.get("syslog")
     notifier = Notifier.from_environment(os.environ)
     return RootService(
-        reactor, DatabaseSettings(reactor, source), build, notifier, None if keeps_twisteds else observer
+        reactor, DatabaseSettings(reactor, source), build, notifier, None if uses_twistd_log else observer
     )
 
 
 def _configured(options: Options) -> SettingsSource:
-    """Read the configuration; raises ``ConfigurationError``."""
     path = None if options["config"] is None else Path(options["config"])
     read = partial(load, path, os.environ, overrides=options.overrides)
     if options["embedded"] is None:
@@ -176,38 +175,39 @@ def _configured(options: Options) -> SettingsSource:
 
 
 def _demo(options: Options) -> SettingsSource:
-    """Make the demo's source; of a configuration it takes ``[dataapi]`` from the environment alone."""
     defaults = Settings(projects=(), log_format="text", log_level="warn")
     settings = load_service(os.environ, overrides=options.overrides, defaults=defaults)
     return Demo(settings, options.directory, to_descriptor(1))
 
 
 def _log_writer(twistd: Mapping[str, Any]) -> tuple[Callable[[str], object], bool]:
-    """Return a writer to where twistd would log, and whether that is systemd's journal.
+    """Return a function that writes to the log of twistd, and whether it is systemd's journal.
 
-    It is standard output, or the file of ``--logfile``.
+    The log is standard output, or the file of ``--logfile``.
     """
     file = twistd.get("logfile")
     if twistd.get("nodaemon") and file in (None, "", "-"):
         return to_descriptor(1), is_journal(1, os.environ)
     if file == "-":
-        _end(os.EX_USAGE, "a daemon cannot log to standard output")
+        _exit_with_message(os.EX_USAGE, "a daemon cannot log to standard output")
     try:
         log: Callable[[str], object] = LogFile.fromFullPath(file or "twistd.log").write
     except OSError as error:
-        _end(os.EX_CANTCREAT, f"the log file {file or 'twistd.log'} cannot be written: {error.strerror}")
+        _exit_with_message(
+            os.EX_CANTCREAT, f"the log file {file or 'twistd.log'} cannot be written: {error.strerror}"
+        )
     return log, False
 
 
 def _check_pid_file(file: str | None) -> None:
-    """End if twistd cannot write its PID file, of which it would print a traceback."""
+    """Exit if the PID file cannot be written, because twistd would print a traceback."""
     if file and not os.access(Path(file).absolute().parent, os.W_OK):
-        _end(
+        _exit_with_message(
             os.EX_CANTCREAT,
-            f"the PID file {file} cannot be written: name another one, or none by twistd --pidfile= dataapi",
+            f"the PID file {file} cannot be written: choose another, or none with twistd --pidfile= dataapi",
         )
 
 
-def _end(status: int, sentence: str) -> NoReturn:
-    sys.stderr.write(f"dataapi: {sentence}\n")
+def _exit_with_message(status: int, message: str) -> NoReturn:
+    sys.stderr.write(f"dataapi: {message}\n")
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""For tests of plugins and receivers: catalogue checks, a recording publisher, signed sample deliveries.
+"""Helpers for tests of plugins and receivers.
 
 >>> catalogue = check_catalogues(ShopEvents())
 >>> delivery = sample_delivery(catalogue, "v1.shop.order", SECRET)
@@ -29,18 +29,19 @@ PROJECT = "abcdefghijklmnopqrst"
 
 
 def check_catalogues(*catalogues: IEventCatalogue) -> Catalogue:
-    """Return the event types of some catalogues and of the shipped one, after checks.
+    """Validate event catalogues, and return their event types together with the shipped ones.
 
-    The daemon checks that schemas are valid, that they accept their examples, and that a version only renders
-    an older one that exists.  Here each example is also rendered, and must be valid in the older version.
+    The daemon checks that schemas are valid, that they accept their examples, and that versions render only
+    existing older versions. This function also renders each example, and validates the result in the older
+    version.
 
-    :raises zope.interface.Invalid: one does not provide ``IEventCatalogue``.
-    :raises BadEventType: a type is wrong; the daemon would leave out the whole catalogue.
+    :raises zope.interface.Invalid: a catalogue does not provide ``IEventCatalogue``.
+    :raises BadEventType: a type is invalid. The daemon would ignore the whole catalogue.
     """
     shipped: IEventCatalogue = import_module(SHIPPED).platform_events
     for catalogue in catalogues:
         verifyObject(IEventCatalogue, catalogue)
-    types = [event_type for one in (shipped, *catalogues) for event_type in one.event_types()]
+    types = [event_type for catalogue in (shipped, *catalogues) for event_type in catalogue.event_types()]
     checked = Catalogue(types)
     for newer, versions in checked.versions().items():
         for older in versions:
@@ -53,7 +54,10 @@ def check_catalogues(*catalogues: IEventCatalogue) -> Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class SampleDelivery:
-    """The request that a receiver gets; its headers by lower-case name, but for those of the connection."""
+    """A request as received by an endpoint.
+
+    :ivar headers: headers of the delivery, with names in lower case.
+    """
 
     headers: Mapping[str, str]
     body: bytes
@@ -62,11 +66,11 @@ class SampleDelivery:
 def sample_delivery(
     catalogue: Catalogue, event_type: str, secret: str, *, signed_at: datetime | None = None
 ) -> SampleDelivery:
-    """Return a delivery of a type's example, marked as a test and signed as the daemon signs it.
+    """Return a signed delivery of a type's example, marked as a test.
 
-    :param secret: the endpoint's signing secret.
-    :param signed_at: when it is signed, with a time zone; now when left out.
-    :raises KeyError: the catalogue does not have the type.
+    :param secret: signing secret of the endpoint.
+    :param signed_at: time of the signature, with a time zone (default: now).
+    :raises KeyError: the catalogue does not contain the type.
     """
     described = catalogue.types[event_type]
     moment = signed_at or datetime.now(UTC)
@@ -82,10 +86,10 @@ def sample_delivery(
 
 
 def is_signed(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether a delivery is signed with a secret.  Receivers also check how old ``webhook-timestamp`` is.
+    """Return whether a delivery is signed with a secret. The age of ``webhook-timestamp`` is not checked.
 
-    :param headers: by lower-case name.
-    :param body: the bytes as they were received.
+    :param headers: headers with names in lower case.
+    :param body: the body as received.
     :raises KeyError: a header of the signature is missing.
     """
     timestamp = int(headers["webhook-timestamp"])
@@ -93,7 +97,7 @@ def is_signed(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
 
 
 class _Memory:
-    """Stores published events in a list, once for each idempotency key of an organization."""
+    """Stores published events, once for each organization and idempotency key."""
 
     def __init__(self, events: list[NewEvent]) -> None:
         self._events = events
@@ -108,11 +112,12 @@ class _Memory:
 
 
 class RecordingPublisher(SourcePublisher):
-    """An ``IEventPublisher`` for tests of event sources: validates as the daemon does, and records.
+    """An ``IEventPublisher`` for tests of event sources. It validates events like the daemon, and records
+    them.
 
-    Organizations and projects are not checked: there is no database.
+    Organizations and projects are not checked, because there is no database.
 
-    :ivar events: what was published, without repetitions of an idempotency key.
+    :ivar events: the published events, without repetitions of an idempotency key.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:

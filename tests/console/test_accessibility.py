@@ -33,7 +33,7 @@ def _documents(page: Page) -> None:
 
 
 def _rest(page: Page) -> None:
-    page.get_by_label("Address, behind /rest/v1/").fill("note?select=id,title")
+    page.get_by_label("Address, after /rest/v1/").fill("note?select=id,title")
     page.get_by_role("button", name="Send").click()
     page.get_by_role("region", name="Rows").get_by_text("For Ada").wait_for()
 

@@ -105,10 +105,10 @@ def test_what_is_no_token_is_refused_with_the_reason(page: Page) -> None:
         (
             "Token (JWT)",
             "e30.e30.e30",
-            "Wrong or unsupported encoding algorithm. The token is not one of this",
+            "Wrong or unsupported encoding algorithm. The token was not issued for this",
         ),
-        ("Token (JWT)", "expired", "JWT expired. The token's time is over"),
-        ("Token (JWT)", "of a stranger", "The database does not know the token's role"),
+        ("Token (JWT)", "expired", "JWT expired. The token has expired"),
+        ("Token (JWT)", "of a stranger", "The token's role does not exist in the database"),
     ],
 )
 def test_a_wrong_key_or_token_says_what_to_do(
@@ -153,14 +153,14 @@ def test_a_page_that_is_refused_leads_to_the_dialog(page: Page, refused: set[str
 def test_a_refused_request_of_rest_leads_to_the_dialog(page: Page, refused: set[str]) -> None:
     refused.add("/rest/v1/")
     page.goto("/console/rest")
-    page.get_by_label("Address, behind /rest/v1/").fill("note?id=eq.1")
+    page.get_by_label("Address, after /rest/v1/").fill("note?id=eq.1")
     page.get_by_role("button", name="DELETE").wait_for()
     draft = json.dumps(json.dumps({"method": "DELETE", "target": "note?id=eq.1"}))
     page.evaluate(f"sessionStorage.setItem('dataapi.request', {draft})")
     page.reload()
     page.get_by_role("button", name="Send").click()
     answer = page.get_by_role("region", name="Answer").get_by_role("alert")
-    expect(answer).to_contain_text("Callers without a token may not do this. Choose a role that may.")
+    expect(answer).to_contain_text("This requires a token. Choose a role with the privilege.")
     answer.get_by_role("button", name="Change the key or token").click()
     expect(page.get_by_role("dialog", name="Call the APIs as")).to_be_visible()
 

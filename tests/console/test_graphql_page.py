@@ -39,7 +39,7 @@ def test_service_role_sees_what_an_operation_costs_and_the_dearest_node_of_its_p
     run(page)
     panel = page.get_by_role("region", name="Cost and plan")
     expect(panel).to_contain_text("7 of 5,000,000 rows")
-    expect(panel.get_by_text("dearest", exact=True)).to_have_count(1)
+    expect(panel.get_by_text("most expensive", exact=True)).to_have_count(1)
     nodes = panel.locator(".plan-node")
     shares = [int(text.removesuffix(" %")) for text in nodes.locator(".plan-share").all_inner_texts()]
     assert 95 <= sum(shares) <= 105
@@ -60,7 +60,7 @@ def test_other_roles_see_the_cost_alone(page: Page) -> None:
     run(page)
     panel = page.get_by_role("region", name="Cost and plan")
     expect(panel).to_contain_text("7 of 5,000,000 rows")
-    expect(panel.get_by_role("note")).to_contain_text("service_role alone")
+    expect(panel.get_by_role("note")).to_contain_text("only for service_role")
     expect(page.get_by_role("region", name="Result Window")).to_contain_text('"For all"')
 
 

@@ -43,7 +43,7 @@ def daemon(notes: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def test_a_read_follows_the_table_and_marks_what_changed(page: Page, notes: Database) -> None:
     act_as(page, "anon")
     page.goto("/console/rest")
-    page.get_by_label("Address, behind /rest/v1/").fill("note?order=id")
+    page.get_by_label("Address, after /rest/v1/").fill("note?order=id")
     switch = page.get_by_role("checkbox", name="Live")
     switch.check()
     rows = page.get_by_role("region", name="Rows").locator("tbody tr")

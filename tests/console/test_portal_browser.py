@@ -182,7 +182,7 @@ def test_a_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform,
         assert page.title() == "Acme's webhooks · Webhooks"
         page.get_by_role("button", name="Test").click()
         page.get_by_role("dialog").get_by_role("button", name="Send").click()
-        page.get_by_role("dialog").get_by_text("The receiver answered 200").wait_for()
+        page.get_by_role("dialog").get_by_text("The receiver responded with 200").wait_for()
         again = page.get_by_role("dialog").get_by_role("button", name="Send another")
         assert again.evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(124, 58, 237)"
         page.get_by_role("button", name="Close").last.click()
@@ -191,7 +191,7 @@ def test_a_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform,
         page.get_by_role("region", name="Deliveries").get_by_role("button").first.click()
         page.get_by_role("button", name="Retry now").click()
         attempts = page.get_by_role("list", name="Attempts").get_by_role("article")
-        attempts.nth(1).get_by_text("The receiver answered 200").wait_for()
+        attempts.nth(1).get_by_text("The receiver responded with 200").wait_for()
         assert not any(secret in sent for sent in requests)
         assert logged == []
     assert secret not in platform.daemon.text
@@ -222,7 +222,7 @@ def test_a_projects_page_shows_what_its_organization_received(platform: Platform
         expect(row).to_contain_text("Delivered")
         row.get_by_role("button").click()
         dialog = page.get_by_role("dialog")
-        expect(dialog.get_by_text("The organization alone sees what its receiver answered")).to_be_visible()
+        expect(dialog.get_by_text("Only the organization can see this response")).to_be_visible()
         expect(dialog.get_by_role("button", name="Retry now")).to_have_count(0)
         assert f"/hooks/{ACME.organization}" not in page.content()
 
@@ -231,7 +231,7 @@ def test_a_link_for_reading_shows_no_actions(platform: Platform, browser: Browse
     platform.endpoint(f"projects/{REF}")
     with tab(browser) as (page, _):
         page.goto(platform.link(project_ref=REF, read_only=True))
-        expect(page.get_by_text("changes nothing")).to_be_visible()
+        expect(page.get_by_text("This page is read-only")).to_be_visible()
         for name in ("Test", "Pause", "Delete", "New endpoint"):
             expect(page.get_by_role("button", name=name)).to_have_count(0)
 
@@ -268,12 +268,12 @@ def test_a_link_ends_with_its_time(platform: Platform, browser: Browser) -> None
         page.get_by_role("article").wait_for()
         platform.database.execute("update webhooks.token set expires_at = now() where portal is not null")
         page.get_by_role("group", name="Parts of this page").get_by_role("button", name="Statistics").click()
-        expect(page.get_by_text("The link has ended")).to_be_visible()
+        expect(page.get_by_text("The link has expired")).to_be_visible()
         for address, told in (
-            (link, "The link has ended"),
-            (f"{platform.url}/portal", "there was none"),
-            (f"{platform.url}/portal#dapat_of_nobody", "The link has ended"),
-            (f"{platform.url}/portal#{platform.tokens[GLOBEX]}", "no link to this page"),
+            (link, "The link has expired"),
+            (f"{platform.url}/portal", "is missing"),
+            (f"{platform.url}/portal#dapat_of_nobody", "The link has expired"),
+            (f"{platform.url}/portal#{platform.tokens[GLOBEX]}", "not a link to this page"),
         ):
             page.goto("about:blank")
             page.goto(address)

@@ -108,7 +108,7 @@ def _resource(page: Page) -> Locator:
 
 
 def _address(page: Page) -> Locator:
-    return page.get_by_label("Address, behind /rest/v1/")
+    return page.get_by_label("Address, after /rest/v1/")
 
 
 def _send(page: Page) -> Request:
@@ -145,7 +145,7 @@ def test_a_form_writes_the_address_whose_rows_are_shown(rest: Page) -> None:
     rest.get_by_label("Direction of order 1 of book").select_option("desc")
     rest.get_by_label("Add a table related to book", exact=True).select_option("author (by author_id)")
     author = rest.get_by_role("group", name="author", exact=True)
-    author.get_by_label("Rows without one").select_option("inner")
+    author.get_by_label("Rows without a match").select_option("inner")
     rest.get_by_role("button", name="Add a filter of author").click()
     rest.get_by_label("Column of filter 1 of author").select_option("name")
     rest.get_by_label("Operator of filter 1 of author").select_option("in ")
@@ -159,14 +159,14 @@ def test_a_form_writes_the_address_whose_rows_are_shown(rest: Page) -> None:
     assert _table(rest) == [["title", "pages", "author"], ["Wheels", "200", '{"id":2,"name":"Bo"}']]
     outcome = rest.locator(".outcome").inner_text()
     assert "206" in outcome
-    assert "2 in all" in outcome
+    assert "2 in total" in outcome
 
 
 def test_tables_behind_a_junction_can_be_embedded_within_another(rest: Page) -> None:
     _resource(rest).select_option("author")
     rest.get_by_label("Add a table related to author").select_option("book (to many)")
     rest.get_by_label("Add a table related to book", exact=True).select_option("tag (through book_tag)")
-    rest.get_by_label("Name in the answer").nth(1).fill("about")
+    rest.get_by_label("Name in the response").nth(1).fill("about")
     rest.get_by_label("Limit of book").fill("1")
     rest.get_by_role("button", name="Add an order of book").click()
     rest.get_by_label("Direction of order 1 of book").select_option("desc")
@@ -192,7 +192,7 @@ def test_the_form_follows_an_address_that_is_typed_and_keeps_what_it_does_not_kn
     assert rest.get_by_role("group", name="filter 1 of book").get_by_label("not", exact=True).is_checked()
     assert rest.get_by_label("Filters of combination 1 of book").input_value() == "(id.eq.2,pages.is.null)"
     assert rest.get_by_label("Nulls of order 1 of book").input_value() == "nullslast"
-    assert rest.get_by_label("Rows without one").input_value() == "left"
+    assert rest.get_by_label("Rows without a match").input_value() == "left"
     assert rest.get_by_label("Value of filter 1 of author").input_value() == "0"
     _send(rest)
     assert _table(rest)[1][:2] == ["4", "Lost"]
@@ -268,8 +268,8 @@ def test_a_row_is_put_in_place_and_a_change_is_only_tried(signed_in: Page) -> No
     assert json.loads(page.get_by_label("Body, as JSON").input_value()) == {"id": 0}
     page.get_by_label("Value of filter 1 of parcel").fill("7")
     page.get_by_label("Body, as JSON").fill('{"id": 7, "label": "put"}')
-    page.get_by_label("Answer with").select_option("representation")
-    page.get_by_label("In the end").select_option("rollback")
+    page.get_by_label("Return").select_option("representation")
+    page.get_by_label("Transaction").select_option("rollback")
     page.get_by_label("Time zone").fill("Asia/Tokyo")
     sent = _send(page)
     assert (sent.method, sent.headers["prefer"]) == (
@@ -293,7 +293,7 @@ def test_pages_are_turned_and_columns_sort(rest: Page) -> None:
     assert _address(rest).input_value() == "tag?select=id,word&order=id&limit=1&offset=1"
     rest.get_by_label("Count all rows").select_option("exact")
     _send(rest)
-    rest.locator(".outcome").get_by_text("2 in all").wait_for()
+    rest.locator(".outcome").get_by_text("2 in total").wait_for()
     expect(following).to_be_disabled()
     previous.click()
     rest.get_by_role("cell", name="engines").wait_for()
@@ -331,13 +331,13 @@ def test_rows_are_inserted_changed_and_deleted(signed_in: Page) -> None:
     _resource(page).select_option("book")
     page.get_by_role("button", name="POST").click()
     assert json.loads(page.get_by_label("Body, as JSON").input_value()) == {"title": ""}
-    page.get_by_label("Answer with").select_option("representation")
+    page.get_by_label("Return").select_option("representation")
     page.get_by_label("Body, as JSON").fill('[{"title": "New"}, {"title": "Notes"')
-    page.get_by_text("This is no JSON yet.").wait_for()
+    page.get_by_text("This is not valid JSON.").wait_for()
     assert page.get_by_role("button", name="Send").is_disabled()
     page.get_by_label("Body, as JSON").fill('[{"title": "New"}, {"title": "Notes"}]')
-    page.get_by_label("Rows that exist").select_option("ignore-duplicates")
-    page.get_by_label("The same by").fill("title")
+    page.get_by_label("Existing rows").select_option("ignore-duplicates")
+    page.get_by_label("Conflict columns").fill("title")
     sent = _send(page)
     assert sent.headers["prefer"] == "return=representation, resolution=ignore-duplicates"
     assert [row[2] for row in _table(page)[1:]] == ["New"]
@@ -345,7 +345,7 @@ def test_rows_are_inserted_changed_and_deleted(signed_in: Page) -> None:
     page.get_by_role("button", name="PATCH").click()
     page.get_by_label("Body, as JSON").fill('{"pages": 7}')
     _address(page).fill("book?title=eq.New&select=title,pages")
-    page.get_by_label("Rows at most").fill("1")
+    page.get_by_label("Maximum rows").fill("1")
     sent = _send(page)
     assert sent.headers["prefer"] == "return=representation, handling=strict, max-affected=1"
     assert _table(page)[1] == ["New", "7"]
@@ -403,7 +403,7 @@ def test_the_plan_of_a_request_is_a_tree_that_shows_its_dearest_step(rest: Page)
     tree = rest.get_by_role("list", name="Plan")
     tree.get_by_text("Scan").first.wait_for()
     assert "book" in tree.inner_text()
-    assert tree.get_by_text("dearest").count() == 1
+    assert tree.get_by_text("most expensive").count() == 1
 
 
 def test_programs_take_the_token_from_the_environment(signed_in: Page) -> None:
@@ -472,7 +472,7 @@ def test_comments_are_text_in_the_description_whatever_they_hold(page: Page) -> 
 
 def test_columns_have_their_comments_in_the_form(rest: Page) -> None:
     _resource(rest).select_option("tag")
-    rest.get_by_text("What the columns mean").click()
+    rest.get_by_text("Column comments").click()
     expect(rest.get_by_role("group", name="Columns").locator("dl")).to_contain_text(
         "![seen](/console/seen.png)"
     )
@@ -517,7 +517,7 @@ def test_a_request_and_the_view_outlive_a_reload(signed_in: Page) -> None:
     page.get_by_role("button", name="PATCH").click()
     _address(page).fill("book?title=eq.Nothing")
     page.get_by_label("Body, as JSON").fill('{"pages": 9}')
-    page.get_by_label("Answer with").select_option("representation")
+    page.get_by_label("Return").select_option("representation")
     page.get_by_role("button", name="Description").click()
     page.locator(".swagger-ui .opblock").first.wait_for()
     page.reload()

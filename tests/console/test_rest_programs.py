@@ -109,29 +109,29 @@ class Case:
     chosen: Mapping[str, str] = field(default_factory=dict)
 
 
-ROWS = {"Answer with": "representation"}
+ROWS = {"Return": "representation"}
 WRITES = [
-    Case("shelf", [], "POST", '{"id": 9, "name": null}', {"Rows that exist": "ignore-duplicates"}),
+    Case("shelf", [], "POST", '{"id": 9, "name": null}', {"Existing rows": "ignore-duplicates"}),
     Case(
         "shelf?select=id,name,room&columns=id,name,room",
         [{"id": 10, "name": 'it\'s \\ "odd"', "room": "cellar"}, {"id": 11, "name": "b", "room": "attic"}],
         "POST",
         '[{"id": 10, "name": "it\'s \\\\ \\"odd\\""}, {"id": 11, "name": "b", "room": "attic"}]',
-        ROWS | {"Rows that exist": "merge-duplicates", "Missing members": "default"},
+        ROWS | {"Existing rows": "merge-duplicates", "Missing members": "default"},
     ),
     Case(
         "shelf?on_conflict=name",
         [],
         "POST",
         '[{"id": 12, "name": "b"}]',
-        ROWS | {"Rows that exist": "ignore-duplicates"},
+        ROWS | {"Existing rows": "ignore-duplicates"},
     ),
     Case(
         "shelf?id=eq.11&select=id,room",
         [{"id": 11, "room": "hall"}],
         "PATCH",
         '{"room": "hall"}',
-        ROWS | {"Rows at most": "1"},
+        ROWS | {"Maximum rows": "1"},
     ),
     Case("shelf?id=gt.10", [], "PATCH", '{"room": null}'),
     Case("shelf?id=eq.99", [], "DELETE", None, ROWS),
@@ -147,7 +147,7 @@ WRITES = [
         [{"id": 20, "made": "2026-01-01T09:00:00+09:00"}],
         "POST",
         '{"id": 20, "name": "only tried"}',
-        ROWS | {"In the end": "rollback", "Time zone": "Asia/Tokyo"},
+        ROWS | {"Transaction": "rollback", "Time zone": "Asia/Tokyo"},
     ),
     Case("rpc/double", 42, "POST", '{"number": 21}'),
 ]
@@ -226,14 +226,14 @@ def _of_reads(page: Page) -> list[dict[str, str]]:
     for language in LANGUAGES:
         page.get_by_role("button", name=language).click()
         for target, found in zip(READS, programs, strict=True):
-            page.get_by_label("Address, behind /rest/v1/").fill(target)
+            page.get_by_label("Address, after /rest/v1/").fill(target)
             found[language] = page.get_by_label("Program", exact=True).inner_text()
     return programs
 
 
 def _of_write(page: Page, case: Case) -> dict[str, str]:
     if case.target.startswith("rpc/"):
-        page.get_by_label("Address, behind /rest/v1/").fill(case.target)
+        page.get_by_label("Address, after /rest/v1/").fill(case.target)
     else:
         page.get_by_label("Table or function").select_option("shelf")
     page.get_by_role("button", name=case.method, exact=True).click()
@@ -245,7 +245,7 @@ def _of_write(page: Page, case: Case) -> dict[str, str]:
             control.select_option(value)
         else:
             control.fill(value)
-    page.get_by_label("Address, behind /rest/v1/").fill(case.target)
+    page.get_by_label("Address, after /rest/v1/").fill(case.target)
     return _programs(page)
 
 

@@ -222,9 +222,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(
     books.execute("update book set title = 'Theirs', pages = 1 where id = 1")
     save(page)
     trouble = grid.get_by_role("alert")
-    expect(trouble).to_contain_text(
-        "Somebody else has changed this row since it was read: title is now “Theirs”."
-    )
+    expect(trouble).to_contain_text("This row was changed in the meantime: title is now “Theirs”.")
     expect(cell(grid, 1, "title")).to_have_text("Mine")
     assert books.execute("select title from book where id = 1") == [("Theirs",)]
     trouble.get_by_role("button", name="Take theirs").click()
@@ -235,7 +233,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(
     books.execute("update book set subtitle = 'read this first' where id = 1")
     save(page)
     expect(trouble).to_contain_text("subtitle is now “read this first”")
-    trouble.get_by_role("button", name="Delete it all the same").click()
+    trouble.get_by_role("button", name="Delete it anyway").click()
     save(page)
     expect(page.get_by_text("Saved: 1 deleted.")).to_be_visible()
 
@@ -248,7 +246,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(
     type_into(page, cell(grid, 1, "title"), "Late")
     books.execute("delete from book where title = 'Mine'")
     save(page)
-    expect(trouble).to_contain_text("Somebody else has deleted this row")
+    expect(trouble).to_contain_text("This row was deleted")
 
 
 def test_json_and_arrays_are_checked_before_they_are_sent(page: Page, books: Database) -> None:
@@ -258,7 +256,7 @@ def test_json_and_arrays_are_checked_before_they_are_sent(page: Page, books: Dat
     value = dialog.get_by_label("Value")
     assert value.input_value() == '{\n  "n": 9007199254740993\n}'
     value.fill('{"n": 1')
-    expect(dialog.get_by_role("alert")).to_contain_text("This is no JSON")
+    expect(dialog.get_by_role("alert")).to_contain_text("Invalid JSON")
     expect(dialog.get_by_role("button", name="Done")).to_be_disabled()
     value.fill('{"n": 9007199254740995}')
     dialog.get_by_role("button", name="Done").click()
@@ -267,7 +265,7 @@ def test_json_and_arrays_are_checked_before_they_are_sent(page: Page, books: Dat
     page.keyboard.press("Enter")
     tags = page.get_by_role("dialog", name="tags")
     tags.get_by_label("Value").fill('"engines"')
-    expect(tags.get_by_role("alert")).to_contain_text("An array is written as a JSON list")
+    expect(tags.get_by_role("alert")).to_contain_text("Write an array as a JSON list")
     tags.get_by_label("Value").fill('["a, b", null, "{c}"]')
     tags.get_by_role("button", name="Done").click()
     save(page)
@@ -358,7 +356,7 @@ def test_csv_has_all_rows_of_the_filters_in_their_order_and_says_where_it_is_cut
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as CSV").click()
     assert len(Path(saved.value.path()).read_text("utf-8").splitlines()) == 1 + LIMIT
-    said = "The daemon limits answers: the file has the first 100 of 130 rows."
+    said = "The daemon limits responses: the file contains only the first 100 of 130 rows."
     expect(page.get_by_text(said)).to_be_visible()
 
 
@@ -374,7 +372,7 @@ def test_another_role_sees_and_may_do_other_things(page: Page, books: Database) 
     expect(page.get_by_role("button", name="Add a row")).to_be_disabled()
     cell(grid, 1, "title").dblclick()
     dialog = page.get_by_role("dialog", name="title")
-    expect(dialog).to_contain_text("anon has no grant by which rows could be changed.")
+    expect(dialog).to_contain_text("Rows cannot be changed: anon does not have the privilege.")
     expect(dialog.get_by_label("Value")).not_to_be_editable()
 
 
@@ -382,10 +380,14 @@ def test_another_role_sees_and_may_do_other_things(page: Page, books: Database) 
     ("table", "column", "reason"),
     [
         ("book", "shelf", "PostgreSQL computes this column."),
-        ("author", "id", "PostgreSQL numbers this column."),
-        ("many", "id", "authenticated has no grant to change this column."),
+        ("author", "id", "PostgreSQL generates this identity column."),
+        ("many", "id", "authenticated does not have the privilege to change this column."),
         ("longest", "pages", "Rows of this view cannot be changed."),
-        ("unkeyed", "word", "Rows without a primary key that authenticated may read cannot be changed"),
+        (
+            "unkeyed",
+            "word",
+            "Rows cannot be changed individually, because authenticated cannot read a primary key.",
+        ),
     ],
 )
 def test_what_cannot_be_changed_says_why(page: Page, table: str, column: str, reason: str) -> None:
@@ -412,7 +414,7 @@ def test_long_texts_are_short_in_their_cells_and_whole_in_their_windows(page: Pa
     cell(grid, 1, "cover").dblclick()
     dialog = page.get_by_role("dialog", name="cover")
     dialog.get_by_label("Value").fill("\\xzz")
-    expect(dialog.get_by_role("alert")).to_contain_text("Bytes are written in hexadecimal")
+    expect(dialog.get_by_role("alert")).to_contain_text("Write bytes in hexadecimal")
 
 
 def test_comments_stand_at_the_table_and_its_columns(page: Page) -> None:

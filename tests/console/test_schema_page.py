@@ -154,7 +154,7 @@ def test_a_table_leads_to_a_request_for_its_rows(page: Page) -> None:
     details = page.get_by_role("complementary", name="Table author")
     expect(details).to_contain_text("This role may select each column.")
     details.get_by_role("button", name="Build a request").click()
-    expect(page.get_by_label("Address, behind /rest/v1/")).to_have_value("author?select=id,name&limit=20")
+    expect(page.get_by_label("Address, after /rest/v1/")).to_have_value("author?select=id,name&limit=20")
     page.go_back()
     expect(details).to_be_visible()
 

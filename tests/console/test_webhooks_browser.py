@@ -226,7 +226,7 @@ def test_a_token_that_may_read_alone_changes_nothing(page: Page, hooks: Hooks, r
     hooks.add(receiver.url)
     sign_in(page, hooks.reader)
     card(page, receiver.url).wait_for()
-    page.get_by_text("lacks the permission webhooks:write").wait_for()
+    page.get_by_text("does not have the permission webhooks:write").wait_for()
     for name in ("New endpoint", "Test", "Edit", "Delete", "Pause", "Receiver"):
         assert page.get_by_role("button", name=name, exact=True).count() == 0
 
@@ -244,9 +244,9 @@ def test_an_endpoint_is_created_with_its_url_checked_as_one_types(
     url.fill("http://10.0.0.1/")
     page.get_by_text("allow-addresses").wait_for()
     url.fill(receiver.url)
-    page.get_by_text("This URL can be used.").wait_for()
+    page.get_by_text("This URL is valid.").wait_for()
     page.get_by_label("Description").fill("Billing")
-    page.get_by_role("radio", name="These").check()
+    page.get_by_role("radio", name="Selected types").check()
     page.get_by_role("button", name="Create").click()
     page.get_by_text("Choose at least one event type.").wait_for()
     page.get_by_label("Search event types").fill("paused")
@@ -280,7 +280,7 @@ def test_an_endpoint_is_edited_paused_resumed_and_deleted(
     found = card(page, receiver.url)
     found.get_by_role("button", name="Edit").click()
     page.get_by_label("Description").fill("New")
-    page.get_by_role("radio", name="These").check()
+    page.get_by_role("radio", name="Selected types").check()
     page.get_by_role("checkbox", name=RESTORED).check()
     page.get_by_role("button", name="Save").click()
     found.get_by_text("New", exact=True).wait_for()
@@ -299,7 +299,7 @@ def test_an_endpoint_is_edited_paused_resumed_and_deleted(
     page.get_by_role("button", name="Keep it").click()
     assert len(hooks.endpoints()) == 1
     found.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Delete for good").click()
+    page.get_by_role("button", name="Delete permanently").click()
     page.get_by_text("There are no endpoints yet").wait_for()
     assert hooks.endpoints() == []
 
@@ -314,13 +314,13 @@ def test_a_type_that_the_catalogue_has_lost_can_be_taken_off(
     card(page, receiver.url).get_by_role("button", name="Edit").click()
     page.get_by_role("button", name="Save").click()
     page.get_by_text("event_types/1/type").wait_for()
-    page.get_by_role("checkbox", name="v1.shop.lost Not in the catalogue any more.").uncheck()
+    page.get_by_role("checkbox", name="v1.shop.lost No longer in the catalogue.").uncheck()
     page.get_by_role("button", name="Save").click()
     page.get_by_role("dialog").wait_for(state="detached")
     assert hooks.endpoints()[0]["event_types"] == [{"type": PAUSED}]
 
 
-@pytest.mark.parametrize(("grace", "stays"), [("a day", True), ("no time: it ends at once", False)])
+@pytest.mark.parametrize(("grace", "stays"), [("a day", True), ("no time (it ends immediately)", False)])
 def test_a_new_secret_is_copied_and_signs_from_then_on(
     page: Page, hooks: Hooks, receiver: Receiver, grace: str, stays: bool
 ) -> None:
@@ -328,10 +328,10 @@ def test_a_new_secret_is_copied_and_signs_from_then_on(
     hooks.add(receiver.url)
     sign_in(page, hooks.token)
     card(page, receiver.url).get_by_role("button", name="New secret").click()
-    assert page.get_by_label("The old secret stays in use for").input_value() == "86400"
-    page.get_by_label("The old secret stays in use for").select_option(grace)
+    assert page.get_by_label("The old secret stays valid for").input_value() == "86400"
+    page.get_by_label("The old secret stays valid for").select_option(grace)
     page.get_by_role("button", name="Change the secret").click()
-    page.get_by_text("The secret is changed").wait_for()
+    page.get_by_text("The secret was changed").wait_for()
     page.get_by_role("button", name="Copy: Signing secret").click()
     page.get_by_text("Copied").wait_for()
     secret = page.evaluate("navigator.clipboard.readText()")
@@ -355,11 +355,11 @@ def test_an_endpoint_that_the_service_disabled_says_so_and_is_resumed(
     sign_in(page, hooks.token)
     found = card(page, receiver.url)
     found.get_by_text("Disabled", exact=True).wait_for()
-    found.get_by_text("Every attempt failed since").wait_for()
+    found.get_by_text("All attempts have failed since").wait_for()
     found.get_by_role("button", name="Resume").click()
     found.get_by_text("Enabled", exact=True).wait_for()
     found.get_by_role("button", name="Edit").click()
-    assert page.get_by_label("Attempts a second at most (optional)").input_value() == "7"
+    assert page.get_by_label("Maximum attempts per second (optional)").input_value() == "7"
 
 
 def test_a_test_event_shows_at_once_what_came_of_it(page: Page, hooks: Hooks, receiver: Receiver) -> None:
@@ -371,7 +371,7 @@ def test_a_test_event_shows_at_once_what_came_of_it(page: Page, hooks: Hooks, re
     assert offered == [PAUSED, RESTORED]
     dialog.get_by_label("Event type").select_option(RESTORED)
     dialog.get_by_role("button", name="Send").click()
-    dialog.get_by_text("The receiver answered 200").wait_for()
+    dialog.get_by_text("The receiver responded with 200").wait_for()
     headers, body = receiver.received[0]
     sent = json.loads(dialog.get_by_role("region", name="Request body").inner_text())
     assert sent == json.loads(body)
@@ -384,12 +384,12 @@ def test_a_test_event_shows_at_once_what_came_of_it(page: Page, hooks: Hooks, re
 
     receiver.status = 503
     dialog.get_by_role("button", name="Send another").click()
-    dialog.get_by_text("Its own log says why. Tests are not repeated.").wait_for()
+    dialog.get_by_text("See the receiver's log. Tests are not retried.").wait_for()
 
     error = {"error": {"code": "too_many_requests", "message": "Too many", "id": "1"}}
     page.route("**/test", lambda route: route.fulfill(status=429, headers={"Retry-After": "42"}, json=error))
     dialog.get_by_role("button", name="Send another").click()
-    dialog.get_by_text("takes 10 tests and retries a minute. Try again in 42 seconds.").wait_for()
+    dialog.get_by_text("accepts 10 tests and retries per minute. Try again in 42 seconds.").wait_for()
 
 
 def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
@@ -405,7 +405,7 @@ def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
     wait_for(lambda: cells(page, 2) == ["Failed"], "the failed attempt in the list")
     page.get_by_role("button", name=PAUSED).click()
     attempts = page.get_by_role("list", name="Attempts").get_by_role("article")
-    attempts.first.get_by_text("It may verify the signature with another secret").wait_for()
+    attempts.first.get_by_text("The receiver may verify the signature with a different secret").wait_for()
     attempts.nth(1).get_by_text("Attempt 2 is due at").wait_for()
     page.get_by_role("button", name="Close").last.click()
 
@@ -417,8 +417,8 @@ def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
     page.get_by_role("button", name=RESTORED).click()
     page.get_by_role("button", name="Retry now").click()
     again = attempts.nth(1)
-    again.get_by_text("Retry by hand").wait_for()
-    again.get_by_text("The receiver answered 200").wait_for()
+    again.get_by_text("Manual retry").wait_for()
+    again.get_by_text("The receiver responded with 200").wait_for()
     assert receiver.received[-1][0]["webhook-id"] == receiver.received[-2][0]["webhook-id"]
 
 
@@ -510,7 +510,7 @@ def test_deliveries_are_filtered_and_paged(page: Page, hooks: Hooks) -> None:
 
     page.get_by_role("combobox", name="Time", exact=True).select_option("custom")
     page.get_by_label("To", exact=True).fill("2001-01-01T00:00")
-    page.get_by_text("No delivery passes these filters.").wait_for()
+    page.get_by_text("No deliveries match these filters.").wait_for()
     assert quote("filter[since]", safe="[]") in choose(page, "Time", "week")
 
 
@@ -554,7 +554,7 @@ def test_what_failed_for_good_is_recovered(page: Page, hooks: Hooks, receiver: R
     card(page, receiver.url).get_by_role("button", name="Recover").click()
     page.get_by_role("dialog").get_by_role("button", name="Recover").click()
     page.get_by_text("1 delivery is sent again").wait_for()
-    page.get_by_role("button", name="Watch them").click()
+    page.get_by_role("button", name="Show them").click()
     wait_for(lambda: cells(page, 2) == ["Delivered", "Failed"], "the delivery in the list")
     assert len(receiver.received) == 2
 
@@ -562,7 +562,7 @@ def test_what_failed_for_good_is_recovered(page: Page, hooks: Hooks, receiver: R
 def test_the_consoles_receiver_takes_a_delivery_and_verifies_it(page: Page, hooks: Hooks) -> None:
     sign_in(page, hooks.token)
     page.get_by_role("button", name="try the receiver").click()
-    page.get_by_role("button", name="Make a receiver").click()
+    page.get_by_role("button", name="Create a receiver").click()
     page.get_by_role("button", name="Create an endpoint for it").click()
     page.get_by_role("button", name="Send a test event").click()
     item = page.get_by_role("region", name="What it received").get_by_role("article")
@@ -570,12 +570,12 @@ def test_the_consoles_receiver_takes_a_delivery_and_verifies_it(page: Page, hook
     item.first.get_by_text("Headers and body").click()
     assert '"is_test": true' in item.first.get_by_role("region", name="Body").inner_text()
     with page.expect_response(lambda response: response.request.method == "POST"):
-        page.get_by_label("It answers with").select_option("500")
+        page.get_by_label("Response status").select_option("500")
     [endpoint] = hooks.endpoints()
     hooks.ask("PATCH", f"/endpoints/{endpoint['id']}", signing_secret="another secret")
     page.get_by_role("button", name="Send a test event").click()
-    item.get_by_text("answered 500").wait_for()
-    item.first.get_by_text("signed with another secret").wait_for()
+    item.get_by_text("status 500").wait_for()
+    item.first.get_by_text("signed with a different secret").wait_for()
 
 
 def test_a_receiver_says_what_has_to_be_allowed(page: Page, hooks: Hooks) -> None:
@@ -583,7 +583,7 @@ def test_a_receiver_says_what_has_to_be_allowed(page: Page, hooks: Hooks) -> Non
     page.route("**/url-check", lambda route: route.fulfill(json={"data": {"attributes": refused}}))
     sign_in(page, hooks.token)
     part(page, "Receiver")
-    page.get_by_role("button", name="Make a receiver").click()
+    page.get_by_role("button", name="Create a receiver").click()
     page.get_by_text("allow-addresses = 127.0.0.1, ::1").wait_for()
     assert page.get_by_role("button", name="Create an endpoint for it").count() == 0
 
@@ -604,7 +604,7 @@ def test_a_dialog_is_opened_filled_and_left_by_the_keyboard(
     page.get_by_label("URL").focus()
     page.keyboard.insert_text(receiver.url)
     page.keyboard.press("Enter")
-    page.get_by_role("dialog", name="The endpoint is created").wait_for()
+    page.get_by_role("dialog", name="The endpoint was created").wait_for()
     assert [one["url"] for one in hooks.endpoints()] == [receiver.url]
 
 
@@ -628,7 +628,7 @@ def test_a_receiver_that_is_gone_says_so(page: Page, hooks: Hooks) -> None:
     part(page, "Receiver")
     page.get_by_text("The receiver is gone").wait_for()
     page.get_by_role("button", name="Forget it").click()
-    page.get_by_role("button", name="Make a receiver").wait_for()
+    page.get_by_role("button", name="Create a receiver").wait_for()
 
 
 @pytest.mark.parametrize("width", [375, 1440])

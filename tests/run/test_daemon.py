@@ -98,7 +98,7 @@ def test_a_health_check_asks_whether_it_is_ready(daemon: Daemon, tmp_path: Path)
         [*DATAAPI, "ready", "--config", str(away)], capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stdout) == (os.EX_UNAVAILABLE, "")
-    assert "does not answer" in checked.stderr
+    assert "does not respond" in checked.stderr
 
 
 def test_versions_are_those_that_are_installed_and_that_serve(daemon: Daemon) -> None:
@@ -122,7 +122,7 @@ def test_a_role_that_requests_cannot_assume_is_reported_at_the_start(
     served: Database, tmp_path: Path
 ) -> None:
     """Each request would be refused for it, so the log and ``/ready`` say what to put right."""
-    told = "requests run as nobody_here, and the login role of db-uri may not become that role"
+    told = "requests run as nobody_here, but the login role of db-uri is not a member of that role"
     with Daemon(tmp_path, served.uri, project={"db-anon-role": "nobody_here"}) as daemon:
         daemon.wait_ready()
         assert daemon.admin("GET", "/ready").json["projects"][0]["problems"] == [told]
@@ -515,7 +515,7 @@ def test_a_migrated_configuration_serves_as_postgrest_did(served: Database, tmp_
     ours.unlink()
     command = [*DATAAPI, "migrate-config", str(theirs), "--output", str(ours)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "max-rows: deprecated; db-max-rows has taken its place\n")
+    assert (done.returncode, done.stderr) == (0, "max-rows: deprecated; replaced by db-max-rows\n")
     assert ours.stat().st_mode & 0o777 == 0o600
     again = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert again.returncode == os.EX_CANTCREAT

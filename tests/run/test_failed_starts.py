@@ -26,7 +26,7 @@ FAILURES = [
     ("twistd", "stray", os.EX_USAGE, "no stray"),
     ("twistd", "--config nowhere.ini", os.EX_CONFIG, "nowhere.ini: cannot be read: No such file"),
     ("twistd", "--config wrong.ini", os.EX_CONFIG, "wrong.ini: [project] db-pool = 'many': expected"),
-    ("twistd", "", os.EX_CONFIG, "no file found, looked for dataapi.ini and /etc/dataapi/dataapi.ini"),
+    ("twistd", "", os.EX_CONFIG, "no file found: tried dataapi.ini and /etc/dataapi/dataapi.ini"),
     ("twistd", "--config port.ini", os.EX_UNAVAILABLE, "cannot listen on tcp:1:interface=203.0.113.1"),
     ("twistd", "--config tls.ini", os.EX_UNAVAILABLE, ": No such file or directory: "),
     (

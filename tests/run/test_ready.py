@@ -59,4 +59,4 @@ def test_commands_reach_a_socket_in_the_file_system(served: Database, tmp_path: 
         daemon.stop()
         gone = tried("ready")
     assert gone.returncode == os.EX_UNAVAILABLE
-    assert gone.stderr.startswith(f"the daemon does not answer at unix:{tmp_path}/admin.sock, an endpoint of")
+    assert gone.stderr.startswith(f"the daemon does not respond at unix:{tmp_path}/admin.sock (admin-listen)")

@@ -172,15 +172,15 @@ def test_check_config_asks_every_replica(trio: Pair, database: Database, own_ser
     [unreachable] = faults(f"{trio.read_uri(database.name).replace(standby, f'127.0.0.1:{nobody}')}")
     assert unreachable.startswith(f"db-read-uri: 127.0.0.1:{nobody} cannot be checked: ")
     assert faults(f"postgresql://authenticator@{standby}/{other.name}") == [
-        f"db-read-uri: {standby} leads to the database {other.name}, and db-uri to {database.name}"
+        f"db-read-uri: {standby} has the database {other.name}, but db-uri has {database.name}"
     ]
     assert faults(f"postgresql://reader@{standby}/{database.name}") == [
-        f"db-read-uri: {standby} is asked by a login role that may not become anon"
+        f"db-read-uri: {standby} has a login role that is not a member of anon"
     ]
     found = faults(f"postgresql://authenticator@127.0.0.1:{own_server.port}/{stranger.name}")
     assert any("system identifiers differ" in text for text in found)
     texts = [finding.text for finding in inspect(replace(project, db_read_uri=database.uri))]
-    assert any("leads to no standby that answers" in text for text in texts)
+    assert any("no standby responds" in text for text in texts)
 
 
 def test_the_first_usable_host_answers_where_reads_are_not_balanced(

@@ -131,12 +131,12 @@ def test_a_mistake_keeps_the_settings_and_is_named(daemon: Daemon) -> None:
     assert reloaded.status == 503
     assert "db-pool = 'many'" in reloaded.json["failures"]["configuration"]
     assert daemon.graphql(QUICK).status == 200
-    assert any("the configuration is not used" in line["message"] for line in daemon.lines)
+    assert any("the configuration was not applied" in line["message"] for line in daemon.lines)
     rewrite(daemon, "db-pool = many", "db-pool = 3")
     rewrite(daemon, "db-uri = ", "db-uri = postgresql://authenticator@127.0.0.1:1/none ; ")
     reloaded = daemon.admin("POST", "/reload")
     assert reloaded.status == 503
-    assert "the new settings are not used" in str(reloaded.json["failures"])
+    assert "the new settings were not applied" in str(reloaded.json["failures"])
     assert daemon.graphql(QUICK).status == 200
 
 
@@ -163,7 +163,7 @@ def test_a_mistake_fails_the_command_and_is_no_reload_in_the_log(daemon: Daemon)
     rewrite(daemon, "db-uri = ", "db-uri = postgresql://authenticator@127.0.0.1:1/none ; ")
     code, reason = reload()
     assert code == os.EX_TEMPFAIL
-    assert reason.startswith("abcdefghijklmnopqrst: the new settings are not used: ")
+    assert reason.startswith("abcdefghijklmnopqrst: the new settings were not applied: ")
     rewrite(daemon, f"tcp:{daemon.admin_port}:", f"tcp:{daemon.port}:")
     rewrite(daemon, "[dataapi]\nlisten", "[dataapi]\nlisten = tcp:1 ;")
     code, reason = reload()

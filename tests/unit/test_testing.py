@@ -67,7 +67,7 @@ def test_an_object_without_the_interface_is_refused() -> None:
     [
         ((NEWER,), "v2.shop.sold renders v1.shop.sold"),
         ((replace(OLDER, example=SHARED),), "the example of v1.shop.sold"),
-        ((replace(OLDER, type=PAUSED),), "twice"),
+        ((replace(OLDER, type=PAUSED),), "duplicate event type"),
         (
             (OLDER, replace(NEWER, renders=Rendering("v1.shop.sold", lambda payload: payload["none"]))),
             "v2.shop.sold does not render v1.shop.sold: KeyError",

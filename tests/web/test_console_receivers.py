@@ -26,10 +26,10 @@ JSON = {"Content-Type": "application/json"}
 class Management:
     """A management API that is there and is not asked."""
 
-    on = True
+    enabled = True
     portal_origins = ()
 
-    async def answer(self, *_: object) -> Reply:
+    async def handle(self, *_: object) -> Reply:
         """Fail: nothing here calls it."""
         raise AssertionError
 
@@ -78,7 +78,7 @@ def test_what_is_delivered_is_shown_with_its_signature_verified() -> None:
     newest, first = shown["received"]
     assert (first["problem"], first["body"], first["answer"]) == ("", BODY.decode(), 200)
     assert first["headers"]["webhook-id"] == "msg_1"
-    assert "another secret" in newest["problem"]
+    assert "different secret" in newest["problem"]
     assert made["secret"] not in json.dumps(shown)
 
 
@@ -214,14 +214,14 @@ def test_a_receiver_keeps_the_newest_deliveries_and_the_beginning_of_large_ones(
     ("change", "problem"),
     [
         ({}, ""),
-        ({"webhook-signature": "v1,AAAA"}, "another secret"),
-        ({"webhook-id": "msg_2"}, "another secret"),
+        ({"webhook-signature": "v1,AAAA"}, "different secret"),
+        ({"webhook-id": "msg_2"}, "different secret"),
         ({"webhook-timestamp": "1000301"}, "5 minutes"),
         ({"webhook-timestamp": "999699"}, "5 minutes"),
-        ({"webhook-timestamp": "soon"}, "no number"),
-        ({"webhook-timestamp": "²"}, "no number"),
+        ({"webhook-timestamp": "soon"}, "not a number"),
+        ({"webhook-timestamp": "²"}, "not a number"),
         ({"webhook-id": "ä"}, "not ASCII"),
-        ({"webhook-signature": ""}, "no webhook-id"),
+        ({"webhook-signature": ""}, "header is missing"),
     ],
 )
 def test_a_signature_is_judged_as_a_receiver_does(change: dict[str, str], problem: str) -> None:

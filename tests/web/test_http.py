@@ -503,7 +503,7 @@ def test_a_request_that_takes_too_long_is_504_in_the_form_of_each_area(target: s
     answer = connection.take()
     assert answer.status == 504
     told = answer.json()["errors"][0] if "graphql" in target else answer.json()
-    assert told["message"] == "The request was not answered within 5 seconds"
+    assert told["message"] == "The request timed out after 5 seconds"
     code = told["extensions"]["code"] if "graphql" in target else told["code"]
     assert code == "REQUEST_TIMEOUT"
     assert len(cancelled) == 1

@@ -23,13 +23,13 @@ TARGET = "/v2/organizations/acme/webhooks/endpoints"
 class Failing:
     """Raises whatever it is told to."""
 
-    on = True
+    enabled = True
     portal_origins = ()
 
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    async def answer(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
+    async def handle(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
         """Raise it."""
         raise self._error
 
@@ -103,7 +103,7 @@ def test_a_request_that_takes_too_long_is_a_gateway_timeout() -> None:
     """Whatever it waits for, it is answered after a minute, in the words of this API."""
 
     class Hanging(Failing):
-        async def answer(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
+        async def handle(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
             await Deferred()
             raise self._error
 

@@ -25,10 +25,10 @@ ORIGINS = ("https://app.example.org", "https://admin.example.org:8443")
 class Webhooks:
     """Webhooks that nobody manages."""
 
-    on: bool = True
+    enabled: bool = True
     portal_origins: Sequence[str] = ()
 
-    async def answer(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
+    async def handle(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
         """Never be asked."""
         raise AssertionError
 
@@ -56,7 +56,7 @@ def test_it_is_there_for_everybody_while_webhooks_are_on() -> None:
     """Without a project, an API key or an open console: the link alone has what it shows."""
     page = ask("/portal")
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert ask("/portal", Webhooks(on=False)).status == 404
+    assert ask("/portal", Webhooks(enabled=False)).status == 404
     assert ask("/console").status == 404
 
 
@@ -69,7 +69,7 @@ def test_it_runs_its_own_files_alone() -> None:
         found = ask(target)
         assert (found.status, found.headers["x-content-type-options"]) == (200, "nosniff")
         assert "frame-ancestors 'none'" in found.headers["content-security-policy"]
-        assert ask(target, Webhooks(on=False)).status == 404
+        assert ask(target, Webhooks(enabled=False)).status == 404
     own = next(each.name for each in CONSOLE.iterdir() if each.name.endswith(".js.gz"))
     for target in (
         f"/portal/assets/{own.removesuffix('.gz')}",

@@ -142,11 +142,11 @@ async def test_a_body_counts_until_it_is_answered(reactor: Any) -> None:
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(0, 200))
 def test_a_budget_is_never_overdrawn(counts: list[int], size: int) -> None:
     budget = Budget(size)
-    taken = [count for count in counts if budget.take(count)]
+    taken = [count for count in counts if budget.reserve(count)]
     assert sum(taken) + budget.free == size
     assert all(count > budget.free for count in counts if count not in taken)
     for count in taken:
-        budget.give_back(count)
+        budget.release(count)
     assert budget.free == size
 
 

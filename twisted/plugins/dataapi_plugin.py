@@ -1,4 +1,4 @@
-"""Makes ``twistd dataapi`` known to Twisted."""
+"""Registers ``twistd dataapi`` with Twisted."""
 
 from twisted.application.service import ServiceMaker
 

@@ -2,7 +2,7 @@ import { CopyIcon, ToolbarMenu, useEditorContext } from "@graphiql/react";
 import { identity } from "../shell/identity";
 import { SNIPPETS, type Operation } from "./snippets";
 
-/** A menu that copies the operation of the editor as a program. */
+/** A menu that copies the editor's operation as a program. */
 export function CopyAs() {
   const { queryEditor, variableEditor } = useEditorContext({ nonNull: true });
   const operation = (): Operation => {
@@ -27,7 +27,7 @@ export function CopyAs() {
   );
 }
 
-/** What is no JSON yet counts as no variables. */
+/** Return the variables, or none if the text is not valid JSON. */
 function parsed(text: string): Record<string, unknown> {
   try {
     return JSON.parse(text) as Record<string, unknown>;

@@ -7,7 +7,7 @@ import { useStore } from "../kit/store";
 import { identity, roleOf } from "../shell/identity";
 import { Problem } from "../shell/problem";
 
-/** A persisted document of the project: /console/data/documents. */
+/** A persisted document, from /console/data/documents. */
 interface StoredDocument {
   id: string;
   text: string;
@@ -35,7 +35,7 @@ function List({ documents }: { documents: StoredDocument[] }) {
   const [text, setText] = useState("");
   const opened = useRef<string | null>(null);
   useEffect(() => {
-    // The new tab has cleared the editor only now.
+    // Opening a tab clears the editor after rendering.
     if (opened.current !== null) queryEditor?.setValue(opened.current);
     opened.current = null;
   }, [tabs.length, queryEditor]);
@@ -63,7 +63,7 @@ function List({ documents }: { documents: StoredDocument[] }) {
   );
 }
 
-/** The line that an operation begins in, or the first one. */
+/** The first line of the operation, or of the document. */
 function firstOperation(text: string): string {
   const lines = text.split("\n").map((line) => line.trim());
   return lines.find((line) => /^(query|mutation)\b/.test(line)) ?? lines.find((line) => line !== "" && !line.startsWith("#")) ?? "";

@@ -1,18 +1,18 @@
 import { useEditorContext } from "@graphiql/react";
 import { useEffect } from "react";
 
-/** Gives GraphiQL's editors and tabs what screen readers and the keyboard need and it leaves out. */
+/** Adds missing accessibility attributes to GraphiQL's editors and tabs. */
 export function EditorAccess() {
   const { queryEditor, variableEditor, headerEditor, responseEditor, tabs, activeTabIndex } = useEditorContext({ nonNull: true });
   useEffect(() => {
-    const editors = { Operation: queryEditor, Variables: variableEditor, Headers: headerEditor, Answer: responseEditor };
+    const editors = { Operation: queryEditor, Variables: variableEditor, Headers: headerEditor, Response: responseEditor };
     for (const [name, editor] of Object.entries(editors)) {
       editor?.setOption("screenReaderLabel", name);
       editor?.getScrollerElement().setAttribute("tabindex", "0");
     }
   }, [queryEditor, variableEditor, headerEditor, responseEditor]);
   useEffect(() => {
-    // An item with buttons in it cannot be the tab itself: its first button is.
+    // An item that contains buttons cannot have the role tab, so its first button gets it.
     for (const item of document.querySelectorAll(".graphiql-tab")) {
       const selected = item.classList.contains("graphiql-tab-active");
       item.setAttribute("role", "presentation");

@@ -2,7 +2,7 @@ import { Kind, OperationTypeNode, parse, print, type DocumentNode, type Operatio
 import { eventsOf, streams } from "../kit/events";
 import { makeStore, useStore } from "../kit/store";
 
-/** Whether queries are kept open, and what changed in the last result. */
+/** Whether live mode is on, and what changed in the last result. */
 export const live = makeStore<{ on: boolean; changed: string[] | null; at: string }>({ on: false, changed: null, at: "" });
 
 export interface Operation {
@@ -10,7 +10,7 @@ export interface Operation {
   operationName?: string | null;
 }
 
-/** The operation as a subscription, if it is to be kept open: it is one, or a query while the switch is on. */
+/** Return the operation as a subscription if it is one, or if it is a query in live mode. */
 export function asSubscription<T extends Operation>(asked: T): T | null {
   let document: DocumentNode;
   try {
@@ -27,7 +27,7 @@ export function asSubscription<T extends Operation>(asked: T): T | null {
   return { ...asked, query: print({ ...document, definitions }) };
 }
 
-/** The results of a subscription; `respond` sends it. */
+/** Yield the results of a subscription, which `respond` sends. */
 export async function* follow(respond: (signal: AbortSignal) => Promise<Response>): AsyncGenerator<object> {
   const controller = new AbortController();
   let before: unknown;
@@ -50,7 +50,7 @@ export async function* follow(respond: (signal: AbortSignal) => Promise<Response
   }
 }
 
-/** The paths at which two values differ. */
+/** The paths of differences between two values. */
 function changes(before: unknown, after: unknown, path: string): string[] {
   if (Object.is(before, after)) return [];
   if (typeof before !== "object" || typeof after !== "object" || !before || !after) return [path || "data"];
@@ -63,7 +63,7 @@ const MOST = 5;
 export function LiveSwitch() {
   const { on } = useStore(live);
   return (
-    <label className="check live-switch" title="Keep the query open, and show each other result that it has">
+    <label className="check live-switch" title="Keep the query open, and show each new result">
       <input type="checkbox" checked={on} onChange={() => live.set({ on: !on, changed: null, at: "" })} />Live
     </label>
   );

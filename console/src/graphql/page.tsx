@@ -21,8 +21,8 @@ import { storage } from "./storage";
 
 const explorer = explorerPlugin();
 
-const FIRST_QUERY = `# Ctrl+Enter runs the operation, Ctrl+Space completes what you type.
-# The symbols beside the editor open the schema, past operations and a builder.
+const FIRST_QUERY = `# Ctrl+Enter runs the operation, Ctrl+Space shows completions.
+# The icons next to the editor open the schema, the history and a query builder.
 {
   __typename
 }
@@ -39,7 +39,7 @@ interface Answered {
   extensions?: Measured;
 }
 
-/** The last answer, where it was a refusal for want of another key, token or role. */
+/** The last response if its status was 401. */
 const refused = makeStore<Refused | null>(null);
 
 function respond(asked: Asked, headers: Record<string, string>, accept = "application/json", signal?: AbortSignal): Promise<Response> {
@@ -57,7 +57,7 @@ async function send(asked: Asked, headers: Record<string, string> = {}): Promise
   return (await response.json()) as Answered;
 }
 
-/** Send an operation; what it says of its cost goes to the panel that asked, and plans are shown there alone. */
+/** Send an operation. Its cost and plans are shown in the panel, not in the result. */
 async function measured(asked: Asked, headers?: Record<string, string>): Promise<Answered> {
   const requested = asksFor();
   if (!requested) return send(asked, headers);
@@ -78,7 +78,7 @@ export default function GraphQLPage() {
     document.body.classList.add(`graphiql-${current}`);
   }, [current]);
   const { documents, documentsOnly, live } = settings;
-  // GraphiQL asks for the schema again whenever it is given another function.
+  // GraphiQL loads the schema again whenever the function changes.
   const fetcher = useCallback(async (asked: Asked, options?: { headers?: Record<string, string> }) => {
     const subscription = live ? asSubscription(asked) : null;
     if (subscription) return follow((signal) => respond(subscription, options?.headers ?? {}, "text/event-stream, application/json;q=0.9", signal)) as never;
@@ -90,7 +90,7 @@ export default function GraphQLPage() {
   const plugins = useMemo(() => [explorer, planPlugin, ...(documents ? [documentsPlugin] : [])], [documents]);
   return (
     <div className="graphql-page">
-      {refusal ? <Problem title="The request was refused" error={refusal} /> : !described && (documentsOnly ? <DocumentsOnly /> : <IntrospectionIsOff />)}
+      {refusal ? <Problem title="The request was rejected" error={refusal} /> : !described && (documentsOnly ? <DocumentsOnly /> : <IntrospectionIsOff />)}
       <LiveChanges />
       <GraphiQL
         key={`${apiKey} ${token}`}
@@ -110,9 +110,9 @@ export default function GraphQLPage() {
 
 function DocumentsOnly() {
   return (
-    <Notice kind="info" title="Only stored documents run here">
-      So says <code>graphql-documents-only</code>. As service_role, choose one of them in the panel <strong>Stored documents</strong>. Without a
-      stored introspection query there is neither completion nor documentation.
+    <Notice kind="info" title="Only stored documents are allowed">
+      The project has <code>graphql-documents-only</code> set. As service_role, choose a document in the panel <strong>Stored documents</strong>.
+      Completion and documentation require a stored introspection query.
     </Notice>
   );
 }
@@ -121,8 +121,8 @@ function IntrospectionIsOff() {
   const [schema] = useSettings().schemas;
   return (
     <Notice kind="info" title="This role cannot read the schema">
-      Operations run, without completion and documentation. Unless the errors below name another reason, introspection is off. Turn it on by
-      the schema's comment, beside the keys that it has: <code>{`comment on schema ${schema} is '@graphql({"introspection": true})';`}</code>
+      Operations work, but without completion and documentation. Unless the errors below name another reason, introspection is
+      disabled. Enable it in the schema's comment, in addition to its other directives: <code>{`comment on schema ${schema} is '@graphql({"introspection": true})';`}</code>
     </Notice>
   );
 }

@@ -6,22 +6,22 @@ import { PlanTree } from "../kit/plan-tree";
 import { makeStore, useStore } from "../kit/store";
 import { identity, roleOf } from "../shell/identity";
 
-/** What `"extensions": {"explain": true}` gives for each statement. */
+/** The result of `"extensions": {"explain": true}` for each statement. */
 interface Explained {
   statement: string;
   plan: ExplainedPlan[];
 }
 
-/** What an answer says of its operation, in `extensions`. */
+/** The `extensions` of a response. */
 export interface Measured {
   cost?: { rows: number; limit: number };
   explain?: Explained[];
 }
 
-/** Whether operations ask what they cost, and the answer to the last one. */
+/** Whether the panel is open, and the last measurement. */
 export const measuring = makeStore<{ on: boolean; last: Measured | null }>({ on: false, last: null });
 
-/** What an operation asks for besides its data, null for nothing. */
+/** The `extensions` to request, or null. */
 export function asksFor(): Record<string, boolean> | null {
   if (!measuring.get().on) return null;
   return { cost: true, ...(roleOf(identity.get()) === "service_role" ? { explain: true } : {}) };
@@ -41,11 +41,11 @@ function PlanPanel() {
   return (
     <section className="measured" aria-labelledby="measured">
       <h2 id="measured" className="graphiql-doc-explorer-title">Cost and plan</h2>
-      {!last && <p className="hint">While this is open, each operation that you run asks what it costs{role === "service_role" ? " and how PostgreSQL plans it" : ""}.</p>}
+      {!last && <p className="hint">While this panel is open, it shows the cost{role === "service_role" ? " and PostgreSQL's plan" : ""} of each operation that you run.</p>}
       {last?.cost && <Cost {...last.cost} />}
       {last?.explain?.map((each, index) => <Statement key={index} explained={each} />)}
-      {last && !last.cost && <p className="hint">The last operation was refused before it had a cost.</p>}
-      {role !== "service_role" && <Notice kind="info">Plans show what is in tables: PostgreSQL's plan is for service_role alone.</Notice>}
+      {last && !last.cost && <p className="hint">The last operation was rejected before its cost was computed.</p>}
+      {role !== "service_role" && <Notice kind="info">PostgreSQL's plan is only for service_role, because plans reveal data.</Notice>}
     </section>
   );
 }

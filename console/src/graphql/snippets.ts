@@ -1,11 +1,11 @@
-/** Programs that send the operation of the editor, to be copied. */
+/** Programs that send the editor's operation. */
 
 export interface Operation {
   url: string;
   apiKey: string;
   query: string;
   variables: Record<string, unknown>;
-  /** Whether the program sends a token; it comes from the environment, never from the tab. */
+  /** Whether the program sends a token. It is read from the environment, so that no token is copied. */
   withToken: boolean;
 }
 
@@ -31,7 +31,7 @@ function javascriptHeaders({ apiKey, withToken }: Operation): string {
   return `{ ${entries.join(", ")} }`;
 }
 
-/** supabase-js itself has no call for GraphQL. */
+/** supabase-js has no method for GraphQL. */
 function supabase({ url, apiKey, query, variables }: Operation): string {
   return `import { createClient } from "@supabase/supabase-js";
 
@@ -39,11 +39,11 @@ const url = ${JSON.stringify(url.replace(/\/graphql\/v1$/, ""))};
 const apikey = ${JSON.stringify(apiKey)};
 const supabase = createClient(url, apikey);
 
-// The token of who is signed in by Supabase Auth, or else your own.
+// The token of the user signed in with Supabase Auth, or your own.
 const { data: { session } } = await supabase.auth.getSession();
 const token = session?.access_token ?? process.env.TOKEN;
 
-// supabase-js has no call for GraphQL, so fetch sends the same key and token.
+// supabase-js has no method for GraphQL, so fetch sends the same key and token.
 const response = await fetch(\`\${url}/graphql/v1\`, {
   method: "POST",
   headers: { apikey, ...(token && { Authorization: \`Bearer \${token}\` }), "Content-Type": "application/json" },

@@ -1,4 +1,4 @@
-/** Where GraphiQL keeps tabs and history: this browser, without the headers, which may carry tokens. */
+/** Storage for GraphiQL's tabs and history in this browser, without headers, which may contain tokens. */
 export const storage = {
   getItem: (key: string) => localStorage.getItem(key),
   removeItem: (key: string) => localStorage.removeItem(key),

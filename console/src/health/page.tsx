@@ -6,7 +6,7 @@ import { ChooseRole } from "../shell/choose-role";
 import { identity } from "../shell/identity";
 import { Problem } from "../shell/problem";
 
-/** What the daemon says of the project's health: /console/data/health. */
+/** Health of the project, from /console/data/health. */
 interface Health {
   version: string;
   project: {
@@ -21,9 +21,9 @@ interface Health {
     replicas: { server: string; available: boolean; lag: number | null }[];
     pool: { size: number; open: number; idle: number; in_use: number; waiting: number; timeouts: number };
   };
-  /** null in a daemon of one process. */
+  /** null if the daemon is a single process. */
   workers: Workers | null;
-  /** null where there are none. */
+  /** null if webhooks are disabled. */
   webhooks: { ready: boolean; reason: string | null } | null;
   slow: { seconds: number; within: number; requests: SlowRequest[] };
 }
@@ -50,8 +50,8 @@ interface SlowRequest {
 
 const EVERY = 5000;
 
-/** How the daemon learns that the schema changed. */
-const CHANGES = { notified: "are notified", polled: "are looked for", "on request": "count when it is told" };
+/** How the daemon detects schema changes. */
+const CHANGES = { notified: "notified", polled: "polled", "on request": "only on reload" };
 
 export default function HealthPage() {
   const asked = useStore(identity).kind === "service";
@@ -60,12 +60,12 @@ export default function HealthPage() {
     <div className="page">
       <h1>Health</h1>
       {!asked && (
-        <Notice kind="info" title="For service_role alone">
-          <p>Choose service_role to see how the project and its connections are, and which requests were slow.</p>
+        <Notice kind="info" title="Only for service_role">
+          <p>Choose service_role to see the state of the project and its connections, and slow requests.</p>
           <ChooseRole />
         </Notice>
       )}
-      {problem && <Problem title="The daemon does not say" error={problem} />}
+      {problem && <Problem title="The health cannot be read" error={problem} />}
       {data && <Report health={data} />}
     </div>
   );
@@ -76,16 +76,16 @@ function Report({ health: { version, project, workers, webhooks, slow } }: { hea
   return (
     <>
       <Notice kind={project.ready ? "good" : "error"} title={project.ready ? "Ready" : "Not ready"}>
-        {project.fault ?? project.reason ?? "The project answers requests."}
+        {project.fault ?? project.reason ?? "The project serves requests."}
       </Notice>
       <Facts className="panel">
         <Fact name="Version">{version}</Fact>
         <Fact name="Database">{project.database_available ? "available" : "not available"}{project.standby && ", a standby"}</Fact>
         <Fact name="Catalog">{project.generation === null ? "not loaded yet" : project.generation === 1 ? "loaded once" : `loaded ${project.generation} times`}</Fact>
-        <Fact name="Changes of the schema">{CHANGES[project.changes]}</Fact>
+        <Fact name="Schema changes">{CHANGES[project.changes]}</Fact>
         <Fact name="Connections">{pool.in_use} in use, {pool.idle} idle, of {pool.size}</Fact>
         <Fact name="Waiting for a connection">{pool.waiting === 1 ? "1 request" : `${pool.waiting} requests`}</Fact>
-        <Fact name="Waited in vain so far">{pool.timeouts === 1 ? "1 request" : `${pool.timeouts} requests`}</Fact>
+        <Fact name="Timed out waiting">{pool.timeouts === 1 ? "1 request" : `${pool.timeouts} requests`}</Fact>
         <Fact name="Workers">{workers ? workersText(workers) : "one process"}</Fact>
         {webhooks && <Fact name="Webhooks">{webhooks.ready ? "working" : `not working: ${webhooks.reason}`}</Fact>}
         {project.replicas.map(({ server, available, lag }) => (
@@ -93,13 +93,13 @@ function Report({ health: { version, project, workers, webhooks, slow } }: { hea
         ))}
       </Facts>
       {project.problems.length > 0 && (
-        <Notice kind="warning" title="Problems of the catalog">
+        <Notice kind="warning" title="Problems in the catalog">
           <ul>{project.problems.map((each) => <li key={each}>{each}</li>)}</ul>
         </Notice>
       )}
       <h2>Slow requests</h2>
       <p className="hint">
-        Those of the last {slow.within / 60} minutes that took {slow.seconds} s or longer{workers && `, of worker ${workers.own}, which answers now`}.
+        Requests of the last {slow.within / 60} minutes that took {slow.seconds} s or longer{workers && `, in worker ${workers.own}, which handled this request`}.
       </p>
       {slow.requests.length > 0 ? <SlowRequests requests={slow.requests} /> : <p className="soft">None.</p>}
     </>
@@ -109,8 +109,8 @@ function Report({ health: { version, project, workers, webhooks, slow } }: { hea
 function workersText({ configured, serving, stuck }: Workers): string {
   const waiting = configured - serving.length - stuck.length;
   const parts = [
-    `${serving.length} of ${configured} serve`,
-    stuck.length > 0 && `${stuck.length} ${stuck.length === 1 ? "does" : "do"} not answer`,
+    `${serving.length} of ${configured} serving`,
+    stuck.length > 0 && `${stuck.length} not responding`,
     waiting > 0 && `${waiting} not started`,
   ];
   return parts.filter(Boolean).join(", ");

@@ -2,7 +2,7 @@ import { useEffect, useState } from "react";
 
 type CopyButtonProps = { text: string; label?: string };
 
-/** Copies a text; browsers have no clipboard for pages that came unencrypted from elsewhere, where it can be selected instead. */
+/** Copies a text. Hidden if the browser has no clipboard, as for pages of other hosts without TLS. */
 export function CopyButton({ text, label }: CopyButtonProps) {
   const [copied, setCopied] = useState<string | null>(null);
   useEffect(() => {

@@ -2,7 +2,7 @@ import { useEffect, useState } from "react";
 import { identity, identityHeaders, type Identity } from "../shell/identity";
 import { useStore } from "./store";
 
-/** An answer without data: which status and code it has, and why. */
+/** An error response: its status, code and reason. */
 export class Refused extends Error {
   constructor(
     readonly status: number,
@@ -14,17 +14,17 @@ export class Refused extends Error {
   }
 }
 
-/** Why an answer has no data, as it says itself. */
+/** Return the error in a response. */
 export async function refusalOf(response: Response): Promise<Refused> {
   try {
     const { code, message, hint } = (await response.json()) as { code?: string; message: string; hint?: string | null };
     return new Refused(response.status, code ?? "", message, hint ?? "");
   } catch {
-    return new Refused(response.status, "", `The daemon answered with status ${response.status}.`, "");
+    return new Refused(response.status, "", `The daemon responded with status ${response.status}.`, "");
   }
 }
 
-/** What the daemon says to the console's own pages alone: /console/data/NAME, as whoever is given. */
+/** Load /console/data/NAME with the given identity. */
 export async function loadData<T>(name: string, who?: Identity, signal?: AbortSignal): Promise<T> {
   const response = await fetch(`/console/data/${name}`, { headers: who ? identityHeaders(who) : {}, signal });
   if (!response.ok) throw await refusalOf(response);
@@ -37,13 +37,13 @@ export interface Loaded<T> {
 }
 
 interface Options {
-  /** Milliseconds after which it is asked again; without it, only a new role asks again. */
+  /** Polling interval in milliseconds (default: load again only when the role changes). */
   every?: number;
-  /** Whether nothing is asked. */
+  /** Whether not to load anything. */
   skip?: boolean;
 }
 
-/** Data of the console as its role sees it. A problem of asking again leaves what was known. */
+/** Console data for the current role. If polling fails, the previous data is kept. */
 export function useData<T>(name: string, { every, skip = false }: Options = {}): Loaded<T> {
   const who = useStore(identity);
   const [loaded, setLoaded] = useState<Loaded<T>>({ data: null, problem: null });

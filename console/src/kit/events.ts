@@ -4,7 +4,7 @@ export interface ServerEvent {
   data: string;
 }
 
-/** The events of a response as they come, as the HTML standard has them read. */
+/** Yield the events of a response, parsed as in the HTML standard. */
 export async function* eventsOf(response: Response): AsyncGenerator<ServerEvent> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -1,15 +1,15 @@
 import type { ReactNode } from "react";
 import "./facts.css";
 
-/** ``large`` is for figures that are read from afar. */
+/** ``large``: use a large font for the values. */
 type FactsProps = { className: string; large?: boolean; children: ReactNode };
 
-/** Names with short values below them, side by side as far as there is room. */
+/** Names with short values below them, in a row that wraps. */
 export function Facts({ className, large, children }: FactsProps) {
   return <dl className={`facts ${className}`} data-large={large || undefined}>{children}</dl>;
 }
 
-/** Names with values beside them, one below the other. */
+/** Names and values, one pair per line. */
 export function Terms({ children }: { children: ReactNode }) {
   return <dl className="terms">{children}</dl>;
 }

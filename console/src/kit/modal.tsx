@@ -1,9 +1,9 @@
 import { useEffect, useRef, type ReactNode, type SyntheticEvent } from "react";
 
-/** ``labelledBy`` is the id of the dialog's heading. */
+/** ``labelledBy``: id of the dialog's heading. */
 type ModalProps = { className?: string; labelledBy: string; onClose: () => void; children: ReactNode };
 
-/** A modal dialog; Escape closes it, and the focus goes back to where it was. */
+/** A modal dialog. Escape closes it and restores the focus. */
 export function Modal({ className, labelledBy, onClose, children }: ModalProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
@@ -13,7 +13,7 @@ export function Modal({ className, labelledBy, onClose, children }: ModalProps) 
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, []);
-  // A browser closes the dialog itself and says so later. A dialog that was opened in between would be closed in its place.
+  // The browser would close the dialog and fire ``close`` later, which could close another dialog opened in between.
   const cancel = (event: SyntheticEvent) => {
     event.preventDefault();
     onClose();

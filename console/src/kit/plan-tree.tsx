@@ -5,7 +5,7 @@ import "./plan.css";
 const figure = (value: number) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 0 });
 const percentOf = ({ share }: PlanNode) => Math.round(share * 100);
 
-/** A plan as a tree, with each node's own share; the dearest stands out. */
+/** A plan as a tree with each node's own share. The most expensive node is highlighted. */
 export function PlanTree({ root }: { root: PlanNode }) {
   const dear = dearest(root);
   const tree = useRef<HTMLUListElement>(null);
@@ -13,7 +13,7 @@ export function PlanTree({ root }: { root: PlanNode }) {
   return (
     <>
       <p>
-        {percentOf(dear)} % of its {root.actual ? "time" : "estimated cost"}, the most, arise in{" "}
+        {percentOf(dear)} % of the {root.actual ? "time" : "estimated cost"} is spent in{" "}
         <button type="button" className="link" onClick={showDearest} title="Show it in the plan"><strong>{dear.title}</strong></button>
       </p>
       <ul className="plan" aria-label="Plan" ref={tree}><Branch node={root} dear={dear} /></ul>
@@ -29,7 +29,7 @@ function Branch({ node, dear }: { node: PlanNode; dear: PlanNode }) {
       <div className="plan-node" data-dear={node === dear || undefined}>
         <div className="plan-title">
           <span>{title}</span>
-          {node === dear && <span className="badge" data-kind="warning">dearest</span>}
+          {node === dear && <span className="badge" data-kind="warning">most expensive</span>}
           <span className="plan-share">{percent} %</span>
         </div>
         <div className="plan-bar" aria-hidden="true"><span style={{ width: `${percent}%` }} /></div>

@@ -1,6 +1,6 @@
-/** PostgreSQL's plans as a tree that says where the cost, or the time, arises; pure. */
+/** PostgreSQL's plans as a tree with each node's share of the cost or time. */
 
-/** A node of `explain (format json)`, of which these members are read. */
+/** A node of `explain (format json)`. */
 export interface ExplainedNode {
   "Node Type": string;
   "Total Cost": number;
@@ -24,20 +24,20 @@ export interface ExplainedNode {
 
 export interface ExplainedPlan {
   Plan: ExplainedNode;
-  /** Milliseconds, where the statement was run. */
+  /** Milliseconds, if the statement was run. */
   "Planning Time"?: number;
   "Execution Time"?: number;
 }
 
 export interface PlanNode {
   title: string;
-  /** Conditions and keys, each as it is to be read. */
+  /** Conditions and keys, as text. */
   details: string[];
-  /** Rows that PostgreSQL expects of one execution. */
+  /** Estimated number of rows of one execution. */
   rows: number;
-  /** What there really was in all executions, where the statement was run. */
+  /** Measurements of all executions, if the statement was run. */
   actual: { rows: number; milliseconds: number } | null;
-  /** The part of the whole that arises in this node itself, from 0 to 1: of the time, if it was measured, else of the cost. */
+  /** This node's own share, from 0 to 1, of the time if it was measured, otherwise of the estimated cost. */
   share: number;
   children: PlanNode[];
 }
@@ -51,15 +51,15 @@ export function treeOf(root: ExplainedNode): PlanNode {
   return grown(root, whole, Math.max(whole, Number.MIN_VALUE));
 }
 
-/** The node in which the most arises. */
+/** The node with the largest share. */
 export function dearest(root: PlanNode): PlanNode {
   return root.children.map(dearest).reduce((best, each) => (each.share > best.share ? each : best), root);
 }
 
 /**
- * What a node costs has in it what its children cost, once for each time that they run: the inner side of a nested
- * loop for every outer row, the subplan of an expression for every row. A limit lets its child stop early. So, where
- * estimates do not add up, children share what their parent costs in the ratio of their own, and the rest is the parent's.
+ * The cost of a node includes its children's costs, multiplied by their number of executions: once per outer row for
+ * the inner side of a nested loop, once per row for the subplan of an expression. A limit may stop its child early. If
+ * the estimates exceed the parent's cost, it is distributed among the children in proportion to their costs.
  */
 function grown(node: ExplainedNode, cost: number, whole: number): PlanNode {
   const plans = node.Plans ?? [];
@@ -71,7 +71,7 @@ function grown(node: ExplainedNode, cost: number, whole: number): PlanNode {
   return { title: titleOf(node), details: detailsOf(node), rows: node["Plan Rows"], actual: actualOf(node), share: own / whole, children };
 }
 
-/** The milliseconds of all executions; null where the statement was not run. */
+/** The milliseconds of all executions, or null if the statement was not run. */
 function timeOf(node: ExplainedNode): number | null {
   const time = node["Actual Total Time"];
   return time === undefined ? null : time * (node["Actual Loops"] ?? 1);
@@ -84,7 +84,7 @@ function actualOf(node: ExplainedNode): PlanNode["actual"] {
 
 function runsOf(child: ExplainedNode, parent: ExplainedNode): number {
   const read = parent.Plans?.find((each) => each["Parent Relationship"] === "Outer")?.["Plan Rows"] ?? 1;
-  // That of an aggregate runs for each row that is read, that of other nodes for each row that they return.
+  // An aggregate runs its subplan for each input row, other nodes for each output row.
   if (child["Parent Relationship"] === "SubPlan") return Math.max(1, read, parent["Plan Rows"]);
   const repeated = parent["Node Type"] === "Nested Loop" && child["Parent Relationship"] === "Inner";
   return repeated ? Math.max(1, read) : 1;

@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** A value that components read and anybody may change. */
+/** An observable value. */
 export interface Store<T> {
   get(): T;
   set(value: T): void;

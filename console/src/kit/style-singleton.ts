@@ -29,7 +29,7 @@ export function styleHookSingleton() {
     useEffect(() => {
       shared.add(css);
       return () => shared.remove();
-      // Changed styles count only where they are said to be dynamic.
+      // Changes are applied only if the styles are dynamic.
     }, [css && dynamic]);
   };
 }

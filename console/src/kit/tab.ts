@@ -1,6 +1,6 @@
-/** What stays in this tab, in its session storage, until the tab is closed. */
+/** Values in the tab's session storage. */
 
-/** What was kept under a name, null for nothing. */
+/** Return a stored value, or null. */
 export function keptInTab<T>(name: string): T | null {
   try {
     return JSON.parse(sessionStorage.getItem(name) ?? "null") as T | null;
@@ -13,7 +13,7 @@ export function keepInTab(name: string, value: object): void {
   try {
     sessionStorage.setItem(name, JSON.stringify(value));
   } catch {
-    // There is no more room, or none at all: it lasts as long as the page.
+    // Storage is full or blocked: the value lasts as long as the page.
     forgetInTab(name);
   }
 }
@@ -22,6 +22,6 @@ export function forgetInTab(name: string): void {
   try {
     sessionStorage.removeItem(name);
   } catch {
-    // A frame whose storage the browser blocks keeps nothing.
+    // The browser may block storage in frames.
   }
 }

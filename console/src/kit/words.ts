@@ -1,6 +1,6 @@
-/** Words that are put together; pure. */
+/** Text helpers. */
 
-/** A message as a sentence: it ends with one full stop, whether it came with one or without. */
+/** Return a message with a period at its end. */
 export function sentence(text: string): string {
   const said = text.trim();
   return said === "" || /[.!?…]$/.test(said) ? said : `${said}.`;

@@ -1,7 +1,7 @@
-/** Contrast that text needs (WCAG, level AA), with a margin for grounds that are not pure white or black. */
+/** Required contrast of text (WCAG, level AA), with a margin for backgrounds that are not pure white or black. */
 const READABLE = 5;
 const WHITE = "#ffffff";
-/** The lightest ground that text stands on in the dark theme. */
+/** The lightest background in the dark theme. */
 const DARK = "#222731";
 
 const COLOR = /^#[0-9a-f]{6}$/;
@@ -18,18 +18,18 @@ function luminance(color: string): number {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-/** How well two colours can be told apart, from 1 to 21. */
+/** The contrast of two colors, from 1 to 21. */
 export function contrast(one: string, other: string): number {
   const [dark, bright] = [luminance(one), luminance(other)].toSorted((a, b) => a - b) as [number, number];
   return (bright + 0.05) / (dark + 0.05);
 }
 
-/** A colour with so much, from 0 to 1, of black (0) or white (255) in it. */
+/** Mix a color with black (0) or white (255); ``part`` is from 0 to 1. */
 function mixed(color: string, end: 0 | 255, part: number): string {
   return `#${channels(color).map((each) => Math.round(each + (end - each) * part).toString(16).padStart(2, "0")).join("")}`;
 }
 
-/** The shade of a colour, as near to it as can be, that can be read on a ground. */
+/** The closest shade of a color that is readable on a background. */
 export function readable(color: string, ground: string, end: 0 | 255): string {
   for (let part = 0; part < 1; part += 0.05) {
     const shade = mixed(color, end, part);
@@ -38,7 +38,7 @@ export function readable(color: string, ground: string, end: 0 | 255): string {
   return mixed(color, end, 1);
 }
 
-/** What a colour changes of the page: marks, links and buttons, in both themes. */
+/** CSS variables for a brand color, for both themes. */
 export function shades(color: string): Record<string, string> {
   const light = readable(color, WHITE, 0);
   const dark = readable(color, DARK, 255);
@@ -51,7 +51,7 @@ export function shades(color: string): Record<string, string> {
   };
 }
 
-/** Give the page a colour, or its own again. */
+/** Apply a brand color to the page, or restore the default. */
 export function paint(color: string | null): void {
   const { style } = document.documentElement;
   const chosen = color !== null && COLOR.test(color) ? shades(color) : {};

@@ -6,14 +6,14 @@ import { Hooks } from "../webhooks/hooks";
 import { session, signInWith, signOut } from "../webhooks/session";
 import { paint } from "./color";
 
-/** The token of the link that was opened, "" for none; the address keeps it no longer. */
+/** Return the token in the URL, or "", and remove it from the URL. */
 function takeToken(): string {
   const token = location.hash.slice(1);
   if (token) history.replaceState(null, "", location.pathname + location.search);
   return token;
 }
 
-/** The webhooks that a link leads to, for a platform's customers. */
+/** The webhooks page for customers, opened with a portal link. */
 export function Portal() {
   const current = useStore(session);
   const [problem, setProblem] = useState("");
@@ -25,16 +25,16 @@ export function Portal() {
         setBusy(false);
         return;
       }
-      // Whatever was shown before is another link's.
+      // The previous session belongs to another link.
       signOut();
       setProblem("");
       setBusy(true);
-      signInWith(token, ({ portal }) => (portal ? "" : "This is no link to this page."))
+      signInWith(token, ({ portal }) => (portal ? "" : "This is not a link to this page."))
         .catch((error: Error) => setProblem(inWords(error)))
         .finally(() => setBusy(false));
     };
     open();
-    // A page that frames this one may give it another link without loading it again.
+    // A page that embeds this one may change the link without reloading it.
     addEventListener("hashchange", open);
     return () => removeEventListener("hashchange", open);
   }, []);
@@ -49,7 +49,7 @@ export function Portal() {
       <div className="page webhooks">
         {current ? <Hooks key={current.token} title={current.portal?.name ?? ""} current={current} receivers={false} />
           : busy ? <div className="waiting" role="status">Loading…</div>
-          : <Notice kind="info" title="This page needs a link">{problem || "The link has ended, or there was none. Open the page again from where you came."}</Notice>}
+          : <Notice kind="info" title="This page requires a link">{problem || "The link has expired or is missing. Open the page again from the application."}</Notice>}
       </div>
     </main>
   );
@@ -57,8 +57,8 @@ export function Portal() {
 
 function inWords(error: Error): string {
   if (!(error instanceof Refusal)) return error.message;
-  if (error.status === 401) return "The link has ended. Open the page again from where you came.";
+  if (error.status === 401) return "The link has expired. Open the page again from the application.";
   if (error.code === "access_disabled") return "Webhooks are not available to you.";
-  if (error.status === 503) return "Webhooks do not work now. Try again in a moment.";
+  if (error.status === 503) return "Webhooks are unavailable at the moment. Try again later.";
   return error.message;
 }

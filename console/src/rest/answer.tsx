@@ -4,10 +4,10 @@ import { Advice } from "../shell/problem";
 import { JsonView } from "./json-view";
 import type { Answer } from "./send";
 
-/** Rows of a table that are drawn; more make a browser slow. */
+/** Maximum number of rows in a table. More would make the browser slow. */
 const MOST_ROWS = 500;
 
-/** What came of a request, in short. */
+/** A summary of the response. */
 export function Outcome({ answer }: { answer: Answer }) {
   const { status, reason, milliseconds, bytes, range, total } = answer;
   return (
@@ -16,7 +16,7 @@ export function Outcome({ answer }: { answer: Answer }) {
       <span>{`${Math.round(milliseconds)} ms`}</span>
       <span>{sizeOf(bytes)}</span>
       {range && <span>{`rows ${range}`}</span>}
-      {total !== null && <strong>{`${total.toLocaleString("en")} in all`}</strong>}
+      {total !== null && <strong>{`${total.toLocaleString("en")} in total`}</strong>}
     </p>
   );
 }
@@ -27,7 +27,7 @@ function sizeOf(bytes: number): string {
 
 type Row = Record<string, unknown>;
 
-/** The rows of an answer; null if it has none that a table could show. */
+/** The rows of a response, or null if it cannot be shown as a table. */
 export function rowsOf({ json, status }: Answer): Row[] | null {
   const list = Array.isArray(json) ? (json as unknown[]) : status < 300 && isRow(json) ? [json] : [];
   return list.length > 0 && list.every(isRow) ? list : null;
@@ -35,7 +35,7 @@ export function rowsOf({ json, status }: Answer): Row[] | null {
 
 const isRow = (value: unknown): value is Row => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** ``directionOf`` is null for what cannot be sorted by. */
+/** ``directionOf`` returns null for columns that cannot be sorted. */
 interface Sorting {
   directionOf: (name: string) => "" | "asc" | "desc" | null;
   sort: (name: string) => void;
@@ -43,7 +43,7 @@ interface Sorting {
 
 const SORTED = { asc: "ascending", desc: "descending", "": "none" } as const;
 
-/** ``before`` is the answer of a live query that this one follows: the rows that it lacked are marked. */
+/** ``before`` is the previous response of a live query. New rows are highlighted. */
 export function AnswerTable({ answer, before, sorting }: { answer: Answer; before?: Answer | null; sorting?: Sorting | undefined }) {
   const rows = rowsOf(answer);
   if (!rows) return <Plain answer={answer} />;
@@ -62,7 +62,7 @@ export function AnswerTable({ answer, before, sorting }: { answer: Answer; befor
           </tbody>
         </table>
       </div>
-      {rows.length > MOST_ROWS && <p className="hint">{`The first ${MOST_ROWS} of ${rows.length} rows; JSON has all.`}</p>}
+      {rows.length > MOST_ROWS && <p className="hint">{`The first ${MOST_ROWS} of ${rows.length} rows. See JSON for all.`}</p>}
     </>
   );
 }
@@ -85,7 +85,7 @@ function Cell({ value }: { value: unknown }) {
   return <td title={text.length > 40 ? text : undefined} className={typeof value === "string" ? undefined : "code"}>{text}</td>;
 }
 
-/** An answer as it came: an error, text, or nothing. */
+/** The raw response: an error, text, or nothing. */
 function Plain({ answer }: { answer: Answer }) {
   const { json, status, text } = answer;
   if (status >= 300 && isRow(json) && typeof json.message === "string") {
@@ -97,7 +97,7 @@ function Plain({ answer }: { answer: Answer }) {
       </Notice>
     );
   }
-  if (text === "" || text === "[]") return <p className="soft nothing">{text ? "No rows." : "The answer has no body."}</p>;
+  if (text === "" || text === "[]") return <p className="soft nothing">{text ? "No rows." : "The response has no body."}</p>;
   return <AnswerText answer={answer} />;
 }
 

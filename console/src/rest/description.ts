@@ -3,7 +3,7 @@ import { refusalOf } from "../kit/data";
 import { useStore } from "../kit/store";
 import { identity, identityHeaders } from "../shell/identity";
 
-/** A part of a JSON Schema. */
+/** A JSON Schema. */
 interface Value {
   $ref?: string;
   type?: string | string[];
@@ -20,17 +20,17 @@ interface Operation {
   responses: Record<string, { content?: Record<string, { schema: Value }> }>;
 }
 
-/** The part of an OpenAPI description that the page reads. */
+/** The members of an OpenAPI description that the page uses. */
 export interface Description {
   paths: Record<string, Record<string, Operation>>;
 }
 
-/** A function that REST calls. */
+/** A function that can be called over REST. */
 export interface Callable {
   name: string;
   methods: string[];
   arguments: { name: string; type: string; required: boolean }[];
-  /** The columns of what it answers: of a table by that table's name, or by their own names. */
+  /** The columns of its result: the name of a table, or names of columns. */
   table: string | null;
   columns: string[];
   returnsRows: boolean;
@@ -60,7 +60,7 @@ function callable(name: string, operations: Record<string, Operation>): Callable
   return {
     name,
     methods: Object.keys(operations).map((method) => method.toUpperCase()),
-    // Overloads may share arguments.
+    // Overloads may have the same arguments.
     arguments: accepted.filter((each, index) => accepted.findIndex((other) => other.name === each.name) === index),
     table: variantsOf(row).find((each) => each.$ref)?.$ref?.replace("#/components/schemas/", "") ?? null,
     columns: Object.keys(row?.properties ?? {}),
@@ -80,7 +80,7 @@ function typeOf({ type, format }: Value): string {
 
 type Loaded = { description: Description | null; problem: Error | null };
 
-/** The OpenAPI description of a schema as the console's role sees it; null while it is not there. */
+/** The OpenAPI description of a schema for the current role, or null until loaded. */
 export function useDescription(offered: boolean, profile: string | null): Loaded {
   const who = useStore(identity);
   const [loaded, setLoaded] = useState<Loaded>({ description: null, problem: null });

@@ -5,10 +5,10 @@ import { EMPTY, NO_PREFERENCES, writes, type Draft, type Method } from "./reques
 
 const KEY = "dataapi.request";
 
-/** The request of the page; it stays in the tab. */
+/** The request of the page, stored in the tab. */
 export const draft = makeStore<Draft>({ ...EMPTY, ...keptInTab<Draft>(KEY) });
 
-/** How many rows are read unless the address says otherwise. */
+/** Default limit. */
 const FIRST_ROWS = "20";
 
 export function change(part: Partial<Draft>): void {
@@ -16,19 +16,19 @@ export function change(part: Partial<Draft>): void {
   keepInTab(KEY, draft.get());
 }
 
-/** Change what the address says. */
+/** Change the query in the URL. */
 export function changeQuery(edit: (query: Query) => Query): void {
   const { path, query } = parseTarget(draft.get().target);
   change({ target: targetOf(path, edit(query)) });
 }
 
-/** Begin anew with a table or a function. */
+/** Start a new request for a table or function. */
 export function choose(path: string, method: Method, columns: string[], { limited, body = "" }: { limited: boolean; body?: string }): void {
   const rows = { ...everything(), columns, limit: limited ? FIRST_ROWS : "" };
   change({ target: targetOf(path, { rows, others: [] }), method, body, prefer: NO_PREFERENCES });
 }
 
-/** Take another method; what only reads can have goes.  PUT names its row by the primary key, which is ``key``. */
+/** Change the method, and remove options that it does not support. PUT filters by the primary key ``key``. */
 export function changeMethod(method: Method, body: string, key: string[]): void {
   change({ method, body });
   if (!writes(draft.get())) return;

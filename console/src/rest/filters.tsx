@@ -75,7 +75,7 @@ function FilterRow({ filter, source, related, label, onChange }: FilterRowProps)
   );
 }
 
-/** A value as it is typed: that of `in` without its parentheses. */
+/** A value as typed. The value of `in` is shown without parentheses. */
 function plainOf({ operator, value }: Filter): string {
   return operator === "in" && value.startsWith("(") && value.endsWith(")") ? value.slice(1, -1) : value;
 }

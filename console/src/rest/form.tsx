@@ -25,11 +25,11 @@ interface FormProps {
   tables: Table[];
   functions: Callable[];
   schema: Schema | null;
-  /** The schemas that can be chosen. */
+  /** The available schemas. */
   schemas: string[];
 }
 
-/** The form that writes the address; it shows whatever the address says. */
+/** The form for the request. It shows and changes the URL. */
 export function Form({ tables, functions, schema, schemas }: FormProps) {
   const request = useStore(draft);
   const { path, query } = parseTarget(request.target);
@@ -45,7 +45,7 @@ export function Form({ tables, functions, schema, schemas }: FormProps) {
     const all = found ? ["*"] : sourceOf(tables.find((each) => pathOfTable(each.name) === next)).all;
     choose(next, method, all, { limited: found?.returnsRows ?? true, body: bodyFor(method, undefined, found) });
   };
-  // What was typed stays.
+  // Keep what was typed.
   const typed = request.body !== "" && request.body !== bodyFor(request.method, table, func);
   const bodyOf = (method: Method) => (typed ? request.body : bodyFor(method, table, func));
   return (
@@ -68,7 +68,7 @@ export function Form({ tables, functions, schema, schemas }: FormProps) {
       </label>
       <div className="segments methods" role="group" aria-label="Method">
         {METHODS.filter((method) => called === null || method === "GET" || method === "POST").map((method) => (
-          <button type="button" key={method} aria-pressed={request.method === method} disabled={!offered.includes(method)} title={offered.includes(method) ? undefined : "This role may not"}
+          <button type="button" key={method} aria-pressed={request.method === method} disabled={!offered.includes(method)} title={offered.includes(method) ? undefined : "Not permitted for this role"}
             onClick={() => changeMethod(method, bodyOf(method), (table?.key ?? []).map(quoted))}>{method}</button>
         ))}
       </div>
@@ -84,13 +84,13 @@ export function Form({ tables, functions, schema, schemas }: FormProps) {
   );
 }
 
-/** What can be chosen of the rows that a function returns. */
+/** The columns of the rows that a function returns. */
 function ofFunction(func: Callable, tables: Table[]): Source {
   const table = tables.find((each) => each.name === func.table);
   return table ? sourceOf(table) : { columns: func.columns.map((name) => ({ name: quoted(name) })), all: ["*"], table: undefined };
 }
 
-/** A body to begin with: what must be given, or all that may be. */
+/** An initial body with the required members, or with all. */
 function bodyFor(method: Method, table: Table | undefined, func: Callable | undefined): string {
   if (func) return method === "POST" ? written(func.arguments.map(({ name, type }) => [name, valueOf(type)])) : "";
   if (!table || method === "GET" || method === "DELETE") return "";
@@ -149,18 +149,18 @@ function Body({ body, query, single }: { body: string; query: Query; single: boo
       <label className="field">
         <span>Body, as JSON</span>
         <textarea className="code" rows={6} value={body} spellCheck={false} aria-invalid={!valid} onChange={(event) => change({ body: event.target.value })} />
-        <small>{valid ? (single ? "An object with the whole row, its key included." : "An object, or a list of objects.") : "This is no JSON yet."}</small>
+        <small>{valid ? (single ? "An object with the whole row, including its key." : "An object, or a list of objects.") : "This is not valid JSON."}</small>
       </label>
       {differ && (
         <Notice kind="info">
-          The objects have different members, which <code>columns</code> must list. <button type="button" className="button" onClick={nameThem}>List them</button>
+          The objects have different members, so <code>columns</code> must list them. <button type="button" className="button" onClick={nameThem}>List them</button>
         </Notice>
       )}
     </>
   );
 }
 
-/** The members of objects that differ in these; none where all have the same. */
+/** All members of the objects, or none if every object has the same members. */
 function membersOf(body: string): string[] {
   const list: unknown = isJson(body) ? JSON.parse(body) : null;
   const each = (Array.isArray(list) ? list : []).map((row) => Object.keys((row as object | null) ?? {}));
@@ -194,7 +194,7 @@ function Options({ query }: { query: Query }) {
         </label>
         {writes(request) && (
           <label className="field">
-            <span>Answer with</span>
+            <span>Return</span>
             <select value={prefer.returned} onChange={(event) => set({ returned: event.target.value as Preferences["returned"] })}>
               <option value="">nothing (minimal)</option>
               <option value="representation">the rows (representation)</option>
@@ -205,35 +205,35 @@ function Options({ query }: { query: Query }) {
         {inserts && (
           <>
             <label className="field">
-              <span>Rows that exist</span>
+              <span>Existing rows</span>
               <select value={prefer.resolution} onChange={(event) => set({ resolution: event.target.value as Preferences["resolution"] })}>
                 <option value="">are an error</option>
                 <option value="merge-duplicates">are updated (merge)</option>
-                <option value="ignore-duplicates">stay (ignore)</option>
+                <option value="ignore-duplicates">are kept (ignore)</option>
               </select>
             </label>
             {prefer.resolution && (
-              <label className="field"><span>The same by</span><input className="code" value={conflict} placeholder="the primary key" spellCheck={false} onChange={(event) => setConflict(event.target.value)} /></label>
+              <label className="field"><span>Conflict columns</span><input className="code" value={conflict} placeholder="the primary key" spellCheck={false} onChange={(event) => setConflict(event.target.value)} /></label>
             )}
             <label className="field">
               <span>Missing members</span>
               <select value={prefer.missing} onChange={(event) => set({ missing: event.target.value as Preferences["missing"] })}>
                 <option value="">are null</option>
-                <option value="default">are the default</option>
+                <option value="default">use the default</option>
               </select>
             </label>
           </>
         )}
         {(method === "PATCH" || method === "DELETE") && (
-          <label className="field"><span>Rows at most</span><input type="number" min={0} value={prefer.maxAffected} placeholder="any number" onChange={(event) => set({ maxAffected: event.target.value })} /></label>
+          <label className="field"><span>Maximum rows</span><input type="number" min={0} value={prefer.maxAffected} placeholder="any number" onChange={(event) => set({ maxAffected: event.target.value })} /></label>
         )}
         {transactionEnd && method !== "GET" && (
           <label className="field">
-            <span>In the end</span>
+            <span>Transaction</span>
             <select value={prefer.tx} onChange={(event) => set({ tx: event.target.value as Preferences["tx"] })}>
               <option value="">{transactionEnd === "commit" ? "commit, as configured" : "roll back, as configured"}</option>
               <option value="commit">commit</option>
-              <option value="rollback">roll back: only try it</option>
+              <option value="rollback">roll back (dry run)</option>
             </select>
           </label>
         )}

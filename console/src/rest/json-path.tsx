@@ -3,7 +3,7 @@ import { kindOf } from "./operators";
 
 type JsonPathProps = { name: string; type: string | undefined; label: string; onChange: (name: string) => void };
 
-/** Reaches into a column of JSON; nothing for other columns, unless the address does so. */
+/** Selects a path in a JSON column. Empty for other columns, unless the URL contains a path. */
 export function JsonPath({ name, type, label, onChange }: JsonPathProps) {
   const { column, arrow, steps } = pathOf(name);
   if (arrow === "" && (type === undefined || kindOf(type) !== "json")) return null;

@@ -2,15 +2,15 @@ import { memo, type ReactElement, type ReactNode } from "react";
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],]/g;
 const INDENT = "  ";
-/** Characters beyond which a text is shown without colours. */
+/** Maximum number of characters for syntax highlighting. */
 const LONGEST = 200_000;
 
-/** JSON with line breaks and colours; numbers stay as they were sent. */
+/** Indented and highlighted JSON. Numbers stay as they were sent. */
 export const JsonView = memo(function JsonView({ text }: { text: string }) {
   return <pre className="json code" tabIndex={0} role="region" aria-label="JSON">{text.length > LONGEST ? text : pieces(text)}</pre>;
 });
 
-/** JSON with line breaks; numbers stay as they were sent. */
+/** Indented JSON. Numbers stay as they were sent. */
 export function indented(text: string): string {
   return text.length > LONGEST ? text : pieces(text).map((each) => (typeof each === "string" ? each : (each as ReactElement<{ children: string }>).props.children)).join("");
 }

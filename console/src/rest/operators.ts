@@ -1,13 +1,13 @@
-/** What columns can be compared by, as REST writes it. */
+/** The operators of REST. */
 import { pathOf } from "./query";
 
 export interface Operator {
   name: string;
-  /** "any" and "all" compare with each of several values. */
+  /** "any" and "all" compare with several values. */
   modifier: "" | "any" | "all";
   title: string;
   kinds: Kind[];
-  /** How a value looks. */
+  /** Example of a value. */
   example: string;
 }
 
@@ -31,7 +31,7 @@ export const OPERATORS: Operator[] = [
   operator("lte", "at most", ORDERED),
   operator("in", "one of", ["text", "order", "choice"], '1,2,"with, comma"'),
   operator("is", "is null, true, …", ALL),
-  operator("isdistinct", "differs, null counts", ["text", "order", "choice", "array", "range"]),
+  operator("isdistinct", "is distinct from", ["text", "order", "choice", "array", "range"]),
   operator("like", "like", ["text"], "a*"),
   operator("ilike", "like, any case", ["text"], "*word*"),
   operator("match", "regular expression", ["text"], "^a.*z$"),
@@ -55,10 +55,10 @@ export const OPERATORS: Operator[] = [
   operator("adj", "adjacent to", ["range"], "[1,5)"),
 ];
 
-/** What `is` compares with. */
+/** The operands of `is`. */
 export const WORDS = ["null", "not_null", "true", "false", "unknown"];
 
-/** The kind of a column's type, as PostgreSQL writes it. */
+/** The kind of a PostgreSQL type. */
 export function kindOf(type: string): Kind {
   if (type.endsWith("]")) return "array";
   if (/^(json|jsonb)$/.test(type)) return "json";
@@ -69,20 +69,20 @@ export function kindOf(type: string): Kind {
   return "text";
 }
 
-/** The type of a column, or of what a path into its JSON leads to. */
+/** The type of a column, or of a path in a JSON column. */
 export function typeAt(name: string, type: string | undefined): string | undefined {
   const { arrow, steps } = pathOf(name);
   if (arrow === "") return type;
   return /->>(?!.*->)/s.test(arrow + steps) ? "text" : "jsonb";
 }
 
-/** The operators for a type, and the given one in any case; all for a type that is not known. */
+/** The operators for a type, including the given one. All operators for an unknown type. */
 export function operatorsFor(type: string | undefined, chosen: { operator: string; modifier: string }): Operator[] {
   const kind = type === undefined ? undefined : kindOf(type);
   return OPERATORS.filter((each) => kind === undefined || each.kinds.includes(kind) || isChosen(each, chosen));
 }
 
-/** The aggregates of a type; all of one that is not known. */
+/** The aggregates for a type. All aggregates for an unknown type. */
 export function aggregatesOf(type: string | undefined): string[] {
   const kind = type === undefined ? undefined : kindOf(type);
   const adds = kind === undefined || (kind === "order" && !/^(date|time|oid)/.test(type!));

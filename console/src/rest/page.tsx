@@ -17,7 +17,7 @@ import "./rest.css";
 const Viewer = lazy(() => import("./viewer"));
 
 const DESCRIPTION = "description";
-/** By the parameter of the address that names them. */
+/** Views by URL parameter. */
 const VIEWS = { "": "Build a request", [DESCRIPTION]: "Description" };
 
 export default function RestPage() {
@@ -57,7 +57,7 @@ function Builder({ description }: { description: Description | null }) {
     <div className="request columns">
       <Form tables={tables} functions={description ? functionsOf(description) : []} schema={schema} schemas={schemas} />
       <div className="sent">
-        {problem && <Problem title="The tables cannot be listed" error={problem}>Requests that are typed can be sent all the same.</Problem>}
+        {problem && <Problem title="The tables cannot be listed" error={problem}>You can still type and send requests.</Problem>}
         <Panel />
       </div>
     </div>

@@ -21,7 +21,7 @@ type View = (typeof VIEWS)[number];
 
 const PLAN = "application/vnd.pgrst.plan+json";
 
-/** The address, and what came of sending it. */
+/** The URL of the request, and its response. */
 export function Panel() {
   const request = useStore(draft);
   const settings = useSettings();
@@ -90,12 +90,12 @@ export function Panel() {
         <span className="method" data-method={request.method}>{request.method}</span>
         <label className="target code">
           <span className="prefix" aria-hidden="true">{REST}</span>
-          <textarea rows={2} value={request.target} spellCheck={false} aria-label="Address, behind /rest/v1/" onChange={(event) => change({ target: event.target.value.replace(/\s*\n\s*/g, "") })}
+          <textarea rows={2} value={request.target} spellCheck={false} aria-label="Address, after /rest/v1/" onChange={(event) => change({ target: event.target.value.replace(/\s*\n\s*/g, "") })}
             onKeyDown={(event) => event.key === "Enter" && (event.preventDefault(), event.currentTarget.form?.requestSubmit())}
             onBlur={(event) => event.currentTarget.scrollTo(0, 0)} />
         </label>
         {settings.live && request.method === "GET" && (
-          <label className="check" title="Keep the request open, and show each other answer that it has">
+          <label className="check" title="Keep the request open, and show each new response">
             <input type="checkbox" checked={live} disabled={unsendable} onChange={keep} />Live
           </label>
         )}
@@ -103,7 +103,7 @@ export function Panel() {
       </form>
       <section className="results panel" aria-label="Answer" ref={results}>
         <div className="bar">
-          <div className="segments" role="group" aria-label="View of the answer">
+          <div className="segments" role="group" aria-label="View of the response">
             {views.map((each) => <button type="button" key={each} aria-pressed={view === each} onClick={() => setView(each)}>{each}</button>)}
           </div>
           {answer && <Outcome answer={answer} />}
@@ -111,7 +111,7 @@ export function Panel() {
           {answer && request.method === "GET" && (view === "Table" || view === "JSON") && <Pages answer={answer} rows={parseTarget(request.target).query.rows} onTurn={read} />}
         </div>
         {problem && <Notice kind="error" title="The request could not be sent">{problem}</Notice>}
-        {view === "Code" ? <Programs /> : view === "Plan" ? <Planner /> : answer ? <View view={view} answer={answer} before={before} onRead={read} /> : !problem && <p className="soft nothing">Send the request to see its answer.</p>}
+        {view === "Code" ? <Programs /> : view === "Plan" ? <Planner /> : answer ? <View view={view} answer={answer} before={before} onRead={read} /> : !problem && <p className="soft nothing">Send the request to see its response.</p>}
       </section>
       {asking && <ConfirmDialog request={request} onConfirm={() => void run()} onCancel={() => setAsking(false)} />}
     </>
@@ -131,7 +131,7 @@ function View({ view, answer, before, onRead }: ViewProps) {
 
 type PagesProps = { answer: Answer; rows: Rows; onTurn: (part: Partial<Rows>) => void };
 
-/** Turns to the next rows of the limit, and back. */
+/** Buttons for the previous and next pages. */
 function Pages({ answer, rows, onTurn }: PagesProps) {
   const { previous, next } = pagesOf(rows, answer);
   if (previous === null && next === null) return null;
@@ -147,7 +147,7 @@ function Programs() {
   const request = useStore(draft);
   const { apiKey, token } = useStore(identity);
   const [chosen, setChosen] = useState(PROGRAMS[0]!);
-  if (hasBody(request) && !isJson(request.body)) return <p className="soft nothing">The body is no JSON yet.</p>;
+  if (hasBody(request) && !isJson(request.body)) return <p className="soft nothing">The body is not valid JSON.</p>;
   const text = chosen.write({ draft: request, origin: location.origin, apiKey, withToken: token !== "" });
   return (
     <div className="programs">
@@ -158,12 +158,12 @@ function Programs() {
         <CopyButton text={text} />
       </div>
       <pre className="json code" tabIndex={0} role="region" aria-label="Program">{text}</pre>
-      {token && <p className="hint">The token comes from the variable <code>TOKEN</code> of the environment.</p>}
+      {token && <p className="hint">The token is read from the environment variable <code>TOKEN</code>.</p>}
     </div>
   );
 }
 
-/** Asks PostgreSQL how it would run the request. */
+/** Shows PostgreSQL's plan for the request. */
 function Planner() {
   const request = useStore(draft);
   const [analyzed, setAnalyzed] = useState(false);

@@ -2,7 +2,7 @@ import { useId, type ReactNode } from "react";
 
 type PartProps = { title: string; children?: ReactNode; action?: ReactNode };
 
-/** A part of the form, with what can be added to it. */
+/** A part of the form, with an optional action. */
 export function Part({ title, children, action }: PartProps) {
   const id = useId();
   return (

@@ -1,13 +1,13 @@
 /**
- * The query string of REST as a value that a form can change, and back: names, operators and values stay as
- * they are written, so that nothing of a typed address is lost.
+ * Parses the query string of REST into a value that a form can change, and formats it again. Names, operators and values keep
+ * their spelling, so that nothing of a typed URL is lost.
  */
 
 export interface Filter {
   name: string;
   negated: boolean;
   operator: string;
-  /** `any`, `all`, or the language of a text search; "" without one. */
+  /** `any`, `all`, the language of a text search, or "". */
   modifier: string;
   value: string;
 }
@@ -34,9 +34,9 @@ export interface Embed {
   rows: Rows;
 }
 
-/** What is selected of a table or a function, or of an embedded one. */
+/** The query of a table or function, or of an embedded table. */
 export interface Rows {
-  /** As in `select`; ["*"] for all. */
+  /** As in `select`. ["*"] for all. */
   columns: string[];
   embeds: Embed[];
   filters: Filter[];
@@ -50,35 +50,35 @@ export type Pair = [name: string, value: string];
 
 export interface Query {
   rows: Rows;
-  /** All other parameters: arguments of functions, `columns`, `on_conflict`, and what cannot be read. */
+  /** All other parameters: function arguments, `columns`, `on_conflict`, and invalid ones. */
   others: Pair[];
 }
 
 export const everything = (): Rows => ({ columns: ["*"], embeds: [], filters: [], logic: [], order: [], limit: "", offset: "" });
 
-/** The name of an embedded table in the answer and in parameters. */
+/** The name of an embedded table in the response and in parameters. */
 export const keyOf = ({ alias, name }: Embed): string => alias || name;
 
 const BARE = /^[\p{L}\p{N}_$]([\p{L}\p{N}_$ -]*[\p{L}\p{N}_$])?$/u;
 
-/** A name of the database as the address has it: quoted where it needs that. */
+/** Quote a database name for the URL, if necessary. */
 export function quoted(name: string): string {
   return BARE.test(name) ? name : `"${name.replace(/["\\]/g, "\\$&")}"`;
 }
 
-/** The name that `quoted` was given. */
+/** The inverse of `quoted`. */
 export function unquoted(name: string): string {
   return /^".*"$/s.test(name) ? name.slice(1, -1).replace(/\\(.)/gs, "$1") : name;
 }
 
-/** A name with the steps into JSON behind it: the column, the first arrow, and what follows that. */
+/** Split a name with a JSON path into the column, the first arrow and the rest. */
 export function pathOf(name: string): { column: string; arrow: "" | "->" | "->>"; steps: string } {
   const [, column = "", path = ""] = TARGET.exec(name) ?? [];
   const arrow = path.startsWith("->>") ? "->>" : path ? "->" : "";
   return { column, arrow, steps: path.slice(arrow.length) };
 }
 
-/** Split a text at a character that stands neither in quotes nor in parentheses. */
+/** Split a text at a character outside of quotes and parentheses. */
 export function split(text: string, separator: string): string[] {
   const parts: string[] = [];
   let [depth, start, inQuotes] = [0, 0, false];
@@ -102,14 +102,14 @@ export function split(text: string, separator: string): string[] {
 
 const EMBED = /^(\.\.\.)?((?:"(?:[^"\\]|\\.)*"|[^"(])+)\((.*)\)$/s;
 const AGGREGATE = /(^|[.\s:])(count|sum|avg|min|max)$/;
-/** A path of names, and the steps into JSON behind it. */
+/** A path of names, followed by a JSON path. */
 const TARGET = /^((?:"(?:[^"\\]|\\.)*"|[^"])*?)(->.*)?$/s;
 const FILTER = /^(not\.)?([a-z]+)(?:\(([^()]*)\))?\.(.*)$/s;
 const OPERATORS = new Set(
   "eq neq gt gte lt lte like ilike match imatch in is isdistinct fts plfts phfts wfts cs cd ov sl sr nxr nxl adj".split(" "),
 );
 
-/** Read the parameters of an address. */
+/** Parse a query string. */
 export function parse(pairs: Iterable<Pair>): Query {
   const query: Query = { rows: everything(), others: [] };
   const rest: Pair[] = [];
@@ -146,7 +146,7 @@ function parseEmbed(item: string): Embed | null {
   return { alias, name, hint, join: join as Embed["join"], spread: Boolean(spread), rows: { ...everything(), ...parseSelect(inner) } };
 }
 
-/** Put a parameter where it belongs; false if it belongs nowhere. */
+/** Assign a parameter to its embedded table. Return false if there is none. */
 function take(root: Rows, [name, value]: Pair): boolean {
   const [, head = "", steps = ""] = TARGET.exec(name) ?? [];
   const names = split(head, ".");
@@ -177,7 +177,7 @@ function parseTerm(text: string): Term {
 
 // ---------------------------------------------------------------- writing
 
-/** The parameters of a query, in the order in which people write them. */
+/** The parameters of a query, in the usual order. */
 export function pairsOf({ rows, others }: Query): Pair[] {
   const all = rows.embeds.length === 0 && rows.columns.join() === "*";
   return [...(all ? [] : [["select", selectOf(rows)] as Pair]), ...parameters(rows, []), ...others];
@@ -218,7 +218,7 @@ function termOf({ name, direction, nulls }: Term): string {
   return [name, direction, nulls].filter(Boolean).join(".");
 }
 
-/** Read what stands behind `/rest/v1/`: a path, whose segments stay encoded, and a query string. */
+/** Parse the URL after `/rest/v1/`: a path, whose segments stay encoded, and a query string. */
 export function parseTarget(target: string): { path: string; query: Query } {
   const at = target.indexOf("?");
   const path = (at < 0 ? target : target.slice(0, at)).split("/").map((segment) => encodeURIComponent(decoded(segment))).join("/");
@@ -238,7 +238,7 @@ function decoded(text: string): string {
   }
 }
 
-/** Encoded for a query string, but for what needs no encoding there and is pleasanter to read. */
+/** Encode for a query string, except characters that are valid and more readable unencoded. */
 function encoded(text: string): string {
   return encodeURIComponent(text).replace(/%(2C|3A|2F|40)/g, (code) => decodeURIComponent(code));
 }

@@ -2,15 +2,15 @@ import { idOf, type Relationship, type Schema, type Table } from "../schema/mode
 
 /** A table that can be embedded in another. */
 export interface Related {
-  /** What tells it apart among those of the same table: its name and, where that is not enough, a hint. */
+  /** Identifies the relationship: the table's name, with a hint if there are several. */
   name: string;
   hint: string;
   table: Table;
-  /** How it is related: "to one", "to many", or through which table. */
+  /** Kind of relationship: "to one", "to many", or the joining table. */
   how: string;
 }
 
-/** The tables that can be embedded in a table, in the order of their names. */
+/** The tables that can be embedded in a table, by name. */
 export function relatedTo(schema: Schema, table: Table): Related[] {
   const found = [...direct(schema, table), ...throughJunctions(schema, table)];
   const alone = (each: Related) => found.filter(({ name }) => name === each.name).length === 1;
@@ -33,7 +33,7 @@ function reach(schema: Schema, table: Table, relationship: Relationship, end: "f
   return [{ name: other.name, hint: relationship.name, table: other, how }];
 }
 
-/** Tables behind one whose primary key has the keys to both. */
+/** Tables related through a join table. */
 function throughJunctions(schema: Schema, table: Table): Related[] {
   return schema.relationships.flatMap((first) => {
     const junction = ends(first, table) && tableAt(schema, first.from);

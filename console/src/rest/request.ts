@@ -1,4 +1,4 @@
-/** The request that the page builds; its address is the one truth, which the form reads and writes. */
+/** The request that the page builds. The form reads and writes its URL. */
 import { parseTarget } from "./query";
 
 export type Method = "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
@@ -15,9 +15,9 @@ export interface Preferences {
 
 export interface Draft {
   method: Method;
-  /** What stands behind /rest/v1/, as it is typed. */
+  /** The URL after /rest/v1/, as typed. */
   target: string;
-  /** The schema, where it is not the first one. */
+  /** The schema, unless it is the first one. */
   profile: string | null;
   prefer: Preferences;
   body: string;
@@ -31,24 +31,24 @@ const CALL = "rpc/";
 export const NO_PREFERENCES: Preferences = { count: "", returned: "", resolution: "", missing: "", maxAffected: "", tx: "", timezone: "" };
 export const EMPTY: Draft = { method: "GET", target: "", profile: null, prefer: NO_PREFERENCES, body: "" };
 
-/** The name of the function that a path calls, null for a table's. */
+/** The name of the function that a path calls, or null for a table. */
 export function calledBy(path: string): string | null {
   return path.startsWith(CALL) ? decodeURIComponent(path.slice(CALL.length)) : null;
 }
 
-/** The name of the table that a path is of. */
+/** The table of a path. */
 export const tableOf = (path: string) => decodeURIComponent(path);
 
 export const pathOfTable = (name: string) => encodeURIComponent(name);
 export const pathOfCall = (name: string) => `${CALL}${encodeURIComponent(name)}`;
 
-/** Whether a request carries a body. */
+/** Whether a request has a body. */
 export const hasBody = ({ method }: Draft) => method === "POST" || method === "PATCH" || method === "PUT";
 
-/** Whether a request writes rows, as far as its method and path tell. */
+/** Whether a request writes rows, according to its method and path. */
 export const writes = ({ method, target }: Draft) => method !== "GET" && calledBy(target) === null;
 
-/** The preferences that a request can have, apart from those of others. */
+/** The preferences that apply to a request. */
 export function preferencesOf(draft: Draft): [string, string][] {
   const { count, returned, resolution, missing, maxAffected, tx, timezone } = draft.prefer;
   const { method } = draft;
@@ -66,7 +66,7 @@ export function preferencesOf(draft: Draft): [string, string][] {
   return all.filter(([, value, fits]) => fits && value !== "").map(([name, value]) => [name, value]);
 }
 
-/** The headers of a request, apart from those of the caller. */
+/** The headers of a request, without authentication. */
 export function headersOf(draft: Draft): Record<string, string> {
   const prefer = preferencesOf(draft).map((each) => each.join("=")).join(", ");
   return {
@@ -76,7 +76,7 @@ export function headersOf(draft: Draft): Record<string, string> {
   };
 }
 
-/** Whether a request changes or deletes all rows: it has no filter that restricts them. */
+/** Whether a request changes or deletes all rows, because it has no filter. */
 export function changesAll(draft: Draft): boolean {
   const { query } = parseTarget(draft.target);
   const { filters, logic } = query.rows;

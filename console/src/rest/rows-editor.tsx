@@ -14,18 +14,18 @@ interface RowsEditorProps {
   rows: Rows;
   source: Source;
   schema: Schema | null;
-  /** Whether rows can be filtered: not those that are inserted. */
+  /** Whether rows can be filtered (not in inserts). */
   filters?: boolean;
-  /** Whether rows are read, which can be ordered and limited; writes answer with rows, too. */
+  /** Whether the request reads, so that rows can be ordered and limited. */
   reads: boolean;
-  /** Whether the request answers with rows, whose columns are chosen. */
+  /** Whether the response contains rows. */
   answers: boolean;
-  /** Of what these rows are, for people who hear the page. */
+  /** Name of the rows for screen readers. */
   label: string;
   onChange: (rows: Rows) => void;
 }
 
-/** Columns, related tables, filters, order and limits of a table, and of those embedded in it. */
+/** Columns, related tables, filters, order and limits of a table and its embedded tables. */
 export function RowsEditor({ rows, source, schema, filters = true, reads, answers, label, onChange }: RowsEditorProps) {
   const change = (part: Partial<Rows>) => onChange({ ...rows, ...part });
   return (
@@ -63,7 +63,7 @@ function Columns({ columns, source, label, onChange }: ColumnsProps) {
     else onChange([...columns.filter((each) => each !== "*"), name]);
   };
   const add = (item: string) => {
-    // An aggregate groups by all other columns, and those of a table that was not changed yet are all of them.
+    // An aggregate groups by all other selected columns. By default, all columns are selected.
     const others = AGGREGATE.test(item) && isAll ? [] : columns;
     if (item && !columns.includes(item)) onChange([...others, item]);
   };
@@ -98,13 +98,13 @@ function Columns({ columns, source, label, onChange }: ColumnsProps) {
   );
 }
 
-/** What the database's comments say of the columns. */
+/** Comments of the columns in the database. */
 function Comments({ source: { columns } }: { source: Source }) {
   const commented = columns.filter(({ comment }) => comment);
   if (commented.length === 0) return null;
   return (
     <details className="comments">
-      <summary>What the columns mean</summary>
+      <summary>Column comments</summary>
       <Terms>{commented.map(({ name, comment }) => <Fact key={name} name={name}><span className="comment">{comment}</span></Fact>)}</Terms>
     </details>
   );
@@ -173,17 +173,17 @@ function EmbedEditor({ embed, schema, reads, table, onChange }: EmbedEditorProps
       <legend className="code">{key}</legend>
       <button type="button" className="icon-button remove" onClick={() => onChange(null)} aria-label={`Remove ${key}`} title={`Remove ${key}`}>×</button>
       <div className="field-row">
-        <label className="field"><span>Name in the answer</span><input className="code" value={embed.alias} placeholder={embed.name} spellCheck={false} onChange={(event) => onChange({ ...embed, alias: event.target.value.replace(/[^\p{L}\p{N}_]/gu, "_") })} /></label>
+        <label className="field"><span>Name in the response</span><input className="code" value={embed.alias} placeholder={embed.name} spellCheck={false} onChange={(event) => onChange({ ...embed, alias: event.target.value.replace(/[^\p{L}\p{N}_]/gu, "_") })} /></label>
         <label className="field">
-          <span>Rows without one</span>
+          <span>Rows without a match</span>
           <select value={embed.join} onChange={(event) => onChange({ ...embed, join: event.target.value as Embed["join"] })}>
             <option value="">are shown</option>
             <option value="left">are shown (!left)</option>
-            <option value="inner">are left out (!inner)</option>
+            <option value="inner">are omitted (!inner)</option>
           </select>
         </label>
       </div>
-      <label className="check"><input type="checkbox" checked={embed.spread} onChange={() => onChange({ ...embed, spread: !embed.spread })} />Spread its columns among the row's own</label>
+      <label className="check"><input type="checkbox" checked={embed.spread} onChange={() => onChange({ ...embed, spread: !embed.spread })} />Merge its columns into the row</label>
       <RowsEditor rows={embed.rows} source={sourceOf(table)} schema={schema} reads={reads} answers label={key} onChange={(rows) => onChange({ ...embed, rows })} />
     </fieldset>
   );

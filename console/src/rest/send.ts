@@ -2,18 +2,18 @@ import { eventsOf, streams } from "../kit/events";
 import { identityHeaders, type Identity } from "../shell/identity";
 import { hasBody, headersOf, REST, type Draft } from "./request";
 
-/** What came of a request. */
+/** The response to a request. */
 export interface Answer {
   status: number;
   reason: string;
-  /** From sending to the end of the body. */
+  /** Milliseconds from sending to the end of the body. */
   milliseconds: number;
   bytes: number;
   headers: [string, string][];
   text: string;
-  /** The body, where it is JSON. */
+  /** The body, if it is JSON. */
   json: unknown;
-  /** Of `Content-Range`: which rows these are, and of how many, where they were counted. */
+  /** The range and total of `Content-Range`. */
   range: string | null;
   total: number | null;
 }
@@ -34,7 +34,7 @@ export async function send(draft: Draft, who: Identity, accept: string, signal: 
   return answerOf(response, await response.text(), performance.now() - begun);
 }
 
-/** The answer that a read has now, and each other one that it has later, until the signal. */
+/** Yield the current response of a live query and all later ones, until aborted. */
 export async function* follow(draft: Draft, who: Identity, signal: AbortSignal): AsyncGenerator<Answer> {
   let begun = performance.now();
   const response = await request(draft, who, "text/event-stream, application/json;q=0.9", signal);
@@ -43,7 +43,7 @@ export async function* follow(draft: Draft, who: Identity, signal: AbortSignal):
     return;
   }
   for await (const { name, data } of eventsOf(response)) {
-    if (name === "reconnect") throw new Error("The daemon is about to stop: send the request again");
+    if (name === "reconnect") throw new Error("The daemon is stopping. Send the request again");
     const answer = answerOf(response, data, performance.now() - begun, true);
     yield name === "snapshot" ? answer : { ...answer, status: 500, reason: name };
     begun = performance.now();
@@ -67,7 +67,7 @@ function answerOf(response: Response, text: string, milliseconds: number, isJson
 
 type Reviver = (name: string, value: unknown, context?: { source?: string }) => unknown;
 
-/** Parse JSON, with numbers that JavaScript would round as the text that they are. */
+/** Parse JSON. Numbers that JavaScript would round become strings. */
 function parsed(text: string): unknown {
   const exact: Reviver = (_name, value, context) =>
     typeof value === "number" && context?.source && !Number.isSafeInteger(value) && String(value) !== context.source ? context.source : value;

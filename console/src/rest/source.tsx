@@ -1,10 +1,10 @@
 import type { Table } from "../schema/model";
 import { quoted } from "./query";
 
-/** What can be chosen of: columns by their names in the address, and types where they are known. */
+/** Columns by their names in the URL, with their types if known. */
 export interface Source {
   columns: { name: string; type?: string; comment?: string | null }[];
-  /** What selects all that may be read. */
+  /** The value of `select` for all readable columns. */
   all: string[];
   table: Table | undefined;
 }
@@ -17,7 +17,7 @@ export function sourceOf(table: Table | undefined): Source {
 
 type NameSelectProps = { name: string; source: Source; related: string[]; label: string; onChange: (name: string) => void };
 
-/** Chooses a column, or what is embedded; another name that stands in the address stays. */
+/** Selects a column or an embedded table. Unknown names in the URL are kept. */
 export function NameSelect({ name, source, related, label, onChange }: NameSelectProps) {
   const known = source.columns.map((each) => each.name);
   return (

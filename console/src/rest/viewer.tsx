@@ -10,7 +10,7 @@ import "./viewer.css";
 
 const LAYOUT = "ConsoleLayout";
 
-/** The operations and nothing else: the console chooses the caller, and has a heading and a main part of its own. */
+/** A layout with only the operations, because the console has its own heading and identity dialog. */
 function ownLayout({ React: { createElement } }: System) {
   const show = ({ getComponent }: Rendered) => {
     const parts = ["SvgAssets", "errors", "FilterContainer", "operations", "Models"];
@@ -21,8 +21,8 @@ function ownLayout({ React: { createElement } }: System) {
 }
 
 /**
- * No locks, no commands, which would show the key and the token, and code that the keyboard scrolls.  Descriptions are comments
- * of the database, which are text: as Markdown they could have images, links and HTML.
+ * Removes the locks and the curl commands, which would show the key and the token, and makes code scrollable by keyboard.
+ * Descriptions are comments of the database. They are shown as text, because Markdown may contain images, links and HTML.
  */
 function ownParts({ React: { createElement } }: System) {
   const text = () => ({ source, className = "" }: { source?: unknown; className?: string }) =>
@@ -33,16 +33,16 @@ function ownParts({ React: { createElement } }: System) {
   return { wrapComponents: { Markdown: text, authorizeOperationBtn: nothing, RequestSnippets: nothing, curl: nothing, HighlightCode: scrolled } };
 }
 
-/** Paths beyond which operations are listed when their table is opened. */
+/** Maximum number of paths for which all operations are expanded. */
 const MOST_OPEN = 60;
 
-/** The OpenAPI description, whose operations can be tried as the console's role. */
+/** The OpenAPI description. Operations run as the console's role. */
 export default function Viewer({ description, profile }: { description: Description; profile: string | null }) {
   const place = useRef<HTMLDivElement>(null);
   const current = useStore(theme);
   useEffect(() => {
     SwaggerUI({
-      // Swagger UI freezes what it is given.  Requests go to where the console comes from, whatever address others use.
+      // A copy, because Swagger UI freezes its input. Requests go to the console's origin, not to the public URL.
       spec: { ...structuredClone(description), servers: [{ url: REST.slice(0, -1) }] },
       domNode: place.current!,
       deepLinking: false,

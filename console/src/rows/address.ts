@@ -1,4 +1,4 @@
-/** What the page shows, as its address says it: the table, filters, order and page; pure. */
+/** The page's state in the URL: table, filters, order and page. */
 import { pairsOf, parse, everything, quoted, type Filter, type Rows, type Term } from "../rest/query";
 import { nextOrder } from "../rest/paging";
 import { labelOf, type Schema, type Table } from "../schema/model";
@@ -9,7 +9,7 @@ import { referencesOf } from "./references";
 export const SIZES = ["25", "50", "100", "500"];
 const FIRST_SIZE = "50";
 
-/** Filters and logic as parameters of REST, order as its value there. */
+/** Filters and logic as REST parameters, order as the value of `order`. */
 export interface View {
   filters: Pick<Rows, "filters" | "logic">;
   order: Term[];
@@ -29,24 +29,24 @@ export function viewOf({ filter = "", order = "", offset = "", limit = "", count
   };
 }
 
-/** The parameters of an address with these filters, from the first page on. */
+/** URL parameters for these filters, on the first page. */
 export function filtered({ filters, logic }: Pick<Rows, "filters" | "logic">): Parameters {
   const pairs = pairsOf({ rows: { ...everything(), filters, logic }, others: [] });
   return { filter: new URLSearchParams(pairs).toString(), offset: "" };
 }
 
-/** The parameters that show one table, and nothing of what was seen of the one before. */
+/** URL parameters for a table, without those of the previous one. */
 export function opened(schema: Schema, table: Table, filters: Filter[] = []): Parameters {
   return { table: labelOf(schema, table), order: "", ...filtered({ filters, logic: [] }) };
 }
 
-/** The parameters after the head of a column was chosen. */
+/** URL parameters after a click on a column header. */
 export function sorted(view: View, name: string): Parameters {
   const [term] = nextOrder(view, name);
   return { order: term ? `${term.name}.${term.direction}` : "", offset: "" };
 }
 
-/** What is asked of REST: each column as text, labels of referenced rows, and an order that pages do not change. */
+/** The REST query: columns as text, labels of referenced rows, and a stable order for paging. */
 export function asked(schema: Schema, table: Table, view: View): Rows {
   const columns = readable(table);
   const labels = referencesOf(schema, table).flatMap(({ label }) => (label ? [label.embed] : []));
@@ -55,7 +55,7 @@ export function asked(schema: Schema, table: Table, view: View): Rows {
   return { ...view.filters, columns: columns.map(selected), embeds: labels, order, limit: view.limit, offset: view.offset };
 }
 
-/** The same rows as CSV: as they are, and all of them. */
+/** The query for a CSV export: all rows, unconverted. */
 export function asCsv(table: Table, rows: Rows): Rows {
   return { ...rows, columns: readable(table).map(({ name }) => quoted(name)), embeds: [], limit: "", offset: "" };
 }

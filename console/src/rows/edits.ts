@@ -1,32 +1,32 @@
-/** Changes of a table that are not saved yet, and the requests that save them; pure. */
+/** Unsaved changes of a table, and the requests that save them. */
 import { everything, quoted, targetOf } from "../rest/query";
 import { pathOfTable } from "../rest/request";
 import type { Column, Table } from "../schema/model";
 import { asJson, condition, readable, type Row, type Value } from "./cells";
 
-/** What is to become of one row. */
+/** A pending change of a row. */
 export interface Edit {
-  /** What tells rows apart: the key of one that was read, a number of a new one. */
+  /** The key of an existing row, or a number for a new one. */
   id: string;
   kind: "change" | "insert" | "delete";
-  /** The row as it was read; empty for a new one. */
+  /** The row as it was read. Empty for a new row. */
   base: Row;
-  /** The values that were given; a new row takes the default of every other column. */
+  /** The changed values. In a new row, other columns get their defaults. */
   values: Row;
   problem: Conflict | null;
 }
 
-/** Why a row was not saved; ``now`` is what stands there meanwhile, where somebody else changed it. */
+/** Why a row was not saved. ``now`` is the current row if someone else has changed it. */
 export interface Conflict {
   message: string;
   now?: Row;
 }
 
-/** The edits of a table, and what they were before each step. */
+/** The edits of a table, with an undo history. */
 export interface History {
   edits: Edit[];
   past: Edit[][];
-  /** How many rows were added, for their ids. */
+  /** Number of added rows, for their ids. */
   added: number;
 }
 
@@ -42,7 +42,7 @@ function put(edits: Edit[], edit: Edit): Edit[] {
   return edits.some(({ id }) => id === edit.id) ? edits.map((each) => (each.id === edit.id ? edit : each)) : [...edits, edit];
 }
 
-/** Give a cell a value; ``undefined`` leaves it to the default of a new row.  What was read is no change. */
+/** Set a cell. ``undefined`` means the default of a new row. Setting the value that was read removes the change. */
 export function give(history: History, row: { id: string; base: Row }, name: string, value: Value | undefined): History {
   const found = history.edits.find(({ id }) => id === row.id);
   const edit: Edit = { ...(found ?? { id: row.id, kind: "change", base: row.base, values: {} }), problem: null };
@@ -63,7 +63,7 @@ export function remove(history: History, { id, base }: { id: string; base: Row }
   return step(history, put(history.edits, { id, base: found?.base ?? base, kind: "delete", values: {}, problem: null }));
 }
 
-/** Leave a row as it is in the database. */
+/** Discard the changes of a row. */
 export function forget(history: History, id: string): History {
   return step(history, history.edits.filter((each) => each.id !== id));
 }
@@ -73,17 +73,17 @@ export function undo({ past, added }: History): History {
   return { edits: past.at(-1) ?? [], past: past.slice(0, -1), added };
 }
 
-/** Say of a row why it was not saved, and of no other. */
+/** Mark one row with the reason why it was not saved, and clear all others. */
 export function blame(history: History, id: string, problem: Conflict): History {
   return { ...history, edits: history.edits.map((each) => ({ ...each, problem: each.id === id ? problem : null })) };
 }
 
-/** Take what stands in the database now for what was read: the next save replaces it. */
+/** Accept the current row in the database as the base, so that the next save overwrites it. */
 export function insist(history: History, id: string): History {
   return step(history, history.edits.map((each) => (each.id === id ? { ...each, base: each.problem?.now ?? each.base, problem: null } : each)));
 }
 
-/** How many rows are to be inserted, changed and deleted, in words. */
+/** Summarize the number of new, changed and deleted rows. */
 export function counted(edits: Edit[]): string {
   const count = (kind: Edit["kind"], word: string) => {
     const found = edits.filter((each) => each.kind === kind).length;
@@ -92,14 +92,14 @@ export function counted(edits: Edit[]): string {
   return new Intl.ListFormat("en").format([...count("insert", "new"), ...count("change", "changed"), ...count("delete", "deleted")]);
 }
 
-/** What `select` and `and` have for the one row of an edit. */
+/** The conditions that identify the row of an edit. */
 export function keyConditions(table: Table, base: Row): string[] {
   return table.columns.filter(({ name }) => table.key.includes(name)).map((column) => condition(column, base[column.name] ?? null) ?? "");
 }
 
 /**
- * The batch that saves edits, as JSON.  Each request names its row by the key and by what was read of what it replaces, and is
- * refused unless it finds that one row: then nothing of the batch is done.
+ * The batch that saves edits, as JSON. Each request identifies its row by the key and by the old values of the changed columns.
+ * If a request does not match exactly one row, the whole batch fails and nothing changes.
  */
 export function batchOf(table: Table, edits: Edit[]): string {
   return `{"requests":[${edits.map((edit) => requestOf(table, edit)).join(",")}]}`;
@@ -124,7 +124,7 @@ function requestOf(table: Table, edit: Edit): string {
   return `{"method":${method},"path":${JSON.stringify(target)},"headers":${JSON.stringify(headers)}${sent}}`;
 }
 
-/** Characters of a value beyond which it is not compared: addresses have a limit. */
+/** Maximum length of values that are compared, because URLs have a limit. */
 const LONGEST_COMPARED = 4000;
 
 function conditions(table: Table, base: Row, replaced: Column[]): string[] {

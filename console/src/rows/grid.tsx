@@ -9,10 +9,10 @@ import type { Found } from "./load";
 import { referencesOf, type Reference } from "./references";
 import { CellEditor, fitsCell, ValueDialog, type Onward } from "./value-editor";
 
-/** A row of the grid: one that was read, with what is to become of it, or a new one. */
+/** A row of the grid: an existing row with its pending change, or a new row. */
 export interface Line {
   id: string;
-  /** Its number among all rows; null for one that this page does not have. */
+  /** Its number among all rows, or null if it is not on this page. */
   number: number | null;
   found: Found;
   edit: Edit | undefined;
@@ -21,7 +21,7 @@ export interface Line {
 export interface Actions {
   give: (line: Line, name: string, value: Value | undefined) => void;
   remove: (line: Line) => void;
-  /** Leave the row as it is in the database; ``reload`` where that has changed. */
+  /** Discard the changes of the row. */
   forget: (line: Line) => void;
   insist: (line: Line) => void;
   sort: (name: string) => void;
@@ -31,25 +31,25 @@ type GridProps = { schema: Schema; table: Table; columns: Column[]; view: View; 
 
 interface Place {
   row: number;
-  /** 0 is the head of the row. */
+  /** 0 is the row header. */
   column: number;
 }
 
-/** The row of the heads of columns. */
+/** The row of column headers. */
 const HEADS = -1;
 const MOVES: Record<string, [rows: number, columns: number]> = {
   ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
   PageUp: [-10, 0], PageDown: [10, 0], Home: [0, -Infinity], End: [0, Infinity],
 };
 
-/** The rows, whose cells are walked by the arrows and edited in place. */
+/** The rows. Arrow keys move between cells, which are edited in place. */
 export function Grid({ schema, table, columns, view, lines, actions }: GridProps) {
   const [at, setAt] = useState<Place>({ row: 0, column: 1 });
-  /** What is edited at the place of the focus: in the cell, or in a window of its own. */
+  /** The edit of the focused cell, in place or in a dialog. */
   const [editing, setEditing] = useState<{ typed: string | null; large: boolean } | null>(null);
   const grid = useRef<HTMLTableElement>(null);
   const moved = useRef(false);
-  /** Which cell had the focus before a click. */
+  /** The focused cell before a click. */
   const selectedBefore = useRef("");
   const references = useMemo(() => referencesOf(schema, table), [schema, table]);
   const here: Place = { row: Math.min(at.row, lines.length - 1), column: Math.min(at.column, columns.length) };
@@ -65,7 +65,7 @@ export function Grid({ schema, table, columns, view, lines, actions }: GridProps
     setEditing(null);
     setAt({ row: Math.max(HEADS, Math.min(lines.length - 1, to.row)), column: Math.max(0, Math.min(columns.length, to.column)) });
   };
-  const whyNot = (line: Line, column: Column) => (line.edit?.kind === "delete" ? "This row is to be deleted." : fixed(schema, table, column, line.edit?.kind === "insert" ? "INSERT" : "UPDATE"));
+  const whyNot = (line: Line, column: Column) => (line.edit?.kind === "delete" ? "This row will be deleted." : fixed(schema, table, column, line.edit?.kind === "insert" ? "INSERT" : "UPDATE"));
   const begin = (line: Line, column: Column, typed: string | null) => {
     const large = whyNot(line, column) !== "" || !fitsCell(column, valueIn(line, column.name));
     if (typed === null || !large) setEditing({ typed: large ? null : typed, large });
@@ -98,12 +98,12 @@ export function Grid({ schema, table, columns, view, lines, actions }: GridProps
     else return;
     event.preventDefault();
   };
-  // A second click edits, for those who have no keys.
+  // A second click starts editing, for use without a keyboard.
   const onClick = (event: MouseEvent) => {
     const cell = (event.target as Element).closest<HTMLElement>("[data-at]");
     if (editing || !cell || (event.target as Element).closest("a")) return;
     const [row, column] = cell.dataset.at!.split(" ").map(Number) as [number, number];
-    // The button of a row that was acted on is another one then.
+    // The action replaces the row's button.
     if (cell.matches("td") && selectedBefore.current === cell.dataset.at) begin(lines[row]!, columns[column - 1]!, null);
     else go({ row, column });
   };
@@ -143,7 +143,7 @@ export function Grid({ schema, table, columns, view, lines, actions }: GridProps
   );
 }
 
-/** What a cell has: what was given to it, or what was read; ``undefined`` for a default that is not known yet. */
+/** The value of a cell: changed or as read. ``undefined`` for a default that is not known yet. */
 function valueIn({ edit, found }: Line, name: string): Value | undefined {
   if (edit && name in edit.values) return edit.values[name];
   return edit?.kind === "insert" ? undefined : found.row[name];
@@ -193,7 +193,7 @@ const GridRow = memo(function GridRow({ schema, table, columns, references, line
               {problem.now && (
                 <span className="actions">
                   <button type="button" className="button" onClick={() => actions.forget(line)}>Take theirs</button>
-                  <button type="button" className="button" onClick={() => actions.insist(line)}>{edit.kind === "delete" ? "Delete it all the same" : "Keep mine"}</button>
+                  <button type="button" className="button" onClick={() => actions.insist(line)}>{edit.kind === "delete" ? "Delete it anyway" : "Keep mine"}</button>
                 </span>
               )}
             </div>
@@ -224,7 +224,7 @@ function RowHead({ schema, table, line, actions, place, focusable }: RowHeadProp
   );
 }
 
-/** Characters of a value that are shown in its cell. */
+/** Maximum number of characters in a cell. */
 const SHOWN = 120;
 
 function Cell({ schema, column, line, reference }: { schema: Schema; column: Column; line: Line; reference: Reference | undefined }) {
@@ -244,7 +244,7 @@ function Cell({ schema, column, line, reference }: { schema: Schema; column: Col
   );
 }
 
-/** Leads to the row that a foreign key names. */
+/** A link to the referenced row. */
 function Link({ schema, reference: { relationship: { from, to }, target }, line, label }: { schema: Schema; reference: Reference; line: Line; label: Value }) {
   const values: Row = Object.fromEntries(from.columns.map((name) => [name, valueIn(line, name) ?? null]));
   if (Object.values(values).includes(null)) return null;

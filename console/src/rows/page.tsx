@@ -58,7 +58,7 @@ function Tables({ schema, tables, table }: TablesProps) {
   );
 }
 
-/** The rows of one table, with what is done to them. */
+/** The rows of a table, with pending changes. */
 function Browser({ schema, tables, table }: TablesProps & { table: Table }) {
   const parameters = useParameters();
   const view = useMemo(() => viewOf(parameters), [parameters]);
@@ -99,15 +99,15 @@ function Browser({ schema, tables, table }: TablesProps & { table: Table }) {
       {refused ? <section className="results panel"><AnswerTable answer={loaded.answer} /></section> : (
         <div className="panel grid-scroll" aria-busy={loading}>
           {loaded || lines.length > 0 ? <Grid {...{ schema, table, columns, view, lines, actions }} /> : !problem && <div className="waiting" role="status">Loading…</div>}
-          {loaded && lines.length === 0 && <p className="soft no-rows">{count > 0 ? "No row passes the filters." : Number(view.offset) > 0 ? "This page has no rows." : "There are no rows, or policies hide them."}</p>}
+          {loaded && lines.length === 0 && <p className="soft no-rows">{count > 0 ? "No rows match the filters." : Number(view.offset) > 0 ? "This page has no rows." : "There are no rows, or policies hide them."}</p>}
         </div>
       )}
-      <p className="hint keys">Arrows walk, Enter edits, Escape cancels, Delete sets null. Ctrl+Enter follows a key to its row.</p>
+      <p className="hint keys">Arrow keys move, Enter edits, Escape cancels, Delete sets null. Ctrl+Enter opens the referenced row.</p>
     </>
   );
 }
 
-/** New rows, those that are changed but not on this page, and those of this page. */
+/** New rows, changed rows of other pages, and the rows of this page. */
 function linesOf(table: Table, rows: Found[], { edits }: History, offset: number): Line[] {
   const byId = new Map(edits.map((edit) => [edit.id, edit]));
   const keyed = table.key.length > 0;
@@ -120,7 +120,7 @@ function linesOf(table: Table, rows: Found[], { edits }: History, offset: number
   return [...others, ...own];
 }
 
-/** Filters take effect when they are applied, and stand in the address then. */
+/** The filter form. Filters are stored in the URL when applied. */
 function FilterForm({ table, view }: { table: Table; view: View }) {
   const [draft, setDraft] = useState({ ...everything(), ...view.filters });
   const applied = JSON.stringify(view.filters) === JSON.stringify({ filters: draft.filters, logic: draft.logic });
@@ -165,7 +165,7 @@ function SaveCsv({ schema, table, view }: { schema: Schema; table: Table; view: 
   useEffect(() => setSaid(""), [view]);
   const save = async () => {
     setBusy(true);
-    setSaid(await saveCsv(schema, table, view, identity.get()).catch((error: Error) => `There is no file: ${error.message}`));
+    setSaid(await saveCsv(schema, table, view, identity.get()).catch((error: Error) => `The file could not be saved: ${error.message}`));
     setBusy(false);
   };
   return (
@@ -176,12 +176,12 @@ function SaveCsv({ schema, table, view }: { schema: Schema; table: Table; view: 
   );
 }
 
-/** Rows that one batch takes. */
+/** Maximum number of requests in a batch. */
 const MOST = 100;
 
 type PendingProps = { schema: Schema; table: Table; history: History; onSaved: () => void };
 
-/** What is not saved yet, and what saves or undoes it. */
+/** The bar for saving or discarding pending changes. */
 function PendingBar({ schema, table, history, onSaved }: PendingProps) {
   const who = useStore(identity);
   const [busy, setBusy] = useState(false);
@@ -195,7 +195,7 @@ function PendingBar({ schema, table, history, onSaved }: PendingProps) {
     setSaid({ edits, saved, done: counted(edits) });
     if (saved instanceof Error) return;
     if (saved.done) {
-      // What was typed while it was being saved stays.
+      // Keep changes that were made while saving.
       change(id, (now) => ({ ...NOTHING, edits: now.edits.filter((each) => !edits.includes(each)), added: now.added }));
       onSaved();
     } else if (saved.edit) change(id, (now) => blame(now, saved.edit!.id, saved.conflict));
@@ -221,7 +221,7 @@ function PendingBar({ schema, table, history, onSaved }: PendingProps) {
         <button type="button" className="button" onClick={() => change(id, (now) => ({ ...now, edits: [], past: [...now.past, now.edits] }))}>Discard all</button>
         <button type="button" className="button primary" disabled={busy || edits.length > MOST} aria-busy={busy} onClick={() => void save()}>{busy ? "Saving…" : "Save"}</button>
       </span>
-      {edits.length > MOST && <p className="note">One save takes {MOST} rows at most, since it is all or nothing. Undo some, or save before you change more.</p>}
+      {edits.length > MOST && <p className="note">At most {MOST} rows can be saved together. Undo some changes.</p>}
       {failed && <SaveProblem saved={failed} />}
     </div>
   );
@@ -230,5 +230,5 @@ function PendingBar({ schema, table, history, onSaved }: PendingProps) {
 function SaveProblem({ saved }: { saved: Saved | Error }) {
   if (saved instanceof Error) return <div className="note" role="alert">Nothing was saved: the daemon could not be reached, or did not answer. {saved.message}</div>;
   if (saved.done) return null;
-  return saved.edit ? <p className="note">Nothing was saved: one row was refused. The row says why.</p> : <div className="note"><p>Nothing was saved.</p><AnswerTable answer={saved.answer} /></div>;
+  return saved.edit ? <p className="note">Nothing was saved, because one row was rejected. See the message at the row.</p> : <div className="note"><p>Nothing was saved.</p><AnswerTable answer={saved.answer} /></div>;
 }

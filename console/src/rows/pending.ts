@@ -2,7 +2,7 @@ import { makeStore, useStore } from "../kit/store";
 import type { TableId } from "../schema/model";
 import { NOTHING, type History } from "./edits";
 
-/** What is not saved yet, by table; it lasts as long as the window, whatever page is shown in it. */
+/** Pending changes by table. They are kept when another page is opened, but not when the window is closed. */
 const pending = makeStore<Record<TableId, History>>({});
 
 export const pendingOf = (id: TableId): History => pending.get()[id] ?? NOTHING;

@@ -5,20 +5,20 @@ import { indented } from "../rest/json-view";
 import type { Column } from "../schema/model";
 import { formOf, mistakeIn, type Value } from "./cells";
 
-/** Where the focus goes once a value was given: to the next row, the next column or nowhere else. */
+/** Where the focus moves after editing. */
 export type Onward = "down" | "right" | "stay";
 
 interface EditorProps {
   column: Column;
   value: Value | undefined;
-  /** Whether the row is new, and its columns may be left to their defaults. */
+  /** Whether the row is new, so that columns may use their defaults. */
   isNew: boolean;
-  /** Gives a value; ``undefined`` is the default. */
+  /** Sets the value. ``undefined`` means the default. */
   onGive: (value: Value | undefined, onward: Onward) => void;
   onCancel: () => void;
 }
 
-/** Characters beyond which a text is edited in a window of its own. */
+/** Maximum number of characters to edit in the cell. Longer texts are edited in a dialog. */
 const SHORT = 60;
 
 /** Whether a value is edited in its cell. */
@@ -28,7 +28,7 @@ export function fitsCell(column: Column, value: Value | undefined): boolean {
   return (value?.length ?? 0) <= SHORT && !value?.includes("\n");
 }
 
-/** Edits a short value in its cell.  ``typed`` takes the place of what was there. */
+/** Edits a short value in its cell. ``typed`` replaces the old value. */
 export function CellEditor({ column, value, isNew, typed, onGive, onCancel }: EditorProps & { typed: string | null }) {
   const [text, setText] = useState(typed ?? value ?? "");
   const [touched, setTouched] = useState(typed !== null);
@@ -36,7 +36,7 @@ export function CellEditor({ column, value, isNew, typed, onGive, onCancel }: Ed
   const form = formOf(column);
   const give = (onward: Onward) => {
     if (!touched) return onward === "stay" ? onCancel() : onGive(value, onward);
-    // Nothing is a text, but neither a number nor a time.
+    // An empty input is a valid text, but not a number or time.
     onGive(text === "" && form !== "text" ? null : text, onward);
   };
   const onKeyDown = (event: KeyboardEvent) => {
@@ -68,7 +68,7 @@ export function CellEditor({ column, value, isNew, typed, onGive, onCancel }: Ed
   );
 }
 
-/** Shows a value of any length, and edits it unless ``fixed`` says why not. */
+/** A dialog that shows or edits a value. ``fixed`` is the reason why it is read-only, or "". */
 export function ValueDialog({ column, value, isNew, fixed, onGive, onCancel }: EditorProps & { fixed: string }) {
   const form = formOf(column);
   const shown = value && (form === "json" || form === "array") ? indented(value) : (value ?? "");

@@ -8,23 +8,23 @@ type DiagramProps = {
   schema: Schema;
   drawing: RefObject<SVGSVGElement | null>;
   placed: Placed;
-  /** Whether the worker still looks for the places. */
+  /** Whether the worker is computing the layout. */
   placing: boolean;
-  /** Whether all columns are drawn, wherever they are and however small: for a file. */
+  /** Whether to draw all columns regardless of the view, for export. */
   whole: boolean;
   found: Set<TableId>;
   selected: TableId | null;
-  /** The table to be seen, null for all. */
+  /** The selected table, or null for all. */
   focus: TableId | null;
   onSelect: (id: TableId | null) => void;
 };
 
 const NOTHING: Placed = { boxes: [], lines: [], width: 0, height: 0 };
 
-/** The scale from which columns are drawn: below it, nobody could read them, and thousands take long to draw. */
+/** Minimum scale for drawing columns. Below it they would be illegible, and thousands are slow to draw. */
 const LEGIBLE = 0.4;
 
-/** Where the tables are; a worker finds out, which takes a while for hundreds of them. Until then, they are where they were before. */
+/** The layout, computed in a worker, because it is slow for hundreds of tables. The previous layout is used until then. */
 export function usePlaced(schema: Schema): { placed: Placed; placing: boolean } {
   const [{ placed, of }, setPlaced] = useState<{ placed: Placed; of: Schema | null }>({ placed: NOTHING, of: null });
   useEffect(() => {
@@ -36,7 +36,7 @@ export function usePlaced(schema: Schema): { placed: Placed; placing: boolean } 
   return { placed, placing: of !== schema };
 }
 
-/** The tables and their keys, drawn; the list of tables beside it has the same for the keyboard and screen readers. */
+/** The diagram of tables and keys. The list of tables is its accessible alternative. */
 export function Diagram({ schema, drawing, placed, placing, whole, found, selected, focus, onSelect }: DiagramProps) {
   const { view, size, fit, zoom, show, handlers } = useView(drawing, placed);
   const lit = useMemo(() => (selected ? neighbourhood(schema, selected) : found), [schema, selected, found]);
@@ -99,7 +99,7 @@ export function Diagram({ schema, drawing, placed, placing, whole, found, select
   );
 }
 
-/** The area that holds all of some boxes. */
+/** The bounding box of some boxes. */
 function extentOf(boxes: Box[]): Area {
   const x = Math.min(...boxes.map((box) => box.x));
   const y = Math.min(...boxes.map((box) => box.y));
@@ -124,7 +124,7 @@ const Connection = memo(function Connection({ line, lit }: { line: Line; lit: bo
   );
 });
 
-/** A curve through the middles of a line's pieces, straight at its ends. */
+/** A curve through the midpoints of a line's segments, straight at its ends. */
 function smooth(points: Point[]): string {
   const [first, ...rest] = points;
   const last = points.at(-1)!;

@@ -3,7 +3,7 @@ import { idOf, labelOf, endsOf, type Relationship, type Schema, type Table } fro
 const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size", "font-weight", "text-anchor"];
 
-/** A drawing as a file of its own: all of it, in the colours of the theme. */
+/** The whole drawing as a standalone file, in the colors of the theme. */
 export function asSvg(drawing: SVGSVGElement, width: number, height: number): string {
   const copy = drawing.cloneNode(true) as SVGSVGElement;
   const originals = drawing.querySelectorAll("*");
@@ -64,13 +64,13 @@ function quoted(text: string): string {
   return `"${text.replaceAll('"', "'")}"`;
 }
 
-/** Types and names of attributes take letters, digits and few signs. */
+/** Mermaid allows only letters, digits and a few other characters in types and names. */
 function word(text: string): string {
   const plain = text.replace(/[^\p{L}\p{N}_()[\]-]+/gu, "_");
   return /^[\p{L}_]/u.test(plain) ? plain : `_${plain}`;
 }
 
-/** Have the browser save a text as a file. */
+/** Download a text as a file. */
 export function save(name: string, type: string, text: string): void {
   const address = URL.createObjectURL(new Blob([text], { type }));
   const link = Object.assign(document.createElement("a"), { href: address, download: name });

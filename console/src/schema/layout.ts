@@ -28,7 +28,7 @@ export interface Line {
   points: Point[];
 }
 
-/** Where everything of the diagram is; the points of boxes are their upper left corners. */
+/** The layout of the diagram. Boxes are positioned by their upper left corners. */
 export interface Diagram {
   boxes: Box[];
   lines: Line[];
@@ -36,7 +36,7 @@ export interface Diagram {
   height: number;
 }
 
-/** Place each group of related tables by itself, and the groups side by side in rows. */
+/** Lay out each group of related tables separately, and arrange the groups in rows. */
 export function place(schema: Schema): Diagram {
   const boxes = new Map(schema.tables.map((table) => [idOf(table), boxOf(schema, table)]));
   const lines = schema.relationships.map((relationship) => ({ relationship, ends: endsOf(relationship), points: [] }));
@@ -54,7 +54,7 @@ function boxOf(schema: Schema, table: Table): Box {
 
 type Group = { boxes: Box[]; lines: Line[] };
 
-/** The tables that keys connect, by whatever way, with their keys. */
+/** The groups of tables that are connected by keys, directly or indirectly. */
 function groups(boxes: Map<TableId, Box>, lines: Line[]): Group[] {
   const neighbours = new Map<TableId, TableId[]>([...boxes.keys()].map((id) => [id, []]));
   for (const { ends: [from, to] } of lines) {
@@ -106,14 +106,13 @@ function placeGroup(boxes: Box[], lines: Line[]): Diagram {
   };
 }
 
-/** How high a drawing of some area is that is a bit wider than high, as windows are. */
+/** The height of a drawing with this area that is slightly wider than high. */
 function heightFor(area: number): number {
   return Math.sqrt(area / 1.6);
 }
 
 /**
- * A group of many tables that few ranks hold would be a tall strip: each rank is folded into columns of some height,
- * in the order that it had.
+ * A group of many tables in few ranks would become a tall strip, so each rank is folded into columns, in the same order.
  */
 function folded(boxes: Box[], lines: Line[], room: number): Diagram {
   const ranks = new Map<number, Box[]>();
@@ -153,7 +152,7 @@ function columnsOf(rank: Box[], room: number): { boxes: Box[]; height: number }[
   return columns;
 }
 
-/** The way of a key from the side of a table that faces the other one. */
+/** The line of a key, from the side of the table that faces the other one. */
 function between(from: Box, to: Box): Point[] {
   const leftwards = from.x + from.width / 2 >= to.x + to.width / 2;
   const start = { x: leftwards ? from.x : from.x + from.width, y: from.y + HEAD / 2 };
@@ -162,7 +161,7 @@ function between(from: Box, to: Box): Point[] {
   return [start, { x: start.x + out, y: start.y }, { x: end.x - out, y: end.y }, end];
 }
 
-/** The way of a key from a table to itself, below it: the library draws such lines elsewhere where ranks lie sideways. */
+/** The line of a self-reference, below the table. The library misplaces such lines if ranks are horizontal. */
 function loop({ x, y, width, height }: Box): Point[] {
   const [left, right, bottom] = [x + width * 0.55, x + width * 0.85, y + height];
   return [{ x: left, y: bottom }, { x: left, y: bottom + 28 }, { x: right, y: bottom + 28 }, { x: right, y: bottom }];

@@ -1,7 +1,7 @@
-/** What the daemon says of the schema as one role sees it: /console/data/schema. */
+/** The schema as visible to a role, from /console/data/schema. */
 export interface Schema {
   role: string;
-  /** Whether grants, policies and problems are included, which only service_role gets. */
+  /** Whether grants, policies and problems are included (only for service_role). */
   complete: boolean;
   tables: Table[];
   relationships: Relationship[];
@@ -17,9 +17,9 @@ export interface Table {
   key: string[];
   unique: string[][];
   columns: Column[];
-  /** What the relation takes of INSERT, UPDATE and DELETE, whoever asks. */
+  /** The statements that the relation supports: INSERT, UPDATE, DELETE. */
   accepts: string[];
-  /** `star`: whether `*` may be selected, which needs all columns. */
+  /** `star`: whether `select=*` is permitted, which requires all columns. */
   rest: { name: string; profile: string | null; methods: string[]; star: boolean };
   graphql: { type: string; fields: string[] } | null;
   directives: Record<string, unknown>;
@@ -35,7 +35,7 @@ export interface Column {
   nullable: boolean;
   default: string | null;
   generated: boolean;
-  /** Whether it is a column of a view that takes no value. */
+  /** Whether it is a view column that cannot be set. */
   derived: boolean;
   identity: string | null;
   comment: string | null;
@@ -69,7 +69,7 @@ export interface Policy {
   check: string | null;
 }
 
-/** What tells tables apart. */
+/** The id of a table. */
 export type TableId = string;
 
 export function idOf({ schema, name }: { schema: string; name: string }): TableId {
@@ -80,13 +80,13 @@ export function endsOf({ from, to }: Relationship): [TableId, TableId] {
   return [idOf({ schema: from.schema, name: from.table }), idOf({ schema: to.schema, name: to.table })];
 }
 
-/** How a table is called: its schema is named where there are several. */
+/** The name of a table, with its schema if there are several. */
 export function labelOf(schema: Schema, table: { schema: string; name: string }): string {
   const several = schema.tables.some((each) => each.schema !== schema.tables[0]?.schema);
   return several ? `${table.schema}.${table.name}` : table.name;
 }
 
-/** A table and those that a key relates to it. */
+/** The ids of a table and its related tables. */
 export function neighbourhood(schema: Schema, id: TableId): Set<TableId> {
   const found = new Set([id]);
   for (const [from, to] of schema.relationships.map(endsOf)) {
@@ -96,7 +96,7 @@ export function neighbourhood(schema: Schema, id: TableId): Set<TableId> {
   return found;
 }
 
-/** The part of a schema that has some tables alone. */
+/** A schema reduced to some tables. */
 export function partOf(schema: Schema, ids: Set<TableId>): Schema {
   return {
     ...schema,
@@ -105,7 +105,7 @@ export function partOf(schema: Schema, ids: Set<TableId>): Schema {
   };
 }
 
-/** The tables of which a name, a column or a name in an API has the text in it. */
+/** The tables with a text in their name, columns or API names. */
 export function search(schema: Schema, text: string): Table[] {
   const needle = text.trim().toLowerCase();
   const has = (table: Table) =>

@@ -27,7 +27,7 @@ export default function SchemaPage() {
   return <Explorer schema={schema} />;
 }
 
-/** How many things are wrong with a table; names that clash may well be meant so. */
+/** The number of problems of a table, without name clashes, which may be intended. */
 function Mistakes({ table }: { table: Table }) {
   const count = table.problems?.filter(({ clash }) => !clash).length ?? 0;
   return count > 0 && <span className="badge" data-kind="warning">{count}<span className="visually-hidden"> problems</span></span>;

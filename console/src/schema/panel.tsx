@@ -15,7 +15,7 @@ const KINDS: Record<string, string> = {
 
 type PanelProps = { schema: Schema; table: Table; onSelect: (id: TableId | null) => void };
 
-/** All that is known of one table. */
+/** The details of a table. */
 export function Panel({ schema, table, onSelect }: PanelProps) {
   const policies = schema.policies?.filter((each) => each.schema === table.schema && each.table === table.name) ?? [];
   const related = schema.relationships.filter((each) => endsOf(each).includes(idOf(table)));
@@ -52,7 +52,7 @@ export function Panel({ schema, table, onSelect }: PanelProps) {
             <ul>{table.graphql.fields.map((field) => <li key={field}><code>{field}</code></li>)}</ul>
           </>
         ) : (
-          <p className="soft">No type of this role.</p>
+          <p className="soft">No type for this role.</p>
         )}
       </Section>
       <Section title="REST">
@@ -103,7 +103,7 @@ function Section({ title, children }: { title: string; children: ReactNode }) {
   );
 }
 
-/** What `dataapi check-config` says, too. */
+/** The same problems as in `dataapi check-config`. */
 export function Problems({ problems }: { problems: Problem[] }) {
   return problems.map(({ place, message, clash }) => (
     <div className="notice" data-kind={clash ? "info" : "warning"} role="note" key={`${place} ${message}`}>
@@ -115,7 +115,7 @@ export function Problems({ problems }: { problems: Problem[] }) {
 
 function Columns({ table }: { table: Table }) {
   const [first = "", ...others] = new Set(table.columns.map(mayOf));
-  // What is the same for all columns is said once.
+  // Privileges that are the same for all columns are shown once.
   const same = others.length === 0;
   return (
     <>

@@ -1,14 +1,14 @@
 import { useCallback, useEffect, useRef, useState, type KeyboardEvent, type PointerEvent, type RefObject } from "react";
 import type { Point } from "./layout";
 
-/** How the drawing lies in its window: moved by x and y, and scaled. */
+/** The view transform: translation and scale. */
 export interface View extends Point {
   scale: number;
 }
 
 const LEAST = 0.05;
 const MOST = 2.5;
-/** The least scale in which a table is shown that was looked for. */
+/** Minimum scale for showing a table after a search. */
 const READABLE = 0.8;
 const STEP = 60;
 const MOVES: Record<string, Point> = {
@@ -27,10 +27,10 @@ function zoomed(view: View, factor: number, at: Point): View {
 
 export type Extent = { width: number; height: number };
 export type Area = Point & Extent;
-/** Pixels that stay free around what is shown. */
+/** Margin in pixels. */
 const MARGIN = 16;
 
-/** Show an area as large as its window allows, though never enlarged. */
+/** Fit an area into the window, without enlarging it. */
 function filled(area: Area, { width, height }: Extent): View {
   const across = (width - 2 * MARGIN) / Math.max(1, area.width);
   const down = (height - 2 * MARGIN) / Math.max(1, area.height);
@@ -54,7 +54,7 @@ export function useView(window: RefObject<SVGSVGElement | null>, extent: Extent)
     setView((before) => zoomed(before, factor, { x: width / 2, y: height / 2 }));
   }, [window]);
 
-  /** Show an area whole where that is readable, else the middle of the most important part of it. */
+  /** Show the whole area if that is legible, otherwise the center of its most important part. */
   const show = useCallback((area: Area, part: Area) => {
     const whole = filled(area, size);
     setView((before) => {
@@ -81,7 +81,7 @@ export function useView(window: RefObject<SVGSVGElement | null>, extent: Extent)
       const at = { x: event.clientX - left, y: event.clientY - top };
       setView((before) => zoomed(before, Math.exp(-event.deltaY / 500), at));
     };
-    // React listens to the wheel passively, which cannot keep the page from scrolling.
+    // React's wheel listeners are passive and cannot prevent scrolling.
     element.addEventListener("wheel", onWheel, { passive: false });
     return () => element.removeEventListener("wheel", onWheel);
   }, [window]);

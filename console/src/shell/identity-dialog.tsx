@@ -8,14 +8,14 @@ import { assume, claimsOf, identity, mint, type Claims, type Identity } from "./
 import { useSettings } from "./settings";
 
 const KINDS: { kind: Identity["kind"]; title: string; about: string }[] = [
-  { kind: "anonymous", title: "Anonymous", about: "The API key alone" },
+  { kind: "anonymous", title: "Anonymous", about: "Only the API key" },
   { kind: "user", title: "Signed-in user", about: "A token with claims" },
-  { kind: "service", title: "service_role", about: "Passes row level security" },
+  { kind: "service", title: "service_role", about: "Bypasses row level security" },
 ];
 
 const HOUR = 3600;
 
-/** Chooses as whom the whole console calls the APIs. */
+/** Chooses the identity for all API calls of the console. */
 export function IdentityDialog({ onClose }: { onClose: () => void }) {
   const settings = useSettings();
   const before = identity.get();
@@ -67,13 +67,13 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
           ))}
         </fieldset>
         <label className="field">
-          <span>Publishable API key{settings.keyRequired ? "" : " (optional here)"}</span>
+          <span>Publishable API key{settings.keyRequired ? "" : " (optional)"}</span>
           <input className="code" value={apiKey} onChange={(event) => setApiKey(event.target.value)} placeholder="sb_publishable_…" spellCheck={false} required={settings.keyRequired} />
         </label>
         {kind !== "anonymous" && (
           <>
             {settings.token.mintable && (
-              <div className="segments" role="group" aria-label="Where the token comes from">
+              <div className="segments" role="group" aria-label="Source of the token">
                 <button type="button" aria-pressed={source === "token"} onClick={() => setSource("token")}>Paste a token</button>
                 <button type="button" aria-pressed={source === "secret"} onClick={() => setSource("secret")}>Sign one here</button>
               </div>
@@ -88,7 +88,7 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
                 <label className="field">
                   <span>JWT secret</span>
                   <input className="code" type="password" value={secret} onChange={(event) => setSecret(event.target.value)} autoComplete="off" required />
-                  <small>Signs a token for an hour in this browser, and is then forgotten.</small>
+                  <small>Signs a token in this browser, valid for an hour. The secret is not stored.</small>
                 </label>
                 {kind === "user" && (
                   <>
@@ -97,7 +97,7 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
                       <label className="field"><span>role</span><input className="code" value={role} onChange={(event) => setRole(event.target.value)} required /></label>
                     </div>
                     <label className="field">
-                      <span>Further claims, as JSON</span>
+                      <span>Additional claims, as JSON</span>
                       <input className="code" value={extra} onChange={(event) => setExtra(event.target.value)} placeholder='{"email": "ada@example.org"}' spellCheck={false} />
                     </label>
                   </>
@@ -105,14 +105,14 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
               </>
             )}
             {kind === "service" && (
-              <Notice kind="info" title="By a token, not by a secret key">
-                The daemon refuses secret API keys (sb_secret_…) that a browser sends. {settings.token.mintable ? "Paste" : "Take"} a token (JWT)
-                whose role is service_role{settings.token.mintable ? ", or sign one here with the project's JWT secret" : " from whoever signs the project's tokens"}.
+              <Notice kind="info" title="Requires a token, not a secret key">
+                The daemon rejects secret API keys (sb_secret_…) from browsers. {settings.token.mintable ? "Paste" : "Get"} a token (JWT)
+                with the role service_role{settings.token.mintable ? ", or sign one here with the project's JWT secret" : " from the issuer of the project's tokens"}.
               </Notice>
             )}
           </>
         )}
-        <p className="hint">Keys and tokens stay in this tab and are gone when it is closed.</p>
+        <p className="hint">Keys and tokens are stored only in this tab, until it is closed.</p>
         {problem && <Notice kind="error">{problem}</Notice>}
         <div className="actions">
           <button type="button" className="button" onClick={onClose}>Cancel</button>
@@ -123,7 +123,7 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
   );
 }
 
-/** Why the daemon refuses an identity, and what to do about it; "" where it does not, or cannot say for now. */
+/** Return why the daemon rejects an identity, with advice, or "" if it does not or cannot be reached. */
 async function refusalFor(who: Identity): Promise<string> {
   try {
     await loadData("identity", who);
@@ -136,6 +136,6 @@ async function refusalFor(who: Identity): Promise<string> {
 
 function wrongToken(text: string): string {
   return text.startsWith("sb_secret_")
-    ? "This is a secret API key, which the daemon refuses when a browser sends it. Paste a token of service_role, or sign one with the JWT secret."
+    ? "This is a secret API key, which the daemon rejects from browsers. Paste a token with the role service_role, or sign one with the JWT secret."
     : "This is not a JWT: it needs three parts, separated by dots.";
 }

@@ -1,7 +1,7 @@
 import { makeStore } from "../kit/store";
 import { keepInTab, keptInTab } from "../kit/tab";
 
-/** As whom the console calls the APIs.  It stays in this tab: session storage, never a URL. */
+/** The identity for API calls. It is stored in this tab's session storage, never in a URL. */
 export interface Identity {
   kind: "anonymous" | "user" | "service";
   apiKey: string;
@@ -21,7 +21,7 @@ export function assume(next: Identity): void {
   identity.set(next);
 }
 
-/** The headers by which the APIs know the identity. */
+/** The authentication headers of an identity. */
 export function identityHeaders({ apiKey, token }: Identity): Record<string, string> {
   return {
     ...(apiKey ? { apikey: apiKey } : {}),
@@ -43,7 +43,7 @@ function fromBase64(text: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(atob(plain), (character) => character.charCodeAt(0));
 }
 
-/** The claims of a JWT, null where it cannot be read. */
+/** The claims of a JWT, or null if it is malformed. */
 export function claimsOf(token: string): Claims | null {
   try {
     const part = token.split(".")[1] ?? "";
@@ -53,13 +53,13 @@ export function claimsOf(token: string): Claims | null {
   }
 }
 
-/** The role that requests of an identity run as, null for what callers without a token get. */
+/** The role of an identity's requests, or null for the anonymous role. */
 export function roleOf({ token }: Identity): string | null {
   const role = claimsOf(token)?.role;
   return typeof role === "string" ? role : null;
 }
 
-/** Sign claims with HS256 in the browser; the secret goes nowhere. */
+/** Sign claims with HS256 in the browser. The secret is not sent anywhere. */
 export async function mint(claims: Claims, secret: string, isBase64: boolean): Promise<string> {
   const utf8 = new TextEncoder();
   const material = isBase64 ? fromBase64(secret) : utf8.encode(secret);
@@ -71,7 +71,7 @@ export async function mint(claims: Claims, secret: string, isBase64: boolean): P
   return `${signed}.${toBase64Url(new Uint8Array(signature))}`;
 }
 
-/** What to call an identity. */
+/** The display name of an identity. */
 export function nameOf({ kind, token }: Identity): string {
   if (kind === "anonymous") return "Anonymous";
   if (kind === "service") return "service_role";

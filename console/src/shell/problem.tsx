@@ -7,7 +7,7 @@ import { ChooseRole } from "./choose-role";
 
 type ProblemProps = { title?: string; error: Error; children?: ReactNode };
 
-/** An error, and what to do about it where another key, token or role would mend it. */
+/** An error, with advice if another key, token or role would avoid it. */
 export function Problem({ title, error, children }: ProblemProps) {
   const { status, code, hint } = error instanceof Refused ? error : { status: 0, code: "", hint: "" };
   return (
@@ -18,7 +18,7 @@ export function Problem({ title, error, children }: ProblemProps) {
   );
 }
 
-/** What to do about a status of 401, with the button that does it; nothing for others. */
+/** Advice for status 401, with a button that opens the identity dialog. */
 export function Advice({ status, code }: { status: number; code: string }) {
   const advice = adviceOn(status, code);
   if (!advice) return null;

@@ -7,7 +7,7 @@ const here = () => location.pathname + location.search;
 const address = makeStore(here());
 addEventListener("popstate", () => address.set(here()));
 
-/** The page that the address names: the part after /console/, "" for none. */
+/** The current page: the part of the URL after /console/, or "". */
 export function usePage(): string {
   return useStore(address).split("?")[0]!.slice(BASE.length).split("/")[1] ?? "";
 }
@@ -26,7 +26,7 @@ export function goTo(page: string, { replace = false, parameters = {} as Paramet
   enter(addressOf(page, parameters), replace);
 }
 
-/** What a page shows, as its address says it; never a key or a token. */
+/** The page's parameters in the URL. They never contain keys or tokens. */
 export type Parameters = Record<string, string>;
 
 export function useParameters(): Parameters {
@@ -34,7 +34,7 @@ export function useParameters(): Parameters {
   return useMemo(() => Object.fromEntries(new URLSearchParams(query)), [query]);
 }
 
-/** Change some parameters of the address, where "" takes one out: a step that the back button undoes, unless it replaces the last one. */
+/** Change parameters of the URL ("" removes one). This adds a history entry, unless ``replace`` is set. */
 export function setParameters(changed: Parameters, { replace = false } = {}): void {
   const parameters = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(changed)) {

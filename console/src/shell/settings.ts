@@ -1,6 +1,6 @@
 import { createContext, useContext } from "react";
 
-/** What the daemon says of the project: /console/data/settings. */
+/** Settings of the project, from /console/data/settings. */
 export interface Settings {
   project: string;
   version: string;
@@ -9,10 +9,10 @@ export interface Settings {
   publishableKey: string | null;
   token: { mintable: boolean; base64: boolean; audience: string | null };
   plans: boolean;
-  /** Whether answers can be kept open. */
+  /** Whether live queries are enabled. */
   live: boolean;
   aggregates: boolean;
-  /** What ends a transaction, null where a request cannot say so. */
+  /** How transactions end by default, or null if requests cannot override it. */
   transactionEnd: "commit" | "rollback" | null;
   openapi: boolean;
   documents: boolean;

@@ -18,7 +18,7 @@ function componentOf(page: Page): ComponentType {
   return found;
 }
 
-/** The console: waits for the settings, then shows the page that the address names. */
+/** The console: loads the settings, then shows the current page. */
 export function Shell() {
   const [settings, setSettings] = useState<Settings | null>(null);
   const [problem, setProblem] = useState("");
@@ -49,7 +49,7 @@ function Frame() {
     if (path === "" && pages[0]) goTo(pages[0].path, { replace: true });
   }, [path]);
   useEffect(() => {
-    // On narrow screens the navigation has more than fits.
+    // On narrow screens the navigation scrolls.
     document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
     document.title = `${page ? `${page.title} · ` : ""}${settings.project}`;
   }, [page]);
@@ -82,7 +82,7 @@ function Frame() {
             </Suspense>
           </PageBoundary>
         ) : path !== "" && (
-          <Notice kind="info" title="There is no such page">The navigation above has all pages.</Notice>
+          <Notice kind="info" title="Page not found">Choose a page in the navigation above.</Notice>
         )}
       </main>
     </div>
@@ -107,7 +107,7 @@ function IdentityButton() {
   );
 }
 
-/** Shows an error of a page in its place; the navigation goes on working. */
+/** Shows an error instead of a page that failed. The navigation keeps working. */
 class PageBoundary extends Component<{ children: ReactNode }, { problem: Error | null }> {
   state = { problem: null as Error | null };
 

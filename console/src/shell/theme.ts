@@ -11,7 +11,7 @@ function stored(): ThemeChoice {
     const found = localStorage.getItem(KEY);
     return found === "light" || found === "dark" ? found : "system";
   } catch {
-    // A frame whose storage the browser blocks follows the system.
+    // The browser may block storage in frames.
     return "system";
   }
 }
@@ -22,7 +22,7 @@ function resolved(choice: ThemeChoice): Theme {
 }
 
 export const themeChoice = makeStore<ThemeChoice>(stored());
-/** What is shown now. */
+/** The theme in effect. */
 export const theme = makeStore<Theme>(resolved(themeChoice.get()));
 
 function apply(): void {

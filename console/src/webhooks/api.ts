@@ -6,7 +6,7 @@ export interface Endpoint {
   enabled: boolean;
   description: string | null;
   event_types: { type: string }[];
-  /** Without the values in a portal link that is for reading. */
+  /** Read-only portal links do not get the values. */
   custom_headers: Record<string, string | null>;
   created_at: string;
   updated_at: string;
@@ -23,7 +23,7 @@ export interface Delivery {
   id: string;
   event_id: string;
   endpoint_id: string;
-  /** A project's history has its events' deliveries to endpoints of the organization, too. */
+  /** A project's history includes deliveries to endpoints of the organization. */
   endpoint_scope: "organization" | "project";
   event_type: string;
   status: Status;
@@ -69,7 +69,7 @@ export interface UrlCheck {
   message: string | null;
 }
 
-/** What a token gives access to; ``portal`` is null where it is no portal link's. */
+/** What a token gives access to. ``portal`` is null unless it is the token of a portal link. */
 export interface Access {
   organization_slug: string | null;
   projects: string[];
@@ -78,7 +78,7 @@ export interface Access {
   portal: { name: string; color: string | null; signing_secrets: boolean } | null;
 }
 
-/** What a new endpoint needs; a change may leave out what stays as it is. */
+/** Attributes of a new endpoint. Changes omit what stays the same. */
 export interface EndpointAttributes {
   url: string;
   event_types: { type: string }[];
@@ -95,7 +95,7 @@ export interface Queued {
   delivery_id: string;
 }
 
-/** One page of deliveries, with the addresses of its neighbours. */
+/** A page of deliveries, with the URLs of its neighbors. */
 export interface DeliveryPage {
   deliveries: Delivery[];
   newer: string | null;
@@ -108,7 +108,7 @@ export interface Issue {
   meta?: { pointer?: string; parameter?: string };
 }
 
-/** A refusal of the management API. */
+/** An error of the management API. */
 export class Refusal extends Error {
   constructor(
     readonly status: number,
@@ -142,7 +142,7 @@ async function call<T>(token: string, method: string, path: string, body: unknow
 async function refusal(response: Response): Promise<Refusal> {
   const retryAfter = Number(response.headers.get("retry-after")) || null;
   const document = (await response.json().catch(() => null)) as { error?: { code: string; message: string; issues?: Issue[] } } | null;
-  const { code, message, issues } = document?.error ?? { code: "", message: `The daemon answered with status ${response.status}.` };
+  const { code, message, issues } = document?.error ?? { code: "", message: `The daemon responded with status ${response.status}.` };
   return new Refusal(response.status, code, message, issues ?? [], retryAfter);
 }
 
@@ -168,7 +168,7 @@ export class Management {
     return (await call<Resource<T>>(this.token, method, this.base + path, body, signal)).data.attributes;
   }
 
-  /** All of them: a scope has 50 at most. */
+  /** All endpoints: a scope has at most 50. */
   endpoints(signal?: AbortSignal): Promise<Endpoint[]> {
     return this.list("/endpoints?page[limit]=100", signal);
   }
@@ -213,7 +213,7 @@ export class Management {
     return this.one("POST", `/deliveries/${id}/retry`);
   }
 
-  /** A page, by the address below the scope that ``model.ts`` makes, or by the link of a neighbour. */
+  /** A page of deliveries, by its path below the scope, or by the link of a neighbor. */
   async deliveries(address: string, signal?: AbortSignal): Promise<DeliveryPage> {
     const path = address.startsWith("/v2/") ? address : this.base + address;
     const { data, links } = await call<Resource<Delivery>[]>(this.token, "GET", path, undefined, signal);

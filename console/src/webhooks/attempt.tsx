@@ -6,9 +6,9 @@ import { Pairs, StatusBadge } from "./parts";
 
 type AttemptProps = { delivery: Delivery; event: DeliveredEvent | undefined; endpoint: Endpoint | undefined; open?: boolean };
 
-const TRIGGERS = { automatic: "", manual: "Retry by hand", test: "Test" };
+const TRIGGERS = { automatic: "", manual: "Manual retry", test: "Test" };
 
-/** One attempt: what came of it in a sentence, when and how long, and what was sent and answered. */
+/** An attempt: its outcome, time and duration, request and response. */
 export function Attempt({ delivery, event, endpoint, open }: AttemptProps) {
   const hidden = !endpoint && delivery.endpoint_scope === "organization";
   const { status, response_code, response_headers, response_body, duration_ms, attempt_timestamp } = delivery;
@@ -26,11 +26,11 @@ export function Attempt({ delivery, event, endpoint, open }: AttemptProps) {
         <summary>Request and response</summary>
         <div className="exchange">
           <Side title="Request">
-            {attempt_timestamp === null ? <p className="hint">Nothing was sent yet.</p> : (
+            {attempt_timestamp === null ? <p className="hint">Not sent yet.</p> : (
               <>
                 <Pairs pairs={requestHeaders(delivery, endpoint)} />
                 <Body text={event ? bodyOf(event) : ""} label="Request body" />
-                <p className="hint">The endpoint's headers are those of now, and the body that is signed has no line breaks.</p>
+                <p className="hint">The custom headers are the current ones, and the signed body has no line breaks.</p>
               </>
             )}
           </Side>
@@ -38,7 +38,7 @@ export function Attempt({ delivery, event, endpoint, open }: AttemptProps) {
             {response_code === 0 ? <p className="hint">None.</p> : (
               <>
                 <Pairs pairs={[["status", String(response_code)], ...Object.entries(response_headers ?? {})]} />
-                {response_body ? <Body text={pretty(response_body)} label="Response body" /> : <p className="hint">{hidden ? "The organization alone sees what its receiver answered." : "Without a body."}</p>}
+                {response_body ? <Body text={pretty(response_body)} label="Response body" /> : <p className="hint">{hidden ? "Only the organization can see this response." : "No body."}</p>}
               </>
             )}
           </Side>

@@ -1,10 +1,10 @@
 import { useEffect, useRef, useState, type ReactNode } from "react";
 import { powers, short, ticks } from "./statistics";
 
-/** One series of a chart; null is a gap. */
+/** A series of a chart. null is a gap. */
 export interface Series {
   name: string;
-  /** The number of its colour in tokens.css. */
+  /** Number of its color in tokens.css. */
   colour: 1 | 2 | 3 | 4;
   values: (number | null)[];
 }
@@ -15,7 +15,7 @@ type ChartProps = {
   labels: string[];
   series: Series[];
   form: "bars" | "lines";
-  /** Writes a value, with its unit. */
+  /** Formats a value with its unit. */
   write: (value: number) => string;
 };
 
@@ -24,7 +24,7 @@ const TOP = 8;
 const BOTTOM = 22;
 const LEFT = 52;
 
-/** A chart over days: stacked bars or lines, with a legend, and the same as a table. */
+/** A chart by day, with stacked bars or lines, a legend, and a table of the values. */
 export function Chart({ title, about, labels, series, form, write }: ChartProps) {
   return (
     <figure className="panel chart">
@@ -62,7 +62,7 @@ function valueAt(values: (number | null)[], day: number): number | null {
   return values[day] ?? null;
 }
 
-/** Draws for the width that there is, so that texts keep their size; its height is there from the start. */
+/** Renders its content for the available width, so that texts keep their size. The height is fixed to avoid layout shifts. */
 function Measured({ children }: { children: (width: number) => ReactNode }) {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
@@ -103,7 +103,7 @@ function stackMarks(labels: string[], series: Series[]): number[] {
   return ticks(Math.max(...labels.map((_, day) => series.reduce((sum, { values }) => sum + (values[day] ?? 0), 0))));
 }
 
-/** Lines are drawn on a logarithmic scale: times differ by orders of magnitude. */
+/** Lines use a logarithmic scale, because durations differ by orders of magnitude. */
 function lineMarks(series: Series[]): number[] {
   const values = series.flatMap((each) => each.values.filter((value) => value !== null));
   return values.length ? powers(Math.min(...values), Math.max(...values)) : powers(10, 1000);
@@ -145,7 +145,7 @@ function Lines({ labels, series, x, y, write }: PlotProps) {
   ));
 }
 
-/** The days that follow each other with a value. */
+/** Runs of consecutive days with values. */
 function runs(values: (number | null)[]): number[][] {
   const found: number[][] = [];
   values.forEach((value, day) => {

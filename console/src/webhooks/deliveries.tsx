@@ -9,21 +9,21 @@ import { StatusBadge } from "./parts";
 import { useEvery, useLoad } from "./use-load";
 import { useWorkspace } from "./workspace";
 
-/** Milliseconds between looks at a list while something in it is pending. */
+/** Polling interval in milliseconds while a delivery is pending. */
 const EVERY = 3000;
 
-/** Deliveries, newest first, by filters, and the one that is opened. */
+/** The filtered deliveries, newest first, and the opened delivery. */
 export function Deliveries({ filters, opened }: { filters: Filters; opened: string }) {
   const { management } = useWorkspace();
   const key = JSON.stringify(filters);
   const first = () => ({ key, at: Date.now(), address: "" });
   const [asked, setAsked] = useState(first);
-  // The first page counts its period from when it was asked for; others are links.
+  // The period of the first page is relative to the time of the request. Other pages are links.
   const current = asked.key === key ? asked : first();
   if (current !== asked) setAsked(current);
   const address = current.address || addressOf(filters, current.at);
   const { value: page, problem, reload } = useLoad(address, (signal) => management.deliveries(address, signal));
-  // What was listed before stands there until the next page has come.
+  // The previous page is shown until the next one is loaded.
   const before = useRef(page);
   if (page) before.current = page;
   const latest = page ?? before.current;
@@ -35,7 +35,7 @@ export function Deliveries({ filters, opened }: { filters: Filters; opened: stri
       {problem && <Notice kind="error" title="The deliveries cannot be listed">{problem}</Notice>}
       <div className="panel deliveries" aria-busy={!page && !problem}>
         {latest && latest.deliveries.length > 0 && <List deliveries={latest.deliveries} onOpen={(delivery) => setParameters({ delivery })} />}
-        {latest?.deliveries.length === 0 && <p className="empty soft">No delivery passes these filters.</p>}
+        {latest?.deliveries.length === 0 && <p className="empty soft">No deliveries match these filters.</p>}
         {!latest && !problem && <p className="empty soft" role="status">Loading…</p>}
       </div>
       <nav className="pager" aria-label="Pages of deliveries">
@@ -60,7 +60,7 @@ type FilterBarProps = { filters: Filters; onRefresh: () => void; reload: () => v
 function FilterBar({ filters, onRefresh, reload }: FilterBarProps) {
   const { endpoints, types } = useWorkspace();
   const change = (part: Partial<Filters>) => setParameters(parametersOf({ ...filters, ...part }));
-  // A time is typed in many small steps.
+  // Typing a time changes it many times.
   const changeTime = (part: Partial<Filters>) => setParameters(parametersOf({ ...filters, ...part }), { replace: true });
   return (
     <form className="filters" role="search" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
@@ -118,12 +118,12 @@ function List({ deliveries, onOpen }: { deliveries: Delivery[]; onOpen: (id: str
   const { endpoints } = useWorkspace();
   return (
     <div className="table-scroll" tabIndex={0} role="region" aria-label="Deliveries">
-      {/* The roles are said, since narrow windows lay the cells out as a list. */}
+      {/* Explicit roles, because narrow windows display the cells as a list. */}
       <table className="table" role="table">
         <thead role="rowgroup">
           <tr role="row">
-            {["Type", "Status", "Endpoint", "Answer"].map((name) => <th key={name} scope="col">{name}</th>)}
-            <th scope="col" className="number">Took</th>
+            {["Type", "Status", "Endpoint", "Response"].map((name) => <th key={name} scope="col">{name}</th>)}
+            <th scope="col" className="number">Duration</th>
             <th scope="col">Attempt</th>
             <th scope="col">Time</th>
           </tr>

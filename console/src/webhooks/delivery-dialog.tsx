@@ -9,10 +9,10 @@ import { useDelivery } from "./use-delivery";
 import { useEvery, useLoad } from "./use-load";
 import { useWorkspace } from "./workspace";
 
-/** Milliseconds between looks at an event's attempts while one is pending. */
+/** Polling interval in milliseconds while an attempt is pending. */
 const EVERY = 1500;
 
-/** An event on its way to an endpoint: every attempt of it, oldest first. */
+/** All attempts to deliver an event to an endpoint, oldest first. */
 export function DeliveryDialog({ id, onClose }: { id: string; onClose: () => void }) {
   const { management, endpoints, writable } = useWorkspace();
   const [problem, setProblem] = useState("");
@@ -21,7 +21,7 @@ export function DeliveryDialog({ id, onClose }: { id: string; onClose: () => voi
   const attempts = useLoad(event?.id ?? "", async (signal) =>
     event ? (await management.deliveries(`/deliveries?page[size]=100&filter[event_id]=${event.id}`, signal)).deliveries.reverse() : null,
   );
-  // All attempts appear together; if they cannot be listed, the one that was opened.
+  // All attempts are shown together, or only the opened one if they cannot be listed.
   const listed = attempts.value ?? (delivery.value && attempts.problem ? [delivery.value] : []);
   const last = listed.at(-1);
   useEvery(EVERY, listed.some(({ status }) => status === "pending"), attempts.reload);

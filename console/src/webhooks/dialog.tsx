@@ -4,7 +4,7 @@ import { Modal } from "../kit/modal";
 
 type DialogProps = { title: string; onClose: () => void; wide?: boolean; children: ReactNode };
 
-/** A modal dialog with its title and a button that closes it. */
+/** A modal dialog with a title and a close button. */
 export function Dialog({ title, onClose, wide, children }: DialogProps) {
   const heading = useId();
   return (

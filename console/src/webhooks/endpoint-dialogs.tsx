@@ -9,22 +9,22 @@ import { useWorkspace } from "./workspace";
 
 type Closing = { onClose: () => void };
 
-/** Shows a secret, this once. */
+/** Shows a secret once. */
 export function SecretDialog({ title, secret, onClose }: { title: string; secret: string } & Closing) {
   return (
     <Dialog title={title} onClose={onClose}>
       <div className="dialog-body">
         <Copyable label="Signing secret" text={secret} />
-        <Notice kind="warning">Copy the secret to the receiver now: it is not shown again.</Notice>
+        <Notice kind="warning">Copy the secret to the receiver now. It cannot be shown again.</Notice>
         <div className="actions"><button type="button" className="button primary" onClick={onClose}>Done</button></div>
       </div>
     </Dialog>
   );
 }
 
-const GRACES = [[0, "no time: it ends at once"], [3600, "an hour"], [86_400, "a day"], [604_800, "a week"]] as const;
+const GRACES = [[0, "no time (it ends immediately)"], [3600, "an hour"], [86_400, "a day"], [604_800, "a week"]] as const;
 
-/** Gives an endpoint a new secret. */
+/** Changes the secret of an endpoint. */
 export function RotateDialog({ endpoint, onClose }: { endpoint: Endpoint } & Closing) {
   const { management } = useWorkspace();
   const [secret] = useState(newSecret);
@@ -33,14 +33,14 @@ export function RotateDialog({ endpoint, onClose }: { endpoint: Endpoint } & Clo
   const [problem, setProblem] = useState("");
   const rotate = () =>
     management.change(endpoint.id, { signing_secret: secret, grace_seconds: grace }).then(() => setChanged(true), (error: Error) => setProblem(error.message));
-  if (changed) return <SecretDialog title="The secret is changed" secret={secret} onClose={onClose} />;
+  if (changed) return <SecretDialog title="The secret was changed" secret={secret} onClose={onClose} />;
   return (
     <Dialog title="New signing secret" onClose={onClose}>
       <div className="dialog-body">
-        <p>While the old secret stays in use, every attempt is signed with both, so that the receiver may change over at any time and no delivery is lost.</p>
+        <p>While the old secret is valid, every attempt is signed with both secrets, so you can update the receiver at any time.</p>
         <Copyable label="New signing secret" text={secret} />
         <label className="field">
-          <span>The old secret stays in use for</span>
+          <span>The old secret stays valid for</span>
           <select value={grace} onChange={(event) => setGrace(Number(event.target.value))}>
             {GRACES.map(([seconds, name]) => <option key={seconds} value={seconds}>{name}</option>)}
           </select>
@@ -55,7 +55,7 @@ export function RotateDialog({ endpoint, onClose }: { endpoint: Endpoint } & Clo
   );
 }
 
-/** Deletes an endpoint once that was confirmed. */
+/** Deletes an endpoint after confirmation. */
 export function DeleteDialog({ endpoint, onClose, onDeleted }: { endpoint: Endpoint; onDeleted: () => void } & Closing) {
   const { management } = useWorkspace();
   const [problem, setProblem] = useState("");
@@ -64,11 +64,11 @@ export function DeleteDialog({ endpoint, onClose, onDeleted }: { endpoint: Endpo
     <Dialog title="Delete the endpoint?" onClose={onClose}>
       <div className="dialog-body">
         <p><code className="long">{endpoint.url}</code></p>
-        <p>Its events and deliveries are deleted, too, and what is pending is not sent. That cannot be undone; pausing can.</p>
+        <p>Its events and deliveries are deleted as well, and pending ones are not sent. This cannot be undone. You can pause the endpoint instead.</p>
         {problem && <Notice kind="error">{problem}</Notice>}
         <div className="actions">
           <button type="button" className="button" onClick={onClose}>Keep it</button>
-          <button type="button" className="button danger" onClick={() => void remove()}>Delete for good</button>
+          <button type="button" className="button danger" onClick={() => void remove()}>Delete permanently</button>
         </div>
       </div>
     </Dialog>
@@ -77,7 +77,7 @@ export function DeleteDialog({ endpoint, onClose, onDeleted }: { endpoint: Endpo
 
 const DAY = 86_400_000;
 
-/** Sends again what failed for good in a range of time. */
+/** Sends permanently failed deliveries of a period again. */
 export function RecoverDialog({ endpoint, onClose }: { endpoint: Endpoint } & Closing) {
   const { management, listDeliveries } = useWorkspace();
   const [since, setSince] = useState(() => toLocal(Date.now() - DAY));
@@ -95,7 +95,7 @@ export function RecoverDialog({ endpoint, onClose }: { endpoint: Endpoint } & Cl
   return (
     <Dialog title="Recover failed deliveries" onClose={onClose}>
       <form onSubmit={submit}>
-        <p>Each event that failed for good or was skipped in this time, and was not delivered since, is sent once more.</p>
+        <p>Every event that failed permanently or was skipped in this period is sent again, unless it has been delivered since.</p>
         <div className="field-row wrap">
           <label className="field"><span>From</span><input type="datetime-local" value={since} onChange={(event) => setSince(event.target.value)} required /></label>
           <label className="field"><span>To (now if empty)</span><input type="datetime-local" value={until} onChange={(event) => setUntil(event.target.value)} /></label>
@@ -103,8 +103,8 @@ export function RecoverDialog({ endpoint, onClose }: { endpoint: Endpoint } & Cl
         {problem && <Notice kind="error">{problem}</Notice>}
         {matched !== null && (
           <Notice kind="info" title={matched === 1 ? "1 delivery is sent again" : `${matched} deliveries are sent again`}>
-            {matched === 0 ? "Nothing failed for good or was skipped in this time." : (
-              <button type="button" className="link" onClick={() => listDeliveries({ endpoint: endpoint.id })}>Watch them</button>
+            {matched === 0 ? "Nothing failed permanently or was skipped in this period." : (
+              <button type="button" className="link" onClick={() => listDeliveries({ endpoint: endpoint.id })}>Show them</button>
             )}
           </Notice>
         )}

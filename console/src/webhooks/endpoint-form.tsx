@@ -62,12 +62,12 @@ export function EndpointForm({ endpoint, onClose, onSaved }: EndpointFormProps) 
               </label>
               <button type="button" className="button" onClick={() => setSecret(newSecret())}>Another</button>
             </div>
-            <p className="hint">The receiver verifies deliveries with it. It is shown once more when the endpoint is created, and never again.</p>
+            <p className="hint">The receiver verifies deliveries with this secret. It is shown once more after the endpoint is created, and never again.</p>
           </div>
         )}
         <HeadersField headers={headers} onChange={setHeaders} />
         <label className="field">
-          <span>Attempts a second at most (optional)</span>
+          <span>Maximum attempts per second (optional)</span>
           <input type="number" min={1} max={1000} step={1} value={rate} onChange={(event) => setRate(event.target.value)} />
         </label>
         {problem.length > 0 && <Notice kind="error">{problem.map((each) => <p key={each}>{each}</p>)}</Notice>}
@@ -80,7 +80,7 @@ export function EndpointForm({ endpoint, onClose, onSaved }: EndpointFormProps) 
   );
 }
 
-/** What is wrong, each with the attribute that it is about. */
+/** Problems, each with its attribute. */
 function problemsOf(error: Error): string[] {
   if (!(error instanceof Refusal) || error.issues.length === 0) return [error.message];
   return error.issues.map(({ message, meta }) => {

@@ -13,7 +13,7 @@ type Opened =
   | { what: "created"; endpoint: Endpoint; secret: string }
   | { what: "edit" | "rotate" | "delete" | "test" | "recover"; endpoint: Endpoint };
 
-/** The endpoints, and what can be done with them. */
+/** The endpoints and their actions. */
 export function Endpoints({ toReceiver }: { toReceiver: (() => void) | undefined }) {
   const { management, endpoints, reload, secrets } = useWorkspace();
   const [opened, setOpened] = useState<Opened | null>(null);
@@ -33,8 +33,8 @@ export function Endpoints({ toReceiver }: { toReceiver: (() => void) | undefined
       </div>
       {endpoints.length === 0 && (
         <Notice kind="info" title="There are no endpoints yet">
-          An endpoint is a URL that gets a signed POST for each event of the types that you choose.
-          {toReceiver && <> To see one arrive without a program of your own, <button type="button" className="link" onClick={toReceiver}>try the receiver</button>.</>}
+          An endpoint is a URL that receives a signed POST request for each event of the chosen types.
+          {toReceiver && <> To see deliveries without a program of your own, <button type="button" className="link" onClick={toReceiver}>try the receiver</button>.</>}
         </Notice>
       )}
       <ul className="endpoints">
@@ -57,7 +57,7 @@ export function Endpoints({ toReceiver }: { toReceiver: (() => void) | undefined
           }}
         />
       )}
-      {opened?.what === "created" && <SecretDialog title="The endpoint is created" secret={opened.secret} onClose={close} />}
+      {opened?.what === "created" && <SecretDialog title="The endpoint was created" secret={opened.secret} onClose={close} />}
       {opened?.what === "edit" && <EndpointForm endpoint={opened.endpoint} onClose={close} onSaved={done} />}
       {opened?.what === "rotate" && <RotateDialog endpoint={opened.endpoint} onClose={done} />}
       {opened?.what === "delete" && <DeleteDialog endpoint={opened.endpoint} onClose={close} onDeleted={done} />}
@@ -67,10 +67,10 @@ export function Endpoints({ toReceiver }: { toReceiver: (() => void) | undefined
   );
 }
 
-/** ``totals`` is undefined until it is known. */
+/** ``totals`` is undefined until loaded. */
 type CardProps = { endpoint: Endpoint; totals: EndpointTotals | undefined; open: (what: "edit" | "rotate" | "delete" | "test" | "recover") => void };
 
-/** Types that a card names before it says how many more there are. */
+/** Maximum number of event types that a card lists. */
 const NAMED = 4;
 
 function Card({ endpoint, totals, open }: CardProps) {
@@ -98,8 +98,8 @@ function Card({ endpoint, totals, open }: CardProps) {
         <span className="badge" data-kind={kind}>{state}</span>
       </div>
       {endpoint.disabled_since && (
-        <Notice kind="warning" title="The service disabled it">
-          Every attempt failed since {day(endpoint.failing_since ?? endpoint.disabled_since)}. When its receiver works again, resume it, and recover what was skipped.
+        <Notice kind="warning" title="Disabled by the service">
+          All attempts have failed since {day(endpoint.failing_since ?? endpoint.disabled_since)}. When the receiver works again, resume the endpoint and recover the skipped deliveries.
         </Notice>
       )}
       {endpoint.description && <p>{endpoint.description}</p>}
@@ -133,7 +133,7 @@ function Card({ endpoint, totals, open }: CardProps) {
   );
 }
 
-/** The kind and the name of an endpoint's badge. */
+/** The kind and text of an endpoint's badge. */
 function stateOf(endpoint: Endpoint): [string, string] {
   if (endpoint.disabled_reason) return ["error", "Disabled"];
   if (!endpoint.enabled) return ["warning", "Paused"];

@@ -2,13 +2,13 @@ import type { Parameters } from "../shell/router";
 import type { Status } from "./api";
 import { STATUSES } from "./outcome";
 
-/** What deliveries are listed; "" stands for all. */
+/** Filters of the list of deliveries. "" means all. */
 export interface Filters {
   endpoint: string;
   status: Status | "";
   type: string;
   range: Range;
-  /** Of the range "custom", as the browser's fields write local times. */
+  /** For the range "custom": local times, in the format of the input fields. */
   since: string;
   until: string;
 }
@@ -28,10 +28,10 @@ const LENGTHS: Partial<Record<Range, number>> = { hour: HOUR, day: 24 * HOUR, we
 
 export const NO_FILTERS: Filters = { endpoint: "", status: "", type: "", range: "all", since: "", until: "" };
 
-/** The parameters of the console's address that hold filters. */
+/** The URL parameters for filters. */
 export const parametersOf = ({ range, ...others }: Filters): Parameters => ({ ...others, range: range === NO_FILTERS.range ? "" : range });
 
-/** The filters that the console's address holds; what cannot be one of them counts for nothing. */
+/** The filters in the URL. Invalid values are ignored. */
 export function filtersOf({ endpoint = "", status = "", type = "", range = "", since = "", until = "" }: Parameters): Filters {
   return {
     endpoint,
@@ -43,10 +43,10 @@ export function filtersOf({ endpoint = "", status = "", type = "", range = "", s
   };
 }
 
-/** Deliveries of one page. */
+/** Deliveries per page. */
 export const PAGE = 25;
 
-/** The address of the first page, below the scope's. */
+/** The path of the first page, below the scope's path. */
 export function addressOf(filters: Filters, now: number): string {
   const path = filters.endpoint ? `/endpoints/${filters.endpoint}/deliveries` : "/deliveries";
   const { since, until } = period(filters, now);
@@ -63,20 +63,20 @@ export function addressOf(filters: Filters, now: number): string {
     .join("&")}`;
 }
 
-/** The period of the filters, in UTC. */
+/** The filtered period, in UTC. */
 export function period({ range, since, until }: Pick<Filters, "range" | "since" | "until">, now: number): { since: string | null; until: string | null } {
   if (range === "custom") return { since: fromLocal(since), until: fromLocal(until) };
   const length = LENGTHS[range];
   return { since: length ? new Date(now - length).toISOString() : null, until: null };
 }
 
-/** A field's local time in UTC, null where it is empty. */
+/** Convert an input field's local time to UTC, or return null if it is empty. */
 export function fromLocal(text: string): string | null {
   const found = new Date(text);
   return text && !Number.isNaN(found.getTime()) ? found.toISOString() : null;
 }
 
-/** A time as a field for local times takes it, to the minute. */
+/** Convert a time to an input field's local time, in minutes. */
 export function toLocal(time: number): string {
   const shifted = new Date(time - new Date(time).getTimezoneOffset() * 60_000);
   return shifted.toISOString().slice(0, 16);

@@ -19,21 +19,21 @@ type Tab = keyof typeof TABS;
 interface HooksProps {
   title: string;
   current: Session;
-  /** The project that is shown first, if the token reaches it. */
+  /** The initial project, if the token has access to it. */
   preferred?: string;
-  /** Whether the daemon has receivers for trying. */
+  /** Whether the daemon offers test receivers. */
   receivers: boolean;
-  /** What stands at the end of the first line. */
+  /** Content at the end of the header. */
   children?: ReactNode;
 }
 
-/** The webhooks that a token reaches: endpoints, deliveries and statistics of the chosen scope. */
+/** Endpoints, deliveries and statistics of a scope that the token has access to. */
 export function Hooks({ title, current, preferred, receivers, children }: HooksProps) {
   const scopes = scopesOf(current);
   const own = scopes.find(({ kind, name }) => kind === "project" && name === preferred) ?? scopes[0]!;
   const parameters = useParameters();
   const scope = scopes.find((each) => keyOf(each) === parameters.scope) ?? own;
-  // Endpoints and deliveries of another scope are others.
+  // Filters and the opened delivery do not apply to another scope.
   const choose = (chosen: string) => setParameters({ ...parametersOf(NO_FILTERS), delivery: "", scope: chosen });
   return (
     <>
@@ -52,7 +52,7 @@ export function Hooks({ title, current, preferred, receivers, children }: HooksP
         <p className="hint reach">{reachOf(scope)}</p>
         {children}
       </header>
-      {!mayWrite(current) && <Notice kind="info">{current.portal ? "This page shows webhooks, and changes nothing." : "This token may read alone: it lacks the permission webhooks:write."}</Notice>}
+      {!mayWrite(current) && <Notice kind="info">{current.portal ? "This page is read-only." : "This token is read-only: it does not have the permission webhooks:write."}</Notice>}
       <OfScope key={keyOf(scope)} current={current} scope={scope} receivers={receivers} />
     </>
   );

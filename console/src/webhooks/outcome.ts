@@ -10,73 +10,73 @@ export const STATUS_NAMES: Record<Delivery["status"], string> = {
   skipped: "Skipped",
 };
 
-/** The kind of a status's badge. */
+/** The kind of badge for each status. */
 export const BADGES: Record<Delivery["status"], string> = { success: "good", failed: "error", pending: "warning", skipped: "" };
 
 const ERRORS: Record<string, string> = {
-  timeout: "The receiver did not answer within the time limit. Let it answer first, and do the work afterwards.",
-  dns: "The host name of the endpoint's URL has no address.",
-  refused_address: "The endpoint's URL, or an address of its host, is not allowed: receivers are public unless allow-addresses exempts their network.",
-  connect: "No connection to the receiver came about, or it was lost before an answer: nothing may be listening there.",
-  tls: "The TLS handshake failed: the receiver's certificate may have expired, or be for another name.",
-  protocol: "What the receiver sent is not a complete HTTP response.",
-  internal: "The service itself failed; its log says more.",
+  timeout: "The receiver did not respond in time. It should respond first, and process the event afterwards.",
+  dns: "The host name of the endpoint's URL does not resolve.",
+  refused_address: "The endpoint's URL or the address of its host is not allowed. Receivers need public addresses, unless allow-addresses exempts their network.",
+  connect: "The connection to the receiver failed, or was lost before the response. The receiver may not be running.",
+  tls: "The TLS handshake failed. The receiver's certificate may have expired or be for another name.",
+  protocol: "The receiver did not send a complete HTTP response.",
+  internal: "Internal error of the service. See its log.",
 };
 
 const SKIPPED: Record<string, string> = {
-  endpoint_failing: "Nothing was sent: the service had disabled the endpoint, as every attempt had failed for days.",
-  payload_deleted: "Nothing was sent: the event's payload was deleted.",
+  endpoint_failing: "Not sent: the service had disabled the endpoint because all attempts had failed for days.",
+  payload_deleted: "Not sent: the payload of the event was deleted.",
 };
 
 const REFUSALS: Record<number, string> = {
-  400: "It may verify the signature with another secret than the endpoint's, or over a body that a framework has parsed and written anew, or with a clock that is minutes off.",
-  401: "It may expect a header such as Authorization, which the endpoint can send as a custom header, or verify the signature with another secret.",
-  403: "A firewall or the receiver refuses the request; a custom header may let it in.",
-  404: "Nothing answers at this path: compare it with the receiver's.",
-  405: "There is something at this path, but it does not take POST.",
-  410: "The receiver says that this address is gone for good.",
-  413: "The event is larger than the receiver takes.",
-  415: "The receiver does not take application/json.",
-  429: "The receiver asks for fewer requests.",
+  400: "The receiver may verify the signature with a different secret, with a body that a framework has parsed and serialized again, or with a clock that is minutes off.",
+  401: "The receiver may expect a header such as Authorization, which you can add as a custom header, or verify the signature with a different secret.",
+  403: "A firewall or the receiver rejects the request. A custom header may help.",
+  404: "There is nothing at this path. Compare it with the receiver's path.",
+  405: "This path does not accept POST.",
+  410: "The receiver reports that this URL is gone permanently.",
+  413: "The event is too large for the receiver.",
+  415: "The receiver does not accept application/json.",
+  429: "The receiver limits the rate of requests.",
 };
 
-/** What came of one attempt, and what to do about it, in plain sentences. */
+/** Explain the outcome of an attempt, with advice. */
 export function explain(delivery: Delivery, now = Date.now()): string {
   const { status, response_code, error } = delivery;
-  if (status === "skipped") return SKIPPED[error ?? ""] ?? "Nothing was sent: the endpoint had been disabled, or a manual retry had delivered the event.";
+  if (status === "skipped") return SKIPPED[error ?? ""] ?? "Not sent: the endpoint was disabled, or a manual retry has delivered the event.";
   if (status === "pending") return pending(delivery, now);
   const took = delivery.duration_ms === null ? "" : ` after ${duration(delivery.duration_ms)}`;
-  if (status === "success") return `The receiver answered ${response_code}${took}.`;
+  if (status === "success") return `The receiver responded with ${response_code}${took}.`;
   return `${failure(response_code, error, took, delivery.response_headers)} ${whatNext(delivery, now)}`;
 }
 
 function failure(code: number, error: string | null, took: string, headers: Delivery["response_headers"]): string {
   if (error !== null) {
-    const partly = code ? ` It had begun to answer with ${code}.` : "";
+    const partly = code ? ` The response had started with status ${code}.` : "";
     return `${ERRORS[error] ?? sentence(`It failed with ${error}`)}${partly}`;
   }
-  const answered = `The receiver answered ${code}${took}.`;
+  const answered = `The receiver responded with ${code}${took}.`;
   if (code >= 300 && code < 400) {
     const location = Object.entries(headers ?? {}).find(([name]) => name.toLowerCase() === "location")?.[1];
-    return `${answered} Redirects are not followed: set the endpoint's URL to ${location ? `the address that it leads to, ${location}` : "where it leads"}.`;
+    return `${answered} Redirects are not followed. Set the endpoint's URL to ${location ?? "the new location"}.`;
   }
   if (REFUSALS[code]) return `${answered} ${REFUSALS[code]}`;
-  return code >= 500 ? `${answered} Its own log says why.` : `${answered} Only 2xx counts as received.`;
+  return code >= 500 ? `${answered} See the receiver's log.` : `${answered} Only 2xx responses count as delivered.`;
 }
 
 function pending(delivery: Delivery, now: number): string {
   const due = delivery.next_attempt_at === null ? now : Date.parse(delivery.next_attempt_at);
-  if (due <= now) return "It is due, or under way.";
+  if (due <= now) return "The attempt is due or in progress.";
   return `Attempt ${delivery.attempt_number} is due at ${clock(delivery.next_attempt_at!)}.`;
 }
 
 function whatNext({ next_attempt_at, trigger }: Delivery, now: number): string {
   if (next_attempt_at !== null) return `The next attempt ${Date.parse(next_attempt_at) > now ? "is" : "was"} due at ${clock(next_attempt_at)}.`;
-  if (trigger === "test") return "Tests are not repeated.";
-  return trigger === "manual" ? "Retries by hand have one attempt." : "No attempt follows; you can retry it by hand.";
+  if (trigger === "test") return "Tests are not retried.";
+  return trigger === "manual" ? "Manual retries have one attempt." : "There are no more attempts. You can retry the delivery manually.";
 }
 
-/** Milliseconds as people read them. */
+/** Format milliseconds. */
 export function duration(milliseconds: number): string {
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
   return `${(milliseconds / 1000).toFixed(milliseconds < 10_000 ? 1 : 0).replace(/\.0$/, "")} s`;
@@ -86,29 +86,29 @@ export function clock(time: string): string {
   return new Date(time).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
-/** Date and time, to the second. */
+/** Format date and time. */
 export function moment(time: string): string {
   return new Date(time).toLocaleString(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
-/** What an endpoint is called in lists: its host and path. */
+/** The name of an endpoint in lists: its host and path. */
 export function nameOf(endpoint: Pick<Endpoint, "url">): string {
   return endpoint.url.replace(/^https?:\/\//, "").replace(/\/$/, "");
 }
 
-/** What the endpoint of a delivery is called, of those that the chosen scope has. */
+/** The name of a delivery's endpoint. */
 export function receiverOf(delivery: Pick<Delivery, "endpoint_id" | "endpoint_scope">, endpoints: Endpoint[]): string {
   const found = endpoints.find(({ id }) => id === delivery.endpoint_id);
   if (found) return nameOf(found);
   return delivery.endpoint_scope === "organization" ? "endpoint of the organization" : "deleted endpoint";
 }
 
-/** The body that an event is sent as, for people: the bytes that are sent have no blanks. */
+/** The body of an event's deliveries, indented. The body that is sent has no whitespace. */
 export function bodyOf({ id, type, timestamp, payload }: DeliveredEvent): string {
   return JSON.stringify({ id, type, timestamp, payload }, null, 2);
 }
 
-/** The headers of an attempt's request.  The signature is made anew for each one, and is not recorded. */
+/** The request headers of an attempt. Each has its own signature, which is not recorded. */
 export function requestHeaders(delivery: Delivery, endpoint: Endpoint | undefined): [string, string][] {
   const sent = delivery.attempt_timestamp === null ? "" : String(Math.floor(Date.parse(delivery.attempt_timestamp) / 1000));
   return [
@@ -121,7 +121,7 @@ export function requestHeaders(delivery: Delivery, endpoint: Endpoint | undefine
   ];
 }
 
-/** A text as JSON with line breaks, as it is where it is no JSON. */
+/** Indent JSON. Return other texts unchanged. */
 export function pretty(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);

@@ -6,7 +6,7 @@ export function StatusBadge({ status }: { status: Delivery["status"] }) {
   return <span className="badge" data-kind={BADGES[status]}>{STATUS_NAMES[status]}</span>;
 }
 
-/** A text that can be copied; a click selects it. */
+/** A copyable text. A click selects it. */
 export function Copyable({ label, text }: { label: string; text: string }) {
   return (
     <div className="copyable">

@@ -1,4 +1,4 @@
-/** Receivers of the daemon itself, for trying: /console/data/receivers. */
+/** Test receivers of the daemon: /console/data/receivers. */
 import { forgetInTab, keepInTab, keptInTab } from "../kit/tab";
 
 export interface NewReceiver {
@@ -13,7 +13,7 @@ export interface Received {
   headers: Record<string, string>;
   body: string;
   length: number;
-  /** Why the signature is not valid, "" where it is. */
+  /** Why the signature is invalid, or "". */
   problem: string;
   answer: number;
 }
@@ -28,7 +28,7 @@ export const ANSWERS = [200, 400, 500];
 const BASE = "/console/data/receivers";
 const KEY = "dataapi.receiver";
 
-/** Send a request to the console's data; null where there is no such receiver. */
+/** Send a request. Return null if the receiver does not exist. */
 async function ask<T>(path: string, body?: object, signal?: AbortSignal): Promise<T | null> {
   const sent = body && { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
   const response = await fetch(BASE + path, { ...sent, signal: signal ?? null, cache: "no-store" });
@@ -42,7 +42,7 @@ export async function createReceiver(): Promise<NewReceiver> {
   return made;
 }
 
-/** The receiver of this tab, null where none was made. */
+/** The receiver of this tab, or null. */
 export function keptReceiver(): NewReceiver | null {
   return keptInTab(KEY);
 }
@@ -51,12 +51,12 @@ export function forgetReceiver(): void {
   forgetInTab(KEY);
 }
 
-/** What a receiver got. */
+/** Load the state of a receiver. */
 export async function readReceiver(name: string, signal: AbortSignal): Promise<ReceiverState | "gone"> {
   return (await ask<ReceiverState>(`/${name}`, undefined, signal)) ?? "gone";
 }
 
-/** Have a receiver answer with another status. */
+/** Set the response status of a receiver. */
 export function tellReceiver(name: string, answer: number): Promise<ReceiverState | null> {
   return ask(`/${name}`, { answer });
 }

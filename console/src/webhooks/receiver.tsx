@@ -11,7 +11,7 @@ import { useWorkspace } from "./workspace";
 
 const EVERY = 1500;
 
-/** A receiver that the daemon gives on this machine, to see deliveries arrive without a program of one's own. */
+/** A receiver inside the daemon, for trying webhooks without writing a program. */
 export function ReceiverPanel() {
   const [receiver, setReceiver] = useState(keptReceiver);
   const [problem, setProblem] = useState("");
@@ -22,11 +22,11 @@ export function ReceiverPanel() {
   };
   if (receiver) return <Panel key={receiver.name} receiver={receiver} onForget={forget} />;
   return (
-    <section className="panel try" aria-label="A receiver for trying">
-      <h2>A receiver for trying</h2>
-      <p>The daemon itself takes deliveries at an address of this machine, shows them here, and verifies their signatures. It keeps the newest 20 in memory, and is gone when nobody used it for an hour.</p>
+    <section className="panel try" aria-label="Test receiver">
+      <h2>Test receiver</h2>
+      <p>The daemon can receive deliveries itself, at an address of this machine. It verifies their signatures and shows the last 20 here. The receiver is deleted after an hour without use.</p>
       {problem && <Notice kind="error">{problem}</Notice>}
-      <div><button type="button" className="button primary" onClick={() => void create()}>Make a receiver</button></div>
+      <div><button type="button" className="button primary" onClick={() => void create()}>Create a receiver</button></div>
     </section>
   );
 }
@@ -46,7 +46,7 @@ function Panel({ receiver, onForget }: { receiver: NewReceiver; onForget: () => 
           {!gone && <Connect receiver={receiver} />}
           {state && (
             <label className="check">
-              It answers with
+              Response status
               <select value={state.answer} onChange={(event) => void tellReceiver(receiver.name, Number(event.target.value)).then(reload)}>
                 {ANSWERS.map((each) => <option key={each} value={each}>{each}</option>)}
               </select>
@@ -57,7 +57,7 @@ function Panel({ receiver, onForget }: { receiver: NewReceiver; onForget: () => 
         {problem && <Notice kind="error">{problem}</Notice>}
       </section>
       <section aria-label="What it received">
-        {gone && <Notice kind="warning" title="The receiver is gone">Nobody used it for an hour, others took its place, or the daemon was started again. Forget it, and make another.</Notice>}
+        {gone && <Notice kind="warning" title="The receiver is gone">It was not used for an hour, was replaced by newer receivers, or the daemon was restarted. Forget it, and create another one.</Notice>}
         <p className="hint received-count" role="status">{state && counted(state.received.length)}</p>
         <ul className="received">
           {state?.received.map((each) => <li key={`${each.at} ${each.headers["webhook-id"]}`} className="panel"><Item received={each} /></li>)}
@@ -69,7 +69,7 @@ function Panel({ receiver, onForget }: { receiver: NewReceiver; onForget: () => 
 
 const ALLOW = "allow-addresses = 127.0.0.1, ::1";
 
-/** Creates the endpoint that delivers to the receiver, and sends test events to it. */
+/** Creates an endpoint for the receiver, and sends test events to it. */
 function Connect({ receiver }: { receiver: NewReceiver }) {
   const { management, endpoints, reload } = useWorkspace();
   const [problem, setProblem] = useState("");
@@ -95,7 +95,7 @@ function Connect({ receiver }: { receiver: NewReceiver }) {
   if (check.value && !check.value.accepted) {
     return (
       <Notice kind="warning" title="Deliveries to this machine are not allowed">
-        {sentence(check.value.message ?? "")} On a machine for development, the operator can allow it by this in the section [webhooks] of the configuration:
+        {sentence(check.value.message ?? "")} On a development machine, the operator can allow it in the section [webhooks] of the configuration:
         <pre className="code">{ALLOW}</pre>
       </Notice>
     );
@@ -118,7 +118,7 @@ function Item({ received }: { received: Received }) {
       <header className="endpoint-head">
         <h3>{typeOf(body)}</h3>
         <span className="badge" data-kind={problem ? "error" : "good"}>{problem ? "Signature not valid" : "Signature valid"}</span>
-        <span className="badge" data-kind={answer === 200 ? "" : "warning"}>answered {answer}</span>
+        <span className="badge" data-kind={answer === 200 ? "" : "warning"}>status {answer}</span>
         <time className="hint">{clock(new Date(received.at * 1000).toISOString())}</time>
       </header>
       {problem && <p>{problem}</p>}
@@ -128,21 +128,21 @@ function Item({ received }: { received: Received }) {
           <Pairs pairs={Object.entries(headers)} />
           <pre className="code body" tabIndex={0} role="region" aria-label="Body">{cut ? body : pretty(body)}</pre>
         </div>
-        {cut && <p className="hint">Only the beginning of {length.toLocaleString()} bytes is kept.</p>}
+        {cut && <p className="hint">Only the beginning of {length.toLocaleString()} bytes is stored.</p>}
       </details>
     </article>
   );
 }
 
 function counted(number: number): string {
-  if (number === 0) return "Nothing was received yet.";
-  return number === 1 ? "1 delivery was received." : `${number} deliveries were received, the newest first.`;
+  if (number === 0) return "Nothing received yet.";
+  return number === 1 ? "1 delivery received." : `${number} deliveries received, newest first.`;
 }
 
 function typeOf(body: string): string {
   try {
-    return String((JSON.parse(body) as { type?: unknown }).type ?? "No event");
+    return String((JSON.parse(body) as { type?: unknown }).type ?? "Not an event");
   } catch {
-    return "No JSON";
+    return "Not JSON";
   }
 }

@@ -2,17 +2,17 @@ import { makeStore } from "../kit/store";
 import { forgetInTab, keepInTab, keptInTab } from "../kit/tab";
 import { readAccess, type Access } from "./api";
 
-/** Who is signed in to the webhooks' page.  It stays in this tab: session storage, never a URL. */
+/** The session of the webhooks page. It is stored in this tab's session storage, never in a URL. */
 export interface Session extends Access {
   token: string;
 }
 
-/** Console and portal share an origin, and may share a tab one after the other. */
+/** Console and portal share an origin, and may be opened in the same tab one after the other. */
 const KEY = document.documentElement.dataset.page === "portal" ? "dataapi.portal" : "dataapi.webhooks";
 
 export const session = makeStore(keptInTab<Session>(KEY));
 
-/** Learn what a token gives access to, and sign in with it unless ``refuse`` says why not. */
+/** Load what a token gives access to, and sign in unless ``refuse`` returns a reason. */
 export async function signInWith(token: string, refuse: (found: Access) => string): Promise<void> {
   const found = await readAccess(token);
   const problem = refuse(found);
@@ -25,7 +25,7 @@ function signIn(next: Session): void {
   session.set(next);
 }
 
-/** Why the last session ended, "" where somebody ended it. */
+/** Why the last session ended, or "" if the user signed out. */
 export const ended = makeStore("");
 
 export function signOut(reason = ""): void {
@@ -38,7 +38,7 @@ export function mayWrite({ permissions }: Access): boolean {
   return permissions.includes("webhooks:write");
 }
 
-/** Whether endpoints may be created and secrets changed, both of which show the secret. */
+/** Whether endpoints may be created and secrets changed. Both show the secret. */
 export function maySetSecrets(access: Access): boolean {
   return mayWrite(access) && (access.portal?.signing_secrets ?? true);
 }

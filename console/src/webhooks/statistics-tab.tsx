@@ -7,7 +7,7 @@ import { byDay, byEndpoint, dayName, DAYS, lastDays, percent, successRate, type 
 import { useLoad } from "./use-load";
 import { useWorkspace } from "./workspace";
 
-/** What attempts came to in the last days, in charts. */
+/** Charts of the attempts in the last days. */
 export function Statistics() {
   const { management, endpoints } = useWorkspace();
   const [now] = useState(Date.now);
@@ -30,7 +30,7 @@ export function Statistics() {
       <div className="charts">
         <Chart
           title="Deliveries by outcome"
-          about="Each attempt counts, by the day (UTC) on which it was created."
+          about="Attempts by the day (UTC) on which they were created."
           labels={labels}
           form="bars"
           write={(each) => each.toLocaleString()}
@@ -42,13 +42,13 @@ export function Statistics() {
         />
         <Chart
           title="Latency"
-          about="How long attempts took in all, on a logarithmic scale."
+          about="Duration of attempts, on a logarithmic scale."
           labels={labels}
           form="lines"
           write={duration}
           series={[
             { name: "Median", colour: 1, values: records.map(({ median_ms }) => median_ms) },
-            { name: "95 % took at most", colour: 3, values: records.map(({ slowest_ms }) => slowest_ms) },
+            { name: "95th percentile", colour: 3, values: records.map(({ slowest_ms }) => slowest_ms) },
           ]}
         />
       </div>
@@ -57,7 +57,7 @@ export function Statistics() {
   );
 }
 
-/** Failures of each endpoint: a table whose bars are a picture of its numbers. */
+/** A table of failures by endpoint, with bars. */
 function Failures({ totals }: { totals: EndpointTotals[] }) {
   const { listDeliveries } = useWorkspace();
   const most = Math.max(1, ...totals.map(({ failed }) => failed));

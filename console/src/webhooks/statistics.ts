@@ -1,7 +1,7 @@
 import type { DayStatistics, Endpoint } from "./api";
 import { nameOf } from "./outcome";
 
-/** Days that the charts show: as long as deliveries are kept by default. */
+/** Days that the charts show: the default retention of deliveries. */
 export const DAYS = 14;
 
 const DAY = 86_400_000;
@@ -11,7 +11,7 @@ export function lastDays(now: number): string[] {
   return Array.from({ length: DAYS }, (_, ago) => new Date(now - (DAYS - 1 - ago) * DAY).toISOString().slice(0, 10));
 }
 
-/** One day of all endpoints together; a day without attempts has zeros. */
+/** Totals of all endpoints by day, with zeros for days without attempts. */
 export function byDay(records: DayStatistics[], days: string[]): DayStatistics[] {
   const found = new Map(records.filter(({ endpoint_id }) => endpoint_id === null).map((each) => [each.day, each]));
   return days.map((day) => found.get(day) ?? { day, endpoint_id: null, success: 0, failed: 0, skipped: 0, median_ms: null, slowest_ms: null });
@@ -25,7 +25,7 @@ export interface EndpointTotals {
   skipped: number;
 }
 
-/** What each endpoint's attempts came to, those with the most failures first. */
+/** Totals by endpoint, sorted by failures. */
 export function byEndpoint(records: DayStatistics[], endpoints: Endpoint[]): EndpointTotals[] {
   const totals = new Map<string, EndpointTotals>(
     endpoints.map((each) => [each.id, { id: each.id, name: nameOf(each), success: 0, failed: 0, skipped: 0 }]),
@@ -40,18 +40,18 @@ export function byEndpoint(records: DayStatistics[], endpoints: Endpoint[]): End
   return [...totals.values()].sort((one, other) => other.failed - one.failed || other.success - one.success);
 }
 
-/** How many of the attempts that were made succeeded, null where none was made. */
+/** The share of successful attempts, or null without attempts. */
 export function successRate({ success, failed }: Pick<EndpointTotals, "success" | "failed">): number | null {
   return success + failed === 0 ? null : success / (success + failed);
 }
 
-/** A percentage that says 100 % of nothing but all. */
+/** Format a share as a percentage. Only 1 is shown as 100 %. */
 export function percent(share: number): string {
   const tenths = share === 1 ? 1000 : Math.min(999, Math.round(share * 1000));
   return `${(tenths / 10).toFixed(tenths % 10 ? 1 : 0)} %`;
 }
 
-/** Round values of an axis from 0 to at least ``most``. */
+/** Round tick values of an axis from 0 to at least ``most``. */
 export function ticks(most: number, about = 4): number[] {
   if (most <= 0) return [0, 1];
   const rough = most / about;
@@ -61,14 +61,14 @@ export function ticks(most: number, about = 4): number[] {
   return Array.from({ length: count + 1 }, (_, index) => index * step);
 }
 
-/** Powers of ten around values that are more than 0. */
+/** Powers of ten that enclose positive values. */
 export function powers(least: number, most: number): number[] {
   const first = Math.floor(Math.log10(Math.max(1, least)));
   const last = Math.max(first + 1, Math.ceil(Math.log10(Math.max(1, most))));
   return Array.from({ length: last - first + 1 }, (_, index) => 10 ** (first + index));
 }
 
-/** Large numbers shortened, as an axis shows them. */
+/** Shorten large numbers for an axis. */
 export function short(value: number): string {
   if (value < 1000) return String(value);
   if (value < 1_000_000) return `${trimmed(value / 1000)}k`;

@@ -6,7 +6,7 @@ import { Dialog } from "./dialog";
 import { useDelivery } from "./use-delivery";
 import { useWorkspace } from "./workspace";
 
-/** Sends a test event, and shows at once what came of it. */
+/** Sends a test event, and shows its result. */
 export function TestDialog({ endpoint, onClose }: { endpoint: Endpoint; onClose: () => void }) {
   const { management, types } = useWorkspace();
   const subscribed = endpoint.event_types.map(({ type }) => type);
@@ -50,10 +50,10 @@ function Result({ id, endpoint }: { id: string; endpoint: Endpoint }) {
   return <Attempt delivery={value} event={value.event} endpoint={endpoint} open />;
 }
 
-/** What a refusal means, with when to try again where too much was sent. */
+/** Return the message of an error, with the time to wait if there were too many requests. */
 export function inWords(error: Error): string {
   if (error instanceof Refusal && error.status === 429) {
-    return `An endpoint takes 10 tests and retries a minute. Try again in ${error.retryAfter ?? 60} seconds.`;
+    return `An endpoint accepts 10 tests and retries per minute. Try again in ${error.retryAfter ?? 60} seconds.`;
   }
   return error.message;
 }

@@ -2,12 +2,12 @@ import { useEffect, useId, useState } from "react";
 import type { UrlCheck } from "./api";
 import { useWorkspace } from "./workspace";
 
-/** Milliseconds without a key after which a URL is checked. */
+/** Milliseconds after the last key press until the URL is checked. */
 const PAUSE = 400;
 
-const ALLOW = "The operator can exempt networks of their own by allow-addresses in [webhooks].";
+const ALLOW = "The operator can allow networks with allow-addresses in [webhooks].";
 
-/** Where deliveries go, checked as one types by the rules for new endpoints; null while that is not known. */
+/** The URL of an endpoint, checked while typing. */
 export function UrlField({ value, onChange }: { value: string; onChange: (url: string) => void }) {
   const { management } = useWorkspace();
   const [check, setCheck] = useState<(UrlCheck & { url: string }) | null>(null);
@@ -57,10 +57,10 @@ export function UrlField({ value, onChange }: { value: string; onChange: (url: s
 }
 
 function sentence(value: string, check: UrlCheck | null, problem: string): string {
-  if (!value) return "Where deliveries are sent, by POST.";
-  if (problem) return `It could not be checked: ${problem}`;
+  if (!value) return "Deliveries are sent to this URL by POST.";
+  if (problem) return `The URL could not be checked: ${problem}`;
   if (!check) return "Checking…";
-  if (check.accepted) return "This URL can be used.";
-  const hint = check.code?.endsWith("reserved_address") || check.message?.includes("an address, not a name") ? ` ${ALLOW}` : "";
+  if (check.accepted) return "This URL is valid.";
+  const hint = check.code?.endsWith("reserved_address") || check.message?.includes("a name, not an address") ? ` ${ALLOW}` : "";
   return `${check.message}.${hint}`;
 }

@@ -2,11 +2,11 @@ import type { DeliveredEvent, Delivery } from "./api";
 import { useEvery, useLoad, type Loaded } from "./use-load";
 import { useWorkspace } from "./workspace";
 
-/** Milliseconds between looks at an attempt that is due or under way, and at one that is due later. */
+/** Polling intervals in milliseconds, for an attempt that is due or in progress, and for one that is due later. */
 const SOON = 500;
 const LATER = 3000;
 
-/** A delivery with its event, asked for again until its attempt is over. */
+/** A delivery with its event, polled until its attempt has finished. */
 export function useDelivery(id: string): Loaded<Delivery & { event: DeliveredEvent }> {
   const { management } = useWorkspace();
   const found = useLoad(id, (signal) => management.delivery(id, signal));

@@ -5,13 +5,13 @@ import { signOut } from "./session";
 export interface Loaded<T> {
   value: T | null;
   problem: string;
-  /** Ask again, and show what was found before meanwhile. */
+  /** Load again, and keep the previous value in the meantime. */
   reload: () => void;
 }
 
 /**
- * What a request finds, asked again whenever ``key`` changes.  An answer to an older question counts for nothing, and a token
- * that is no longer valid signs out.
+ * The result of a request, loaded again whenever ``key`` changes. Results for previous keys are ignored, and an invalid token
+ * signs out.
  */
 export function useLoad<T>(key: string, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const [found, setFound] = useState<{ key: string; value: T | null; problem: string }>({ key, value: null, problem: "" });
@@ -34,7 +34,7 @@ export function useLoad<T>(key: string, load: (signal: AbortSignal) => Promise<T
   return { value: found.key === key ? found.value : null, problem: found.key === key ? found.problem : "", reload };
 }
 
-/** Call a function every so many milliseconds while ``on``, but not while the page is hidden. */
+/** Call a function at an interval in milliseconds while ``on``, unless the page is hidden. */
 export function useEvery(milliseconds: number, on: boolean, call: () => void): void {
   const latest = useRef(call);
   latest.current = call;

@@ -2,18 +2,18 @@ import { createContext, useContext } from "react";
 import type { Endpoint, EventType, Management } from "./api";
 import type { Filters } from "./filters";
 
-/** What all parts of the page share, of the chosen organization or project. */
+/** State of the chosen scope, shared by all parts of the page. */
 export interface WorkspaceValue {
   management: Management;
   endpoints: Endpoint[];
   types: EventType[];
-  /** Whether the token may change anything. */
+  /** Whether the token has write permission. */
   writable: boolean;
-  /** Whether it may set signing secrets, and so create endpoints. */
+  /** Whether the token may set signing secrets, and so create endpoints. */
   secrets: boolean;
-  /** Read the endpoints again. */
+  /** Reload the endpoints. */
   reload: () => void;
-  /** Show the deliveries that pass these filters. */
+  /** Show the deliveries that match these filters. */
   listDeliveries: (filters: Partial<Filters>) => void;
 }
 

@@ -1,4 +1,4 @@
-"""Requests of commands to the admin listener of a running daemon."""
+"""Requests to the admin listener of a running daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNIX = "unix:"
 
 
 def admin_address(endpoints: Iterable[str]) -> str | None:
-    """Return the address of the first endpoint that a command can reach, None without one.
+    """Return the address of the first endpoint that a command can connect to, or None.
 
     :return: a URL without a path, or ``unix:`` and the path of a socket.
     """
@@ -26,33 +26,33 @@ def admin_address(endpoints: Iterable[str]) -> str | None:
     return None
 
 
-def ask(address: str, path: str, within: float, posted: bytes | None = None) -> tuple[int, str]:
-    """Send a request and return status and body of the response.
+def send_request(address: str, path: str, timeout: float, body: bytes | None = None) -> tuple[int, str]:
+    """Send a request and return the status and body of the response.
 
-    :param within: the time limit, in seconds.
-    :param posted: the body of a POST, None to GET.
+    :param timeout: timeout in seconds.
+    :param body: body of a POST request (default: send a GET request).
     :raises OSError: there is no response in time.
-    :raises HTTPException: it is not HTTP.
+    :raises HTTPException: the response is not HTTP.
     """
-    with closing(_connection(address, within)) as connection:
-        connection.request("GET" if posted is None else "POST", path, posted)
+    with closing(_connection(address, timeout)) as connection:
+        connection.request("GET" if body is None else "POST", path, body)
         response = connection.getresponse()
         return response.status, response.read().decode()
 
 
-def _connection(address: str, within: float) -> HTTPConnection:
+def _connection(address: str, timeout: float) -> HTTPConnection:
     if address.startswith(_UNIX):
-        return _UnixConnection(address.removeprefix(_UNIX), within)
+        return _UnixConnection(address.removeprefix(_UNIX), timeout)
     parts = urlsplit(address)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    return kind(parts.hostname or "", parts.port, timeout=within)
+    connection_class = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    return connection_class(parts.hostname or "", parts.port, timeout=timeout)
 
 
 class _UnixConnection(HTTPConnection):
-    """A connection to a socket in the file system."""
+    """An HTTP connection to a Unix socket."""
 
-    def __init__(self, path: str, within: float) -> None:
-        super().__init__("localhost", timeout=within)
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:

@@ -1,4 +1,4 @@
-"""The examples that ``--help`` and the manual page show, by command."""
+"""The examples in ``--help`` and the manual page, by command."""
 
 from __future__ import annotations
 
@@ -88,18 +88,17 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "dataapi event publish v1.shop.order --organization acme --payload '{\"total\": 12}'",
     ),
 }
-"""One to three lines for each command, the whole command line and groups of commands among them."""
+"""One to three lines for each command and group of commands."""
 
 
 class Formatter(argparse.HelpFormatter):
-    """Leaves the lines of examples as they are, and wraps all other text."""
+    """Keeps the line breaks of examples, and wraps all other text."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith(_HEADING) else super()._fill_text(text, width, indent)
 
 
 def parsers(words: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield the parser of a command and those of all commands below it, each with its words."""
     yield words, parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -108,12 +107,11 @@ def parsers(words: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, 
 
 
 def is_group(parser: argparse.ArgumentParser) -> bool:
-    """Whether a parser only has commands below it."""
     return any(isinstance(action, argparse._SubParsersAction) for action in parser._actions)
 
 
 def spelling(action: argparse.Action) -> str:
-    """Return how an argument is written, without brackets: ``--config FILE``."""
+    """Return the usage of an argument, such as ``--config FILE``."""
     value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
     if not action.option_strings:
         return str(value)
@@ -121,7 +119,6 @@ def spelling(action: argparse.Action) -> str:
 
 
 def add_examples(parser: argparse.ArgumentParser) -> None:
-    """Give the parser of ``dataapi``, and those of its commands, their examples."""
-    for words, each in parsers(parser.prog, parser):
-        each.epilog = "\n  ".join([_HEADING, *EXAMPLES[words]])
-        each.formatter_class = Formatter
+    for words, command in parsers(parser.prog, parser):
+        command.epilog = "\n  ".join([_HEADING, *EXAMPLES[words]])
+        command.formatter_class = Formatter

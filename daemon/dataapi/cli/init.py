@@ -1,4 +1,4 @@
-"""``dataapi init``: sets a database up for the daemon, and writes its configuration."""
+"""``dataapi init``: sets up a database for the daemon, and writes its configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from urllib.parse import quote, urlencode
 
 from dataapi.auth.keys import new_publishable_key, new_secret, new_secret_key
-from dataapi.cli.status import DECLINED, Failed, of_sqlstate
+from dataapi.cli.status import DECLINED, Failed, status_of_sqlstate
 from dataapi.database.address import connection_parameters, is_connection_string
 from dataapi.database.script import ScriptError, connected
 from dataapi.service.private_files import create_private
@@ -28,10 +28,10 @@ from dataapi.service.provisioning import (
 )
 from dataapi.webhooks.secrets import new_key
 
-_ANNOUNCED = (
+_EVENT_TRIGGERS = (
     "select count(*) from pg_catalog.pg_event_trigger where evtname in ('dataapi_ddl', 'dataapi_drop')"
 )
-_READABLE = """
+_READABLE_TABLE = """
 select c.relname from pg_catalog.pg_class c
 where c.relnamespace = $1::text::regnamespace and c.relkind in ('r', 'v', 'm', 'f', 'p')
   and has_table_privilege($2::text, c.oid, 'select')
@@ -42,7 +42,6 @@ _CONNECTION_OPTIONS: tuple[str, ...] = ("sslmode", "sslrootcert", "target_sessio
 
 
 def add(subcommands: Any) -> argparse.ArgumentParser:
-    """Add the subcommand to a command line; return its parser."""
     summary = "Prepare a database for the daemon and write the configuration."
     parser: argparse.ArgumentParser = subcommands.add_parser("init", help=summary, description=summary)
     parser.add_argument(
@@ -95,21 +94,23 @@ def add(subcommands: Any) -> argparse.ArgumentParser:
 
 
 class Init:
-    """One run of the subcommand; ``answers`` is None without a terminal."""
+    """One run of the subcommand.
+
+    :param prompt_input: input for prompts, or None without a terminal.
+    """
 
     def __init__(
-        self, options: argparse.Namespace, output: TextIO, errors: TextIO, answers: TextIO | None
+        self, options: argparse.Namespace, output: TextIO, errors: TextIO, prompt_input: TextIO | None
     ) -> None:
         self._options = options
         self._output = output
         self._errors = errors
-        self._answers = answers
+        self._input = prompt_input
 
     def run(self) -> None:
-        """Set up or remove; raises ``Failed``."""
         options = self._options
         if not options.print and options.uri is None:
-            options.uri = self._ask("PostgreSQL URI of an administrator: ")
+            options.uri = self._prompt("PostgreSQL URI of an administrator: ")
             if not options.uri:
                 raise _failed(
                     os.EX_USAGE, "the URI of an administrator is missing: dataapi init postgresql://…"
@@ -126,7 +127,6 @@ class Init:
             self._set_up()
 
     def _set_up(self) -> None:
-        """Write the configuration and run, or print, the SQL that fits it."""
         options = self._options
         config = options.config.absolute()
         provision = Provision(
@@ -135,13 +135,13 @@ class Init:
             webhooks=options.webhooks,
             event_trigger=not options.no_event_trigger,
         )
-        found, written = None, {}
+        new_secrets, files = None, {}
         if config.exists():
-            self._note(f"{config} is there already and stays as it is, and so does {LOGIN_ROLE}'s password")
+            self._note(f"{config} already exists; it and the password of {LOGIN_ROLE} are kept")
         else:
             password = secrets.token_urlsafe(24)
             provision = replace(provision, verifier=scram_verifier(password, secrets.token_bytes(16)))
-            found = Secrets(
+            new_secrets = Secrets(
                 {
                     "db-uri": _login_uri(options.uri, options.db_uri, password),
                     "jwt-secret": new_secret(secrets.token_urlsafe),
@@ -150,82 +150,82 @@ class Init:
                 },
                 {"encryption-key": new_key()},
             )
-            written = configuration_files(provision, found, config)
-            if present := list(filter(os.path.lexists, written)):
+            files = configuration_files(provision, new_secrets, config)
+            if existing := list(filter(os.path.lexists, files)):
                 raise _failed(
                     os.EX_CANTCREAT,
-                    f"{present[0]} is there already, and secrets are only written into new files: remove it,"
-                    f" or name another configuration by --config; nothing was changed",
+                    f"{existing[0]} already exists, and secrets are only written to new files: remove it, or"
+                    f" choose another configuration file with --config; nothing was changed",
                 )
         self._apply(setup_sql(provision))
-        if found is None:
+        if new_secrets is None:
             return
         try:
-            for path, text in written.items():
+            for path, text in files.items():
                 create_private(path, text)
         except OSError as error:
             reason = f"the database is set up, but {error.filename}: {error.strerror}"
             raise _failed(os.EX_CANTCREAT, reason) from error
         self._note(f"wrote {config} and {config.with_suffix('.secrets')}/")
         if options.print:
-            self._note(f"start the daemon after the SQL was run: {_start(config)}")
+            self._note(f"run the SQL, then start the daemon: {_start_command(config)}")
         else:
-            self._introduce(provision, found, config)
+            self._print_next_steps(provision, new_secrets, config)
 
     def _apply(self, sql: str) -> None:
-        """Show the SQL and run it with consent, or print it alone."""
         options = self._options
         if options.print:
             self._output.write(sql)
             return
         if not options.yes:
             self._output.write(sql)
-            if self._ask(f"Run this in {_place(options.uri)}? [y/N] ").lower() not in ("y", "yes"):
+            if self._prompt(f"Run this in {_database_location(options.uri)}? [y/N] ").lower() not in (
+                "y",
+                "yes",
+            ):
                 raise _failed(
-                    os.EX_USAGE if self._answers is None else DECLINED,
-                    "nothing was changed; --yes runs it without a question, --print only prints it",
+                    os.EX_USAGE if self._input is None else DECLINED,
+                    "nothing was changed; --yes skips the confirmation, --print only prints the SQL",
                 )
         try:
             with connected(options.uri) as fetch:
                 fetch(sql, ())
         except ScriptError as error:
             reason = f"nothing was changed: {' '.join(str(error).split())}"
-            raise _failed(of_sqlstate(error.sqlstate), reason) from error
+            raise _failed(status_of_sqlstate(error.sqlstate), reason) from error
 
-    def _introduce(self, provision: Provision, found: Secrets, config: Path) -> None:
-        """Log in as the daemon will, and say what to do next."""
-        project = found.project
+    def _print_next_steps(self, provision: Provision, new_secrets: Secrets, config: Path) -> None:
+        project = new_secrets.project
         try:
             with connected(project["db-uri"]) as fetch:
-                [(triggers,)] = fetch(_ANNOUNCED, ())
-                anonymous = fetch(_READABLE, (provision.schemas[0], "anon"))
-                table = anonymous or fetch(_READABLE, (provision.schemas[0], "service_role"))
+                [(triggers,)] = fetch(_EVENT_TRIGGERS, ())
+                anonymous = fetch(_READABLE_TABLE, (provision.schemas[0], "anon"))
+                table = anonymous or fetch(_READABLE_TABLE, (provision.schemas[0], "service_role"))
         except ScriptError as error:
             reason = " ".join(str(error).split())
             raise _failed(
-                of_sqlstate(error.sqlstate),
+                status_of_sqlstate(error.sqlstate),
                 f"the database is set up, but {LOGIN_ROLE} cannot log in: {reason}; see pg_hba.conf, or pass"
                 f" --db-uri, after removing {config} and {config.with_suffix('.secrets')}/",
             ) from error
         if not triggers:
-            self._note("new tables appear after: notify pgrst, 'reload schema'")
+            self._note("no event trigger: run notify pgrst, 'reload schema' after creating tables")
         key = project["publishable-keys" if anonymous else "secret-keys"]
         self._output.write(
             f"\nKeys\n  anon          {project['publishable-keys']}\n"
             f"  service_role  {project['secret-keys']}\n"
-            f"\nNext\n  {_start(config)}\n"
+            f"\nNext\n  {_start_command(config)}\n"
         )
         if table:
             name = quote(table[0][0])
             self._output.write(f"  curl 'http://127.0.0.1:8000/rest/v1/{name}?limit=3' -H 'apikey: {key}'\n")
 
-    def _ask(self, question: str) -> str:
-        """Return the answer to a question, "" without a terminal."""
-        if self._answers is None:
+    def _prompt(self, question: str) -> str:
+        if self._input is None:
             return ""
         self._output.write(question)
         self._output.flush()
-        return self._answers.readline().strip()
+        return self._input.readline().strip()
 
     def _note(self, text: str) -> None:
         print(f"init: {text}", file=self._errors)
@@ -235,32 +235,31 @@ def _failed(status: int, reason: str) -> Failed:
     return Failed(status, f"init: {reason}")
 
 
-def _start(config: Path) -> str:
-    """Return the command that serves a configuration."""
+def _start_command(config: Path) -> str:
     return f"twistd --nodaemon --pidfile= dataapi --config {config}"
 
 
 def _login_uri(administrator: str | None, uri: str | None, password: str) -> str:
-    """Return the URI by which the daemon logs in with its password.
+    """Return the connection string of the daemon, with its password.
 
-    :param administrator: connects as the administrator, None when it is not known.
-    :param uri: where the daemon finds the database, if that is another way.
+    :param administrator: the administrator's connection string, or None if unknown.
+    :param uri: the daemon's connection string without the password, if it differs.
     """
-    found = connection_parameters(uri or administrator or "postgresql://")
-    host = found.get("host", "")
+    parameters = connection_parameters(uri or administrator or "postgresql://")
+    host = parameters.get("host", "")
     if not uri and (not host or host.startswith("/")):
-        # On a local socket most servers let a role log in by the name of the system's user alone.
+        # On a local socket, most servers use peer authentication and ignore the password.
         host = "127.0.0.1"
-    named = {name: found[name] for name in _CONNECTION_OPTIONS if name in found}
+    query = {name: parameters[name] for name in _CONNECTION_OPTIONS if name in parameters}
     if host.startswith("/"):
-        named["host"], host = host, ""
-    port = f":{found['port']}" if found.get("port") else ""
-    database = quote(found.get("dbname") or found.get("user") or "postgres", safe="")
-    options = f"?{urlencode(named)}" if named else ""
+        query["host"], host = host, ""
+    port = f":{parameters['port']}" if parameters.get("port") else ""
+    database = quote(parameters.get("dbname") or parameters.get("user") or "postgres", safe="")
+    options = f"?{urlencode(query)}" if query else ""
     return f"postgresql://{LOGIN_ROLE}:{password}@{host}{port}/{database}{options}"
 
 
-def _place(uri: str) -> str:
-    found: Mapping[str, str] = connection_parameters(uri)
-    database = found.get("dbname") or found.get("user") or "the default database"
-    return f"{database} at {found.get('host') or 'the local socket'}"
+def _database_location(uri: str) -> str:
+    parameters: Mapping[str, str] = connection_parameters(uri)
+    database = parameters.get("dbname") or parameters.get("user") or "the default database"
+    return f"{database} at {parameters.get('host') or 'the local socket'}"

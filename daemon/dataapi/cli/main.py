@@ -1,4 +1,4 @@
-"""The operator's command line, ``dataapi``; ``dataapi.cli.status`` says what it exits with."""
+"""The operator's command line, ``dataapi``. ``dataapi.cli.status`` lists its exit statuses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from urllib.parse import quote
 from dataapi.auth.keys import CannotSign, new_publishable_key, new_secret, new_secret_key, sign
 from dataapi.catalog.names import CatalogNames
 from dataapi.cli import init, webhooks
-from dataapi.cli.admin_client import admin_address, ask
+from dataapi.cli.admin_client import admin_address, send_request
 from dataapi.cli.examples import add_examples
-from dataapi.cli.status import INTERRUPTED, Failed, of_sqlstate
+from dataapi.cli.status import INTERRUPTED, Failed, status_of_sqlstate
 from dataapi.cli.tables import TextTable, show
 from dataapi.database.script import ScriptError
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_text
@@ -34,19 +34,18 @@ from dataapi.telemetry.readiness import DaemonState, ProjectState, state_from_js
 from dataapi.telemetry.version import installed_version, version_row
 from dataapi.webhooks.secrets import new_key
 
-_ANSWER_WITHIN = 5.0
-"""Seconds that the admin listener may take to answer."""
-_RELOADED_WITHIN = 75.0
-"""Seconds that a reload may take, less than systemd waits for one."""
+_REQUEST_TIMEOUT = 5.0
+"""Timeout of requests to the admin listener, in seconds."""
+_RELOAD_TIMEOUT = 75.0
+"""Timeout of a reload in seconds, shorter than systemd's."""
 
 _ABOUT_NEW_KEYS = """\
-; New keys.  Copy these lines into [project] and [webhooks].  A secret is better kept in a
-; file that holds what is right of the sign =, and named: jwt-secret = @/path
-; Afterwards "dataapi keys" prints keys in JWT form, signed with jwt-secret."""
+; New keys. Copy these lines to [project] and [webhooks]. To keep a secret in a file, write
+; the value to the file and refer to it: jwt-secret = @/path
+; Run "dataapi keys" again to print API keys in JWT form, signed with jwt-secret."""
 
 
 def main() -> None:
-    """Run the command and exit; the entry point of the console script."""
     try:
         status = run(sys.argv[1:], os.environ, sys.stdout, sys.stderr)
         sys.stdout.flush()
@@ -55,20 +54,20 @@ def main() -> None:
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
             sys.stderr.write(f"dataapi: the output cannot be written: {error.strerror}\n")
-        # The interpreter would try once more.
+        # Otherwise the interpreter would try to flush the output again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = os.EX_IOERR
     sys.exit(status)
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str], output: TextIO, errors: TextIO) -> int:
-    """Carry out a command line and return the exit status.
+    """Run a command line and return the exit status.
 
-    :raises SystemExit: by argparse, when the command line is not understood and after help.
+    :raises SystemExit: raised by argparse for an invalid command line and after ``--help``.
     """
-    chosen = command_line_parser().parse_args(arguments)
-    command = Command(chosen, environ, output, errors)
-    subcommand: Callable[[Command], int] = chosen.subcommand
+    options = command_line_parser().parse_args(arguments)
+    command = Command(options, environ, output, errors)
+    subcommand: Callable[[Command], int] = options.subcommand
     try:
         return subcommand(command)
     except ConfigurationError as error:
@@ -80,7 +79,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str], output: TextIO, er
 
 
 class _CommandLineParser(argparse.ArgumentParser):
-    """Exits as ``sysexits.h`` says."""
+    """An argument parser with the exit status of ``sysexits.h``."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -88,7 +87,6 @@ class _CommandLineParser(argparse.ArgumentParser):
 
 
 def command_line_parser() -> argparse.ArgumentParser:
-    """Return what reads the command line."""
     common = _CommandLineParser(add_help=False)
     common.add_argument(
         "--config",
@@ -108,7 +106,7 @@ def command_line_parser() -> argparse.ArgumentParser:
     )
     subcommands = parser.add_subparsers(required=True, metavar="COMMAND")
     init.add(subcommands).set_defaults(subcommand=Command.init)
-    added = {}
+    parsers = {}
     for subcommand in (
         Command.check_config,
         Command.keys,
@@ -119,14 +117,14 @@ def command_line_parser() -> argparse.ArgumentParser:
     ):
         name = subcommand.__name__.replace("_", "-")
         summary = (subcommand.__doc__ or "").partition("\n")[0]
-        added[name] = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
-        added[name].set_defaults(subcommand=subcommand)
-    added["check-config"].add_argument(
+        parsers[name] = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
+        parsers[name].set_defaults(subcommand=subcommand)
+    parsers["check-config"].add_argument(
         "--offline",
         action="store_true",
         help="check only the configuration, without connecting to the database",
     )
-    added["ready"].add_argument("--project", metavar="REF", help="check only this project")
+    parsers["ready"].add_argument("--project", metavar="REF", help="check only this project")
     webhooks.add(subcommands, common, Command.webhooks)
     migrate = subcommands.add_parser(
         "migrate-config",
@@ -144,7 +142,7 @@ def command_line_parser() -> argparse.ArgumentParser:
     migrate.add_argument(
         "--output", metavar="FILE", type=Path, help="create this file (mode 600) instead of printing"
     )
-    schema = added["schema"]
+    schema = parsers["schema"]
     schema.add_argument(
         "--role",
         metavar="ROLE",
@@ -163,7 +161,7 @@ def command_line_parser() -> argparse.ArgumentParser:
 
 
 class Command:
-    """The subcommands, with what they read and where they write."""
+    """The subcommands, with their options, environment and output streams."""
 
     def __init__(
         self, options: argparse.Namespace, environ: Mapping[str, str], output: TextIO, errors: TextIO
@@ -176,13 +174,15 @@ class Command:
     def check_config(self) -> int:
         """Report all problems in the configuration, and in the database that it names."""
         settings = self._load() if self._options.offline else self._complete()
-        look = inspect_documents if self._options.offline else inspect
+        inspect_project = inspect_documents if self._options.offline else inspect
         findings = [
             *inspect_service(settings),
-            *(finding for project in settings.projects for finding in look(project)),
+            *(finding for project in settings.projects for finding in inspect_project(project)),
         ]
         if findings and self._errors.isatty():
-            rows = [(one.severity.name.lower(), one.project or "-", one.text) for one in findings]
+            rows = [
+                (finding.severity.name.lower(), finding.project or "-", finding.text) for finding in findings
+            ]
             show(TextTable(("SEVERITY", "PROJECT", "FINDING"), rows, state=0), self._errors, self._environ)
         else:
             self._errors.writelines(f"{finding}\n" for finding in findings)
@@ -190,7 +190,7 @@ class Command:
             return os.EX_CONFIG if any(finding.checked for finding in wrong) else os.EX_UNAVAILABLE
         count = len(settings.projects)
         source = settings.file or "the environment"
-        self._say(f"{source}: the configuration is good; {count} project{'s' if count != 1 else ''}")
+        self._print(f"{source}: the configuration is valid; {count} project{'s' if count != 1 else ''}")
         return os.EX_OK
 
     def keys(self) -> int:
@@ -203,19 +203,23 @@ class Command:
             for mistake in error.mistakes:
                 if mistake.key in mistake.lacks:
                     print(mistake, file=self._errors)
-            self._say(_new_keys({key for mistake in error.mistakes for key in mistake.lacks}))
+            self._print(_new_keys({key for mistake in error.mistakes for key in mistake.lacks}))
             return os.EX_OK
-        cannot = list(filter(None, [self._project_keys(settings, project) for project in settings.projects]))
+        failures = list(
+            filter(None, [self._project_keys(settings, project) for project in settings.projects])
+        )
         if settings.webhooks is None or not settings.webhooks.encryption_key:
-            self._say(f"; a new key for [webhooks], which has none\nencryption-key = {new_key()}")
-        if cannot:
-            raise Failed(os.EX_CONFIG, "\n".join(cannot))
+            self._print(
+                f"; a new key for [webhooks], which has no encryption-key\nencryption-key = {new_key()}"
+            )
+        if failures:
+            raise Failed(os.EX_CONFIG, "\n".join(failures))
         return os.EX_OK
 
     def ready(self) -> int:
         """Check whether the running daemon can serve requests. The exit status is 0 if it can."""
         ref = self._options.project
-        status, body = self._ask_daemon(f"/ready?project={quote(ref)}" if ref else "/ready")
+        status, body = self._request_daemon(f"/ready?project={quote(ref)}" if ref else "/ready")
         state = _state(body)
         if state is not None and self._output.isatty():
             show(_readiness(state), self._output, self._environ)
@@ -224,60 +228,57 @@ class Command:
         if status == 404 and ref:
             raise Failed(os.EX_USAGE, f"the daemon has no project {ref}")
         if state is None:
-            raise Failed(
-                os.EX_UNAVAILABLE, f"the daemon answers {status} instead of saying whether it is ready"
-            )
+            raise Failed(os.EX_UNAVAILABLE, f"unexpected response of the daemon: status {status}")
         if status != 200:
             raise Failed(os.EX_TEMPFAIL, f"the daemon is {state.summary}")
         return os.EX_OK
 
     def reload(self) -> int:
         """Reload the configuration, secrets and schemas of the running daemon, and report problems."""
-        status, body = self._ask_daemon("/reload", _RELOADED_WITHIN, b"")
+        status, body = self._request_daemon("/reload", _RELOAD_TIMEOUT, b"")
         if status == 200:
             return os.EX_OK
         try:
             failures = dict(json.loads(body)["failures"])
         except (ValueError, LookupError):
-            raise Failed(os.EX_UNAVAILABLE, f"the daemon answers {status}: {body.strip()}") from None
-        mistaken = "configuration" in failures
-        reasons = [f"{place}: {reason}" for place, reason in failures.items()]
-        raise Failed(os.EX_CONFIG if mistaken else os.EX_TEMPFAIL, "\n".join(reasons))
+            raise Failed(os.EX_UNAVAILABLE, f"response of the daemon: {status} {body.strip()}") from None
+        configuration_failed = "configuration" in failures
+        reasons = [f"{part}: {reason}" for part, reason in failures.items()]
+        raise Failed(os.EX_CONFIG if configuration_failed else os.EX_TEMPFAIL, "\n".join(reasons))
 
     def version(self) -> int:
         """Print the installed version and the version of the running daemon, as JSON."""
         try:
-            _, body = self._ask_daemon("/version")
+            _, body = self._request_daemon("/version")
         except (ConfigurationError, Failed):
             body = json.dumps(version_row(None)) + "\n"
         self._output.write(body)
         return os.EX_OK
 
-    def _ask_daemon(
-        self, path: str, within: float = _ANSWER_WITHIN, posted: bytes | None = None
+    def _request_daemon(
+        self, path: str, timeout: float = _REQUEST_TIMEOUT, body: bytes | None = None
     ) -> tuple[int, str]:
-        """Return status and body of the admin listener's answer; raises ``Failed`` without one.
+        """Return the status and body of a response from the admin listener. Raises ``Failed``.
 
-        :param posted: the body of a POST, None to GET.
+        :param body: body of a POST request (default: send a GET request).
         """
         address = admin_address(self._load().admin_listen)
         if address is None:
-            raise Failed(os.EX_CONFIG, "admin-listen has no endpoint of TCP or unix to reach the daemon at")
+            raise Failed(os.EX_CONFIG, "admin-listen has no TCP or unix endpoint to reach the daemon")
         try:
-            return ask(address, path, within, posted)
+            return send_request(address, path, timeout, body)
         except (OSError, HTTPException) as error:
             reason = getattr(error, "strerror", None) or error
-            text = f"the daemon does not answer at {address}, an endpoint of admin-listen: {reason}"
+            text = f"the daemon does not respond at {address} (admin-listen): {reason}"
             raise Failed(os.EX_UNAVAILABLE, text) from error
 
     def _project_keys(self, settings: Settings, project: Project) -> str | None:
-        """Print a project's keys; return why they cannot be signed, or None."""
         if len(settings.projects) > 1:
-            self._say(f"; project {project.ref}")
+            self._print(f"; project {project.ref}")
         now = int(time.time())
         try:
             for role in filter(None, (project.db_anon_role, "service_role")):
-                self._say(f"{role} {sign(project, role, now)}")
+                self._print(f"{role} {sign(project, role, now)}")
         except CannotSign as error:
             return f"project {project.ref}: {error}"
         return None
@@ -290,12 +291,12 @@ class Command:
             catalog = read_catalog(project)
         except ScriptError as error:
             reason = f"the database cannot be read: {' '.join(str(error).split())}"
-            raise Failed(of_sqlstate(error.sqlstate), f"project {project.ref}: {reason}") from error
+            raise Failed(status_of_sqlstate(error.sqlstate), f"project {project.ref}: {reason}") from error
         if role not in catalog.roles:
-            reason = f"there is no role {role} that the login role of db-uri may become"
+            reason = f"role {role} does not exist, or the login role of db-uri is not a member of it"
             raise Failed(os.EX_DATAERR, f"project {project.ref}: {reason}")
         if self._options.format == "openapi":
-            self._say(description_text(project, catalog, role))
+            self._print(description_text(project, catalog, role))
             return os.EX_OK
         names = CatalogNames(catalog)
         self._output.write(schema_text(RoleSchema(catalog_view(catalog, names, role, project))))
@@ -308,8 +309,8 @@ class Command:
             text = read_text(source, Path.read_bytes) if source else ""
             migration = postgrest.migrate(text, self._environ, Path.cwd())
         except ValueError as error:
-            unread = isinstance(error.__cause__, OSError)
-            raise Failed(os.EX_NOINPUT if unread else os.EX_DATAERR, f"{source}: {error}") from error
+            unreadable = isinstance(error.__cause__, OSError)
+            raise Failed(os.EX_NOINPUT if unreadable else os.EX_DATAERR, f"{source}: {error}") from error
         for note in migration.notes:
             print(note, file=self._errors)
         if target is None:
@@ -322,14 +323,12 @@ class Command:
         return os.EX_OK
 
     def init(self) -> int:
-        """Carry out ``dataapi.cli.init``, with questions where somebody sits at a terminal."""
-        answers = sys.stdin if sys.stdin.isatty() else None
-        init.Init(self._options, self._output, self._errors, answers).run()
+        prompt_input = sys.stdin if sys.stdin.isatty() else None
+        init.Init(self._options, self._output, self._errors, prompt_input).run()
         return os.EX_OK
 
     def webhooks(self) -> int:
-        """Carry out a subcommand of ``dataapi.cli.webhooks``."""
-        result = webhooks.carry_out(self._load(), self._options, self._errors)
+        result = webhooks.execute(self._load(), self._options, self._errors)
         if isinstance(result, TextTable):
             show(result, self._output, self._environ)
         else:
@@ -337,7 +336,6 @@ class Command:
         return os.EX_OK
 
     def _project(self) -> Project:
-        """Return the project that --project names, or the only one."""
         projects = {project.ref: project for project in self._complete().projects}
         requested = self._options.project or (next(iter(projects)) if len(projects) == 1 else None)
         if requested not in projects:
@@ -348,15 +346,13 @@ class Command:
         return load(self._options.config, self._environ)
 
     def _complete(self) -> Settings:
-        """Load the configuration, and with ``db-config`` the settings in the databases."""
         return with_database_settings(self._load())
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(text, file=self._output)
 
 
 def _state(body: str) -> DaemonState | None:
-    """Return what ``/ready`` says, None of another body."""
     try:
         return state_from_json(json.loads(body))
     except (ValueError, LookupError, TypeError):
@@ -364,30 +360,28 @@ def _state(body: str) -> DaemonState | None:
 
 
 def _readiness(state: DaemonState) -> TextTable:
-    """Return the projects, and webhooks where there are some, and how they stand."""
     rows = [
         (
             project.ref,
-            "available" if project.database_available else "away",
+            "available" if project.database_available else "unavailable",
             str(project.generation or "-"),
-            _standing(project),
+            _project_status(project),
         )
         for project in state.projects
     ]
     if (webhooks := state.webhooks) is not None:
-        stands = "ready" if webhooks.ready else f"not ready: {webhooks.reason}"
-        rows.append(("webhooks", "available" if webhooks.database_available else "away", "-", stands))
+        status = "ready" if webhooks.ready else f"not ready: {webhooks.reason}"
+        rows.append(("webhooks", "available" if webhooks.database_available else "unavailable", "-", status))
     return TextTable(("PROJECT", "DATABASE", "CATALOG", "STATE"), rows)
 
 
-def _standing(project: ProjectState) -> str:
+def _project_status(project: ProjectState) -> str:
     if not project.ready:
         return f"not ready: {project.reason}"
     return "ready" if project.writes else "ready for reads"
 
 
 def _new_keys(lacking: Collection[str]) -> str:
-    """Return lines for a configuration file that give it the keys it lacks."""
     project = {
         "jwt-secret": new_secret,
         "publishable-keys": new_publishable_key,

@@ -1,4 +1,4 @@
-"""What commands and the daemon exit with, in the terms of ``sysexits.h``, and the failure that carries it."""
+"""Exit statuses of the commands and the daemon, as in ``sysexits.h``, and the exception that carries one."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import os
 
 DECLINED = 1
 INTERRUPTED = 130
-"""What shells say of a program that Ctrl-C has ended."""
+"""Exit status that shells report after Ctrl-C."""
 
 STATUSES = {
-    os.EX_OK: "All is well.",
-    DECLINED: "You answered no, or asked the daemon twice to stop.",
-    os.EX_USAGE: "The command line is not understood, or lacks something.",
-    os.EX_DATAERR: "What it names does not exist, or exists already, or is not as expected.",
-    os.EX_NOINPUT: "A file to be read is missing or cannot be read.",
+    os.EX_OK: "Success.",
+    DECLINED: "A confirmation was declined, or the daemon received a second stop signal.",
+    os.EX_USAGE: "The command line is invalid or incomplete.",
+    os.EX_DATAERR: "A named object does not exist, already exists, or is invalid.",
+    os.EX_NOINPUT: "An input file is missing or cannot be read.",
     os.EX_UNAVAILABLE: (
-        "The database does not answer or refuses the login, or the daemon does not answer or cannot listen."
+        "The database does not respond or rejects the login, or the daemon does not respond or cannot listen."
     ),
-    os.EX_SOFTWARE: "An error in the program, with a traceback.",
-    os.EX_CANTCREAT: "A file cannot be written, or is there already.",
+    os.EX_SOFTWARE: "Internal error, with a traceback.",
+    os.EX_CANTCREAT: "A file cannot be written or already exists.",
     os.EX_IOERR: "The output cannot be written.",
-    os.EX_TEMPFAIL: "The daemon is not ready or cannot reload, or PostgreSQL is busy: try again.",
-    os.EX_NOPERM: "PostgreSQL denies a privilege, or the system a port.",
-    os.EX_CONFIG: "The configuration has mistakes, or lacks something.",
+    os.EX_TEMPFAIL: "The daemon is not ready or cannot reload, or PostgreSQL is busy: try again later.",
+    os.EX_NOPERM: "PostgreSQL denies a privilege, or the system denies a port.",
+    os.EX_CONFIG: "The configuration is invalid or incomplete.",
     INTERRUPTED: "Interrupted by Ctrl-C.",
 }
-"""Every status with what it means."""
+"""Exit statuses and their meanings."""
 
 _UNAVAILABLE = ("08", "57")
 _BUSY = ("40", "53", "55")
@@ -33,15 +33,18 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 
 
 class Failed(Exception):
-    """A command failed with a status; the text says why, in one sentence or a line for each reason."""
+    """Raised when a command fails. The message contains one sentence or one line per reason.
+
+    :ivar status: the exit status.
+    """
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
 
 
-def of_sqlstate(sqlstate: str | None) -> int:
-    """Return the status for an error of PostgreSQL; without an SQLSTATE it could not be reached."""
+def status_of_sqlstate(sqlstate: str | None) -> int:
+    """Return the exit status for an SQLSTATE. None means that PostgreSQL could not be reached."""
     if sqlstate is None or sqlstate.startswith(_UNAVAILABLE):
         return os.EX_UNAVAILABLE
     if sqlstate.startswith(_BUSY):

@@ -1,6 +1,6 @@
-"""The subcommands for webhooks: organizations, projects, tokens, events, key rotation and the schema.
+"""Subcommands for webhooks: organizations, projects, tokens, events, key rotation and the schema.
 
-Each one migrates first.  They use a blocking connection and no reactor.
+Each command migrates the schema first. Commands use a blocking connection and no reactor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TextIO
 from uuid import UUID, uuid4
 
-from dataapi.cli.status import Failed, of_sqlstate
+from dataapi.cli.status import Failed, status_of_sqlstate
 from dataapi.cli.tables import TextTable
 from dataapi.database.address import primary_uri
 from dataapi.database.script import ScriptError, complete, opened
@@ -38,13 +38,13 @@ Action = Callable[[Store, argparse.Namespace], Awaitable[Lines | TextTable]]
 
 _MAX_LISTED = 10
 _SCOPE = ("organization", "organization_column", "project", "project_column")
-_MANAGING = [Permission.READ, Permission.WRITE]
+_DEFAULT_PERMISSIONS = [Permission.READ, Permission.WRITE]
 
 
-def carry_out(settings: Settings, options: argparse.Namespace, errors: TextIO) -> Lines | TextTable:
-    """Run the subcommand of a command line; return what it prints.
+def execute(settings: Settings, options: argparse.Namespace, errors: TextIO) -> Lines | TextTable:
+    """Run a subcommand and return its output.
 
-    :raises Failed: it is not carried out.
+    :raises Failed: the command failed.
     """
     section = settings.webhooks
     if section is None:
@@ -61,7 +61,7 @@ def carry_out(settings: Settings, options: argparse.Namespace, errors: TextIO) -
 
     try:
         if getattr(options, "organization", "") is None and not getattr(options, "operator", False):
-            # The project, if there is one, is the argument or an option.
+            # Commands name the project as an argument (ref) or an option (project).
             named = getattr(options, "ref", None) or getattr(options, "project", None)
             options.organization = _configured_organization(settings, named)
         if options.printed is not None:
@@ -71,49 +71,50 @@ def carry_out(settings: Settings, options: argparse.Namespace, errors: TextIO) -
     except ScriptError as error:
         reason = " ".join(str(error).split())
         text = f"webhooks: the database cannot be used: {reason}"
-        raise Failed(of_sqlstate(error.sqlstate), text) from error
+        raise Failed(status_of_sqlstate(error.sqlstate), text) from error
     except ApiError as error:
         text = f"webhooks: {error}; {error.hint}" if error.hint else f"webhooks: {error}"
-        raise Failed(of_sqlstate(error.code), text) from error
+        raise Failed(status_of_sqlstate(error.code), text) from error
     except CannotMigrate as error:
         raise Failed(os.EX_NOPERM, f"webhooks: {error}") from error
     except (CannotPublish, BadPayload) as error:
-        raise _refused(str(error)) from error
+        raise _rejected(str(error)) from error
 
 
 def _configured_organization(settings: Settings, project: str | None) -> str:
-    """Return the organization of a configured project, or the only configured one; raises ``Failed``."""
-    found = {one.organization for one in settings.projects if project in (None, one.ref)}
-    if len(found) != 1:
-        reason = "names several organizations" if found else f"has no project {project}"
-        raise Failed(os.EX_USAGE, f"webhooks: --organization is needed, as the configuration {reason}")
-    return found.pop()
+    organizations = {
+        configured.organization for configured in settings.projects if project in (None, configured.ref)
+    }
+    if len(organizations) != 1:
+        reason = "names several organizations" if organizations else f"has no project {project}"
+        raise Failed(os.EX_USAGE, f"webhooks: --organization is required: the configuration {reason}")
+    return organizations.pop()
 
 
-def _refused(reason: str) -> Failed:
+def _rejected(reason: str) -> Failed:
     return Failed(os.EX_DATAERR, f"webhooks: {reason}")
 
 
 async def _migrate(_store: Store, options: argparse.Namespace) -> Lines:
     """Create or upgrade the schema webhooks."""
     applied: tuple[SchemaMigration, ...] = options.applied
-    done = [f"applied migration {migration.number} ({migration.name})" for migration in applied]
-    return done or ["the schema webhooks is up to date"]
+    result = [f"applied migration {migration.number} ({migration.name})" for migration in applied]
+    return result or ["the schema webhooks is up to date"]
 
 
 async def _create_organization(store: Store, options: argparse.Namespace) -> Lines:
     """Add an organization."""
     if not await store.directory.create_organization(options.slug, early_access=options.early_access):
-        allow = f"; dataapi organization allow {options.slug} puts it on the early access allowlist"
+        allow = f"; to add it to the early access allowlist: dataapi organization allow {options.slug}"
         hint = allow if options.early_access else ""
-        raise _refused(f"there is an organization {options.slug} already{hint}")
+        raise _rejected(f"organization {options.slug} already exists{hint}")
     return []
 
 
 async def _allow(store: Store, options: argparse.Namespace, *, allowed: bool = True) -> Lines:
     """Add an organization to the early access allowlist."""
     if not await store.directory.set_early_access(options.slug, allowed):
-        raise _refused(f"there is no organization {options.slug}")
+        raise _rejected(f"organization {options.slug} does not exist")
     return []
 
 
@@ -124,8 +125,11 @@ async def _disallow(store: Store, options: argparse.Namespace) -> Lines:
 
 async def _list_organizations(store: Store, _options: argparse.Namespace) -> TextTable:
     """List organizations and whether they are on the allowlist."""
-    found = await store.directory.organizations()
-    rows = [(one.slug, "early-access" if one.early_access else "-") for one in found]
+    organizations = await store.directory.organizations()
+    rows = [
+        (organization.slug, "early-access" if organization.early_access else "-")
+        for organization in organizations
+    ]
     return TextTable(("ORGANIZATION", "ALLOWED"), rows)
 
 
@@ -133,7 +137,7 @@ async def _create_project(store: Store, options: argparse.Namespace) -> Lines:
     """Add a project to an organization."""
     await _organization(store, options)
     if not await store.directory.create_project(options.ref, options.organization):
-        raise _refused(f"there is a project {options.ref} already")
+        raise _rejected(f"project {options.ref} already exists")
     return []
 
 
@@ -143,15 +147,15 @@ async def _transfer_project(store: Store, options: argparse.Namespace) -> Lines:
     key = f"dataapi project transfer {uuid4()}"
     source = await store.directory.transfer_project(options.ref, options.organization, key)
     if source is None:
-        raise _refused(f"there is no project {options.ref}")
+        raise _rejected(f"project {options.ref} does not exist")
     if source == options.organization:
-        raise _refused(f"project {options.ref} belongs to organization {source} already")
+        raise _rejected(f"project {options.ref} already belongs to organization {source}")
     return []
 
 
 async def _list_projects(store: Store, _options: argparse.Namespace) -> TextTable:
     """List projects and their organizations."""
-    rows = [(one.ref, one.organization) for one in await store.directory.projects()]
+    rows = [(project.ref, project.organization) for project in await store.directory.projects()]
     return TextTable(("PROJECT", "ORGANIZATION"), rows)
 
 
@@ -163,15 +167,17 @@ async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
         if options.permission:
             raise Failed(
                 os.EX_USAGE,
-                "webhooks: an operator's token has permissions of its own: leave --permission out",
+                "webhooks: --permission cannot be used with --operator",
             )
         await store.directory.create_operator_token(secret, expires)
         return [secret]
     await _organization(store, options)
-    permissions = options.permission or _MANAGING
+    permissions = options.permission or _DEFAULT_PERMISSIONS
     if not options.permission:
-        others = ", ".join(permission for permission in Permission if permission not in _MANAGING)
-        options.note(f"note: the token is for {' and '.join(_MANAGING)}; --permission gives others: {others}")
+        others = ", ".join(permission for permission in Permission if permission not in _DEFAULT_PERMISSIONS)
+        options.note(
+            f"note: the token has {' and '.join(_DEFAULT_PERMISSIONS)}; --permission grants others: {others}"
+        )
     await store.directory.create_token(secret, options.organization, permissions, expires)
     return [secret]
 
@@ -179,7 +185,7 @@ async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
 async def _revoke_token(store: Store, options: argparse.Namespace) -> Lines:
     """Revoke a token."""
     if not await store.directory.revoke(options.id):
-        raise _refused(f"there is no token {options.id}, or it was revoked already")
+        raise _rejected(f"token {options.id} does not exist or has been revoked")
     return []
 
 
@@ -187,29 +193,29 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> TextTable:
     """List tokens with organization, permissions, expiry and status."""
     now = datetime.now(UTC)
     rows: list[tuple[str, ...]] = []
-    for one in await store.directory.tokens():
-        permissions = "operator" if one.operator else ",".join(sorted(one.permissions))
-        expiry = "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
-        state = "revoked" if one.revoked_at else "usable" if one.is_valid(now) else "expired"
-        rows.append((str(one.id), one.organization or "-", permissions, expiry, state))
+    for token in await store.directory.tokens():
+        permissions = "operator" if token.operator else ",".join(sorted(token.permissions))
+        expiry = "-" if token.expires_at is None else f"{token.expires_at:%Y-%m-%d}"
+        state = "revoked" if token.revoked_at else "usable" if token.is_valid(now) else "expired"
+        rows.append((str(token.id), token.organization or "-", permissions, expiry, state))
     return TextTable(("ID", "ORGANIZATION", "PERMISSIONS", "EXPIRES", "STATE"), rows)
 
 
 async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
     """Encrypt all secrets again with the first encryption-key."""
     try:
-        done = await store.key_rotation.run()
+        result = await store.key_rotation.run()
     except NoEncryptionKey as error:
         raise Failed(os.EX_CONFIG, f"webhooks: {error}") from None
-    if done.unreadable:
-        listed = ", ".join(map(str, done.unreadable[:_MAX_LISTED]))
-        more = ", …" if len(done.unreadable) > _MAX_LISTED else ""
+    if result.unreadable:
+        listed = ", ".join(map(str, result.unreadable[:_MAX_LISTED]))
+        more = ", …" if len(result.unreadable) > _MAX_LISTED else ""
         raise Failed(
             os.EX_CONFIG,
-            f"webhooks: endpoints resealed: {done.sealed}; opened by no configured encryption-key: "
-            f"{len(done.unreadable)} ({listed}{more})",
+            f"webhooks: endpoints resealed: {result.sealed}; cannot be decrypted with any encryption-key: "
+            f"{len(result.unreadable)} ({listed}{more})",
         )
-    return [f"endpoints resealed: {done.sealed}"]
+    return [f"endpoints resealed: {result.sealed}"]
 
 
 async def _publish(store: Store, options: argparse.Namespace) -> Lines:
@@ -218,7 +224,7 @@ async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     catalogue = with_row_changes(_catalogue(options), await store.row_change_types.list())
     published = catalogue.types.get(options.type)
     if published is not None and published.example.get("project_ref") and options.project is None:
-        text = f"webhooks: {options.type} is about a project: name it with --project"
+        text = f"webhooks: --project is required for events of type {options.type}"
         raise Failed(os.EX_USAGE, text)
     catalogue.check(options.type, complete_payload(options.payload, options.organization, options.project))
     key = options.idempotency_key
@@ -244,26 +250,26 @@ async def _list_watches(store: Store, options: argparse.Namespace) -> TextTable:
     known = {*_catalogue(options).types, *await store.row_change_types.list()}
     return TextTable(
         ("TABLE", "TYPE", "OPERATIONS", "COLUMNS", "WHEN", "OWNER", "STATE"),
-        [_watch_row(one, known=one.type in known) for one in _watches(options)],
+        [_watch_row(watch, known=watch.type in known) for watch in _watches(options)],
     )
 
 
 async def _add_type(store: Store, options: argparse.Namespace) -> Lines:
     """Add an event type for row changes. Daemons learn of it within seconds."""
     if options.type in _catalogue(options).types:
-        raise _refused(f"the event catalogues or the configuration have the type {options.type}")
+        raise _rejected(f"type {options.type} already exists in an event catalogue or the configuration")
     if not await store.row_change_types.add(options.type):
-        raise _refused(f"there is a type {options.type} already")
+        raise _rejected(f"type {options.type} already exists")
     return []
 
 
 async def _remove_type(store: Store, options: argparse.Namespace) -> Lines:
     """Remove an event type that no watch uses."""
-    tables = ", ".join(one.table for one in _watches(options) if one.type == options.type)
+    tables = ", ".join(watch.table for watch in _watches(options) if watch.type == options.type)
     if tables:
-        raise _refused(f"{options.type} is what {tables} publishes: run dataapi webhooks unwatch first")
+        raise _rejected(f"type {options.type} is published by {tables}: run dataapi webhooks unwatch first")
     if not await store.row_change_types.remove(options.type):
-        raise _refused(f"no type {options.type} was added")
+        raise _rejected(f"type {options.type} was not added with dataapi webhooks types add")
     return []
 
 
@@ -278,30 +284,28 @@ def _watches(options: argparse.Namespace) -> Iterable[Watch]:
 
 
 def _watch_row(watch: Watch, *, known: bool) -> tuple[str, ...]:
-    given = watch.definition
+    definition = watch.definition
     state = f"writes fail: {watch.state}" if watch.fails else watch.state
     if state == "ok" and not known:
-        state = "no event catalogue has the type: endpoints cannot list it"
-    scope = [f"{name.replace('_', '-')}={given[name]}" for name in _SCOPE if name in given]
+        state = "no event catalogue has the type: endpoints cannot subscribe to it"
+    scope = [f"{name.replace('_', '-')}={definition[name]}" for name in _SCOPE if name in definition]
     fields = [
-        ",".join(given.get("operations", ())),
-        ",".join(given.get("columns", ())),
-        given.get("when", ""),
+        ",".join(definition.get("operations", ())),
+        ",".join(definition.get("columns", ())),
+        definition.get("when", ""),
     ]
     fields = [" ".join(field.split()) or "-" for field in (*fields, ",".join(scope))]
     return (watch.table, watch.type, *fields, state)
 
 
 def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
-    """Run a statement as the owner of the table."""
     with opened(options.owner_uri or options.uri) as database:
-        # The table is named as its owner finds it.
+        # The name of the table is resolved with the owner's search path.
         complete(database.fetch(RESTORE_SEARCH_PATH + statement))
     return []
 
 
 def _watch_call(options: argparse.Namespace) -> str:
-    """Return the call of ``webhooks.watch``; by default for the configured organization."""
     named = {name: getattr(options, name) for name in ("columns", "when", "operations", *_SCOPE)}
     always = (f"{quote_identifier('always')} => true",) if options.always else ()
     if not any(named[name] for name in _SCOPE):
@@ -316,7 +320,6 @@ def _watch_call(options: argparse.Namespace) -> str:
 
 
 def _unwatch_call(options: argparse.Namespace) -> str:
-    """Return the call of ``webhooks.unwatch``, of all types unless one is named."""
     return _call("unwatch", *(_literal(value) for value in (options.table, options.type) if value))
 
 
@@ -336,12 +339,10 @@ def _catalogue(options: argparse.Namespace) -> Catalogue:
 
 async def _organization(store: Store, options: argparse.Namespace) -> None:
     if await store.directory.organization(options.organization) is None:
-        raise _refused(f"there is no organization {options.organization}")
+        raise _rejected(f"organization {options.organization} does not exist")
 
 
 def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., int]) -> None:
-    """Add the subcommands to the command line's parser, each with ``run`` as its ``subcommand``."""
-
     def leaf(group: Any, name: str, action: Action) -> argparse.ArgumentParser:
         summary = action.__doc__ or ""
         parser: argparse.ArgumentParser = group.add_parser(
@@ -439,18 +440,20 @@ def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.Argumen
         help="also publish changes that logical replication makes (session_replication_role = replica)",
     )
     for pair, metavar in (_SCOPE[:2], "SLUG"), (_SCOPE[2:], "REF"):
-        either = watch.add_mutually_exclusive_group()
-        either.add_argument(f"--{pair[0]}", metavar=metavar, default="", help=f"{pair[0]} of the events")
-        either.add_argument(
+        alternatives = watch.add_mutually_exclusive_group()
+        alternatives.add_argument(
+            f"--{pair[0]}", metavar=metavar, default="", help=f"{pair[0]} of the events"
+        )
+        alternatives.add_argument(
             f"--{pair[0]}-column", metavar="COLUMN", help=f"column that contains the {pair[0]} of the event"
         )
 
 
 def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
     create = leaf(group, "create", _create_token)
-    whose = create.add_mutually_exclusive_group()
-    _add_organization(whose)
-    whose.add_argument(
+    owner = create.add_mutually_exclusive_group()
+    _add_organization(owner)
+    owner.add_argument(
         "--operator",
         action="store_true",
         help="create an operator token, which manages organizations, projects and tokens",
@@ -483,8 +486,6 @@ def _add_organization(parser: argparse._ActionsContainer, *, required: bool = Fa
 
 
 def _read(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a parser whose errors argparse shows."""
-
     def read(text: str) -> Any:
         try:
             return parse(text)
@@ -498,13 +499,13 @@ def _token_id(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise ValueError("expected the ID of a token, as dataapi token list prints it") from None
+        raise ValueError("expected the ID of a token, as printed by dataapi token list") from None
 
 
 def _row_change_type(text: str) -> str:
     if TYPE.fullmatch(text) is None or len(text) > MAX_WATCHED_LENGTH:
         raise ValueError(
-            f"expected an event type such as v1.shop.order, of {MAX_WATCHED_LENGTH} characters at most"
+            f"expected an event type such as v1.shop.order, with at most {MAX_WATCHED_LENGTH} characters"
         )
     return text
 

@@ -1,1 +1,1 @@
-"""The process: its parts assembled, started and stopped in order, its sockets, workers and configuration."""
+"""The process: assembly of its parts, start and stop, sockets, workers and configuration."""

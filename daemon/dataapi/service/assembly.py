@@ -1,4 +1,4 @@
-"""Assembles a process: its projects, the site that answers for them, and webhooks, which are loaded late."""
+"""Creates the parts of a process: projects, the site, and (imported late) webhooks."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
     from dataapi.web.server.site import ApiSite
 
 
-OFF = "Webhooks are off: the configuration has no section [webhooks]"
+WEBHOOKS_DISABLED = "Webhooks are off: the configuration has no section [webhooks]"
 
 
 class LazyWebhooks:
-    """Webhooks that are imported once the APIs answer, if the configuration turns them on.
+    """Webhooks, imported after the APIs have started, if the configuration enables them.
 
-    Its imports and the event catalogue take a third as long as all the rest of a start.
+    Their imports and the event catalogue take a third as long as the rest of the start.
 
-    :param retries: whether this process tries to make the schema again after a refusal; others wait for it.
+    :param retries: whether this process retries creating the schema after it was denied. Others only wait for
+        it.
     """
 
     def __init__(
@@ -52,84 +53,83 @@ class LazyWebhooks:
         self._part: WebhooksPart | None = None
 
     @property
-    def on(self) -> bool:
-        """Whether the configuration turns them on."""
+    def enabled(self) -> bool:
         return self._settings.webhooks is not None
 
     @property
     def portal_origins(self) -> tuple[str, ...]:
-        """The origins whose pages may frame the page for customers."""
         return self._settings.webhooks.portal_origins if self._settings.webhooks is not None else ()
 
     async def start(self) -> None:
-        """Begin, or find that the database is unavailable."""
-        if not self.on:
+        if not self.enabled:
             return
         make = await deferToThread(_webhooks_part)
-        if self.on:  # they may have been turned off meanwhile
+        if self.enabled:  # a reload may have disabled them in the meantime
             self._part = part = make(
                 self._reactor, self._settings, self._tracing, self._part, retries=self._retries
             )
             await part.start()
 
     async def configure(self, settings: Settings) -> None:
-        """Go on with other settings; attempts under way end by the old ones."""
-        before, self._settings = self._settings, settings
-        if _of_webhooks(before) != _of_webhooks(settings):
+        previous, self._settings = self._settings, settings
+        if _webhooks_inputs(previous) != _webhooks_inputs(settings):
             if self._part is not None:
-                self._background.spawn(_end_webhooks(self._part))
-            if not self.on:
+                self._background.spawn(_stop_replaced(self._part))
+            if not self.enabled:
                 self._part = None
             await self.start()
 
     async def drain(self, seconds: float) -> None:
-        """Deliver nothing more; returns when no attempt is under way, or after ``seconds``."""
         if self._part:
             await self._part.drain(seconds)
 
     async def stop(self) -> None:
-        """Close every connection."""
         self._background.cancel()
         if self._part:
             await self._part.stop()
 
     async def check(self) -> None:
-        """Ask the database at once whether it answers; ``state`` has the result."""
         if self._part:
             await self._part.check()
 
     def state(self) -> WebhooksState | None:
-        """Return whether they work, None if they are off."""
-        if not self.on:
+        if not self.enabled:
             return None
         return self._part.state() if self._part else WebhooksState(False, False, "webhooks are starting")
 
     async def snapshot(self) -> Snapshot:
-        """Take their metrics."""
         return await self._part.snapshot() if self._part else {}
 
-    async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
-        """Answer a request to the management API; raises ``ApiError``, 503 before the start, 404 if off."""
-        if not self.on:
-            raise ManagementError(ErrorCode.NOT_FOUND, OFF)
+    async def handle(self, request: Request, path: str, parameters: Mapping[str, str]) -> Reply:
+        """Handle a request to the management API.
+
+        :raises ApiError: 404 if webhooks are disabled, 503 until they have started.
+        """
+        if not self.enabled:
+            raise ManagementError(ErrorCode.NOT_FOUND, WEBHOOKS_DISABLED)
         if self._part is None:
             raise ManagementError(
                 ErrorCode.UNAVAILABLE, "Webhooks are starting", headers=(("Retry-After", "1"),)
             )
-        return await self._part.api.answer(request, path, places)
+        return await self._part.api.handle(request, path, parameters)
 
 
-def _of_webhooks(settings: Settings) -> tuple[object, ...] | None:
-    """Return what webhooks are made from, None if they are off."""
+def _webhooks_inputs(settings: Settings) -> tuple[object, ...] | None:
+    """Return all settings that webhooks depend on, or None if webhooks are disabled."""
     if settings.webhooks is None:
         return None
     first = settings.projects[0]
-    how = (first.db_prepared_statements, first.db_channel_enabled)
-    return settings.webhooks, first.db_uri, *how, first.db_pool_max_idletime, first.db_pool_max_lifetime
+    connection_settings = (first.db_prepared_statements, first.db_channel_enabled)
+    return (
+        settings.webhooks,
+        first.db_uri,
+        *connection_settings,
+        first.db_pool_max_idletime,
+        first.db_pool_max_lifetime,
+    )
 
 
-async def _end_webhooks(part: WebhooksPart) -> None:
-    """Let attempts under way end, and close every connection."""
+async def _stop_replaced(part: WebhooksPart) -> None:
     try:
         await part.drain(GRACE)
     finally:
@@ -143,10 +143,10 @@ def _webhooks_part() -> type[WebhooksPart]:
 
 
 class ProcessAssembly:
-    """Makes the parts of a process that serves a configuration.
+    """Creates the parts of a process from the configuration.
 
-    :param webhooks: answers the management API.
-    :param reconfigure: asks for settings to be read again.
+    :param webhooks: handles the management API.
+    :param reconfigure: requests a reload.
     """
 
     def __init__(
@@ -169,26 +169,26 @@ class ProcessAssembly:
         self._successions: dict[tuple[str | None, ...], Succession] = {}
 
     def project(self, settings: Project) -> ProjectPart:
-        """Make the part of a project; it knows of the same servers what an earlier one knew."""
-        where = settings.ref, settings.db_uri, settings.db_read_uri
-        before = self._successions.get(where)
-        part = ProjectPart(self._reactor, settings, self._reconfigure, self._vitals, before and before.copy())
-        self._successions[where] = part.succession
+        """Create the part of a project. It inherits what an earlier part knows about the same servers."""
+        servers = settings.ref, settings.db_uri, settings.db_read_uri
+        previous = self._successions.get(servers)
+        part = ProjectPart(
+            self._reactor, settings, self._reconfigure, self._vitals, previous and previous.copy()
+        )
+        self._successions[servers] = part.succession
         return part
 
     def site(self, projects: Sequence[ProjectPart], requests: RequestMetrics) -> ApiSite:
-        """Make the factory of the public sockets."""
         from dataapi.web.app import make_site  # noqa: PLC0415 - imported by the projects' start
 
-        alone = self._settings.workers == 1
-        site = make_site((), self._reactor, webhooks=self._webhooks, receivers=alone)
+        single_process = self._settings.workers == 1
+        site = make_site((), self._reactor, webhooks=self._webhooks, receivers=single_process)
         self.configure(self._settings, site, projects, requests)
         return site
 
     def configure(
         self, settings: Settings, site: ApiSite, projects: Sequence[ProjectPart], requests: RequestMetrics
     ) -> None:
-        """Have the site serve these projects by these settings."""
         self._observer.configure(settings)
         site.configure(
             [project.apis.backend for project in projects if project.apis is not None],
@@ -213,11 +213,11 @@ def assemble(
     vitals: Vitals | None = None,
     number: int = 1,
 ) -> Process:
-    """Assemble what runs in this process: the projects, webhooks, and the site that answers for both.
+    """Create the parts of this process: projects, webhooks, and the site that serves both.
 
-    :param reconfigure: asks for settings to be read again.
-    :param vitals: of a worker, which learns from its parent of the others.
-    :param number: of a worker; the first one tries again what webhooks were refused.
+    :param reconfigure: requests a reload.
+    :param vitals: of a worker. Its parent sends it the state of the other workers.
+    :param number: of a worker. Only the first one retries creating the schema of webhooks.
     """
     tracing = tracing_of(os.environ)
     webhooks = LazyWebhooks(reactor, settings, tracing, retries=number == 1)

@@ -1,4 +1,4 @@
-"""Reads the settings that stand in the projects' databases, and lets them win over the configuration's."""
+"""Settings that are stored in the projects' databases. They take precedence over the configuration."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from dataapi.settings import Project, Settings
 _log = Logger(namespace="dataapi.service")
 
 READ_WITHIN = 15.0
-"""Seconds to wait for a database's settings."""
+"""Seconds to wait for the settings of a database."""
 
-Stored = tuple[DatabaseSetting, ...]
+StoredSettings = tuple[DatabaseSetting, ...]
 Fetch = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
-_OF_ROLE = """
+_ROLE_SETTINGS = """
 select 'role ' || current_user || case when s.setdatabase = 0 then '' else ' in database ' || d.datname end,
     split_part(setting, '=', 1), substr(setting, strpos(setting, '=') + 1)
 from pg_catalog.pg_db_role_setting s
@@ -38,162 +38,155 @@ from pg_catalog.pg_db_role_setting s
 where starts_with(setting, $1)
 order by s.setdatabase
 """
-"""Settings of the role before those of the role in this database, which win."""
+"""Settings of the role, followed by settings of the role in this database, in ascending precedence."""
 
 _CLEAR = "select set_config(name, '', true) from unnest($1::text[]) name"
-"""Leaves what the function sets alone: the session began with the settings of role and database."""
+"""Clears the settings of the session, to find the settings that the function sets."""
 
-_MADE = """
+_FUNCTION_SETTINGS = """
 select name, current_setting(name, true) from unnest($1::text[]) name where current_setting(name, true) <> ''
 """
 
 
-def read_stored(project: Project) -> Stored:
-    """Return the settings in the project's database, those that win last; blocks.
+def read_stored(project: Project) -> StoredSettings:
+    """Return the settings in the project's database, in ascending precedence. Blocks.
 
-    :raises ScriptError: when the database cannot be asked.
+    :raises ScriptError: the database cannot be queried.
     """
     with connected(project.db_uri) as fetch:
-        # All of it ends with the transaction: a pooler may have the server process answer others next.
+        # Settings must end with the transaction: a pooler may give the connection to other clients next.
         fetch("begin read only", ())
-        # No start waits longer, and a thread that did would be missing elsewhere.
+        # The start waits no longer than this, and the thread is needed elsewhere.
         fetch("select set_config('statement_timeout', $1, true)", (f"{READ_WITHIN:.0f}s",))
-        of_role = tuple(DatabaseSetting(*row) for row in fetch(_OF_ROLE, (PREFIX,)))
+        role_settings = tuple(DatabaseSetting(*row) for row in fetch(_ROLE_SETTINGS, (PREFIX,)))
         function = project.db_pre_config
-        for setting in of_role:
+        for setting in role_settings:
             if NAMES.get(setting.name) == "db-pre-config":
                 function = setting.value.strip() or None
-        made = [] if function is None else _made_by(fetch, function)
+        function_settings = [] if function is None else _function_settings(fetch, function)
         fetch("rollback", ())
-    return (*(DatabaseSetting(f"function {function}", *row) for row in made), *of_role)
+    return (*(DatabaseSetting(f"function {function}", *row) for row in function_settings), *role_settings)
 
 
-def _made_by(fetch: Fetch, function: str) -> list[tuple[Any, ...]]:
-    """Return names and values of the settings that a function makes."""
+def _function_settings(fetch: Fetch, function: str) -> list[tuple[Any, ...]]:
     fetch(_CLEAR, (list(NAMES),))
     fetch(f"{RESTORE_SEARCH_PATH}select {'.'.join(map(quote_identifier, function.split('.')))}()", ())
-    return fetch(_MADE, (list(NAMES),))
+    return fetch(_FUNCTION_SETTINGS, (list(NAMES),))
 
 
 def with_database_settings(settings: Settings) -> Settings:
-    """Return the settings with those of the databases; blocks.
+    """Return the settings, including those in the databases. Blocks.
 
-    :raises ConfigurationError: when they cannot be used or read.
+    :raises ConfigurationError: the settings in a database are invalid or cannot be read.
     """
-    return replace(settings, projects=tuple(map(_completed, settings.projects)))
+    return replace(settings, projects=tuple(map(_with_stored_settings, settings.projects)))
 
 
-def _completed(project: Project) -> Project:
+def _with_stored_settings(project: Project) -> Project:
     if not project.db_config:
         return project
     try:
         return applied(project, read_stored(project))
     except ScriptError as error:
         reason = " ".join(str(error).split())
-        place = f"database of project {project.ref}"
-        raise ConfigurationError([Mistake(place, f"its settings cannot be read: {reason}")]) from error
+        location = f"database of project {project.ref}"
+        raise ConfigurationError([Mistake(location, f"its settings cannot be read: {reason}")]) from error
 
 
 class DatabaseSettings:
-    """A source of settings over which those of the databases win.
+    """A source that adds the settings in the databases to another source.
 
-    A database that is away, or in which one is wrong, keeps the settings that it had. Before they were read
-    for the first time, its project answers nothing, as a function such as ``db-pre-request`` may be among
-    them; other projects are not affected.
+    If a database is unavailable or its settings are invalid, its project keeps the settings that were read
+    last. If they have never been read, the project rejects all requests, because a function such as
+    ``db-pre-request`` may be among them. Other projects are not affected.
     """
 
     def __init__(
-        self, reactor: Any, source: SettingsSource, read: Callable[[Project], Stored] = read_stored
+        self, reactor: Any, source: SettingsSource, read: Callable[[Project], StoredSettings] = read_stored
     ) -> None:
         self._reactor = reactor
         self._source = source
         self._read = read
-        self._known: dict[tuple[str, str], Stored] = {}
+        self._last_read: dict[tuple[str, str], StoredSettings] = {}
         self._configured: Settings | None = None
         self._complete: Settings | None = None
         self._failures: dict[str, str] = {}
-        # A thread that waits for a silent server cannot be ended, and all of them are few.
-        self._reading: SingleFlights[Hashable, Stored] = SingleFlights()
+        # A thread that waits for an unresponsive server cannot be stopped, and the pool has few threads.
+        self._reading: SingleFlights[Hashable, StoredSettings] = SingleFlights()
 
     @property
     def settings(self) -> Settings:
-        """What is known before the start."""
         return self._source.settings
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Why settings that were read last are not used, by the references of their projects."""
         return self._failures
 
     async def prepare(self) -> Settings:
-        """Start what the settings need and read the databases'."""
         return await self._with_databases(await self._source.prepare())
 
     async def reread(self) -> Settings | None:
-        """Read the settings again, of the configuration and of the databases."""
         settings = await self._source.reread()
         return None if settings is None else await self._with_databases(settings)
 
     async def reread_database(self, ref: str) -> Settings | None:
-        """Read the settings in one project's database again, and nothing else."""
         if self._configured is None or self._complete is None:
             return None
-        [project] = [one for one in self._configured.projects if one.ref == ref]
-        made = await self._ask(project)
-        projects = tuple(made if one.ref == ref else one for one in self._complete.projects)
+        [configured] = [project for project in self._configured.projects if project.ref == ref]
+        completed = await self._add_stored_settings(configured)
+        projects = tuple(completed if project.ref == ref else project for project in self._complete.projects)
         self._complete = replace(self._complete, projects=projects)
         return self._complete
 
     def announce(self) -> None:
-        """Print what the operator should know once requests are answered."""
         self._source.announce()
 
     async def cleanup(self) -> None:
-        """Stop what ``prepare`` started."""
         await self._source.cleanup()
 
     async def _with_databases(self, settings: Settings) -> Settings:
         self._configured = settings
         self._failures.clear()
-        asked = await concurrently(self._ask(project) for project in settings.projects)
-        self._complete = replace(settings, projects=tuple(asked))
+        projects = await concurrently(self._add_stored_settings(project) for project in settings.projects)
+        self._complete = replace(settings, projects=tuple(projects))
         return self._complete
 
-    async def _ask(self, project: Project) -> Project:
-        """Return a project with the settings in its database."""
+    async def _add_stored_settings(self, project: Project) -> Project:
         if not project.db_config:
             return project
         self._failures.pop(project.ref, None)
-        place = project.ref, project.db_uri, project.db_pre_config
-        reading = self._reading.run(place, partial(self._stored, project))
+        key = project.ref, project.db_uri, project.db_pre_config
+        reading = self._reading.run(key, partial(self._stored, project))
         try:
-            stored = await reading.addTimeout(READ_WITHIN, self._reactor, _no_answer)
-            made = applied(project, stored)
+            stored = await reading.addTimeout(READ_WITHIN, self._reactor, _raise_timeout)
+            completed = applied(project, stored)
         except ScriptError as error:
             reason = " ".join(str(error).split())
-            return self._without(project, f"the settings in the database cannot be read: {reason}")
+            return self._fall_back(project, f"the settings in the database cannot be read: {reason}")
         except ConfigurationError as error:
-            return self._without(project, f"the settings in the database cannot be used: {error}")
+            return self._fall_back(project, f"the settings in the database are invalid: {error}")
         for name in unknown_names(stored):
-            _log.warn("{project}: {name} in the database is not used", project=project.ref, name=name)
-        self._known[project.ref, project.db_uri] = stored
-        return made
+            _log.warn("{project}: unknown setting in the database: {name}", project=project.ref, name=name)
+        self._last_read[project.ref, project.db_uri] = stored
+        return completed
 
-    async def _stored(self, project: Project) -> Stored:
+    async def _stored(self, project: Project) -> StoredSettings:
         return await deferToThread(partial(self._read, project))
 
-    def _without(self, project: Project, reason: str) -> Project:
-        """Return a project with the settings that it had before, or as one that answers nothing."""
+    def _fall_back(self, project: Project, reason: str) -> Project:
+        """Return the project with its previous settings, or as one that rejects all requests."""
         self._failures[project.ref] = reason
-        known = self._known.get((project.ref, project.db_uri))
-        made = None
-        if known is not None:
+        last_read = self._last_read.get((project.ref, project.db_uri))
+        previous = None
+        if last_read is not None:
             with suppress(ConfigurationError):
-                made = applied(project, known)
-        fate = "its project answers nothing before" if made is None else "they stay as they were"
+                previous = applied(project, last_read)
+        fate = (
+            "the project rejects all requests" if previous is None else "the previous settings stay in effect"
+        )
         _log.error("{project}: {reason}; {fate}", project=project.ref, reason=reason, fate=fate)
-        return made or replace(project, settings_error=reason)
+        return previous or replace(project, settings_error=reason)
 
 
-def _no_answer(_outcome: object, seconds: float) -> NoReturn:
-    raise ScriptError(f"no answer within {seconds:g} s")
+def _raise_timeout(_outcome: object, seconds: float) -> NoReturn:
+    raise ScriptError(f"no response within {seconds:g} s")

@@ -1,4 +1,4 @@
-"""The demo: a sample database with fresh keys in an embedded PostgreSQL, and how to try it."""
+"""The demo: a sample database with fresh keys in an embedded PostgreSQL, and instructions to try it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEMO_REF = "demodemodemodemodemo"
 DEMO_ORGANIZATION = "demo"
 DEMO_DATABASE = "demo"
 SIGNED_IN_ACCOUNT = "1"
-"""The account that the demo's user token is for."""
+"""The account of the demo's user token."""
 
 DEMO_QUERY = (
     "{ blogCollection(first: 2) { edges { node { name owner { firstName } "
@@ -33,13 +33,16 @@ DEMO_QUERY = (
 )
 
 _OWN_ADDRESSES = ("127.0.0.1", "::1")
-"""Where the demo delivers besides public addresses: to this machine, and so to the console's receivers."""
+"""Addresses to which the demo delivers in addition to public ones, for the console's receivers."""
 
 _SCRIPT = Path(__file__).with_name("demo.sql")
 
 
 class Demo:
-    """The source of the demo's settings; ``write`` takes the text that says how to try it."""
+    """The source of the demo's settings.
+
+    :param write: prints the banner.
+    """
 
     def __init__(self, settings: Settings, directory: Path | None, write: Callable[[str], object]) -> None:
         self.settings = settings
@@ -48,7 +51,6 @@ class Demo:
         self._demo: PreparedDemo | None = None
 
     async def prepare(self) -> Settings:
-        """Start the server, make the sample and return the settings with its project."""
         try:
             self._demo = await prepare_demo(self._directory, self.settings)
         except EmbeddedServerError as error:
@@ -59,12 +61,10 @@ class Demo:
         return None
 
     async def reread_database(self, _ref: str) -> Settings | None:
-        """Keep the keys that were printed."""
         return None
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Nothing is read."""
         return {}
 
     def announce(self) -> None:
@@ -78,7 +78,7 @@ class Demo:
 
 @dataclass(frozen=True, slots=True)
 class DemoKeys:
-    """The demo's secret and API keys, and the encryption key and token of its webhooks."""
+    """The demo's JWT secret and API keys, and its encryption key and token for webhooks."""
 
     jwt_secret: str
     publishable: str
@@ -89,7 +89,7 @@ class DemoKeys:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDemo:
-    """A demo whose PostgreSQL runs: the settings to serve, and what to print once they are served."""
+    """A demo whose PostgreSQL runs: its settings, and the banner to print."""
 
     settings: Settings
     banner: str
@@ -97,16 +97,16 @@ class PreparedDemo:
 
 
 async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDemo:
-    """Start PostgreSQL with the sample database in it.
+    """Start PostgreSQL with the sample database.
 
-    :param directory: where database and keys are stored; None discards both at the end.
-    :param service: how to serve it; its projects are replaced.
-    :raises EmbeddedServerError: when PostgreSQL does not start or the sample cannot be made in it.
+    :param directory: stores the database and the keys. None discards both at the end.
+    :param service: settings of the service. Its projects are replaced.
+    :raises EmbeddedServerError: PostgreSQL does not start, or the sample cannot be created.
     """
     server = EmbeddedServer(directory, DEMO_DATABASE)
     uri = await server.start()
     try:
-        # An earlier run in the same directory has made the sample's tables.
+        # A previous run in the same directory has created the sample.
         if not await run_script(
             server.uri(), f"{BEGIN_OWN_SQL}select 1 from pg_namespace where nspname = 'private'"
         ):
@@ -115,7 +115,7 @@ async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDem
     except BaseException as error:
         await server.stop()
         if isinstance(error, (ScriptError, OSError, ValueError)):
-            raise EmbeddedServerError(f"the sample cannot be made: {error}") from error
+            raise EmbeddedServerError(f"the sample database cannot be created: {error}") from error
         raise
     webhooks = Webhooks(encryption_key=(keys.encryption,), allow_addresses=_OWN_ADDRESSES)
     settings = replace(service, projects=(demo_project(uri, keys),), webhooks=webhooks)
@@ -123,7 +123,7 @@ async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDem
 
 
 def _prepared_keys(directory: Path | None, uri: str) -> DemoKeys:
-    """Return the keys, with which webhooks can be used; it blocks."""
+    """Return the keys, and register the demo's project for webhooks. Blocks."""
     from dataapi.service import demo_webhooks  # noqa: PLC0415 - its imports would delay every start
 
     keys = _keys(directory, demo_webhooks.new_key, demo_webhooks.new_token)
@@ -132,16 +132,15 @@ def _prepared_keys(directory: Path | None, uri: str) -> DemoKeys:
 
 
 def _keys(directory: Path | None, new_key: Callable[[], str], new_token: Callable[[], str]) -> DemoKeys:
-    """Return the keys stored in the directory, making those that are missing."""
     file = directory / "demo-keys.json" if directory is not None else None
     if file is not None and file.exists():
         try:
             keys = DemoKeys(**json.loads(file.read_text("utf-8")))
         except (TypeError, ValueError):
-            raise ValueError(f"{file} does not hold the keys of a demo") from None
+            raise ValueError(f"{file} does not contain the keys of a demo") from None
         if keys.encryption and keys.token:
             return keys
-        keys = replace(keys, encryption=new_key(), token=new_token())  # of before the demo had webhooks
+        keys = replace(keys, encryption=new_key(), token=new_token())  # written before the demo had webhooks
     else:
         keys = DemoKeys(
             new_secret(secrets.token_urlsafe),
@@ -157,7 +156,6 @@ def _keys(directory: Path | None, new_key: Callable[[], str], new_token: Callabl
 
 
 def demo_project(uri: str, keys: DemoKeys) -> Project:
-    """Return the demo's only project, with every optional feature enabled."""
     return Project(
         ref=DEMO_REF,
         organization=DEMO_ORGANIZATION,
@@ -175,8 +173,8 @@ def demo_banner(settings: Settings, administrator: str, token: str, now: int) ->
     """Return the text to print: URLs, keys, and commands to paste.
 
     :param administrator: the superuser's URI of the sample database.
-    :param token: for webhooks.
-    :param now: seconds since 1970, from when the printed tokens are good.
+    :param token: the token for webhooks.
+    :param now: start of the printed tokens' validity, in seconds since 1970.
     """
     [project] = settings.projects
     base = next(filter(None, map(http_address, settings.listen)), "http://HOST:PORT")
@@ -185,7 +183,7 @@ def demo_banner(settings: Settings, administrator: str, token: str, now: int) ->
     user = sign(project, "authenticated", now, lifetime=24 * 3600, sub=SIGNED_IN_ACCOUNT)
     body = json.dumps({"query": DEMO_QUERY})
     return f"""
-The demo is ready: a sample database of blogs, and what to reach it with.
+The demo is ready. It serves a sample database of blogs:
 
   Console          {base}/console   (in a browser)
   GraphQL          {base}/graphql/v1
@@ -209,5 +207,5 @@ Try it:
   curl -s '{base}/rest/v1/leaderboard?select=player,score&order=score.desc' \\
     -H 'apikey: {publishable}'
 
-Add -H 'Authorization: Bearer TOKEN' with the token of account {SIGNED_IN_ACCOUNT} to see its drafts too.
+To include the drafts of account {SIGNED_IN_ACCOUNT}, add -H 'Authorization: Bearer TOKEN' with its token.
 """

@@ -1,4 +1,4 @@
-"""Webhooks of the demo: its organization and project, with the token that the banner prints."""
+"""Webhooks of the demo: an organization and project with the token that the banner shows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ __all__ = ["new_key", "new_token", "register"]
 
 
 def register(uri: str, organization: str, ref: str, token: str) -> None:
-    """Register an organization with a project and a token that permits everything, unless they are there.
-
-    It blocks.
+    """Register an organization with a project and a token with all permissions, unless they exist. Blocks.
 
     :raises ScriptError: the database cannot be used.
     """

@@ -1,4 +1,4 @@
-"""Garbage collections that stay short, however much the process holds."""
+"""Keeps garbage collections short even if the process has many objects."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import gc
 from typing import Any
 
 OLDEST = 2
-"""The generation of long-lived objects; its collections are full ones."""
-MANY = 2
-"""Collections of the generation before, each of which adds thousands of objects, until a full one."""
+"""The generation of long-lived objects. Only a full collection includes it."""
+FREEZE_AFTER = 2
+"""Collections of the previous generation after which everything is collected and frozen."""
 
 
 class ShortCollections:
-    """Keeps garbage collections short, however much the process holds.
+    """Keeps garbage collections short even if the process has many objects.
 
-    A full collection looks at everything that has lived for a while: with full caches and a large schema for
-    a tenth of a second, during which no request is answered.  So what one leaves is frozen, and the next one
-    looks only at newer objects.  Frozen objects are still freed when their last reference goes, as those of
-    requests and caches are, because they have no cycles.
+    With full caches and a large schema, a full collection blocks all requests for a tenth of a second. So the
+    objects that survive a collection are frozen, and later collections skip them. Frozen objects are still
+    freed by reference counting. Objects of requests and caches have no cycles, so that this is enough.
     """
 
     def __init__(self, reactor: Any) -> None:
@@ -25,21 +24,20 @@ class ShortCollections:
         self._counted = 0
 
     def start(self) -> None:
-        """Collect and freeze all objects, now and from now on."""
+        """Collect and freeze all objects, now and periodically."""
         gc.collect()
         gc.freeze()
         gc.callbacks.append(self._count)
 
     def stop(self) -> None:
-        """Leave everything to Python's collector again."""
         if self._count in gc.callbacks:
             gc.callbacks.remove(self._count)
 
     def _count(self, phase: str, info: dict[str, int]) -> None:
-        """Count a collection, which may happen anywhere and in any thread."""
+        """Count a collection. Python may call this in any thread."""
         if phase == "stop" and info["generation"] == OLDEST - 1:
             self._counted += 1
-            if self._counted == MANY:
+            if self._counted == FREEZE_AFTER:
                 self._reactor.callFromThread(self._freeze)
 
     def _freeze(self) -> None:

@@ -1,4 +1,4 @@
-"""Inspects a project's database and documents for ``check-config``, and its roles at start."""
+"""Checks of a project's database and documents for ``check-config``, and of its roles at start."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from dataapi.settings import Project, Settings
 from dataapi.webhooks.store.watches import WATCHES, watches
 
 SETTINGS_PASSED_ON = (
-    "the pooler before the database passes on what a function sets for its session, from one request to"
-    " the next; if functions of yours do so, have it reset sessions (pgbouncer: server_reset_query_always)"
+    "the pooler does not reset session settings between requests; if your functions change settings of the"
+    " session, configure the pooler to reset them (pgbouncer: server_reset_query_always)"
 )
 
 Fetch = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
-"""Runs SQL on a connection and returns the last statement's rows; blocks."""
+"""Runs SQL on a connection and returns the rows of the last statement. Blocks."""
 
 _CALLABLE = """
 select 1 from pg_catalog.pg_proc f join pg_catalog.pg_namespace s on s.oid = f.pronamespace
@@ -38,14 +38,14 @@ where f.proname = $1::text and s.nspname = any ($2::text[]) and f.prokind = 'f'
     and f.pronargs = f.pronargdefaults
 limit 1
 """
-"""A function of that name in one of the schemas that can be called without arguments."""
+"""Looks for a function that can be called without arguments, by its name and schemas."""
 
 _EXISTING = "select rolname from pg_catalog.pg_roles where rolname = any ($1::text[])"
 _TABLES = (TableKind.ORDINARY, TableKind.PARTITIONED, TableKind.FOREIGN)
 
 
 class Severity(Enum):
-    """What a line about a finding begins with."""
+    """The severity of a finding: the prefix of its line."""
 
     MISTAKE = ""
     WARNING = "warning: "
@@ -54,10 +54,10 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something an operator should know.
+    """A problem or a hint for the operator.
 
-    :ivar project: its reference, "" for what concerns all of them.
-    :ivar checked: whether it was found, rather than that the database could not be asked.
+    :ivar project: reference of the project, "" if the finding concerns all projects.
+    :ivar checked: False if the database could not be queried.
     """
 
     project: str
@@ -67,17 +67,16 @@ class Finding:
 
     @property
     def wrong(self) -> bool:
-        """Whether it must be corrected; otherwise it may be intended."""
+        """Whether the finding is an error. Warnings and notes may be intended."""
         return self.severity is Severity.MISTAKE
 
     def __str__(self) -> str:
-        """Return the finding as one line of text."""
         project = f"project {self.project}: " if self.project else ""
         return f"{self.severity.value}{project}{self.text}"
 
 
 def inspect(project: Project) -> list[Finding]:
-    """Read the project's documents and its database and return the findings; blocks."""
+    """Check the project's documents and database, and return the findings. Blocks."""
     findings = inspect_documents(project)
     try:
         with connected(project.db_uri) as fetch:
@@ -111,35 +110,34 @@ def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
         add([text], Severity.MISTAKE if wrong else Severity.WARNING)
     add(_keyless_tables(catalog), Severity.NOTE)
     for problem in catalog.problems:
-        # Clashing names are resolved by a rule, whose outcome may be intended.
+        # Clashing names are resolved by a rule, and the result may be intended.
         severity = Severity.NOTE if problem.clash else Severity.MISTAKE
         add([f"{problem.place}: {problem.message}"], severity)
     return findings
 
 
 def inspect_service(settings: Settings) -> list[Finding]:
-    """Return the findings about what is not a project's."""
+    """Return the findings that do not belong to a project."""
     texts = [
-        f"admin-listen: {endpoint} is open to other machines, which nothing protects"
+        f"admin-listen: {endpoint} can be reached from other machines without authentication"
         for endpoint in settings.admin_listen
         if is_public(endpoint)
     ]
     texts += [
-        f"{file} holds secrets, and its mode lets every user of this machine read it: chmod o= {file}"
+        f"{file} contains secrets but is readable by every user of this machine: chmod o= {file}"
         for file in settings.secret_files
         if _everybody_reads(file)
     ]
     findings = [Finding("", text, Severity.WARNING) for text in texts]
     if settings.webhooks is not None and not settings.webhooks.encryption_key:
-        missing = "[webhooks] has no encryption-key, without which no endpoint can be created"
+        missing = "[webhooks] has no encryption-key, so no endpoints can be created"
         findings.append(
-            Finding("", f"{missing}: dataapi keys prints one; remove the section to turn webhooks off")
+            Finding("", f"{missing}: dataapi keys prints one; remove the section to disable webhooks")
         )
     return findings
 
 
 def _everybody_reads(file: Path) -> bool:
-    """Whether a file's mode lets every user read it."""
     try:
         return bool(file.stat().st_mode & stat.S_IROTH)
     except OSError:
@@ -147,7 +145,6 @@ def _everybody_reads(file: Path) -> bool:
 
 
 def inspect_documents(project: Project) -> list[Finding]:
-    """Read the project's persisted documents and return the findings; needs no database."""
     if project.graphql_documents is None:
         return []
     from dataapi.graphql.document_store import read_folder  # noqa: PLC0415 - the start needs only ``role_faults``
@@ -160,25 +157,24 @@ def inspect_documents(project: Project) -> list[Finding]:
 
 
 def read_catalog(project: Project) -> Catalog:
-    """Read what the project's database holds; blocks, and raises ``ScriptError`` if it cannot be asked."""
+    """Read the catalog of the project's database. Blocks, and raises ``ScriptError``."""
     with connected(project.db_uri) as fetch:
         return _catalog(project, fetch)
 
 
 def _catalog(project: Project, fetch: Fetch) -> Catalog:
-    async def at_once(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    async def run_query(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return fetch(text, values)
 
     features = project.graphql_features
-    return complete(reflect(at_once, project.db_schemas, 1, in_thread=_call, features=features))
+    return complete(reflect(run_query, project.db_schemas, 1, in_thread=_call, features=features))
 
 
 def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
-    """Yield what does not work, or is to be known, of a pooler that shares server processes; blocks."""
     if _in_statement_mode(project.db_uri):
-        yield Finding(project.ref, "db-uri leads to a pooler in statement mode, which cannot be used")
+        yield Finding(project.ref, "db-uri names a pooler in statement mode: this is not supported")
         return
-    # It takes a second connection, which a database may not have free.
+    # The database may refuse the second connection for this check.
     with suppress(ScriptError), connected(project.db_uri) as other:
 
         async def process(fetch: Fetch) -> int:
@@ -195,7 +191,7 @@ def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
 
 
 def _in_statement_mode(uri: str) -> bool:
-    """Return whether a pooler ends a connection that begins a transaction."""
+    """Return whether the connection is closed when it begins a transaction."""
     ended = False
     with suppress(ScriptError), connected(uri) as fetch:
         ended = True
@@ -206,7 +202,6 @@ def _in_statement_mode(uri: str) -> bool:
 
 
 def _passes_settings_on(one: Fetch, other: Fetch) -> bool:
-    """Return whether a setting that one client makes for its session was seen by another one."""
     one("select pg_catalog.set_config('dataapi.probe', 'seen', false)", ())
     seen = "select pg_catalog.current_setting('dataapi.probe', true)"
     try:
@@ -216,17 +211,15 @@ def _passes_settings_on(one: Fetch, other: Fetch) -> bool:
 
 
 def _superuser(catalog: Catalog) -> Iterator[str]:
-    """Yield that the login role is a superuser, if it is."""
     for role in catalog.roles.values():
         if role.login and role.superuser:
             yield (
-                f"db-uri logs in as {role.name}, a superuser, which no privilege check restrains;"
-                f" dataapi init makes a role for the daemon"
+                f"db-uri logs in as {role.name}, a superuser, and bypasses all privilege checks;"
+                f" dataapi init creates a role for the daemon"
             )
 
 
 def _keyless_tables(catalog: Catalog) -> Iterator[str]:
-    """Yield each table that somebody may read and GraphQL leaves out; a view often is to be left out."""
     privileges = [
         Privileges(catalog, role.name) for role in catalog.roles.values() if role.forbidden_kind is None
     ]
@@ -241,7 +234,6 @@ def _keyless_tables(catalog: Catalog) -> Iterator[str]:
 
 
 def _privileges_missing(project: Project, catalog: Catalog) -> Iterator[str]:
-    """Yield each exposed schema of whose tables secret keys open none, which is what they are for."""
     if SERVICE_ROLE not in catalog.roles:
         return
     privileges = Privileges(catalog, SERVICE_ROLE)
@@ -251,11 +243,10 @@ def _privileges_missing(project: Project, catalog: Catalog) -> Iterator[str]:
             privileges.can(table, "SELECT") for table in tables
         )
         if tables and not readable:
-            yield f"{SERVICE_ROLE} may read no table of schema {schema}; dataapi init grants it all of them"
+            yield f"{SERVICE_ROLE} has no privileges on tables of schema {schema}; dataapi init grants them"
 
 
 def _function_faults(project: Project, fetch: Fetch) -> Iterator[str]:
-    """Yield each function that the configuration names and the database does not have; blocks."""
     keys = {"db-pre-request": project.db_pre_request, "db-root-spec": project.db_root_spec}
     for key, function in keys.items():
         if not function:
@@ -264,8 +255,8 @@ def _function_faults(project: Project, fetch: Fetch) -> Iterator[str]:
         further = project.db_extra_search_path if key == "db-pre-request" else ()
         searched = list(dict.fromkeys([schema] if schema else [*project.db_schemas, *further]))
         if not fetch(_CALLABLE, (name, searched)):
-            places = ", ".join(searched)
-            yield f"{key} names {function}, and there is no such function without arguments in {places}"
+            schemas = ", ".join(searched)
+            yield f"{key}: no function {function} without arguments exists in {schemas}"
 
 
 async def _call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -273,23 +264,24 @@ async def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _roles(project: Project) -> list[str]:
-    """Return the roles that API keys and callers without one get."""
     names = dict.fromkeys((project.db_anon_role, SERVICE_ROLE if project.secret_keys else ""))
     return list(filter(None, names))
 
 
 def role_faults(project: Project, catalog: Catalog, existing: Collection[str] | None = None) -> list[str]:
-    """Return what is wrong with the roles that API keys and callers without one get.
+    """Return the problems with the roles of requests.
 
-    :param existing: those of them that the database has, None where that is not known.
+    :param existing: the roles that exist in the database, or None if that is not known.
     """
     faults = []
     for name in _roles(project):
         role = catalog.roles.get(name)
         if role is None and existing is not None and name not in existing:
-            faults.append(f"requests run as {name}, and there is no such role")
+            faults.append(f"requests run as {name}, but there is no such role")
         elif role is None:
-            faults.append(f"requests run as {name}, and the login role of db-uri may not become that role")
+            faults.append(
+                f"requests run as {name}, but the login role of db-uri is not a member of that role"
+            )
         elif role.forbidden_kind is not None:
-            faults.append(f"requests run as {name}, which is {role.forbidden_kind}: they are refused")
+            faults.append(f"requests run as {name}, which is {role.forbidden_kind}: they are rejected")
     return faults

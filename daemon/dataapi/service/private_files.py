@@ -1,4 +1,4 @@
-"""Files with secrets, which only their owner may read; existing files are never written to."""
+"""Files that contain secrets: readable by their owner only, and never overwritten."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 
 def create_private(path: Path, text: str) -> None:
-    """Write a new file that its owner alone may read, in a folder of the same kind if that is new.
+    """Create a file that only its owner may read, and its directory if necessary.
 
-    A file that is there may be open to others, or to a process that has it open, whatever its mode is set to.
+    An existing file is never reused: another process may have it open, whatever its mode is now.
 
-    :raises OSError: it is there already, or cannot be written.
+    :raises OSError: the file exists or cannot be written.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(path, "x", encoding="utf-8", opener=_private) as file:
+    with open(path, "x", encoding="utf-8", opener=_open_private) as file:
         file.write(text)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

@@ -1,4 +1,4 @@
-"""One process: its projects, the site and webhooks, started, reloaded and stopped in order."""
+"""The process: its projects, site and webhooks, which are started, reloaded and stopped in order."""
 
 from __future__ import annotations
 
@@ -28,93 +28,83 @@ if TYPE_CHECKING:
 _log = Logger(namespace="dataapi.service")
 
 SWITCH_INTERVAL = 0.0005
-"""Seconds that the reactor waits for the interpreter while another thread computes, not Python's 0.005."""
+"""Seconds until the reactor gets the GIL from a computing thread (Python's default: 0.005)."""
 
 GRACE = 30.0
-"""Seconds that requests in flight may take once the daemon stops."""
+"""Seconds that requests in flight may take when the daemon stops."""
 
 
-class Served(Protocol):
-    """A part of the daemon while it runs, which has a database."""
+class ServedPart(Protocol):
+    """A part of the daemon that uses a database."""
 
     async def start(self) -> None:
-        """Begin, or find that the database is unavailable."""
+        """Start. An unavailable database is no error."""
 
-    async def stop(self) -> None:
-        """Close every connection."""
+    async def stop(self) -> None: ...
 
     async def check(self) -> None:
-        """Ask the database at once whether it answers; ``state`` has the result."""
+        """Check now whether the database responds. ``state`` returns the result."""
 
 
-class ServedProject(Served, Protocol):
-    """A project while the daemon runs."""
+class ServedProject(ServedPart, Protocol):
+    """A project of a running daemon."""
 
     ref: str
     settings: Project
 
     async def reload(self) -> int:
-        """Read the catalog again and return its generation; raises ``ApiError`` or ``ReloadError``."""
+        """Reload the catalog and return its generation. Raises ``ApiError`` or ``ReloadError``."""
 
-    def state(self) -> ProjectState:
-        """Return whether requests can be answered."""
+    def state(self) -> ProjectState: ...
 
-    def snapshot(self) -> Snapshot:
-        """Take its metrics."""
+    def snapshot(self) -> Snapshot: ...
 
-    async def drain(self) -> None:
-        """Have those connect again elsewhere whose answers go on for as long as they like."""
+    async def drain(self) -> None: ...
 
-    async def catalog(self) -> Mapping[str, Any] | None:
-        """Return its catalog as values that JSON has, None before the first load."""
+    async def catalog(self) -> Mapping[str, Any] | None: ...
 
 
-class ServedWebhooks(Served, Protocol):
-    """Webhooks while the daemon runs; the APIs do not depend on them."""
+class ServedWebhooks(ServedPart, Protocol):
+    """Webhooks of a running daemon. The APIs do not depend on them."""
 
-    async def configure(self, settings: Settings) -> None:
-        """Go on with other settings, if they differ."""
+    async def configure(self, settings: Settings) -> None: ...
 
     async def drain(self, seconds: float) -> None:
-        """Deliver nothing more; returns when no attempt is under way, or after ``seconds``."""
+        """Stop claiming deliveries, and wait at most ``seconds`` for attempts in flight."""
 
-    def state(self) -> WebhooksState | None:
-        """Return whether they work, None if they are off."""
+    def state(self) -> WebhooksState | None: ...
 
-    async def snapshot(self) -> Snapshot:
-        """Take their metrics."""
+    async def snapshot(self) -> Snapshot: ...
 
 
 class DrainableSite(Protocol):
-    """The factory of the public sockets."""
+    """The protocol factory of the public sockets."""
 
     in_flight: int
     draining: bool
 
     def drain(self, seconds: float) -> Deferred[None]:
-        """Close idle connections; fires when no request is in flight, or after ``seconds``."""
+        """Close idle connections. Fires when no request is in flight, or after ``seconds``."""
 
 
 class Assembly(Protocol):
-    """Makes the parts of the process."""
+    """Creates the parts of a process."""
 
-    def project(self, settings: Project) -> ServedProject:
-        """Make the part of a project, which is started later."""
+    def project(self, settings: Project) -> ServedProject: ...
 
-    def site(self, projects: Sequence[Any], requests: RequestMetrics) -> DrainableSite:
-        """Make the factory of the public sockets, once the projects are started."""
+    def site(self, projects: Sequence[Any], requests: RequestMetrics) -> DrainableSite: ...
 
     def configure(
         self, settings: Settings, site: Any, projects: Sequence[Any], requests: RequestMetrics
     ) -> None:
-        """Have the site serve these projects by these settings from the next request on."""
+        """Make the site serve these projects with these settings, from the next request on."""
 
 
 class Process:
-    """Answers requests in this process.
+    """Serves requests in this process.
 
     :param webhooks: started and stopped together with the projects.
-    :param collections: started once everything that stays is loaded.
+    :param collections: started after everything long-lived has been loaded.
     """
 
     def __init__(
@@ -139,18 +129,17 @@ class Process:
         self._background = Background()
         self._changing = DeferredLock()
         self._site: DrainableSite | None = None
-        self._accepting: list[Acceptor] = []
+        self._acceptors: list[Acceptor] = []
         self._starting = True
         self._draining = False
 
     async def start(self) -> None:
-        """Start every project, then accept requests, and start webhooks, which the APIs do not need."""
         await self._changing.acquire()
-        gc.disable()  # nearly all that a start loads stays
+        gc.disable()  # nearly everything that is loaded at start is long-lived
         try:
             await concurrently(project.start() for project in self._projects)
             self._site = site = self._assembly.site(self._projects, self._requests)
-            self._accepting = [accept(self._reactor, bound, site) for bound in self._sockets]
+            self._acceptors = [accept(self._reactor, bound, site) for bound in self._sockets]
             if self._webhooks:
                 await self._webhooks.start()
         finally:
@@ -163,16 +152,15 @@ class Process:
         self._starting = False
 
     async def drain(self) -> None:
-        """Go on answering, the last request on each connection, and say that no more should come."""
         self._draining = True
         if self._site:
             self._site.draining = True
 
     async def stop(self) -> None:
-        """Accept no more, finish what is in flight (for ``GRACE`` seconds), then stop the projects."""
+        """Stop accepting, wait up to ``GRACE`` seconds for requests in flight, then stop the projects."""
         self._draining = True
-        for accepting in self._accepting:
-            accepting.stop()
+        for acceptor in self._acceptors:
+            acceptor.stop()
         await concurrently(project.drain() for project in self._projects)
         ending: list[Awaitable[None]] = [self._site.drain(GRACE)] if self._site else []
         if self._webhooks:
@@ -190,7 +178,6 @@ class Process:
             await self._tracing.stop(self._reactor)
 
     async def state(self) -> DaemonState:
-        """Return whether requests can be answered, having asked the databases."""
         checking = [project.check() for project in self._projects]
         if self._webhooks:
             checking.append(self._webhooks.check())
@@ -198,13 +185,12 @@ class Process:
         return self.known()
 
     def known(self) -> DaemonState:
-        """Return whether requests can be answered, as far as is known without asking the databases."""
+        """Return the state as of the last check, without querying the databases."""
         projects = tuple(project.state() for project in self._projects)
         webhooks = self._webhooks.state() if self._webhooks else None
         return DaemonState(projects, self._starting, self._draining, webhooks=webhooks)
 
     async def snapshot(self) -> Snapshot:
-        """Take the metrics of requests, projects, webhooks and the process."""
         in_flight = float(self._site.in_flight) if self._site else 0.0
         own: Snapshot = {"dataapi_requests_in_flight": {(): in_flight}}
         webhooks = await self._webhooks.snapshot() if self._webhooks else {}
@@ -212,12 +198,10 @@ class Process:
         return merge([self._requests.snapshot(), own, *projects, webhooks, self._process.snapshot()])
 
     async def catalogs(self) -> Mapping[str, Any]:
-        """Return the catalog of each project that has one."""
-        found = {project.ref: await project.catalog() for project in self._projects}
-        return {ref: catalog for ref, catalog in found.items() if catalog is not None}
+        catalogs = {project.ref: await project.catalog() for project in self._projects}
+        return {ref: catalog for ref, catalog in catalogs.items() if catalog is not None}
 
     async def reload(self, settings: Settings | None = None) -> Reloaded:
-        """Go on with other settings, if there are, and read every project's catalog again."""
         failures = {} if settings is None else await self.configure(settings)
         reloading = [(project, Deferred.fromCoroutine(project.reload())) for project in self._projects]
         generations: dict[str, int] = {}
@@ -227,52 +211,51 @@ class Process:
             except CancelledError:
                 raise
             except DatabaseUnavailable as error:
-                # Unlike clients, operators learn where it is and why.
+                # Operators, unlike clients, may see the host and the reason.
                 failures[project.ref] = project.state().reason or error.message
             except (ApiError, ReloadError) as error:
                 failures[project.ref] = str(error)
             except Exception:
                 _log.failure("the catalog of {project} was not reloaded", project=project.ref)
-                failures[project.ref] = "internal error; the log says more"
+                failures[project.ref] = "internal error; see the log"
         return Reloaded(generations, failures)
 
     async def configure(self, settings: Settings) -> dict[str, str]:
-        """Go on with other settings; return why projects keep their old ones.
+        """Apply changed settings. Return the error of each project that keeps its old settings.
 
-        What needs no other settings is left alone.
+        Projects and webhooks with unchanged settings keep running.
         """
         failures: dict[str, str] = {}
-        # Not before the start is over, which makes the site.
+        # The lock waits for the start, because it creates the site.
         await self._changing.run(lambda: Deferred.fromCoroutine(self._configure(settings, failures)))
         return failures
 
     async def _configure(self, settings: Settings, failures: dict[str, str]) -> None:
-        """Replace each project whose settings changed; ``failures`` gets why others keep their old ones.
+        """Replace each project whose settings changed, and record in ``failures`` each one that could not.
 
-        What the old part of a project has begun to answer, it answers.
+        A replaced project finishes the requests that it has received.
         """
         unchanged = {project.settings: project for project in self._projects}
         parts = [unchanged.get(project) or self._assembly.project(project) for project in settings.projects]
         await concurrently(part.start() for part in parts if part not in self._projects)
         by_ref = {project.ref: project for project in self._projects}
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             old = by_ref.get(part.ref)
             if old is None or old is part or old.settings.settings_error is not None:
                 continue
             if not part.state().ready:
-                failures[part.ref] = f"the new settings are not used: {part.state().reason}"
-                parts[place] = old
+                failures[part.ref] = f"the new settings were not applied: {part.state().reason}"
+                parts[index] = old
                 await part.stop()
-        gone = [project for project in self._projects if project not in parts]
+        replaced = [project for project in self._projects if project not in parts]
         self._projects = parts
         self._assembly.configure(settings, self._site, parts, self._requests)
-        for project in gone:
-            self._background.spawn(self._end(project))
+        for project in replaced:
+            self._background.spawn(self._stop_replaced(project))
         if self._webhooks:
             await self._webhooks.configure(settings)
 
-    async def _end(self, project: ServedProject) -> None:
-        """Stop a project that was replaced, once its requests are answered."""
+    async def _stop_replaced(self, project: ServedProject) -> None:
         try:
             await project.drain()
             if project.settings.settings_error is None:

@@ -1,4 +1,4 @@
-"""One project's parts, started and stopped in order: pool, catalog watcher, authenticator and engine."""
+"""A project of the running daemon: pool, catalog watcher, authenticator and APIs."""
 
 from __future__ import annotations
 
@@ -45,29 +45,30 @@ if TYPE_CHECKING:
     from dataapi.web.app import ProjectApis
 
 _log = Logger(namespace="dataapi.service")
-ASKING = Backoff(first=1.0)
-"""For settings in a database that could not be read."""
+SETTINGS_RETRY = Backoff(first=1.0)
+"""Delays between attempts to read the settings in a database."""
 
-REFLECTED_WITHIN = 60.0
-"""Seconds that a statement about the catalog may take: large schemas have thousands of tables."""
+REFLECTION_TIMEOUT = 60.0
+"""Seconds that a catalog query may take. Large schemas have thousands of tables."""
 
-LOOKED_WITHIN = 10.0
-"""Seconds that a look for changes may take."""
+CHANGES_TIMEOUT = 10.0
+"""Seconds that a query for changes may take."""
 
 LIVE_CHANNEL = "dataapi-live"
-"""The channel of notifications that rows of a table have changed, which their payload names."""
+"""Channel of notifications about changed rows. The payload is the name of the table."""
 
 FIRST_CATALOG_WITHIN = 5.0
-"""Seconds that the start waits for the first catalog; requests without one are answered with 503."""
+"""Seconds that the start waits for the first catalog. Requests without a catalog get a 503 response."""
 
 
 class ProjectPart:
-    """A project while the daemon runs; its ``apis`` are None until it starts.
+    """A project of the running daemon.
 
-    :param reconfigure: called when a notification asks for the configuration to be read again, and, with our
-        reference, while the settings in our database cannot be had.
+    :param reconfigure: called with None when a notification requests a reload, and with the project's
+        reference while  the settings in its database are unavailable.
     :param vitals: of this process.
-    :param succession: what is known of the servers, that of a part before.
+    :param succession: knowledge about the servers, from an earlier part.
+    :ivar apis: None until the project has started.
     """
 
     def __init__(
@@ -84,14 +85,14 @@ class ProjectPart:
         self._vitals = vitals or Vitals()
         self.apis: ProjectApis | None = None
         self._listener: Listener | None = None
-        self._loses = False
+        self._loses_statements = False
         self._background = Background()
         self._reactor = reactor
         self._connecting: Deferred[None] | None = None
         self.succession = succession = succession or Succession()
         self._pool = self._make_pool(project.db_uri)
         self._pool.follow(PrimaryServers(succession))
-        self._failover = FailoverWatch(reactor, primary_uri(project.db_uri), succession, self._give_up)
+        self._failover = FailoverWatch(reactor, primary_uri(project.db_uri), succession, self._leave_server)
         self._replicas: Replicas | None = None
         if project.db_read_uri is not None:
             self._replicas = Replicas(
@@ -111,7 +112,7 @@ class ProjectPart:
         self._authenticator = authenticator = Authenticator(project, time.time)
         self._keys: PublishedKeys | None = None
         if project.jwt_secret is not None and is_url(project.jwt_secret):
-            # Most projects have a secret of their own, which takes no HTTP client.
+            # Most projects use a shared secret and need no HTTP client.
             from dataapi.auth.published_keys import PublishedKeys, fetcher  # noqa: PLC0415
 
             self._keys = PublishedKeys(project.jwt_secret, fetcher(reactor), authenticator.use_keys, reactor)
@@ -127,36 +128,35 @@ class ProjectPart:
             anonymous_role=self.settings.db_anon_role,
         )
 
-    def _give_up(self, place: dict[str, str]) -> None:
-        """Leave a silent server, in whose place another one is the primary now."""
-        self._pool.leave_server(place)
+    def _leave_server(self, server: dict[str, str]) -> None:
+        """Abandon the connections to an unresponsive server, because another one has become the primary."""
+        self._pool.leave_server(server)
         if self._listener is not None:
-            self._listener.leave_server(place)
+            self._listener.leave_server(server)
 
     async def _fetch(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run SQL for the watcher; no catalog, and so no answer, comes of settings that are not complete."""
+        """Run SQL for the watcher. Without the complete settings there is no catalog, so requests are
+        rejected.
+        """
         if self.settings.settings_error is not None:
             raise DatabaseUnavailable(503, "PGRST002", self.settings.settings_error)
-        return await self._pool.fetch(text, values, timeout=REFLECTED_WITHIN)
+        return await self._pool.fetch(text, values, timeout=REFLECTION_TIMEOUT)
 
-    async def _ask_for_settings(self) -> None:
-        """Have the settings read again until a part that has them takes our place."""
+    async def _retry_settings(self) -> None:
         for failures in count(1):
-            await deferLater(self._reactor, ASKING.after(failures))
+            await deferLater(self._reactor, SETTINGS_RETRY.after(failures))
             self._reconfigure(self.ref)
 
     def _renew_sessions(self) -> Deferred[Any]:
-        """Replace every connection; fires when new ones are used."""
         replicas = [] if self._replicas is None else self._replicas.renew()
         return gatherResults([self._pool.renew(), *replicas])
 
     def _renew(self) -> None:
-        """Renew the sessions, and have the configuration read again."""
         self._renew_sessions()
         self._reconfigure(None)
 
     async def start(self) -> None:
-        """Connect and load the first catalog; if that takes too long, go on without waiting for it."""
+        """Connect and load the first catalog. If that takes too long, continue in the background."""
         self._connecting = connecting = Deferred.fromCoroutine(self._connect())
         connecting.addErrback(_not_connected)
         self.apis = apis = await deferToThread(self._make_apis)
@@ -192,22 +192,20 @@ class ProjectPart:
         from dataapi.live.changes import Changes  # noqa: PLC0415 - imported with the APIs
         from dataapi.live.queries import LiveQueries  # noqa: PLC0415
 
-        fetch = self._pool.with_timeout(LOOKED_WITHIN).fetch
+        fetch = self._pool.with_timeout(CHANGES_TIMEOUT).fetch
         changes = Changes(fetch, lambda: self._watcher.current, replicated=self._replicas is not None)
         return LiveQueries(
             self._reactor, self.settings, self._authenticator, changes, self._resize, time.time, rest, graphql
         )
 
     def _resize(self, more: int) -> None:
-        """Have so many connections besides those of ``db-pool``."""
         size = self.settings.db_pool + more
         self._pool.resize(size)
         if self._replicas is not None:
             self._replicas.resize(size)
 
     def _listen(self, channels: Sequence[str], **callbacks: Any) -> Listener:
-        """Make the listener of the catalog's watcher, which live queries share."""
-        # A standby does not listen.
+        # Standbys do not support LISTEN.
         uri = primary_uri(self.settings.db_uri)
         if self.settings.live_interval is not None:
             channels = (*channels, LIVE_CHANNEL)
@@ -230,10 +228,10 @@ class ProjectPart:
         if self._replicas is not None:
             await self._replicas.start()
         if self.settings.settings_error is not None:
-            self._background.spawn(self._ask_for_settings())
+            self._background.spawn(self._retry_settings())
             return
         self._pool.on_pooler = lambda: self._background.spawn(self._check_pooler())
-        # Before there is a catalog, and so before the first answer.
+        # Must finish before the catalog is loaded, and so before the first request is served.
         await self._check_pooler()
         self._background.spawn(self._watcher.poll(lambda: self.apis.requests if self.apis else 0))
         await self._watcher.start()
@@ -245,27 +243,24 @@ class ProjectPart:
         return role_faults(self.settings, catalog) if catalog is not None else []
 
     async def _check_pooler(self) -> None:
-        """Find out whether the pooler keeps prepared statements, if the configuration enables them."""
         if self.settings.db_prepared_statements and self._pool.pooled:
-            self._loses = await loses_statements(self._reactor, self.settings.db_uri)
-            if self._loses:
+            self._loses_statements = await loses_statements(self._reactor, self.settings.db_uri)
+            if self._loses_statements:
                 _log.error("{project}: {fault}", project=self.ref, fault=self._pooler_fault())
 
     def _pooler_fault(self) -> str | None:
-        """Return which settings cannot work through the pooler before the database, None without one."""
+        """Return which settings do not work through the pooler, or None."""
         project, listener = self.settings, self._listener
         return pooler_advice(
-            prepared=project.db_prepared_statements and self._pool.pooled and self._loses,
+            prepared=project.db_prepared_statements and self._pool.pooled and self._loses_statements,
             listening=project.db_channel_enabled and listener is not None and listener.notifications_blocked,
         )
 
     async def drain(self) -> None:
-        """Have the subscribers of live queries connect again elsewhere, or after the restart."""
         if self.apis is not None and self.apis.live is not None:
             await self.apis.live.drain()
 
     async def stop(self) -> None:
-        """Let statements end and close every connection."""
         if self.apis is not None and self.apis.live is not None:
             self.apis.live.stop()
         if self._keys is not None:
@@ -279,11 +274,11 @@ class ProjectPart:
         await self._pool.stop()
 
     async def reload(self) -> int:
-        """Read the persisted documents, published keys and, over new connections, the catalog again.
+        """Reload the persisted documents, the published keys and, over new connections, the catalog.
 
-        :return: the catalog's generation.
-        :raises ApiError: the catalog could not be read; the former one stays.
-        :raises ReloadError: the keys could not be read; the former ones stay.
+        :return: the generation of the catalog.
+        :raises ApiError: the catalog could not be read. The previous one stays in use.
+        :raises ReloadError: the keys could not be read. The previous ones stay in use.
         """
         if self.apis is not None:
             await self.apis.documents.load()
@@ -291,21 +286,18 @@ class ProjectPart:
         await self._renew_sessions()
         generation = (await self._watcher.reload()).generation
         if problem is not None:
-            raise ReloadError(f"the keys at the URL of jwt-secret were not read: {problem}")
+            raise ReloadError(f"the keys at the URL of jwt-secret could not be read: {problem}")
         return generation
 
     async def check(self) -> None:
-        """Ask the database at once whether it answers; ``state`` has the result."""
         await self._pool.check()
 
     async def catalog(self) -> Mapping[str, Any] | None:
-        """Return the catalog as values that JSON has, None before the first load."""
         catalog = self._watcher.current
-        # A large one takes a while, in which others are answered.
+        # A thread, because a large catalog would block the reactor.
         return None if catalog is None else await deferToThread(catalog_document, catalog)
 
     def state(self) -> ProjectState:
-        """Return whether requests can be answered."""
         catalog = self._watcher.current
         documents = self.apis.documents.problems if self.apis else ()
         available = self._pool.available
@@ -345,7 +337,6 @@ class ProjectPart:
         return "polled" if self._watcher.polling else "notified"
 
     def snapshot(self) -> Snapshot:
-        """Take the metrics of pool, catalog and caches."""
         watcher, tokens, ref = self._watcher, self._authenticator.tokens, self.ref
         catalog = watcher.current
         hits, misses = self.apis.plan_lookups if self.apis else (0, 0)
@@ -372,7 +363,6 @@ class ProjectPart:
 
 
 def session_options(project: Project) -> SessionOptions:
-    """Return how the connections of a project are used."""
     return SessionOptions(
         search_path=project.search_path,
         settings=project.app_settings,
@@ -386,7 +376,6 @@ def session_options(project: Project) -> SessionOptions:
 
 
 def query_log(project: Project) -> QueryLog | None:
-    """Return what logs the project's SQL, None if ``log-query`` is ``no``."""
     if project.log_query == "no":
         return None
     slow = project.log_query_threshold if project.log_query == "slow" else None
@@ -394,7 +383,10 @@ def query_log(project: Project) -> QueryLog | None:
 
 
 def pool_snapshot(ref: str, pool: Pool) -> Snapshot:
-    """Take the metrics of a pool; ``ref`` is the value of their label ``project``."""
+    """Return the metrics of a pool.
+
+    :param ref: value of the label ``project``.
+    """
     figures = pool.figures()
     return {
         "dataapi_database_available": {(ref,): float(pool.available)},
@@ -411,27 +403,27 @@ def pool_snapshot(ref: str, pool: Pool) -> Snapshot:
 
 
 def replicas_snapshot(ref: str, replicas: Replicas) -> Snapshot:
-    """Take the metrics of a project's replicas."""
-    known = replicas.figures()
+    figures = replicas.figures()
     return {
-        "dataapi_replica_available": {(ref, one.server): float(one.available) for one in known},
-        "dataapi_replica_lag_seconds": {(ref, one.server): one.lag for one in known if one.lag is not None},
+        "dataapi_replica_available": {(ref, replica.server): float(replica.available) for replica in figures},
+        "dataapi_replica_lag_seconds": {
+            (ref, replica.server): replica.lag for replica in figures if replica.lag is not None
+        },
         "dataapi_replica_connections": {
-            (ref, one.server, state): float(count)
-            for one in known
-            for state, count in (("idle", one.pool.idle), ("in_use", one.pool.in_use))
+            (ref, replica.server, state): float(count)
+            for replica in figures
+            for state, count in (("idle", replica.pool.idle), ("in_use", replica.pool.in_use))
         },
         "dataapi_replica_reads_total": {
-            (ref, one.server, outcome): float(count)
-            for one in known
-            for outcome, count in (("answered", one.reads), ("repeated", one.repeated))
+            (ref, replica.server, outcome): float(count)
+            for replica in figures
+            for outcome, count in (("answered", replica.reads), ("repeated", replica.repeated))
         },
         "dataapi_replica_fallbacks_total": {(ref,): float(replicas.fallbacks)},
     }
 
 
 def live_snapshot(ref: str, figures: LiveFigures) -> Snapshot:
-    """Take the metrics of a project's live queries."""
     return {
         "dataapi_live_subscribers": {(ref,): float(figures.subscribers)},
         "dataapi_live_cohorts": {(ref,): float(figures.cohorts)},

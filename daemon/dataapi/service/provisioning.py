@@ -1,4 +1,4 @@
-"""What ``dataapi init`` makes: SQL that an administrator runs, and the configuration of a daemon for it."""
+"""The output of ``dataapi init``: SQL for an administrator to run, and the configuration files."""
 
 from __future__ import annotations
 
@@ -18,20 +18,17 @@ REQUEST_ROLES = ("anon", "authenticated", "service_role")
 _ROLES = files("dataapi.database").joinpath("roles.sql").read_text(encoding="utf-8")
 _EVENT_TRIGGER = files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8")
 _QUIET = "set local client_min_messages = warning;\nset local search_path = pg_catalog;"
-"""Notices about what was there, or not there, before are no use to who runs a script that may be repeated.
-
-An administrator's script finds nothing that others have created.
-"""
+"""Hides notices about existing objects. The search path excludes objects that other users have created."""
 _ITERATIONS = 4096
-"""PostgreSQL's own number of rounds for a SCRAM verifier."""
+"""PostgreSQL's default number of iterations for SCRAM."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleAccess:
-    """What a role may read in the exposed schemas.
+    """Read access of a role to the exposed schemas.
 
-    :ivar everything: every table, also those that are created later.
-    :ivar tables: these tables, each ``table`` or ``schema.table``.
+    :ivar everything: whether the role may read all tables, including future ones.
+    :ivar tables: the readable tables, each as ``table`` or ``schema.table``.
     """
 
     everything: bool = False
@@ -39,7 +36,7 @@ class RoleAccess:
 
 
 def parse_access(text: str) -> RoleAccess:
-    """Read ``nothing``, ``read`` or a list of tables, separated by commas."""
+    """Parse ``nothing``, ``read`` or a comma-separated list of tables."""
     if text in ("nothing", "read"):
         return RoleAccess(everything=text == "read")
     return RoleAccess(tables=tuple(name.strip() for name in text.split(",") if name.strip()))
@@ -47,13 +44,13 @@ def parse_access(text: str) -> RoleAccess:
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """What is set up in a database.
+    """The setup of a database.
 
-    :ivar schemas: those that the APIs expose, the default one first.
-    :ivar access: what each of ``anon`` and ``authenticated`` may read.
-    :ivar verifier: the login role's new password as a SCRAM verifier, None to leave its password alone.
-    :ivar webhooks: whether the daemon gets the schema ``webhooks``.
-    :ivar event_trigger: whether schema changes announce themselves.
+    :ivar schemas: the schemas that the APIs expose, the default one first.
+    :ivar access: read access of ``anon`` and ``authenticated``.
+    :ivar verifier: SCRAM verifier of the login role's new password, or None to keep its password.
+    :ivar webhooks: whether to create the schema ``webhooks`` for the daemon.
+    :ivar event_trigger: whether to create event triggers that announce schema changes.
     """
 
     schemas: tuple[str, ...]
@@ -64,19 +61,21 @@ class Provision:
 
 
 def scram_verifier(password: str, salt: bytes) -> str:
-    """Return what PostgreSQL stores of an ASCII password, so that no log or history has the password itself.
+    """Return the SCRAM verifier of an ASCII password, so that the password itself appears in no log.
 
-    The form is that of ``pg_authid.rolpassword``; the keys are those of RFC 5802 section 3.
+    The format is that of ``pg_authid.rolpassword``. RFC 5802 section 3 defines the keys.
     """
     salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, _ITERATIONS)
-    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
-    server = hmac.digest(salted, b"Server Key", "sha256")
-    salt_text, stored_text, server_text = (base64.b64encode(part).decode() for part in (salt, stored, server))
+    stored_key = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server_key = hmac.digest(salted, b"Server Key", "sha256")
+    salt_text, stored_text, server_text = (
+        base64.b64encode(part).decode() for part in (salt, stored_key, server_key)
+    )
     return f"SCRAM-SHA-256${_ITERATIONS}:{salt_text}${stored_text}:{server_text}"
 
 
 def setup_sql(provision: Provision) -> str:
-    """Return one transaction that sets a database up; running it again changes nothing."""
+    """Return a transaction that sets up a database. It is idempotent."""
     return "\n".join(["begin;", _QUIET, *_setup(provision), "commit;", ""])
 
 
@@ -88,7 +87,7 @@ def _setup(provision: Provision) -> Iterator[str]:
         yield f"alter role {LOGIN_ROLE} password {quote_literal(provision.verifier).strip()};"
     connect = f"grant connect on database %I to {LOGIN_ROLE}"
     yield f"do $$ begin execute format('{connect}', current_database()); end $$;"
-    yield f"\n-- What requests may do in the exposed schemas.\ngrant usage on schema {schemas} to {roles};"
+    yield f"\n-- Privileges of requests in the exposed schemas.\ngrant usage on schema {schemas} to {roles};"
     for kind in ("tables", "sequences", "routines"):
         yield f"grant all on all {kind} in schema {schemas} to service_role;"
     for role, access in provision.access.items():
@@ -98,9 +97,9 @@ def _setup(provision: Provision) -> Iterator[str]:
             yield f"grant select on table {_qualified(table, provision.schemas[0])} to {role};"
     yield _default_privileges(provision)
     if provision.event_trigger:
-        yield _announced_changes()
+        yield _event_trigger_sql()
     if provision.webhooks:
-        yield "\n-- The daemon keeps events and deliveries here."
+        yield "\n-- The daemon stores events and deliveries in this schema."
         yield f"create schema if not exists webhooks authorization {LOGIN_ROLE};"
 
 
@@ -111,7 +110,6 @@ def _qualified(table: str, schema: str) -> str:
 
 
 def _default_privileges(provision: Provision) -> str:
-    """Return SQL for the privileges of what is created later, by any role that owns something there now."""
     grants = [("all", kind, "service_role") for kind in ("tables", "sequences", "routines")]
     grants += [("select", "tables", role) for role, access in provision.access.items() if access.everything]
     schemas = ", ".join(quote_literal(schema).strip() for schema in provision.schemas)
@@ -121,7 +119,7 @@ def _default_privileges(provision: Provision) -> str:
         for privilege, kind, role in grants
     )
     return f"""
--- The same for what is created later, by any role that owns something there now.
+-- The same privileges for objects that are created later by the current owners in these schemas.
 do $$
 declare
     owner name;
@@ -146,16 +144,16 @@ end
 $$;"""
 
 
-def _announced_changes() -> str:
+def _event_trigger_sql() -> str:
     return f"""
--- The database announces changes of its structure, so that the APIs follow them.  That takes a superuser.
+-- Event triggers announce schema changes to the daemon. Only a superuser can create them.
 do $announce$
 begin
     execute $script$
 {_EVENT_TRIGGER.strip()}
 $script$;
 exception when insufficient_privilege then
-    raise warning 'without an event trigger, new tables appear after: notify pgrst, ''reload schema''';
+    raise warning 'no event trigger was created: run notify pgrst, ''reload schema'' after schema changes';
 end
 $announce$;"""
 
@@ -177,12 +175,13 @@ drop schema if exists webhooks cascade;
 
 
 def removal_sql(*, webhooks: bool) -> str:
-    """Return one transaction that undoes ``setup_sql``.
+    """Return a transaction that undoes ``setup_sql``.
 
-    Roles that are used in other databases of the cluster stay, without privileges in this one.
+    Roles that are used in other databases of the cluster are not dropped, but lose their privileges in this
+    one.
 
-    :param webhooks: whether to drop the watches of tables, and the schema ``webhooks`` with its events; else
-        its owner changes.
+    :param webhooks: whether to drop the watches of tables and the schema ``webhooks``. Otherwise they get a
+        new owner.
     """
     roles = ", ".join(f"'{role}'" for role in (LOGIN_ROLE, *REQUEST_ROLES))
     drop_webhooks = _DROP_WEBHOOKS if webhooks else ""
@@ -203,7 +202,7 @@ begin
         begin
             execute format('drop role %I', role);
         exception when dependent_objects_still_exist then
-            raise warning 'role % is used in another database and stays', role;
+            raise warning 'role % is used in another database and was not dropped', role;
         end;
     end loop;
 end
@@ -214,21 +213,20 @@ commit;
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The secrets of a new configuration, by the key of ``[project]`` or ``[webhooks]`` that each is for."""
+    """The secrets of a new configuration, by their keys in ``[project]`` and ``[webhooks]``."""
 
     project: Mapping[str, str]
     webhooks: Mapping[str, str]
 
 
 def configuration_files(provision: Provision, secrets: Secrets, config: Path) -> dict[Path, str]:
-    """Return the texts of a configuration and of the files that hold its secrets, by their paths."""
     folder = config.with_suffix(".secrets")
-    found: dict[Path, str] = {}
+    texts: dict[Path, str] = {}
 
     def section(name: str, members: Mapping[str, str]) -> str:
         lines = [f"[{name}]"]
         for key, secret in members.items():
-            found[folder / key] = secret + "\n"
+            texts[folder / key] = secret + "\n"
             lines.append(f"{key} = @{folder / key}")
         return "\n".join(lines)
 
@@ -237,4 +235,4 @@ def configuration_files(provision: Provision, secrets: Secrets, config: Path) ->
         parts[0] += f"\ndb-schemas = {', '.join(provision.schemas)}"
     if provision.webhooks:
         parts.append(section("webhooks", secrets.webhooks))
-    return {config: "\n\n".join(parts) + "\n", **found}
+    return {config: "\n\n".join(parts) + "\n", **texts}

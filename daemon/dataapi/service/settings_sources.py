@@ -1,4 +1,4 @@
-"""Sources of settings: a configuration, with databases that run elsewhere or with the embedded PostgreSQL."""
+"""Sources of settings: a configuration whose databases run elsewhere, or in the embedded PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataapi.service.sockets import StartFailed
 from dataapi.settings import Settings
 
 EMBEDDED_URI = "postgresql:///embedded"
-"""Placeholder of ``db-uri`` until the embedded server runs."""
+"""Placeholder for ``db-uri`` until the embedded server runs."""
 
 
 _UNPREPARED = """
@@ -27,39 +27,40 @@ where nspname = any (array[{names}]::text[]) and not exists (
 """
 
 Reconfigure: TypeAlias = Callable[[str | None], None]
-"""Asks for the configuration to be read again, or, by a project's reference, for what is in its database."""
+"""Requests a reload of the configuration (None), or of the settings in a project's database (its reference).
+"""
 
 
 class SettingsSource(Protocol):
-    """Provides the settings, having started what they need."""
+    """Provides the settings, and starts what they need."""
 
     @property
-    def settings(self) -> Settings:
-        """What is known before the start."""
+    def settings(self) -> Settings: ...
 
     async def prepare(self) -> Settings:
-        """Start what the settings need and return them complete; raises ``StartFailed``."""
+        """Start what the settings need, and return the complete settings. Raises ``StartFailed``."""
 
     async def reread(self) -> Settings | None:
-        """Read the settings again; raises ``ConfigurationError``.  None when they come from nowhere else."""
+        """Read the settings again, or return None if they cannot change. Raises ``ConfigurationError``."""
 
     async def reread_database(self, ref: str) -> Settings | None:
-        """Read the settings in one project's database again, and nothing else; None when there are none."""
+        """Read the settings in the database of one project again. Return None if there are none."""
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Why settings that were read last are not used, by the references of their projects."""
+        """Errors of the settings that were read last, by project reference."""
 
-    def announce(self) -> None:
-        """Print what the operator should know once requests are answered."""
+    def announce(self) -> None: ...
 
-    async def cleanup(self) -> None:
-        """Stop what ``prepare`` started."""
+    async def cleanup(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A configuration whose databases run elsewhere; ``load`` reads it again and blocks."""
+    """A configuration whose databases run elsewhere.
+
+    :ivar load: reads the configuration again. Blocks.
+    """
 
     settings: Settings
     load: Callable[[], Settings]
@@ -71,56 +72,50 @@ class Configured:
         return await deferToThread(self.load)
 
     async def reread_database(self, _ref: str) -> Settings | None:
-        """Read nothing."""
         return None
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """What was read is used, or refused as a whole."""
         return {}
 
-    def announce(self) -> None:
-        """Print nothing; the log suffices."""
+    def announce(self) -> None: ...
 
-    async def cleanup(self) -> None:
-        """Stop nothing."""
+    async def cleanup(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded(Configured):
-    """A configuration whose project lives in the embedded PostgreSQL."""
+    """A configuration whose project uses the embedded PostgreSQL."""
 
     server: EmbeddedServer
 
     async def prepare(self) -> Settings:
-        """Start the server and point the project at it."""
         try:
             uri = await self.server.start()
         except EmbeddedServerError as error:
             raise StartFailed(f"the embedded PostgreSQL cannot start: {error}") from error
-        return _in_server(self.settings, uri)
+        return _with_embedded_uri(self.settings, uri)
 
     async def reread(self) -> Settings | None:
-        return _in_server(await deferToThread(self.load), self.server.uri(LOGIN_ROLE))
+        return _with_embedded_uri(await deferToThread(self.load), self.server.uri(LOGIN_ROLE))
 
     async def cleanup(self) -> None:
         await self.server.stop()
 
 
-async def open_schemas(schemas: Iterable[str], administrator: str) -> None:
-    """Grant what ``init`` grants in those of the schemas that are there and that it was never done for.
+async def open_schemas(names: Iterable[str], administrator: str) -> None:
+    """Grant privileges as ``init`` does, in those schemas that exist and have no default privileges yet.
 
-    :raises ScriptError: the database refuses.
+    :raises ScriptError: the database reports an error.
     """
-    names = ", ".join(map(quote_literal, schemas))
-    found = await run_script(administrator, BEGIN_OWN_SQL + _UNPREPARED.format(names=names))
-    if found:
-        provision = Provision(tuple(name for (name,) in found), {}, event_trigger=False)
+    quoted = ", ".join(map(quote_literal, names))
+    schemas = await run_script(administrator, BEGIN_OWN_SQL + _UNPREPARED.format(names=quoted))
+    if schemas:
+        provision = Provision(tuple(name for (name,) in schemas), {}, event_trigger=False)
         await run_script(administrator, setup_sql(provision))
 
 
-def _in_server(settings: Settings, uri: str) -> Settings:
-    """Point the project at the embedded server."""
+def _with_embedded_uri(settings: Settings, uri: str) -> Settings:
     return replace(
         settings,
         projects=tuple(

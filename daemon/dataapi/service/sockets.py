@@ -1,8 +1,8 @@
-"""Listening sockets: bound once, before anything else, then served by this process or its workers.
+"""Listening sockets: bound before anything else, then served by this process or its workers.
 
-Binding happens synchronously while twistd may still be root and before it detaches, so a
-taken port is reported on the terminal.  A bound socket queues connections but accepts
-none until a process *adopts* it; one process and many go the same way.
+Sockets are bound synchronously, while twistd may still be root and before it detaches, so that a port in use
+is reported on the terminal. A bound socket queues connections, but no connection is accepted until an
+``Acceptor`` is created for it, in this process or in a worker.
 """
 
 from __future__ import annotations
@@ -34,54 +34,53 @@ from zope.interface import implementer
 _log = Logger(namespace="dataapi.service")
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE = 1.0
-"""Seconds without accepting after the system had no descriptor or memory left for a connection."""
+"""Seconds to stop accepting after the system has run out of descriptors or memory."""
 _BACKLOG = 1024
-"""Connections that may wait to be accepted, unless the endpoint has ``backlog=``; Twisted's 50 are few."""
+"""Maximum length of the accept queue, unless the endpoint has ``backlog=``. Twisted's default is only 50."""
 
 
-_AT_ONCE = 64
-"""Connections that are accepted before the reactor looks after those that there are."""
+_ACCEPT_BATCH = 64
+"""Maximum number of connections to accept in one iteration of the reactor."""
 _DEFER = 0.002
-"""Seconds for which a worker leaves a connection to those that serve fewer."""
+"""Seconds that a worker waits for a less busy worker to accept a connection."""
 _ABSENT = 2**31 - 1
-"""The count of connections of a worker that accepts none."""
+"""Connection count of a worker that accepts no connections."""
 
 
 _HANDSHAKE = 0.2
-"""Seconds for connections that clients have begun to open when a socket takes no more."""
+"""Seconds for handshakes in progress when a socket stops accepting."""
 _EMPTY_WITHIN = 5.0
-"""Seconds within which those that wait are accepted, unless no process can."""
-_LOOK_AGAIN = 0.01
+"""Maximum number of seconds to wait until the queued connections have been accepted."""
+_POLL_INTERVAL = 0.01
 
 _MINIMUM_TTL = {
     socket.AF_INET: ((socket.IPPROTO_IP, 21),),  # IP_MINTTL
     socket.AF_INET6: ((socket.IPPROTO_IP, 21), (socket.IPPROTO_IPV6, 73)),  # IPV6_MINHOPCOUNT
 }
-"""The options that drop packets with a smaller time to live (``ip(7)``, ``ipv6(7)``)."""
-_NOBODYS_TTL = 255
-"""A time to live that no client's packets have: hosts begin with 64 or 128."""
+"""Socket options for the minimum TTL of incoming packets (``ip(7)``, ``ipv6(7)``)."""
+_UNUSED_TTL = 255
+"""A TTL that packets of clients never have: hosts start with 64 or 128."""
 
 
 def allow_open_files() -> None:
-    """Let this process, and those it starts, have as many connections as the system would ever allow.
+    """Raise this process's limit of open files to the hard limit.
 
-    The lower limit that systems begin with is for programs that use ``select()``.
+    The soft limit is low by default, for the sake of programs that use ``select()``.
     """
     _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
 class StartFailed(Exception):
-    """A part of the daemon cannot start; the text is for the operator."""
+    """Raised when a part of the daemon cannot start. The message is for the operator."""
 
     @property
     def status(self) -> int:
-        """What the process exits with."""
         return os.EX_NOPERM if isinstance(self.__cause__, PermissionError) else os.EX_UNAVAILABLE
 
 
 def make_counts(workers: int) -> int:
-    """Return the descriptor of an unnamed file, by which workers share their counts of connections."""
+    """Return the descriptor of an unnamed file in which workers share their connection counts."""
     with tempfile.TemporaryFile() as file:
         file.write(_ABSENT.to_bytes(4, sys.byteorder) * workers)
         file.flush()
@@ -89,13 +88,13 @@ def make_counts(workers: int) -> int:
 
 
 class ConnectionShare:
-    """A worker's share of the connections: new ones go to the worker that serves the fewest.
+    """Distributes new connections: the worker with the fewest connections accepts next.
 
-    The first process to wake would otherwise accept all the connections that a client opens together.
+    Otherwise the process that wakes up first would accept all connections that a client opens together.
 
-    :param descriptor: what ``make_counts`` returned.
-    :param workers: how many workers there are.
-    :param worker: which of them this one is, from 0.
+    :param descriptor: result of ``make_counts``.
+    :param workers: number of workers.
+    :param worker: index of this worker, from 0.
     """
 
     def __init__(self, descriptor: int, workers: int, worker: int) -> None:
@@ -108,24 +107,23 @@ class ConnectionShare:
             self._counts[self._worker] = count
 
     def leave(self) -> None:
-        """Leave all further connections to the other workers."""
         self.report(_ABSENT)
         self._left = True
 
     @property
     def is_due(self) -> bool:
-        """Whether no other worker serves clearly fewer connections."""
+        """Whether this worker should accept: no other one has notably fewer connections."""
         minimum = min(self._counts)
         return self._counts[self._worker] <= minimum + minimum // 8
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A bound socket as it is handed to a process.
+    """A bound socket, as passed to a process.
 
-    :ivar description: its endpoint string.
-    :ivar descriptor: its file descriptor.
-    :ivar share: the process's share of the connections, None for all of them.
+    :ivar description: endpoint string.
+    :ivar descriptor: file descriptor.
+    :ivar share: how connections are distributed among workers, or None for a single process.
     """
 
     description: str
@@ -135,37 +133,36 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class BoundSocket:
-    """A bound socket from which nothing accepts yet, made from an endpoint string.
+    """A bound socket, on which no connection is accepted yet.
 
-    :ivar port: Twisted's port, which keeps the file system entry of a ``unix:`` socket.
+    :ivar port: Twisted's port, which owns the path of a ``unix:`` socket.
     """
 
     description: str
     port: Any
 
     @property
-    def handed(self) -> Descriptor:
-        """What a process needs to accept from it."""
+    def as_descriptor(self) -> Descriptor:
         return Descriptor(self.description, int(self.port.fileno()))
 
-    async def empty(self, reactor: Any) -> None:
-        """Accept no more clients, and return when all that have connected are accepted.
+    async def drain(self, reactor: Any) -> None:
+        """Refuse new clients, and return when all queued connections have been accepted.
 
-        Closing a socket resets connections that wait, whose clients may have sent a request already.  Those
-        of a ``systemd:`` socket wait for the next process.
+        Closing a socket resets queued connections, on which clients may have sent requests. The connections
+        of a ``systemd:`` socket stay queued for the next process.
         """
         if self.description.startswith("systemd:"):
             return
-        # Segments that begin a connection are dropped, so that the client repeats them; those that complete
-        # one belong to it already, and are not.
-        _require_ttl(self.port.socket, _NOBODYS_TTL)
+        # SYN packets are dropped, so that the client repeats them. The packets that complete a handshake
+        # belong to the new connection and are not dropped.
+        _require_ttl(self.port.socket, _UNUSED_TTL)
         limit = reactor.seconds() + _EMPTY_WITHIN
         await deferLater(reactor, _HANDSHAKE)
         while select.select([self.port], [], [], 0)[0] and reactor.seconds() < limit:
-            await deferLater(reactor, _LOOK_AGAIN)
+            await deferLater(reactor, _POLL_INTERVAL)
 
     async def close(self) -> None:
-        """Stop queueing; a ``systemd:`` socket is the service manager's and stays."""
+        """Close the socket, unless the service manager owns it (``systemd:``)."""
         if self.description.startswith("systemd:") and _family(int(self.port.fileno())) == socket.AF_UNIX:
             self.port.socket.close()
         else:
@@ -173,14 +170,13 @@ class BoundSocket:
 
 
 def _require_ttl(connection: socket.socket, ttl: int) -> None:
-    """Drop packets with a smaller time to live, or with 0 none, where the system can do that."""
+    """Drop packets with a lower TTL (0: none), if the system supports it."""
     for level, option in _MINIMUM_TTL.get(connection.family, ()):
         with suppress(OSError):
             connection.setsockopt(level, option, ttl)
 
 
-def _told(error: Exception) -> str:
-    """Return what an error says, without its number, and with the file that it is about."""
+def _error_text(error: Exception) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     file = error.filename2 or error.filename
@@ -189,26 +185,25 @@ def _told(error: Exception) -> str:
 
 def _reason(outcome: Sequence[Failure]) -> str:
     if not outcome:
-        return "the endpoint does not bind at once"
+        return "the endpoint does not bind synchronously"
     error = outcome[0].value
-    reason = _told(error) if isinstance(error, OSError) else outcome[0].getErrorMessage()
-    taken = getattr(getattr(outcome[0].value, "socketError", None), "errno", None) == errno.EADDRINUSE
-    advice = " End what listens there, or change listen and admin-listen of [dataapi]." if taken else ""
+    reason = _error_text(error) if isinstance(error, OSError) else outcome[0].getErrorMessage()
+    in_use = getattr(getattr(outcome[0].value, "socketError", None), "errno", None) == errno.EADDRINUSE
+    advice = " Stop the other process, or change listen or admin-listen in [dataapi]." if in_use else ""
     return f"{reason}{advice}"
 
 
-class _ReusedPort(Port):
-    """A TCP port that other processes may bind at the same time."""
+class _SharedPort(Port):
+    """A TCP port with ``SO_REUSEPORT``."""
 
     def createInternetSocket(self) -> socket.socket:  # noqa: N802 - twisted's name
-        """Make the socket, which is bound later."""
-        made: socket.socket = super().createInternetSocket()
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        return made
+        port_socket: socket.socket = super().createInternetSocket()
+        port_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        return port_socket
 
 
-class _ReusingPorts:
-    """Stands in for a reactor to bind TCP ports that other processes may bind, too."""
+class _PortSharingReactor:
+    """A reactor proxy that binds TCP ports with ``SO_REUSEPORT``."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -218,36 +213,35 @@ class _ReusingPorts:
 
     def listenTCP(  # noqa: N802 - IReactorTCP
         self, port: int, factory: Factory, backlog: int = 50, interface: str = ""
-    ) -> _ReusedPort:
-        """Bind a port."""
-        made = _ReusedPort(port, factory, backlog, interface, self._reactor)
-        made.startListening()
-        return made
+    ) -> _SharedPort:
+        port_socket = _SharedPort(port, factory, backlog, interface, self._reactor)
+        port_socket.startListening()
+        return port_socket
 
     def listenSSL(  # noqa: N802 - IReactorSSL
         self, port: int, factory: Factory, _context: object, **options: Any
-    ) -> _ReusedPort:
-        """Bind a port; ``accept`` adds the encryption."""
+    ) -> _SharedPort:
+        """Bind a port without TLS, which ``accept`` adds."""
         return self.listenTCP(port, factory, **options)
 
 
 def bind(reactor: Any, descriptions: Sequence[str], *, reuse_port: bool = False) -> tuple[BoundSocket, ...]:
-    """Bind every endpoint; raises ``StartFailed`` that names the one which cannot be.
+    """Bind every endpoint. Raises ``StartFailed`` with the endpoint that cannot be bound.
 
-    :param reuse_port: whether other processes may bind the TCP ports, too.
+    :param reuse_port: whether other processes may bind the same TCP ports.
     """
     bound: list[BoundSocket] = []
-    reactor = _ReusingPorts(reactor) if reuse_port else reactor
+    reactor = _PortSharingReactor(reactor) if reuse_port else reactor
     for description in descriptions:
         outcome: list[Any] = []
         try:
             serverFromString(reactor, description).listen(Factory()).addBoth(outcome.append)
         except LookupError as error:
-            passed = os.environ.get("LISTEN_FDNAMES", "").replace(":", ", ") or "none"
-            reason = f"the service manager passes no such socket; it passes {passed}"
+            names = os.environ.get("LISTEN_FDNAMES", "").replace(":", ", ") or "none"
+            reason = f"the service manager passes no such socket (available: {names})"
             raise StartFailed(f"cannot listen on {description}: {reason}") from error
         except Exception as error:
-            raise StartFailed(f"cannot listen on {description}: {_told(error)}") from error
+            raise StartFailed(f"cannot listen on {description}: {_error_text(error)}") from error
         if not outcome or isinstance(outcome[0], Failure):
             cause = getattr(outcome[0].value, "socketError", None) if outcome else None
             raise StartFailed(f"cannot listen on {description}: {_reason(outcome)}") from cause
@@ -259,7 +253,6 @@ def bind(reactor: Any, descriptions: Sequence[str], *, reuse_port: bool = False)
 
 
 def accept(reactor: Any, bound: Descriptor, factory: Any) -> Acceptor:
-    """Begin to serve ``factory`` on a bound socket; with a share it reports its connections."""
     if bound.share is not None:
         factory.report = bound.share.report
         factory.report(0)
@@ -271,12 +264,11 @@ def accept(reactor: Any, bound: Descriptor, factory: Any) -> Acceptor:
 
 
 class _ContextRecorder:
-    """Stands in for a reactor to learn the TLS context that an ``ssl:`` endpoint would use."""
+    """A reactor stand-in that captures the TLS context of an ``ssl:`` endpoint."""
 
     context: Any = None
 
     def listenSSL(self, _port: int, _factory: Any, **options: Any) -> None:  # noqa: N802 - IReactorSSL
-        """Record the context."""
         self.context = options["contextFactory"]
 
 
@@ -288,11 +280,11 @@ def _family(descriptor: int) -> socket.AddressFamily:
 
 @implementer(IReadDescriptor)
 class Acceptor:
-    """Accepts connections, several in a turn of the reactor, but none that is another worker's.
+    """Accepts connections, several per iteration of the reactor, unless another worker is due.
 
-    :param descriptor: the bound socket; a duplicate is used.
-    :param factory: makes the protocols; started here and stopped by ``stop``.
-    :param share: the process's share of the connections, None for all of them.
+    :param descriptor: the bound socket. A duplicate is used.
+    :param factory: creates the protocols. It is started here and stopped by ``stop``.
+    :param share: how connections are distributed among workers, or None for a single process.
     """
 
     def __init__(
@@ -308,16 +300,13 @@ class Acceptor:
         reactor.addReader(self)
 
     def fileno(self) -> int:
-        """Return the descriptor that the reactor watches."""
         return self._socket.fileno()
 
     def logPrefix(self) -> str:  # noqa: N802 - ILoggingContext
-        """Return the name for the reactor's own log messages."""
         return "dataapi"
 
     def doRead(self) -> None:  # noqa: N802 - IReadDescriptor
-        """Accept what waits, unless another worker should rather do so."""
-        for _ in range(_AT_ONCE):
+        for _ in range(_ACCEPT_BATCH):
             if self._share is not None and not self._share.is_due:
                 self._pause(_DEFER, self._accept_anyway)
                 return
@@ -325,7 +314,6 @@ class Acceptor:
                 return
 
     def _accept(self) -> bool:
-        """Accept one connection, and return whether there may be more."""
         try:
             connection, _ = self._socket.accept()
         except (BlockingIOError, ConnectionError, InterruptedError):
@@ -333,25 +321,24 @@ class Acceptor:
         except OSError as error:
             if error.errno not in _EXHAUSTED:
                 raise
-            self._report(error)
+            self._log_exhaustion(error)
             return False
         with connection:
-            _require_ttl(connection, 0)  # it has what the listening socket had when it was opened
+            _require_ttl(connection, 0)  # inherited from the listening socket
             try:
                 self._reactor.adoptStreamConnection(connection.fileno(), connection.family, self._factory)
             except OSError as error:
-                # Otherwise the peer has closed it in the meantime.
+                # Other errors mean that the peer has closed the connection.
                 if error.errno in _EXHAUSTED:
-                    self._report(error)
+                    self._log_exhaustion(error)
                     return False
         return True
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: ARG002, N802 - IReadDescriptor
-        """End, because the reactor does, or because the socket is broken."""
         self.stop()
 
     def stop(self) -> None:
-        """Accept no more; the socket itself and a ``unix:`` path stay with the process that bound it."""
+        """Stop accepting. The socket and a ``unix:`` path stay with the process that bound them."""
         if self._resume is not None:
             self._resume.cancel()
             self._resume = None
@@ -362,19 +349,19 @@ class Acceptor:
             if self._share is not None:
                 self._share.leave()
 
-    def _report(self, error: OSError) -> None:
+    def _log_exhaustion(self, error: OSError) -> None:
         _log.error("no connection can be accepted: {error}", error=os.strerror(error.errno or 0))
-        self._pause(_PAUSE, self._again)
+        self._pause(_PAUSE, self._resume_accepting)
 
     def _pause(self, seconds: float, resume: Callable[[], None]) -> None:
         self._reactor.removeReader(self)
         self._resume = self._reactor.callLater(seconds, resume)
 
-    def _again(self) -> None:
+    def _resume_accepting(self) -> None:
         self._resume = None
         self._reactor.addReader(self)
 
     def _accept_anyway(self) -> None:
-        """Accept what no other process has accepted: a worker with fewer connections may be busy."""
-        self._again()
+        """Accept a connection that no other worker has accepted: a less busy worker may be blocked."""
+        self._resume_accepting()
         self._accept()

@@ -1,7 +1,6 @@
-"""A worker process: serves sockets that its parent bound, and answers what the parent asks.
+"""A worker process: serves the sockets bound by its parent, and executes the parent's commands.
 
-Run as ``python -m dataapi.service`` by ``workers.py`` only.  It ends when asked to, and when its
-parent is gone.
+Only ``workers.py`` runs it, as ``python -m dataapi.service``. It ends on SIGTERM and when its parent is gone.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from dataapi.service.assembly import assemble
 from dataapi.service.process import Process
 from dataapi.service.root_service import use_monotonic_clock
 from dataapi.service.sockets import ConnectionShare, Descriptor, StartFailed
-from dataapi.service.worker_pipe import ANSWERS, COUNTS, FIRST_SOCKET, Assignment, encode, read
+from dataapi.service.worker_pipe import COUNTS, FIRST_SOCKET, REPLIES, Assignment, encode, load_settings
 from dataapi.telemetry.logs import line_observer, to_descriptor
 from dataapi.telemetry.metrics import to_json
 from dataapi.telemetry.vitals import Vitals, workers_from_json
@@ -31,7 +30,10 @@ _log = Logger(namespace="dataapi.worker")
 
 
 class Worker(LineOnlyReceiver):
-    """The worker's end of the pipe; ``status`` is what the process exits with."""
+    """The worker's end of the pipe.
+
+    :ivar status: the exit status of the process.
+    """
 
     delimiter = b"\n"
     MAX_LENGTH = 1 << 26
@@ -44,9 +46,8 @@ class Worker(LineOnlyReceiver):
         self.status = 0
 
     def lineReceived(self, line: bytes) -> None:  # noqa: N802 - LineOnlyReceiver
-        """Take the assignment, then asks."""
         if self._stopping and self._process is None:
-            return  # it could not start
+            return  # the start failed
         if self._process is None:
             starting = Deferred.fromCoroutine(self._start(Assignment.decode(line)))
             starting.addErrback(self._failed)
@@ -54,18 +55,16 @@ class Worker(LineOnlyReceiver):
             document = json.loads(line)
             if "workers" in document:
                 self._vitals.workers = workers_from_json(document["workers"])
-            answering = Deferred.fromCoroutine(
-                self._answer(self._process, document["ask"], document.get("settings"))
+            executing = Deferred.fromCoroutine(
+                self._execute(self._process, document["ask"], document.get("settings"))
             )
-            answering.addErrback(self._error)
-            answering.addCallback(lambda reply: self._send({"id": document["id"], **reply}))
+            executing.addErrback(self._error)
+            executing.addCallback(lambda reply: self._send({"id": document["id"], **reply}))
 
     def connectionLost(self, reason: Failure | None = None) -> None:  # noqa: ARG002, N802 - Protocol
-        """End, because the parent is gone."""
         self.stop()
 
     def stop(self) -> None:
-        """End once requests in flight are answered."""
         if not self._stopping:
             self._stopping = True
             self._reactor.stop()
@@ -105,22 +104,22 @@ class Worker(LineOnlyReceiver):
         self.stop()
 
     @staticmethod
-    async def _answer(process: Process, what: str, settings: str | None) -> Mapping[str, Any]:
-        if what == "known":
+    async def _execute(process: Process, command: str, settings: str | None) -> Mapping[str, Any]:
+        if command == "known":
             return {"answer": process.known().as_json()}
-        if what == "state":
+        if command == "state":
             return {"answer": (await process.state()).as_json()}
-        if what == "drain":
+        if command == "drain":
             await process.drain()
             return {"answer": None}
-        if what == "snapshot":
+        if command == "snapshot":
             return {"answer": to_json(await process.snapshot())}
-        if what == "catalogs":
+        if command == "catalogs":
             return {"answer": await process.catalogs()}
-        if what == "configure":
+        if command == "configure":
             assert settings is not None
-            return {"answer": await process.configure(read(settings))}
-        return {"answer": (await process.reload(read(settings) if settings else None)).as_json()}
+            return {"answer": await process.configure(load_settings(settings))}
+        return {"answer": (await process.reload(load_settings(settings) if settings else None)).as_json()}
 
     @staticmethod
     def _error(failure: Failure) -> Mapping[str, Any]:
@@ -133,15 +132,14 @@ class Worker(LineOnlyReceiver):
 
 
 def main() -> int:
-    """Run a worker until it is asked to stop; return its exit status."""
     from twisted.internet import reactor as installed  # noqa: PLC0415 - the process's entry point
 
     reactor: Any = IReactorCore(installed)
     use_monotonic_clock(reactor)
     worker = Worker(reactor)
-    # mypy reads the module for Windows, where descriptors cannot be chosen.
+    # mypy sees the signature for Windows, without the arguments for descriptors.
     attach: Any = StandardIO
-    attach(worker, stdin=0, stdout=ANSWERS, reactor=reactor)
+    attach(worker, stdin=0, stdout=REPLIES, reactor=reactor)
     reactor.callWhenRunning(
         signal.signal, signal.SIGTERM, lambda _number, _frame: reactor.callFromThread(worker.stop)
     )

@@ -1,11 +1,13 @@
-"""The pipe between a worker and its parent: JSON objects, one a line.
+"""The pipe between a worker and its parent: one JSON object per line.
 
-The parent's first line carries the settings; then it asks (``{"id": 1, "ask": "state"}``)
-and the worker answers (``{"id": 1, "answer": …}`` or ``{"id": 1, "error": "…"}``).  "known" is
-a heartbeat, which tells of all workers and is answered with the last known state; for "state" it asks the
-databases; after "drain" each connection's next answer is its last.  Once it accepts requests the worker
-says ``{"event": "started"}``, or ``{"event": "failed", "reason": "…"}``, and ``{"event": "reconfigure",
-"project": …}`` when the configuration is to be read again, or only what is in that project's database.
+The parent's first line contains the settings. After that, it sends commands (``{"id": 1, "ask": "state"}``)
+and the worker replies (``{"id": 1, "answer": …}`` or ``{"id": 1, "error": "…"}``). "known" is a heartbeat: it
+passes the state of all workers, and returns the worker's last known state. "state" makes the worker check its
+databases first. After "drain", each connection is closed with its next response.
+
+The worker sends ``{"event": "started"}`` when it accepts requests, ``{"event": "failed", "reason": "…"}`` if
+it cannot, and ``{"event": "reconfigure", "project": …}`` to request a reload of the configuration (if
+``project`` is null) or of the settings in the database of one project.
 """
 
 from __future__ import annotations
@@ -21,23 +23,21 @@ from twisted.internet.defer import Deferred
 
 from dataapi.settings import Settings
 
-ANSWERS, COUNTS, FIRST_SOCKET = 3, 4, 5
-"""The worker's descriptors of its answers, the counts of connections, and the first listening socket.
-
-0 brings asks, 1 and 2 take logs.
-"""
+# Descriptors of a worker: replies, connection counts, and the first listening socket.
+# 0 receives commands, 1 and 2 are for log lines.
+REPLIES, COUNTS, FIRST_SOCKET = 3, 4, 5
 
 
 class WorkerGone(Exception):
-    """The worker ended, or did not answer in time."""
+    """Raised when a worker has ended or does not reply in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """The first message to a worker.
 
-    :ivar listen: endpoint strings of the sockets from ``FIRST_SOCKET`` on.
-    :ivar journal: whether systemd's journal reads the log.
+    :ivar listen: endpoint strings of the sockets, whose descriptors start at ``FIRST_SOCKET``.
+    :ivar journal: whether the log goes to systemd's journal.
     """
 
     number: int
@@ -46,10 +46,9 @@ class Assignment:
     journal: bool = False
 
     def encode(self) -> bytes:
-        """Write the assignment as a line."""
         document = {
             "number": self.number,
-            "settings": written(self.settings),
+            "settings": dump_settings(self.settings),
             "listen": list(self.listen),
             "journal": self.journal,
         }
@@ -57,54 +56,49 @@ class Assignment:
 
     @classmethod
     def decode(cls, line: bytes) -> Assignment:
-        """Read what ``encode`` wrote."""
         document = json.loads(line)
-        settings, listen = read(document["settings"]), tuple(document["listen"])
+        settings, listen = load_settings(document["settings"]), tuple(document["listen"])
         return cls(document["number"], settings, listen, document["journal"])
 
 
-def written(settings: Settings) -> str:
-    """Return settings as text; the pipe is private, so that it is a pickle."""
+def dump_settings(settings: Settings) -> str:
+    """Serialize settings. Pickle is safe here because the pipe is private."""
     return base64.b64encode(pickle.dumps(settings)).decode()
 
 
-def read(text: str) -> Settings:
-    """Return the settings that ``written`` wrote."""
+def load_settings(text: str) -> Settings:
     settings: Settings = pickle.loads(base64.b64decode(text))
     return settings
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
-    """Write one message."""
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
-class Lines:
-    """Cuts a stream of bytes into lines."""
+class LineSplitter:
+    """Splits a stream of bytes into lines."""
 
     def __init__(self, receive: Callable[[bytes], object]) -> None:
         self._receive = receive
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Take bytes and pass on every complete line."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._receive(line)
 
     def finish(self) -> None:
-        """Pass on the rest, which has no end of line."""
         rest, self._rest = self._rest, b""
         if rest:
             self._receive(rest)
 
 
-def _no_answer(_outcome: object, seconds: float) -> NoReturn:
-    raise WorkerGone(f"no answer within {seconds:g} s")
+def _raise_timeout(_outcome: object, timeout: float) -> NoReturn:
+    raise WorkerGone(f"no reply within {timeout:g} s")
 
 
-class Asker:
-    """Sends questions to a worker and matches its answers to them."""
+class WorkerClient:
+    """Sends commands to a worker, and matches its replies to them."""
 
     def __init__(self, reactor: Any, send: Callable[[bytes], object]) -> None:
         self._reactor = reactor
@@ -112,31 +106,30 @@ class Asker:
         self._pending: dict[int, Deferred[Any]] = {}
         self._last = 0
 
-    async def ask(self, what: str, seconds: float | None = None, **more: object) -> Any:
-        """Ask and return the answer; raises ``WorkerGone`` when none comes within ``seconds``, if limited."""
+    async def send(self, command: str, timeout: float | None = None, **arguments: object) -> Any:
+        """Send a command and return its result. Raises ``WorkerGone`` on an error or after the timeout."""
         self._last += 1
         number = self._last
-        answer: Deferred[Any] = Deferred()
-        self._pending[number] = answer
-        if seconds is not None:
-            answer.addTimeout(seconds, self._reactor, _no_answer)
-        self._send(encode({"id": number, "ask": what, **more}))
+        result: Deferred[Any] = Deferred()
+        self._pending[number] = result
+        if timeout is not None:
+            result.addTimeout(timeout, self._reactor, _raise_timeout)
+        self._send(encode({"id": number, "ask": command, **arguments}))
         try:
-            return await answer
+            return await result
         finally:
             self._pending.pop(number, None)
 
     def received(self, document: Mapping[str, Any]) -> None:
-        """Take an answer; a late one is dropped."""
-        answer = self._pending.pop(document["id"], None)
-        if answer is None:
+        """Process a reply. Replies after the timeout are ignored."""
+        result = self._pending.pop(document["id"], None)
+        if result is None:
             return
         if "error" in document:
-            answer.errback(WorkerGone(document["error"]))
+            result.errback(WorkerGone(document["error"]))
         else:
-            answer.callback(document["answer"])
+            result.callback(document["answer"])
 
     def close(self) -> None:
-        """Fail everything that still waits: the worker ended."""
         for number in list(self._pending):
             self.received({"id": number, "error": "the worker ended"})

@@ -1,1 +1,1 @@
-"""HTTP: routes, requests and answers as values, CORS, and one renderer of errors per protocol."""
+"""The HTTP interface: server, routes, request pipeline, CORS, error formats, console and admin listener."""

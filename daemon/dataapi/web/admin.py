@@ -1,6 +1,6 @@
-"""The admin listener, which is never public: probes, metrics, catalogs, the version, ``POST /reload``.
+"""The admin listener, which must not be public: probes, metrics, catalogs, version, and ``POST /reload``.
 
-A Klein application on twisted.web: its requests are few, and speed matters little.
+A Klein application on twisted.web. It gets few requests, so speed matters little.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ Handler = Callable[[Request], Awaitable[Reply]]
 def make_admin_app(
     operated: DaemonControl, reload: Callable[[], Awaitable[Reloaded]], settings: Callable[[], Settings]
 ) -> Klein:
-    """Return an application that answers for this process, or for its workers.
+    """Return the admin application.
 
-    :param reload: reads the configuration again, too.
-    :param settings: returns those that serve.
+    :param reload: reloads the configuration and the catalogs.
+    :param settings: returns the current settings.
     """
-    from klein import Klein  # noqa: PLC0415 - slow to import, which would delay the start
+    from klein import Klein  # noqa: PLC0415 - a slow import would delay the start
 
     app, version = Klein(), installed_version()
     paths: list[str] = []
 
     def route(path: str, method: str = "GET") -> Callable[[Handler], Handler]:
         def declare(handler: Handler) -> Handler:
-            async def answer(request: Request) -> Response:
-                return _response(_refused(request) or await handler(request))
+            async def respond(request: Request) -> Response:
+                return _response(_reject_foreign(request) or await handler(request))
 
-            answer.__name__ = path  # Klein knows routes by their handlers' names
-            cast("Any", app.route(path, methods=[method]))(answer)
+            respond.__name__ = path  # Klein knows routes by their handlers' names
+            cast("Any", app.route(path, methods=[method]))(respond)
             paths.append(path)
             return handler
 
@@ -88,8 +88,8 @@ def make_admin_app(
     @route("/metrics")
     async def metrics(_request: Request) -> Reply:
         build: Snapshot = {"dataapi_build_info": {(version,): 1.0}}
-        counted = await operated.snapshot()
-        body = exposition(merge([build, counted, postgrest_metrics(counted)]))
+        snapshot = await operated.snapshot()
+        body = exposition(merge([build, snapshot, postgrest_metrics(snapshot)]))
         return Reply(200, (("Content-Type", _EXPOSITION),), body)
 
     @route("/schema_cache")
@@ -106,13 +106,13 @@ def make_admin_app(
         return _json(503 if reloaded.failures else 200, reloaded.as_json())
 
     def unmatched(request: Request, failure: Failure) -> Response:
-        return _response(_refused(request) or _unmatched(request, failure.value, paths))
+        return _response(_reject_foreign(request) or _unmatched(request, failure.value, paths))
 
     def failed(_request: Request, failure: Failure) -> Response:
         _log.failure("an admin request failed", failure)
-        return _response(_json(500, {"message": "internal error; the log says more"}))
+        return _response(_json(500, {"message": "internal error; see the log"}))
 
-    # Klein's types know twisted.web's request only by its interface.
+    # Klein's types declare the interface of requests, not the class.
     handle: Any = app.handle_errors
     handle(NotFound, MethodNotAllowed)(unmatched)
     handle(Exception)(failed)
@@ -129,19 +129,18 @@ def _response(reply: Reply) -> Response:
 
 
 def _unmatched(request: Request, error: BaseException | None, paths: Sequence[str]) -> Reply:
-    """Return the answer to a request that no route takes."""
     path = request.path.decode("ascii", "replace")
     if isinstance(error, MethodNotAllowed):
         allowed = sorted(error.valid_methods or ())
-        return _json(405, {"message": f"{path} takes {allowed[0]}"}, ("Allow", ", ".join(allowed)))
-    return _json(404, {"message": f"there is no {path} here", "paths": sorted(paths)})
+        return _json(405, {"message": f"{path} requires {allowed[0]}"}, ("Allow", ", ".join(allowed)))
+    return _json(404, {"message": f"unknown path: {path}", "paths": sorted(paths)})
 
 
-def _refused(request: Request) -> Reply | None:
-    """Return the answer to a request that a page of a foreign site may have had a browser send, else None.
+def _reject_foreign(request: Request) -> Reply | None:
+    """Return the response to a request that may come from a page of another site, or None.
 
-    Such a page can also have its own name lead to this machine, where the listener is by default. Other
-    machines may call this one by any name.
+    Such a page can point its own name to this machine (DNS rebinding), where the listener is by default.
+    Clients on other machines may use any name.
     """
     headers = {
         name: request.getHeader(name) or "" for name in _CHECKED if request.requestHeaders.hasHeader(name)
@@ -152,12 +151,10 @@ def _refused(request: Request) -> Reply | None:
         and is_loopback(getattr(request.getClientAddress(), "host", ""))
         and may_be_rebound(host, gethostname())
     ):
-        message = (
-            f"the Host {host} is not known here: ask by an address, by localhost or by this machine's name"
-        )
+        message = f"unknown Host {host}: use an IP address, localhost or the name of this machine"
         return _json(403, {"message": message})
     if request.method == b"POST" and (is_of_another_site(headers) or is_of_another_origin(headers)):
-        return _json(403, {"message": "pages of other sites may not do this"})
+        return _json(403, {"message": "requests of pages of other sites are not allowed"})
     return None
 
 
@@ -167,12 +164,12 @@ class _AdminSite(Site):
     noisy = False
 
     def getResourceFor(self, request: Any) -> Any:  # noqa: N802 - twisted's name
-        """Return the resource; Klein logs a traceback for a path that is not UTF-8."""
+        """Return the resource. Invalid UTF-8 in the path is replaced, because Klein would log a traceback."""
         request.postpath = [segment.decode("utf-8", "replace").encode() for segment in request.postpath]
         return super().getResourceFor(request)
 
     def log(self, request: Request) -> None:
-        """Write nothing: probes and scrapes are no news."""
+        """Log nothing: probes and scrapes are frequent."""
 
 
 def make_admin_site(
@@ -181,10 +178,10 @@ def make_admin_site(
     reload: Callable[[], Awaitable[Reloaded]],
     settings: Callable[[], Settings],
 ) -> Site:
-    """Make the factory that the admin endpoints serve.
+    """Return the factory of the admin listener.
 
-    :param reload: reads the configuration again, too.
-    :param settings: returns those that serve.
+    :param reload: reloads the configuration and the catalogs.
+    :param settings: returns the current settings.
     """
     app = make_admin_app(operated, reload, settings)
     return _AdminSite(app.resource(), parsePOSTFormSubmission=False, reactor=reactor)

@@ -1,7 +1,7 @@
-"""Assembles the HTTP interface: the APIs of a project, the routes of every protocol family, and the site.
+"""Assembles the HTTP interface: the APIs of a project, the routes, and the site.
 
-Importing this module imports both APIs and the HTTP server, which takes about as long as PostgreSQL takes to
-describe a database of a thousand tables: a start does both at the same time.
+Importing this module imports both APIs and the HTTP server. This takes about as long as reading the catalog
+of a database with a thousand tables, so both are done concurrently at start.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from dataapi.webhooks.management.api import BY_PATH
 
 
 def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> Klein:
-    """Return an application with the routes of every protocol family.
+    """Return an application with all routes.
 
-    :param receivers: whether the console may have receivers of deliveries for trying.
+    :param receivers: whether the console offers test receivers for deliveries.
     """
     app = Klein()
 
@@ -61,7 +61,7 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
         request.context.report(StageEnd("jwt", time.perf_counter()))
         return await backend.graphql.handle(request, caller)
 
-    # Functions have a route of their own only for metrics and traces.
+    # The route for functions exists only to label metrics and traces.
     @route(app, "/rest/v1")
     @route(app, "/rest/v1/<path:_resource>")
     @route(app, "/rest/v1/rpc/<_function>")
@@ -83,15 +83,12 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
 
 
 def _wants_console(backend: Backend, request: Request) -> bool:
-    """Whether a browser opens the URL of an API, and may open the console instead."""
     return transport.wants_page(request) and may_open(backend.project, request)
 
 
 def _declare_operations(app: Klein, path: str, webhooks: WebhooksApi) -> None:
-    """Declare a path of the table of operations, which has publishing, too."""
-
-    async def operate(_backend: Backend | None, request: Request, **places: Any) -> Reply:
-        return await webhooks.answer(request, path, places)
+    async def operate(_backend: Backend | None, request: Request, **parameters: Any) -> Reply:
+        return await webhooks.handle(request, path, parameters)
 
     operate.__name__ = path  # Klein knows routes by their handlers' names
     route(app, path.replace("{", "<").replace("}", ">"))(operate)
@@ -102,9 +99,9 @@ def _error_body(family: ProtocolFamily, project: Project, error: ApiError, reque
 
 
 class ProjectApis:
-    """Both APIs of a project, its persisted documents, and the backend that the routes need of it.
+    """Both APIs of a project, its persisted documents, and the backend for the routes.
 
-    :param live: makes the live queries of REST and GraphQL; None where they are off.
+    :param live: creates the live queries, or None if they are disabled.
     """
 
     def __init__(
@@ -133,12 +130,10 @@ class ProjectApis:
 
     @property
     def requests(self) -> int:
-        """How many requests of both APIs have come, those of live queries included."""
         return self._engine.requests + self._rest.requests
 
     @property
     def plan_lookups(self) -> tuple[int, int]:
-        """How many look-ups of plans were hits and misses."""
         engine, figures = self._engine, self._rest.figures
         return engine.hits + figures.hits, engine.misses + figures.misses
 
@@ -154,14 +149,14 @@ def make_site(
     ids: Iterator[str] | None = None,
     settings: Settings = Settings(()),  # noqa: B008 - immutable
 ) -> ApiSite:
-    """Return the factory of the public sockets.
+    """Return the protocol factory of the public sockets.
 
-    :param observe: called for every answered request; logs and metrics come from it.
-    :param webhooks: answers the management API; without it its paths do not exist.
-    :param receivers: whether the console may have receivers of deliveries, which are only in this process.
-    :param now: Unix seconds, for the ``Date`` header.
-    :param ids: the ids of requests without one; by default unique to this process.
-    :param settings: hold the limits of connections and bodies.
+    :param observe: called after every request, for logs and metrics.
+    :param webhooks: the management API, or None if its paths should not exist.
+    :param receivers: whether the console offers test receivers. They work only if there is a single process.
+    :param now: returns Unix seconds, for the ``Date`` header.
+    :param ids: request ids for requests without one (default: unique in this process).
+    :param settings: limits of connections and bodies.
     """
     routes = Routes(make_app(webhooks, receivers=receivers))
     pipeline = Pipeline(routes, Backends(backends), observe, time.perf_counter, now, ids)

@@ -1,4 +1,4 @@
-"""The files of the console and the portal, which ``make console`` builds, as replies kept in memory."""
+"""The built files of the console and the portal (``make console``), as responses cached in memory."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _SAFE = (
     ("X-Content-Type-Options", "nosniff"),
 )
 _UNFRAMED = (("Content-Security-Policy", f"{_POLICY}'none'"), ("X-Frame-Options", "DENY"))
-_FOREVER = ("Cache-Control", "public, max-age=31536000, immutable")
-"""A file's name changes with its content."""
+_IMMUTABLE = ("Cache-Control", "public, max-age=31536000, immutable")
+"""Safe because the name of a file contains a hash of its content."""
 
 _ENCODINGS = {"br": ".br", "gzip": ".gz", "identity": ".gz"}
-"""What a file is kept as for each encoding, the best first."""
+"""Suffix of the stored file for each encoding, the best first."""
 
 
 class Assets:
-    """Finds the files of a package; each is read once, in a thread, when it is first asked for.
+    """The files of a package. Each is read in a thread when it is first requested.
 
-    :param page: the name of its page.
+    :param page: name of the HTML page.
     """
 
     def __init__(self, package: str, page: str = "index.html") -> None:
         self._folder = files(package) / "assets"
         self._page = page
         self._html: bytes | None = None
-        self._known: dict[tuple[str, str], Reply] = {}
+        self._replies: dict[tuple[str, str], Reply] = {}
         self._names: frozenset[str] = frozenset()
 
     async def page(self, framing: Sequence[str] = ()) -> Reply:
-        """Return the page that all addresses show.
+        """Return the HTML page.
 
-        :param framing: the origins whose pages may frame it; without any, no page may.
+        :param framing: origins that may embed the page in a frame (default: none).
         """
         if self._html is None:
             self._html = await deferToThread((self._folder / self._page).read_bytes)
@@ -61,21 +61,20 @@ class Assets:
         return Reply(200, (*headers, *_SAFE, *framed), self._html)
 
     async def file(self, name: str, request: Request) -> Reply | None:
-        """Return a file in an encoding that the client takes, None if there is no such file."""
         if not self._names:
             self._names = await deferToThread(_names, self._folder)
         if name not in self._names:
             return None
         encoding = _encoding(request.headers.get("accept-encoding", ""))
-        reply = self._known.get((name, encoding))
+        reply = self._replies.get((name, encoding))
         if reply is None:
             body = await deferToThread(_read, self._folder, name, encoding)
-            reply = self._known[name, encoding] = Reply(200, _headers(name, encoding), body)
+            reply = self._replies[name, encoding] = Reply(200, _headers(name, encoding), body)
         return reply
 
 
 def _names(folder: Traversable) -> frozenset[str]:
-    return frozenset(each.name[:-3] for each in folder.iterdir() if each.name.endswith(".gz"))
+    return frozenset(entry.name[:-3] for entry in folder.iterdir() if entry.name.endswith(".gz"))
 
 
 def _read(folder: Traversable, name: str, encoding: str) -> bytes:
@@ -86,10 +85,16 @@ def _read(folder: Traversable, name: str, encoding: str) -> bytes:
 def _headers(name: str, encoding: str) -> tuple[tuple[str, str], ...]:
     media_type = _MEDIA_TYPES.get(name.rpartition(".")[2], "application/octet-stream")
     encoded = () if encoding == "identity" else (("Content-Encoding", encoding),)
-    return (("Content-Type", media_type), *encoded, ("Vary", "Accept-Encoding"), _FOREVER, *_SAFE, *_UNFRAMED)
+    return (
+        ("Content-Type", media_type),
+        *encoded,
+        ("Vary", "Accept-Encoding"),
+        _IMMUTABLE,
+        *_SAFE,
+        *_UNFRAMED,
+    )
 
 
 def _encoding(accepted: str) -> str:
-    """Return the best encoding that an ``Accept-Encoding`` header names without refusing it."""
-    offered = {each.name for each in parse_accept(accepted)}
+    offered = {entry.name for entry in parse_accept(accepted)}
     return next((name for name in _ENCODINGS if name in offered), "identity")

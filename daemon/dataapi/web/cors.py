@@ -1,8 +1,7 @@
-"""Cross-origin requests: the requests and headers of answers that scripts of other origins may send and read.
+"""Cross-origin requests: requests that browsers may send, and response headers that scripts may read.
 
-Any origin may call unless some are named: cookies authenticate no caller here, so a foreign page has
-nothing to exploit.  The names are those that clients send and read
-(docs/reference/rest.md, CORS).
+All origins may call by default. This is safe because no caller is authenticated by a cookie. Clients use
+these header names (docs/reference/rest.md, CORS).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from dataapi.http.messages import Reply, Request
 
 _MAX_AGE = "86400"
-"""Seconds for which a browser may remember a preflight, PostgREST's value."""
+"""Seconds for which a browser may cache a preflight (PostgREST's value)."""
 
 _ACCEPTED = (
     *("apikey", "authorization", "prefer", "accept-profile", "content-profile", "x-client-info"),
@@ -31,13 +30,13 @@ _NAME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}")
 
 _READABLE = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", _EXPOSED))
 _VARIES = (("Vary", "Origin"),)
-"""Makes caches keep the answers to different origins apart; adds to an answer's own ``Vary``."""
+"""Makes caches store a response for each origin. It is added to the response's own ``Vary``."""
 
 
 def readable(request: Request, origins: Sequence[str]) -> Headers:
-    """Return the headers by which scripts of the request's origin may read its answer, errors included.
+    """Return the headers that let the request's origin read the response, including errors.
 
-    :param origins: those that may call; any, when there are none.
+    :param origins: allowed origins (default: any).
     """
     if not origins:
         return _READABLE
@@ -53,9 +52,9 @@ def readable(request: Request, origins: Sequence[str]) -> Headers:
 
 
 def preflight(request: Request, methods: Sequence[str], origins: Sequence[str] = ()) -> Reply | None:
-    """Return the answer to a browser's question whether it may send a request, or None if it asks none.
+    """Return the response to a preflight request, or None if the request is not a preflight.
 
-    :param origins: those that may call; any, when there are none.
+    :param origins: allowed origins (default: any).
     """
     headers = request.headers
     if request.method != "OPTIONS" or not {"origin", "access-control-request-method"} <= headers.keys():

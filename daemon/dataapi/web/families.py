@@ -1,4 +1,4 @@
-"""The protocol families: their paths and methods, and how each one writes errors."""
+"""The protocol families: their paths, methods, limits and error formats."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from dataapi.webhooks.management import body, errors, resources
 from dataapi.webhooks.management.errors import Issue, ManagementError
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""Codes that may stand in a header; SQL can raise any."""
+"""Codes that are valid in a header. Functions may raise others."""
 
 JSON = "application/json; charset=utf-8"
 
-_MANAGEMENT_CODES = {one.status: one.code for one in errors.COMMON_ERRORS}
+_MANAGEMENT_CODES = {error.status: error.code for error in errors.COMMON_ERRORS}
 
 POSTGREST = "PostgREST"
-"""The name next to the code in ``Proxy-Status``: where an answer has no body, as to HEAD, clients of that
-dialect find the code under this name only."""
+"""Server name in ``Proxy-Status``. Responses to HEAD have no body, so PostgREST's clients read the error code
+after this name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolFamily:
-    """The paths of one protocol, and how it answers.
+    """The paths of a protocol, and how it responds.
 
-    :ivar name: for logs and metrics.
-    :ivar methods: those of its resources, including ``OPTIONS``.
-    :ivar own_options: whether its handlers answer an ``OPTIONS`` that is not a preflight.
-    :ivar render_error: writes an error in the form of the protocol; the verbosity ``minimal`` leaves details
-        and hint out.
-    :ivar of_project: whether a project answers, which the host name selects; else handlers check the method.
-    :ivar shared: whether pages of other origins may call.
-    :ivar keyed: whether all requests need the project's API key; else handlers check it themselves.
-    :ivar max_body: bytes of a body, beyond which it is refused although the project's limit is larger; None
-        where only the project's limit counts.
+    :ivar name: label for logs and metrics.
+    :ivar methods: supported methods, including ``OPTIONS``.
+    :ivar own_options: whether the handlers handle ``OPTIONS`` requests other than preflights.
+    :ivar render_error: formats an error. The verbosity ``minimal`` omits details and hint.
+    :ivar of_project: whether requests belong to a project, which the host name selects. Otherwise handlers
+        check the  method.
+    :ivar max_body: maximum size of a body in bytes, or None for the project's limit only.
+    :ivar shared: whether CORS is enabled.
+    :ivar keyed: whether all requests need an API key. Otherwise handlers authenticate.
     """
 
     name: str
@@ -54,12 +54,11 @@ class ProtocolFamily:
 
     @property
     def allow(self) -> tuple[str, str]:
-        """The header that names the methods."""
         return "Allow", ", ".join(self.methods)
 
 
 def rest_error(error: ApiError, _request: Request, verbosity: str) -> Reply:
-    """Write an error as PostgREST does: with four members, or two when the verbosity is ``minimal``."""
+    """Format an error like PostgREST: four members, or two with the verbosity ``minimal``."""
     if isinstance(error, GatewayError):
         return _gateway(error, verbosity)
     members: dict[str, Any] = {"code": error.code, "message": error.message}
@@ -71,7 +70,7 @@ def rest_error(error: ApiError, _request: Request, verbosity: str) -> Reply:
 
 
 def graphql_error(error: ApiError, request: Request, verbosity: str) -> Reply:
-    """Write an error as a GraphQL response without ``data``: the operation was not executed."""
+    """Format an error as a GraphQL response without ``data``, because the operation was not executed."""
     if isinstance(error, GatewayError):
         return _gateway(error, verbosity)
     extensions: dict[str, Any] = {"code": error.code}
@@ -83,9 +82,9 @@ def graphql_error(error: ApiError, request: Request, verbosity: str) -> Reply:
 
 
 def management_error(error: ApiError, request: Request, _verbosity: str) -> Reply:
-    """Write an error as the management API does (docs/reference/webhooks.md, Errors).
+    """Format an error of the management API (docs/reference/webhooks.md, Errors).
 
-    Errors from outside of it have codes of other protocols, so that their status decides.
+    The code of other errors is derived from their status.
     """
     members: dict[str, Any] = {"code": error.code, "message": error.message, "id": request.id}
     if not isinstance(error, ManagementError):
@@ -97,18 +96,17 @@ def management_error(error: ApiError, request: Request, _verbosity: str) -> Repl
 
 
 def _issue(issue: Issue) -> dict[str, Any]:
-    places = {"pointer": issue.pointer, "parameter": issue.parameter, "header": issue.header}
-    meta = {name: place for name, place in places.items() if place is not None}
+    locations = {"pointer": issue.pointer, "parameter": issue.parameter, "header": issue.header}
+    meta = {name: location for name, location in locations.items() if location is not None}
     return {"code": issue.code, "message": issue.message, **({"meta": meta} if meta else {})}
 
 
 def internal_error(request_id: str) -> ApiError:
-    """Return the error that stands for an internal failure, whose cause only the log has."""
     return ApiError(
         500,
         "PGRSTX00",
         "Internal server error",
-        hint=f"The server's log has more under the request id {request_id}.",
+        hint=f"See the server's log for request id {request_id}.",
     )
 
 
@@ -118,7 +116,7 @@ def _gateway(error: GatewayError, verbosity: str) -> Reply:
 
 
 def _reply(error: ApiError, media_type: str, members: Mapping[str, Any], proxy: str = "dataapi") -> Reply:
-    # ASCII only: a message may quote a lone surrogate, which UTF-8 cannot hold.
+    # ASCII only: a message may quote a lone surrogate, which UTF-8 cannot encode.
     body = json.dumps(members, separators=(",", ":"), default=str).encode()
     headers = [("Content-Type", media_type), *error.headers]
     if _TOKEN.fullmatch(error.code):
@@ -127,7 +125,7 @@ def _reply(error: ApiError, media_type: str, members: Mapping[str, Any], proxy: 
 
 
 _MAX_GRAPHQL = 1_048_576
-"""Bytes of a GraphQL request: parsing one blocks all others."""
+"""Maximum size of a GraphQL request in bytes. Parsing blocks other requests."""
 
 GRAPHQL = ProtocolFamily(
     "graphql", "/graphql/", ("GET", "POST", "HEAD", "OPTIONS"), False, graphql_error, max_body=_MAX_GRAPHQL
@@ -146,7 +144,7 @@ MANAGEMENT = ProtocolFamily(
 )
 PUBLISHING = replace(MANAGEMENT, prefix="/v1/webhooks/", methods=("POST", "OPTIONS"))
 _MAX_DELIVERED = 524_288
-"""Bytes of a request to the console: the largest are deliveries to its receivers."""
+"""Maximum size of a request to the console in bytes. Deliveries to test receivers are the largest."""
 
 CONSOLE = ProtocolFamily(
     "console",
@@ -169,11 +167,10 @@ PORTAL = ProtocolFamily(
     shared=False,
     keyed=False,
 )
-ELSEWHERE = ProtocolFamily("other", "/", ("GET", "HEAD", "OPTIONS"), False, rest_error)
+OTHER = ProtocolFamily("other", "/", ("GET", "HEAD", "OPTIONS"), False, rest_error)
 
 _FAMILIES = (GRAPHQL, REST, MANAGEMENT, PUBLISHING, CONSOLE, PORTAL)
 
 
 def family_of(path: str) -> ProtocolFamily:
-    """Return the protocol family of a path, ``ELSEWHERE`` for all other paths."""
-    return next((family for family in _FAMILIES if path.startswith(family.prefix)), ELSEWHERE)
+    return next((family for family in _FAMILIES if path.startswith(family.prefix)), OTHER)

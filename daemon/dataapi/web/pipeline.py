@@ -1,4 +1,4 @@
-"""The pipeline of every request: limits, route, API key, handler, answer, observer."""
+"""The pipeline of every request: limits, route, API key, handler, response, observer."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _log = Logger(namespace="dataapi.web")
 
 SERVER = "dataapi"
 
-_LIMIT_OF_OTHERS = 60.0
-"""Seconds for a request that no project answers."""
+_TIMEOUT_WITHOUT_PROJECT = 60.0
+"""Timeout of requests without a project, in seconds."""
 _CLIENT_CLOSED_REQUEST = 499
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _http_date = lru_cache(maxsize=1)(partial(formatdate, usegmt=True))
@@ -59,11 +59,11 @@ Observe = Callable[[CompletedRequest], object]
 
 
 class Deadlines:
-    """Cancels work that takes too long; all has the same limit, so that one timer serves it.
+    """Cancels work that takes too long. All work has the same limit, so one timer suffices.
 
-    The timer goes on when the last work has ended: the next one may begin at once.  ``rest`` ends it.
+    The timer keeps running after the last work has ended, because new work often follows. ``rest`` stops it.
 
-    :ivar limit: the seconds that each has.
+    :ivar limit: timeout in seconds.
     """
 
     def __init__(self, clock: IReactorTime, limit: float) -> None:
@@ -74,13 +74,13 @@ class Deadlines:
         self._timer: IDelayedCall | None = None
 
     def begin(self, work: Deferred[Any]) -> None:
-        """Give the work its time from now on; ``end`` is to be called when it has ended."""
+        """Start the timeout of some work. Call ``end`` when the work has ended."""
         self._ends[work] = self._clock.seconds() + self.limit
         if self._timer is None:
             self._timer = self._clock.callLater(self.limit, self._expire)
 
     def end(self, work: Deferred[Any]) -> bool:
-        """Record the end of the work, and return whether it was cancelled for taking too long."""
+        """Record that the work has ended, and return whether the timeout had cancelled it."""
         if work in self._late:
             self._late.discard(work)
             return True
@@ -88,21 +88,20 @@ class Deadlines:
         return False
 
     def rest(self) -> None:
-        """Stop the timer, as no work is expected soon."""
         if self._timer is not None and not self._ends:
             self._timer.cancel()
             self._timer = None
 
-    async def each(
+    async def with_timeouts(
         self, items: AsyncGenerator[T, None], late: Callable[[], Exception]
     ) -> AsyncGenerator[T, None]:
-        """Give the items, each of which has the time for itself.
+        """Yield the items, with a separate timeout for each.
 
-        :param late: makes the exception to raise when one takes too long.
+        :param late: creates the exception to raise on timeout.
         """
-        nothing = object()
+        end_of_items = object()
         while True:
-            step = Deferred.fromCoroutine(next_item(items, nothing))
+            step = Deferred.fromCoroutine(next_item(items, end_of_items))
             self.begin(step)
             try:
                 item = await step
@@ -111,7 +110,7 @@ class Deadlines:
                     raise late() from None
                 raise
             self.end(step)
-            if item is nothing:
+            if item is end_of_items:
                 return
             yield item  # type: ignore[misc]  # not the end
 
@@ -130,11 +129,11 @@ class Deadlines:
 
 
 class Pipeline:
-    """Takes requests from the server to handlers, and answers back.
+    """Passes requests from the server to handlers, and responses back.
 
-    :param seconds: the clock that durations are measured by.
-    :param now: Unix seconds, for the ``Date`` header.
-    :param ids: the ids of requests without one.
+    :param seconds: clock for durations.
+    :param now: returns Unix seconds, for the ``Date`` header.
+    :param ids: request ids for requests without one.
     """
 
     def __init__(
@@ -155,18 +154,17 @@ class Pipeline:
         self._deadlines: dict[float, Deadlines] = {}
 
     def configure(self, backends: Sequence[Backend], observe: Observe) -> None:
-        """Hand the next requests to these projects."""
         self._backends = Backends(backends)
         self._observe = observe
 
     def expect(self, received: ServerRequest, length: int | None) -> None:
-        """Judge a request by its head before its body is received: refuse it, or set the body's limit.
+        """Check the head of a request before its body is received: reject it, or set the body limit.
 
-        :param length: of the body, None when unknown.
+        :param length: size of the body in bytes, or None if unknown.
         """
         routed, error = self._route(received, b"")
         received.limit = routed.max_body
-        decision = routed.refuse(error) if error else _decide(routed, length or 0)
+        decision = routed.refuse(error) if error else _early_response(routed, length or 0)
         family = routed.route.family
         if decision is None and routed.backend is not None and family.of_project and family.keyed:
             try:
@@ -179,38 +177,36 @@ class Pipeline:
             self._reject(received, routed, decision)
 
     def refuse(self, received: ServerRequest, error: ApiError) -> None:
-        """Answer a request that was not read completely with an error."""
         routed, _ = self._route(received, b"")
         self._reject(received, routed, routed.refuse(error))
 
     def handle(self, received: ServerRequest, body: bytes) -> None:
-        """Answer a request that was read completely."""
         routed, error = (
             self._route(received, body)
             if received.routed is None
             else (self._with_body(received.routed, body), None)
         )
-        decision = routed.refuse(error) if error else _decide(routed, len(body))
+        decision = routed.refuse(error) if error else _early_response(routed, len(body))
         if decision is not None:
             self._send(received, routed, decision)
             return
         received.site.in_flight += 1
         backend = routed.backend
-        limit = _LIMIT_OF_OTHERS if backend is None else backend.project.request_timeout
+        limit = _TIMEOUT_WITHOUT_PROJECT if backend is None else backend.project.request_timeout
         deadlines = self._deadlines.get(limit)
         if deadlines is None:
             deadlines = self._deadlines[limit] = Deadlines(received.site.reactor, limit)
-        answering = Deferred.fromCoroutine(self._answer(received, routed, deadlines))
-        if not answering.called:
-            received.answering = answering
-            if not received.answered:
-                deadlines.begin(answering)
+        handling = Deferred.fromCoroutine(self._handle(received, routed, deadlines))
+        if not handling.called:
+            received.handling = handling
+            if not received.response_started:
+                deadlines.begin(handling)
 
-    async def _answer(self, received: ServerRequest, routed: RoutedRequest, deadlines: Deadlines) -> None:
+    async def _handle(self, received: ServerRequest, routed: RoutedRequest, deadlines: Deadlines) -> None:
         site = received.site
         try:
             reply = await _reply(routed)
-            late = received.answering is not None and deadlines.end(received.answering)
+            late = received.handling is not None and deadlines.end(received.handling)
             if reply is None:
                 reply = routed.refuse(_timed_out(deadlines.limit) if late else _cancelled())
             if reply.stream is not None:
@@ -222,16 +218,15 @@ class Pipeline:
             else:
                 self._send(received, routed, reply)
         except Exception:
-            _log.failure("the answer could not be written", request_id=routed.request.id)
+            _log.failure("the response could not be written", request_id=routed.request.id)
             received.connection.abort()
         finally:
-            received.answering = None
+            received.handling = None
             site.in_flight -= 1
-            if not site.connections:  # else it goes on
+            if not site.connections:
                 site.settle()
 
     def pause(self) -> None:
-        """Stop the timers while no client is connected."""
         for deadlines in self._deadlines.values():
             deadlines.rest()
 
@@ -243,22 +238,22 @@ class Pipeline:
         stream: Stream,
         deadlines: Deadlines,
     ) -> None:
-        """Stream an answer; when that fails, cut it off without its end.
+        """Stream a response. On failure, close the connection so that the client sees an incomplete response.
 
-        Each piece has the time limit that an answer which is not streamed has as a whole.
+        The request timeout applies to each piece.
         """
         status, size = reply.status, 0
         try:
             async with aclosing(stream):
                 if received.gone:
                     raise CancelledError
-                timely = deadlines.each(stream, lambda: _timed_out(deadlines.limit))
+                timely = deadlines.with_timeouts(stream, lambda: _timed_out(deadlines.limit))
                 size = await received.send_stream(reply, timely, self._headers(routed, reply.code))
         except CancelledError:
             status = _CLIENT_CLOSED_REQUEST
         except Exception as error:
             expected = isinstance(error, ApiError)
-            _log.failure("the answer was cut off", level=LogLevel.info if expected else LogLevel.critical)
+            _log.failure("the response was cut off", level=LogLevel.info if expected else LogLevel.critical)
             received.connection.abort()
         else:
             received.finish()
@@ -266,9 +261,9 @@ class Pipeline:
             self._report(routed, status, size, reply.code)
 
     async def _feed(self, received: ServerRequest, routed: RoutedRequest, reply: Reply, feed: Feed) -> None:
-        """Answer with what a feed writes until it ends; the request is logged when the feed begins.
+        """Write a feed until it ends. The request is logged when the feed starts.
 
-        A feed is not a request in flight, so that a drain does not wait for it. Its connection ends it.
+        A feed does not count as a request in flight, so a drain does not wait for it.
         """
         begun = not received.gone and received.connection.begin_feed(feed)
         if not begun:
@@ -284,13 +279,12 @@ class Pipeline:
         try:
             await received.send_feed(reply, feed, self._headers(routed, ""))
         except CancelledError:
-            return  # the client is gone
+            return  # the client has disconnected
         finally:
             received.site.in_flight += 1
         received.finish()
 
     def _route(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
-        """Route a request; return the error too if it is malformed."""
         started = self._seconds()
         method, target, minor, headers, _, _ = received.head
         error, host, query = None, None, ""
@@ -301,8 +295,8 @@ class Pipeline:
         except ApiError as malformed:
             error, query, text = malformed, "", path.decode("latin-1")
             route = Route(text, family_of(text), None, {})
-        sent = headers.get("x-request-id")
-        identifier = sent if sent and _REQUEST_ID.fullmatch(sent) else next(self._ids)
+        requested_id = headers.get("x-request-id")
+        identifier = requested_id if requested_id and _REQUEST_ID.fullmatch(requested_id) else next(self._ids)
         backend = self._backends.choose(host)
         connection = received.connection
         if connection.crowded:
@@ -318,13 +312,12 @@ class Pipeline:
         return RoutedRequest(route, request, backend, started, facts), error
 
     def _with_body(self, routed: RoutedRequest, body: bytes) -> RoutedRequest:
-        """Return the request with its body, whose last byte was read now."""
         return routed._replace(request=routed.request._replace(body=body), started=self._seconds())
 
     def _headers(self, routed: RoutedRequest, code: str) -> tuple[tuple[str, str], ...]:
-        """Return the headers that every answer has besides its own.
+        """Return the headers that all responses have.
 
-        :param code: of the error that it reports, "" without one.
+        :param code: error code of the response, or "".
         """
         request = routed.request
         project = None if routed.backend is None else routed.backend.project
@@ -334,8 +327,8 @@ class Pipeline:
             ("X-Request-Id", request.id),
         )
         origins = project.server_cors_allowed_origins if project else ()
-        called = "origin" in request.headers or origins or request.method == "OPTIONS"
-        if called and routed.route.family.shared:
+        is_cross_origin = "origin" in request.headers or origins or request.method == "OPTIONS"
+        if is_cross_origin and routed.route.family.shared:
             headers += cors.readable(request, origins)
         if project and project.server_trace_header:
             headers += _traced(request, project.server_trace_header)
@@ -349,7 +342,6 @@ class Pipeline:
         return headers
 
     def _reject(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
-        """Answer a request that is still being sent."""
         received.reject(reply, self._headers(routed, reply.code))
         self._report(routed, reply.status, len(reply.body), reply.code)
 
@@ -359,24 +351,23 @@ class Pipeline:
         received.finish()
 
     def _report(self, routed: RoutedRequest, status: int, size: int, code: str) -> None:
-        """Pass the request with the facts that its steps reported to the observer."""
         route, request, backend, began, facts = routed
         project = "" if backend is None else backend.project.ref
         seconds = self._seconds() - began
-        answered = CompletedRequest(
+        observed = CompletedRequest(
             route.family.name, request, status, seconds, size, project, code, began, facts
         )
         try:
-            self._observe(answered)
+            self._observe(observed)
         except Exception:
-            _log.failure("an answered request could not be observed", request_id=routed.request.id)
+            _log.failure("the request could not be observed", request_id=routed.request.id)
 
 
 async def _reply(routed: RoutedRequest) -> Reply | None:
-    """Run the handler; return None if it was cancelled.
+    """Run the handler. Return None if it was cancelled.
 
-    An exception is answered in the form of the protocol: an ``ApiError`` as it stands, anything else as an
-    internal error whose cause only the log has.
+    An ``ApiError`` is formatted for the protocol. Any other exception becomes an internal error and is
+    logged.
     """
     route, request, backend = routed.route, routed.request, routed.backend
     request_id.set(request.id)
@@ -386,7 +377,7 @@ async def _reply(routed: RoutedRequest) -> Reply | None:
         assert route.handler is not None
         reply = await route.handler(backend, request, **route.arguments)
         if reply.stream is not None and request.method != "HEAD":
-            # Made while an error can still be answered.
+            # The first piece is created early, while an error response is still possible.
             return reply._replace(body=reply.body + await next_item(reply.stream, b""))
         return reply
     except ApiError as error:
@@ -400,8 +391,8 @@ async def _reply(routed: RoutedRequest) -> Reply | None:
         return routed.refuse(internal_error(request.id))
 
 
-def _decide(routed: RoutedRequest, length: int) -> Reply | None:
-    """Return the answer to a request with a body of this length, None where it takes a handler."""
+def _early_response(routed: RoutedRequest, length: int) -> Reply | None:
+    """Return the response to a request with a body of this length, or None if a handler is needed."""
     route, request, backend = routed.route, routed.request, routed.backend
     family = route.family
     if request.method == "OPTIONS" and family.shared:
@@ -420,7 +411,7 @@ def _decide(routed: RoutedRequest, length: int) -> Reply | None:
         return routed.refuse(body_too_large(routed.max_body))
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
-        message = f"The Content-Encoding {encoding[:60]} is not supported; send the body as it is"
+        message = f"The Content-Encoding {encoding[:60]} is not supported; send the body uncompressed"
         return routed.refuse(ApiError(415, "UNSUPPORTED_MEDIA_TYPE", message))
     if backend is None and family.of_project:
         return routed.refuse(ApiError(404, "PGRST125", "No project is served at this host name"))
@@ -428,17 +419,16 @@ def _decide(routed: RoutedRequest, length: int) -> Reply | None:
 
 
 def _counted_ids() -> Iterator[str]:
-    """Count behind a random prefix: unique without asking the system for randomness each time."""
+    """Generate ids from a random prefix and a counter, to avoid a system call for each request."""
     return map(f"{os.urandom(6).hex()}-{{:x}}".format, count(1))
 
 
 def _timed_out(limit: float) -> ApiError:
-    """Return the error for a request that reached its time limit and was cancelled."""
     return ApiError(
         504,
         "REQUEST_TIMEOUT",
-        f"The request was not answered within {limit:g} seconds",
-        details="Whether a change that it requested took effect is not known.",
+        f"The request timed out after {limit:g} seconds",
+        details="A change that it requested may or may not have taken effect.",
     )
 
 
@@ -447,6 +437,6 @@ def _cancelled() -> ApiError:
 
 
 def _traced(request: Request, name: str) -> tuple[tuple[str, str], ...]:
-    """Return the tracing header as it was sent, unless it is ``X-Request-Id``, which is always returned."""
+    """Return the tracing header as it was sent. ``X-Request-Id`` is excluded: all responses have it."""
     value = request.headers.get(name.lower())
     return ((name, value),) if value is not None and name.lower() != "x-request-id" else ()

@@ -1,7 +1,7 @@
-"""Routing: the project of a host name, and the handler of a path.
+"""Routing: the project for a host name, and the handler for a path.
 
-The routes are declared on a Klein application; a path is matched once and then remembered.  Klein's own
-resource walks its URL map for each request, which costs as much as the rest of a small one.
+Routes are declared on a Klein application. Matched paths are cached, because Klein's URL map takes as long as
+the rest of a small request.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dataapi.live.queries import LiveQueries
 from dataapi.settings import Project
 from dataapi.web.families import ProtocolFamily, family_of
 
-_REMEMBERED = 1024
-"""Paths whose match is remembered."""
-_LONGEST_REMEMBERED = 300
-"""Bytes of the longest such path, to bound the memory."""
+_MAX_CACHED = 1024
+"""Maximum number of cached paths."""
+_LONGEST_CACHED = 300
+"""Maximum length of a cached path in bytes."""
 
-_LIMIT_OF_NO_PROJECT = 65_536
+_MAX_BODY_WITHOUT_PROJECT = 65_536
 
 _PART = re.compile(r"<(?:\w+:)?_?(\w+)>")
 
@@ -38,50 +38,47 @@ Handler = Callable[..., Awaitable[Reply]]
 
 
 class ProjectApi(Protocol):
-    """Answers the requests of one protocol to one project."""
+    """One protocol of one project."""
 
-    async def handle(self, http: Request, caller: Caller) -> Reply:
-        """Answer a request; raises ``ApiError`` for errors that the client may read."""
+    async def handle(self, http: Request, caller: Caller) -> Reply: ...
 
 
 class WebhooksApi(Protocol):
-    """Answers requests to the management API of webhooks, which all projects share."""
+    """The management API of webhooks. All projects share it."""
 
     @property
-    def on(self) -> bool:
-        """Whether webhooks are configured."""
+    def enabled(self) -> bool: ...
 
     @property
-    def portal_origins(self) -> Sequence[str]:
-        """The origins whose pages may frame the page for customers."""
+    def portal_origins(self) -> Sequence[str]: ...
 
-    async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
-        """Answer a request; raises ``ApiError`` for errors that the client may read.
+    async def handle(self, request: Request, path: str, parameters: Mapping[str, str]) -> Reply:
+        """Handle a request.
 
-        :param path: the path's form in the table of operations.
-        :param places: the path's variable parts.
+        :param path: the path template, as in the table of operations.
+        :param parameters: values of the path parameters.
+        :raises ApiError: an error that the client may see.
         """
 
 
 class ConsoleData(Protocol):
-    """Answers the console's questions about one project."""
+    """The console's data about one project. All methods raise ``ApiError`` if the caller may not see it."""
 
-    async def schema(self, request: Request, caller: Caller) -> bytes:
-        """Return the schema as the caller's role sees it, as JSON; raises ``ApiError``."""
+    async def schema(self, request: Request, caller: Caller) -> bytes: ...
 
-    async def identity(self, caller: Caller) -> Mapping[str, Any]:
-        """Return as which role a caller's requests run; raises ``ApiError`` where they cannot."""
+    async def identity(self, caller: Caller) -> Mapping[str, Any]: ...
 
-    async def documents(self, request: Request, caller: Caller) -> bytes:
-        """Return the persisted documents, as JSON; raises ``ApiError``."""
+    async def documents(self, request: Request, caller: Caller) -> bytes: ...
 
-    async def health(self, request: Request, caller: Caller) -> Mapping[str, Any]:
-        """Return whether the project answers, and what it does; raises ``ApiError``."""
+    async def health(self, request: Request, caller: Caller) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One project, ready to answer; ``live`` is None where live queries are off."""
+    """A project that serves requests.
+
+    :ivar live: None if live queries are disabled.
+    """
 
     project: Project
     authenticator: Authenticator
@@ -92,9 +89,9 @@ class Backend:
 
 
 class Backends:
-    """The projects of this daemon by the host names they serve.
+    """The projects of this process by host name.
 
-    A project without host names serves every host that no other project names.
+    A project without host names serves all hosts that no other project serves.
     """
 
     def __init__(self, backends: Sequence[Backend]) -> None:
@@ -102,24 +99,22 @@ class Backends:
         self._fallback = next((backend for backend in backends if not backend.project.hosts), None)
 
     def choose(self, host: str | None) -> Backend | None:
-        """Return the project that serves a ``Host`` header's value, or None when none does."""
         if not self._by_host or not host:
             return self._fallback
         return self._by_host.get(_host_name(host), self._fallback)
 
 
 def _host_name(host: str) -> str:
-    """Return a ``Host`` header's name in lower case, without port, brackets and final dot."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower().removesuffix(".")
 
 
 class Route(NamedTuple):
-    """A matched path; ``handler`` is None when there is none.
+    """A matched path.
 
-    :ivar form: the path with the names of its variable parts, such as ``/rest/v1/{resource}``; "" when
-        there is no handler.
+    :ivar handler: None if no route matches.
+    :ivar form: path template such as ``/rest/v1/{resource}``, or "" if no route matches.
     """
 
     path: str
@@ -130,28 +125,28 @@ class Route(NamedTuple):
 
 
 def route(app: Klein, rule: str) -> Callable[[Handler], Handler]:
-    """Declare a handler: it gets the backend, the request and the rule's arguments, and returns a reply."""
-    # Klein's handlers take twisted.web's request.
+    """Declare a handler. It is called with the backend, the request and the arguments of the rule."""
+    # By its types, Klein passes twisted.web's request to handlers.
     return cast("Callable[[Handler], Handler]", app.route(rule, strict_slashes=False))
 
 
 class Routes:
-    """Finds the handler of a path."""
+    """The routes of an application."""
 
     def __init__(self, app: Klein) -> None:
         app.url_map.merge_slashes = False
-        # Without Klein's wrapping, which is made for twisted.web's requests.
+        # Klein wraps the handlers for requests of twisted.web.
         self._handlers: dict[str, Handler] = {
             name: cast("Handler", unwrap(endpoint)) for name, endpoint in app.endpoints.items()
         }
         self._urls = app.url_map.bind("")
-        self._known: dict[bytes, Route] = {}
+        self._cache: dict[bytes, Route] = {}
 
     def find(self, raw: bytes) -> Route:
-        """Return the route of a path as it stands in the request line; raises ``ApiError``, 400."""
-        known = self._known.get(raw)
-        if known is not None:
-            return known
+        """Return the route for a raw path. Raises ``ApiError`` (400)."""
+        cached = self._cache.get(raw)
+        if cached is not None:
+            return cached
         path = querystring.path(raw.decode("latin-1"))
         family = family_of(path)
         try:
@@ -159,16 +154,15 @@ class Routes:
         except (HTTPException, RequestRedirect):
             return Route(path, family, None, {})
         handler = self._handlers[str(rule.endpoint)]
-        found = Route(path, family, handler, dict(arguments), _PART.sub(r"{\1}", rule.rule))
-        if len(raw) <= _LONGEST_REMEMBERED:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[raw] = found
-        return found
+        match = Route(path, family, handler, dict(arguments), _PART.sub(r"{\1}", rule.rule))
+        if len(raw) <= _LONGEST_CACHED:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            self._cache[raw] = match
+        return match
 
 
 def no_route(route: Route) -> ApiError:
-    """Return the error for a path without a handler."""
     return ApiError(
         404,
         "PGRST125",
@@ -180,10 +174,11 @@ def no_route(route: Route) -> ApiError:
 
 
 class RoutedRequest(NamedTuple):
-    """A request with its route and its project, None when its host name has none.
+    """A request with its route and its project.
 
-    :ivar started: when its last byte was read, in seconds.
-    :ivar facts: those that its steps have reported so far.
+    :ivar backend: None if no project serves the host.
+    :ivar started: time when the last byte was read, in seconds.
+    :ivar facts: facts that the steps have reported so far.
     """
 
     route: Route
@@ -194,14 +189,13 @@ class RoutedRequest(NamedTuple):
 
     @property
     def max_body(self) -> int:
-        """Bytes of the largest body that both the protocol family and the project accept."""
+        """Maximum size of the body in bytes: the lower limit of protocol and project."""
         family = self.route.family.max_body
         if self.backend is None or not self.route.family.of_project:
-            return _LIMIT_OF_NO_PROJECT if family is None else family
+            return _MAX_BODY_WITHOUT_PROJECT if family is None else family
         project = self.backend.project.max_body
         return project if family is None else min(family, project)
 
     def refuse(self, error: ApiError) -> Reply:
-        """Return the answer for an error in the form of the protocol."""
         verbosity = "verbose" if self.backend is None else self.backend.project.client_error_verbosity
         return self.route.family.render_error(error, self.request, verbosity)

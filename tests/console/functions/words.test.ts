@@ -5,7 +5,7 @@ import { sentence } from "../../../console/src/kit/words";
 
 test("a sentence ends with one full stop", () => {
   assert.equal(sentence("JWT expired"), "JWT expired.");
-  assert.equal(sentence("The daemon answered with status 500."), "The daemon answered with status 500.");
+  assert.equal(sentence("The daemon responded with status 500."), "The daemon responded with status 500.");
   assert.equal(sentence("Really? "), "Really?");
   assert.equal(sentence(""), "");
 });

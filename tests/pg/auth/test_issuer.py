@@ -108,7 +108,7 @@ async def test_a_reload_reads_the_keys_again(start: Start, published: Published)
     assert await asked(part) == "authenticated"
     published.document = "nonsense"
     with pytest.raises(
-        ReloadError, match="the keys at the URL of jwt-secret were not read: the response is not a JWKS"
+        ReloadError, match="the keys at the URL of jwt-secret could not be read: the response is not a JWKS"
     ):
         await part.reload()
     assert await asked(part) == "authenticated"

@@ -78,7 +78,7 @@ def anonymous(request: pytest.FixtureRequest, api: Service, reactor: Any) -> Ite
     """Serve callers without a token as such a role; give what is to be said of it."""
     role, what = request.param
     with serving(reactor, api.database, db_anon_role=role) as service:
-        yield service, f"requests run as {role}, which is {what}: they are refused"
+        yield service, f"requests run as {role}, which is {what}: they are rejected"
 
 
 async def test_callers_without_a_token_do_not_run_as_one(anonymous: tuple[Service, str]) -> None:

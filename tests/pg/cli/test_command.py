@@ -52,7 +52,7 @@ def test_check_config_fails_without_the_database_unless_it_is_to_be_left_out() -
     assert (code, output) == (os.EX_UNAVAILABLE, "")
     assert errors.startswith("project abcdefghijklmnopqrst: the database cannot be checked: ")
     assert "Connection refused" in errors
-    good = "the environment: the configuration is good; 1 project\n"
+    good = "the environment: the configuration is valid; 1 project\n"
     assert dataapi("check-config", "--offline", environ=KEYED) == (0, good, "")
 
 
@@ -83,7 +83,10 @@ def test_check_config_says_that_secret_keys_open_nothing(database: Database) -> 
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
     code, _, errors = dataapi("check-config", environ=environ)
     assert code == 0
-    assert "warning: project abcdefghijklmnopqrst: service_role may read no table of schema public" in errors
+    assert (
+        "warning: project abcdefghijklmnopqrst: service_role has no privileges on tables of schema public"
+        in errors
+    )
     database.execute("grant select on t to service_role; grant usage on schema public to service_role")
     assert dataapi("check-config", environ=environ)[2] == ""
 
@@ -96,7 +99,7 @@ def test_check_config_names_clashes_without_calling_them_mistakes(database: Data
         "grant select on blog to service_role"
     )
     code, output, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri})
-    assert (code, output) == (0, "the environment: the configuration is good; 1 project\n")
+    assert (code, output) == (0, "the environment: the configuration is valid; 1 project\n")
     place = "note: project abcdefghijklmnopqrst: foreign key blog_author_fkey of table public.blog"
     assert errors.splitlines() == [
         f"{place}: the GraphQL field blogCollection of account belongs to foreign key blog_editor_fkey"
@@ -119,11 +122,11 @@ def test_check_config_finds_schemas_and_roles_that_are_missing(database: Databas
     schema = f"{place}: schema api: {missing}"
     code, _, errors = dataapi("check-config", environ=environ)
     assert code == os.EX_CONFIG
-    assert errors.splitlines() == [f"{place}: requests run as web_anon, and there is no such role", schema]
+    assert errors.splitlines() == [f"{place}: requests run as web_anon, but there is no such role", schema]
     database.execute("create role web_anon")
     try:
         assert dataapi("check-config", environ=environ)[2].splitlines() == [
-            f"{place}: requests run as web_anon, and the login role of db-uri may not become that role",
+            f"{place}: requests run as web_anon, but the login role of db-uri is not a member of that role",
             schema,
         ]
     finally:
@@ -146,7 +149,7 @@ def test_check_config_names_tables_that_graphql_leaves_out(database: Database) -
         """
     )
     code, output, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri})
-    assert (code, output) == (0, "the environment: the configuration is good; 1 project\n")
+    assert (code, output) == (0, "the environment: the configuration is valid; 1 project\n")
     assert errors.splitlines() == [
         f"note: project abcdefghijklmnopqrst: table public.{name} has no primary key, which GraphQL needs"
         for name in ("note", "part")
@@ -157,8 +160,8 @@ def test_check_config_warns_of_a_login_role_that_is_a_superuser(database: Databa
     code, _, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.admin_uri})
     assert (code, errors) == (
         0,
-        "warning: project abcdefghijklmnopqrst: db-uri logs in as postgres, a superuser, which no privilege"
-        " check restrains; dataapi init makes a role for the daemon\n",
+        "warning: project abcdefghijklmnopqrst: db-uri logs in as postgres, a superuser, and bypasses all"
+        " privilege checks; dataapi init creates a role for the daemon\n",
     )
 
 
@@ -177,9 +180,8 @@ def test_check_config_finds_functions_that_are_missing(database: Database) -> No
     code, _, errors = dataapi("check-config", environ=environ)
     assert code == os.EX_CONFIG
     before, root = errors.splitlines()
-    missing = "and there is no such function without arguments in"
-    assert f"db-pre-request names check_request, {missing} public" in before
-    assert f"db-root-spec names hidden.root, {missing} hidden" in root
+    assert "db-pre-request: no function check_request without arguments exists in public" in before
+    assert "db-root-spec: no function hidden.root without arguments exists in hidden" in root
 
     database.execute("create function hidden.root() returns int language sql as 'select 1'")
     environ["DATAAPI_PROJECT_DB_PRE_REQUEST"] = "hidden.check_request"
@@ -277,7 +279,7 @@ def test_keys_makes_what_goes_into_files_that_are_not_there_yet(tmp_path: Path) 
     )
     code, _, errors = dataapi("check-config", "--offline", "--config", "x.ini")
     assert code == os.EX_CONFIG
-    assert errors.count("(dataapi keys makes what goes into it)\n") == 2
+    assert errors.count("(dataapi keys generates its content)\n") == 2
     code, output, told = dataapi("keys", "--config", "x.ini")
     assert (code, told) == (0, errors)
     made = dict(line.split(" = ") for line in output.splitlines() if line[0] not in ";[")

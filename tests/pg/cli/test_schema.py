@@ -147,7 +147,7 @@ def test_settings_of_the_project_shape_the_schema(chinook: Database) -> None:
         (
             ("--role", "nobody_at_all"),
             os.EX_DATAERR,
-            "there is no role nobody_at_all that the login role of db-uri may become",
+            "role nobody_at_all does not exist, or the login role of db-uri is not a member of it",
         ),
         (
             ("--role", "anon", "--project", "x"),

@@ -103,7 +103,7 @@ def test_findings_are_a_table_at_a_terminal(environ: dict[str, str], tmp_path: P
     assert status == os.EX_CONFIG
     head, first = COLOUR.sub("", shown).splitlines()[:2]
     assert head.split() == ["SEVERITY", "PROJECT", "FINDING"]
-    assert first.startswith("mistake   abcdefghijklmnopqrst  requests run as nobody_at_all, and")
+    assert first.startswith("mistake   abcdefghijklmnopqrst  requests run as nobody_at_all, but")
     assert "\x1b[31mmistake" in shown
 
 

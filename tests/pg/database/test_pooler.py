@@ -293,7 +293,7 @@ async def test_a_pooler_in_statement_mode_is_refused(
         assert "statement pooling" in (pool.trouble or "")
         findings = inspect(Project(REF, "acme", behind.uri, jwt_secret="s" * 32))
     wrong = [finding.text for finding in findings if finding.wrong]
-    assert wrong == ["db-uri leads to a pooler in statement mode, which cannot be used"]
+    assert wrong == ["db-uri names a pooler in statement mode: this is not supported"]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from dataapi.graphql.literal_parameters import NO_PARAMETERS, coerce_literals, e
 from dataapi.graphql.plan import OperationPlan, compile_plan
 from dataapi.graphql.transport import GraphQLRequest
 from dataapi.http.messages import Request
-from dataapi.service.garbage_collection import MANY, ShortCollections
+from dataapi.service.garbage_collection import FREEZE_AFTER, ShortCollections
 from graphql import Node
 from support.service import Service
 from twisted.internet import task
@@ -152,7 +152,7 @@ async def test_frozen_documents_are_free_once_they_are_dropped(api: Service, rea
         for number in range(200):
             await api.ask(DOCUMENTS["short"].replace("<N>", str(number)), check=False)
             if number % 20 == 0:
-                for _ in range(MANY):
+                for _ in range(FREEZE_AFTER):
                     gc.collect(1)
                 await task.deferLater(reactor, 0)
         [role] = api.engine._roles.values()

@@ -156,7 +156,7 @@ async def test_ended_stream_counts_until_its_connection_is_closed(
     assert live.figures.unsent_bytes > LARGE
     [connection] = live.site.connections
     assert connection._timer.active()
-    live.reactor.callLater(0, connection._check_time)
+    live.reactor.callLater(0, connection._check_timeout)
     connection._deadline = connection.progressed = live.reactor.seconds()
     await live.until(lambda: live.figures.subscribers == 0, "the end of the stream")
     assert (live.figures.unsent_bytes, list(live.site.connections)) == (0, [])

@@ -172,7 +172,7 @@ async def test_named_directory_keeps_data_and_keys() -> None:
         assert stat.S_IMODE((directory / "demo-keys.json").stat().st_mode) == 0o600
 
         (directory / "demo-keys.json").write_text("{}")
-        with pytest.raises(EmbeddedServerError, match=r"demo-keys\.json does not hold the keys"):
+        with pytest.raises(EmbeddedServerError, match=r"demo-keys\.json does not contain the keys"):
             await demo.prepare_demo(directory, SERVICE)
     finally:
         shutil.rmtree(directory)

@@ -342,7 +342,7 @@ async def test_tests_and_retries_are_limited_together(api: Management, reactor: 
     headers = {"authorization": f"Bearer {api.token}"}
     places = {"organization_slug": "acme", "endpoint_id": made["id"]}
     with pytest.raises(ManagementError) as refused:
-        await other.answer(Request("id", "POST", f"{one}/test", "", headers, b""), TEST, places)
+        await other.handle(Request("id", "POST", f"{one}/test", "", headers, b""), TEST, places)
     assert refused.value.code == MANY[1]
     api.database.execute("update webhooks.request set at = at - interval '60 seconds'")
     assert (await api.send("POST", retry)).status == 201

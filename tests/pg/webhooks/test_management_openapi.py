@@ -70,10 +70,10 @@ def routes() -> set[str]:
     """Return the rules of the management API that the application routes by."""
 
     class Never:
-        on = True
+        enabled = True
         portal_origins = ()
 
-        async def answer(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
+        async def handle(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
             raise AssertionError
 
     rules = {rule.rule for rule in make_app(Never()).url_map.iter_rules()}

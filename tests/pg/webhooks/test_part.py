@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.concurrency.timers import Backoff
 from dataapi.http.errors import DatabaseUnavailable
-from dataapi.service.webhooks import CONNECTIONS, REFUSED, WebhooksPart
+from dataapi.service.webhooks import CONNECTIONS, DENIED_BACKOFF, WebhooksPart
 from dataapi.settings import Project, Settings, Webhooks
 from dataapi.telemetry.metrics import FAMILIES, exposition
 from dataapi.telemetry.readiness import WebhooksState
@@ -49,7 +49,7 @@ async def test_deliveries_continue_after_their_connections_froze(
     proxy: FreezingProxy, database: Database, world: World, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While nothing is answered, /ready and a metric say that nothing progresses."""
-    monkeypatch.setattr("dataapi.service.webhooks.QUEUE_WITHIN", 0.3)
+    monkeypatch.setattr("dataapi.service.webhooks.QUEUE_TIMEOUT", 0.3)
     monkeypatch.setattr("dataapi.service.webhooks.STALLED_AFTER", 0.5)
     allow_migrations(database)
     part = WebhooksPart(reactor, Settings((Project(REF, "acme", proxy.uri),), webhooks=SECTION))
@@ -116,7 +116,7 @@ async def test_a_refusal_is_tried_again_further_apart(
     before = log.read_text().count("permission denied")
     with capturedLogs() as events:
         await part.start()
-        await until(reactor, lambda: part._refused.failures == 2)
+        await until(reactor, lambda: part._denied_retry.failures == 2)
     [refused] = [event for event in events if event["log_level"] is LogLevel.warn]
     assert formatEvent(refused) == (
         "webhooks do not work, trying again in 1.0 s: the schema webhooks cannot be created or upgraded:"
@@ -124,7 +124,7 @@ async def test_a_refusal_is_tried_again_further_apart(
         " create schema webhooks authorization authenticator"
     )
     assert log.read_text().count("permission denied") == before
-    assert [REFUSED.after(failures) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert [DENIED_BACKOFF.after(failures) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 async def test_one_process_tries_again_and_others_wait_for_it(
@@ -135,7 +135,7 @@ async def test_one_process_tries_again_and_others_wait_for_it(
     try:
         await other.start()
         allow_migrations(database)
-        await until(reactor, lambda: other._refused.failures == 2)
+        await until(reactor, lambda: other._denied_retry.failures == 2)
         assert other.state().reason == "another process has not created or upgraded the schema webhooks yet"
         assert database.execute("select to_regclass('webhooks.migration')") == [(None,)]
         await part.start()

@@ -13,7 +13,7 @@ import dataapi.cli
 import pytest
 from dataapi.cli.examples import EXAMPLES, parsers
 from dataapi.cli.main import command_line_parser
-from dataapi.cli.status import STATUSES, of_sqlstate
+from dataapi.cli.status import STATUSES, status_of_sqlstate
 
 PARSERS = dict(parsers("dataapi", command_line_parser()))
 LINES = [(words, line) for words, lines in EXAMPLES.items() for line in lines]
@@ -66,4 +66,4 @@ def test_statuses_are_those_that_the_documentation_lists() -> None:
 )
 def test_errors_of_postgresql_have_a_status(sqlstate: str | None, status: int) -> None:
     """By their class; without a code, PostgreSQL could not be asked."""
-    assert of_sqlstate(sqlstate) == status
+    assert status_of_sqlstate(sqlstate) == status

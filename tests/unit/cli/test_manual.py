@@ -95,7 +95,7 @@ def test_the_page_of_dataapi_has_the_daemon_and_statuses(manual: Path) -> None:
     text = rendered(manual / "man" / "dataapi.1")
     for option in ("--embedded=VALUE", "--listen=ENDPOINT", "--workers=VALUE", "--demo"):
         assert option in text
-    assert "78 The configuration has mistakes" in text
+    assert "78 The configuration is invalid" in text
     assert "twistd --nodaemon --pidfile= dataapi --embedded ./data" in text
 
 

@@ -217,7 +217,7 @@ def test_a_configuration_stands_in_the_working_folder_or_else_in_etc() -> None:
         chosen(template)
     [message] = str(caught.value).splitlines()
     assert message == (
-        "configuration: no file found, looked for dataapi.ini and /etc/dataapi/dataapi.ini; name one with"
+        "configuration: no file found: tried dataapi.ini and /etc/dataapi/dataapi.ini; use"
         " --config, or set DATAAPI_PROJECT_DB_URI; etc/dataapi.ini is a template: copy it to dataapi.ini"
     )
     with pytest.raises(ConfigurationError, match=r"DATAAPI_PROJECT_DB_URI$"):
@@ -229,7 +229,7 @@ def test_a_configuration_stands_in_the_working_folder_or_else_in_etc() -> None:
     [
         ('jwt-aud = "mine"', 'expected no " around the value'),
         ("db-anon-role = 'anon'", "expected no ' around the value"),
-        ("jwt-aud = mine # and nobody else's", "expected no # behind the value"),
+        ("jwt-aud = mine # and nobody else's", "expected no # after the value"),
     ],
 )
 def test_what_other_formats_would_not_take_for_the_value_is_named(line: str, expected: str) -> None:
@@ -278,7 +278,9 @@ def test_two_listeners_need_two_ports(listen: str, admin: str, wrong: str | None
 def test_an_admin_listener_that_others_can_reach_is_noticed(endpoint: str, public: bool) -> None:
     found = inspect_service(read(f"[dataapi]\nadmin-listen = {endpoint}\n{MINIMAL}"))
     assert [finding.wrong for finding in found] == [False] * public
-    assert all(str(finding).startswith(f"warning: admin-listen: {endpoint} is open") for finding in found)
+    assert all(
+        str(finding).startswith(f"warning: admin-listen: {endpoint} can be reached") for finding in found
+    )
 
 
 @pytest.mark.parametrize(
@@ -305,7 +307,7 @@ def test_secrets_that_everybody_may_read_are_noticed(tmp_path: Path, secret: str
         kept.write_text(value)
         for each in (file, kept):
             each.chmod(0o644)
-        what = "holds secrets, and its mode lets every user of this machine read it"
+        what = "contains secrets but is readable by every user of this machine"
         found = [str(finding) for finding in inspect_service(load(file, {}))]
         assert found == [f"warning: {path} {what}: chmod o= {path}"] * confidential
         path.chmod(0o640)
@@ -316,8 +318,8 @@ def test_webhooks_without_an_encryption_key_are_noticed() -> None:
     [finding] = inspect_service(read(f"{MINIMAL}[webhooks]\n"))
     assert finding.wrong
     assert str(finding) == (
-        "[webhooks] has no encryption-key, without which no endpoint can be created: dataapi keys prints one;"
-        " remove the section to turn webhooks off"
+        "[webhooks] has no encryption-key, so no endpoints can be created: dataapi keys prints one;"
+        " remove the section to disable webhooks"
     )
     key = base64.b64encode(bytes(32)).decode()
     assert inspect_service(read(f"{MINIMAL}[webhooks]\nencryption-key = {key}\n")) == []
@@ -344,7 +346,7 @@ def test_service_alone_is_read_from_environment_and_command_line() -> None:
         load_service(
             {"DATAAPI_DATAAPI_WORKER": "2"}, overrides=[("dataapi", "listen", "8000")], defaults=defaults
         )
-    assert [mistake.place for mistake in caught.value.mistakes] == [
+    assert [mistake.origin for mistake in caught.value.mistakes] == [
         "environment DATAAPI_DATAAPI_WORKER",
         "command line",
     ]
@@ -394,7 +396,7 @@ def test_no_file_anywhere_says_where_it_looked() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(None, {}, read_file=nothing)
     message = str(caught.value)
-    for part in ("for dataapi.ini", "/etc/dataapi/dataapi.ini", "--config", "DATAAPI_PROJECT_DB_URI"):
+    for part in ("tried dataapi.ini", "/etc/dataapi/dataapi.ini", "--config", "DATAAPI_PROJECT_DB_URI"):
         assert part in message
 
 
@@ -457,8 +459,8 @@ timeout = 3
         "expected postgresql://user:password@host:port/database or host=... dbname=...",
         "test.ini: [project] dbpool: no such key; did you mean db-pool?",
         "test.ini: [project] db-pool = 'ten': expected a whole number of at least 1",
-        "test.ini: [project] require-api-key: no request could be admitted: expected jwt-secret, "
-        "publishable-keys or secret-keys (dataapi keys makes them), or require-api-key = no",
+        "test.ini: [project] require-api-key: all requests would be rejected: expected jwt-secret, "
+        "publishable-keys or secret-keys (dataapi keys generates them), or require-api-key = no",
         "environment DATAAPI_WEBHOOKS_TIMEOUT: [webhooks] timeout = '-1': "
         "expected a positive number of seconds, such as 10 or 0.5",
     ]
@@ -517,11 +519,14 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
         ("db-hoisted-tx-settings = work_mem, role", "expected names of PostgreSQL's settings"),
         ("openapi-mode = on", "expected one of follow-privileges, ignore-privileges, disabled"),
         ("publishable-keys = k, k", "expected each key only once"),
-        ("secret-keys = k\npublishable-keys = k", "expected other keys than in publishable-keys"),
+        ("secret-keys = k\npublishable-keys = k", "expected keys that are not in publishable-keys"),
         ("graphql-validation = lax", "expected one of compatible, strict"),
         ("graphql-features = upsert, upset", "expected some of upsert, "),
         ("graphql-documents = /no/such/folder", "expected a folder that exists"),
-        ("graphql-documents-only = yes", "no document could run: expected graphql-documents, or no"),
+        (
+            "graphql-documents-only = yes",
+            "all documents would be rejected: expected graphql-documents, or no",
+        ),
         ("rest-max-embeds = 100", "no such key"),
         ("server-version-enabled = no", "no such key; did you mean server-timing-enabled?"),
         ("[dataapi]\nheader-timeout = 10", "no such key"),
@@ -674,9 +679,9 @@ def test_unreadable_secret_file_is_a_mistake_that_names_it() -> None:
         ("db-uri = x", "test.ini: line 1: expected a section such as [project] first"),
         (
             "[project]\nref = a\nref = b",
-            "test.ini: [project] ref: the key stands there twice, again on line 3",
+            "test.ini: [project] ref: the key is repeated on line 3",
         ),
-        ("[project]\n[project]", "test.ini: [project]: the section stands there twice, again on line 2"),
+        ("[project]\n[project]", "test.ini: [project]: the section is repeated on line 2"),
         ("[dataapi]", "test.ini: expected a section [project], or several [project:REF]"),
         ("", "test.ini: expected a section [project], or several [project:REF]"),
     ],
@@ -704,13 +709,13 @@ def test_missing_connection_string_is_a_mistake() -> None:
 def test_projects_must_be_told_apart() -> None:
     same = SEVERAL.replace("b.example.org", "A.example.org")
     [message] = mistakes(same)
-    assert message.endswith(f"expected each host name in one project only; [project:{'a' * 20}] has it too")
+    assert message.endswith(f"expected each host name in one project only; [project:{'a' * 20}] also has it")
     [message] = mistakes(SEVERAL.replace("hosts = b.example.org", ""))
     assert "hosts: expected host names, because there are several projects" in message
     [message] = mistakes(SEVERAL.replace("[project:" + "b" * 20, "[project:short"))
     assert message == "test.ini: [project:short]: expected 20 letters a-z after [project:"
     [message] = mistakes(SEVERAL + f"ref = {'c' * 20}\n")
-    assert f"ref: expected {'b' * 20}, the reference in the section's name" in message
+    assert f"ref: expected {'b' * 20}, as in the name of the section" in message
     assert any("not both" in message for message in mistakes(SEVERAL + MINIMAL))
 
 
@@ -740,7 +745,7 @@ def test_any_unknown_variable_is_one_mistake(environ: dict[str, str]) -> None:
         return
     with pytest.raises(ConfigurationError) as caught:
         read(environ=environ)
-    assert [mistake.place for mistake in caught.value.mistakes] == [
+    assert [mistake.origin for mistake in caught.value.mistakes] == [
         f"environment {name}" for name in sorted(environ)
     ]
     assert all(mistake.value is None for mistake in caught.value.mistakes)

@@ -10,7 +10,7 @@ from dataapi.service import database_settings
 from dataapi.service.configuration import ConfigurationError
 from dataapi.service.configuration.database import DatabaseSetting, applied, unknown_names
 from dataapi.service.configuration.keys import PROJECT as PROJECT_KEYS
-from dataapi.service.database_settings import READ_WITHIN, DatabaseSettings, Stored
+from dataapi.service.database_settings import READ_WITHIN, DatabaseSettings, StoredSettings
 from dataapi.service.settings_sources import Configured
 from dataapi.settings import Project, Settings
 from support.deferreds import outcome
@@ -56,13 +56,13 @@ def test_mistakes_name_their_place_and_no_secret() -> None:
     assert first.startswith(
         f"database of project {PROJECT.ref}: role authenticator: pgrst.db_max_rows = 'many'"
     )
-    assert "name no files" in second
+    assert "cannot refer to files" in second
     assert "/etc/secret" not in second
 
 
 def test_the_only_key_may_stand_in_the_database() -> None:
     project = Project("a" * 20, "acme", "postgresql:///paper", db_config=True)
-    with pytest.raises(ConfigurationError, match="no request could be admitted"):
+    with pytest.raises(ConfigurationError, match="all requests would be rejected"):
         applied(project, [])
     assert applied(project, [stored("s" * 32, "pgrst.jwt_secret")]).jwt_secret == "s" * 32
 
@@ -71,9 +71,9 @@ def test_the_only_key_may_stand_in_the_database() -> None:
 class Paper:
     """A database on paper; None is one that is away."""
 
-    holds: Stored | None
+    holds: StoredSettings | None
 
-    def read(self, _project: Project) -> Stored:
+    def read(self, _project: Project) -> StoredSettings:
         """Return what it holds."""
         if self.holds is None:
             raise ScriptError("connection refused")
@@ -122,9 +122,9 @@ def test_a_project_waits_for_its_settings() -> None:
 
 
 def test_a_database_that_says_nothing_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[Deferred[Stored]] = []
+    threads: list[Deferred[StoredSettings]] = []
 
-    def thread(_function: object) -> Deferred[Stored]:
+    def thread(_function: object) -> Deferred[StoredSettings]:
         threads.append(Deferred())
         return threads[-1]
 
@@ -134,11 +134,11 @@ def test_a_database_that_says_nothing_takes_one_thread(monkeypatch: pytest.Monke
     starting = Deferred.fromCoroutine(made.prepare())
     clock.advance(READ_WITHIN)
     [project] = outcome(starting).projects
-    assert "no answer within" in project.settings_error
+    assert "no response within" in project.settings_error
     for _ in range(3):
         asking = Deferred.fromCoroutine(made.reread_database(PROJECT.ref))
         clock.advance(READ_WITHIN)
-        assert "no answer within" in outcome(asking).projects[0].settings_error
+        assert "no response within" in outcome(asking).projects[0].settings_error
     asking = Deferred.fromCoroutine(made.reread_database(PROJECT.ref))
     threads[0].callback((stored("7"),))
     assert outcome(asking).projects[0].db_max_rows == 7
@@ -154,7 +154,7 @@ def test_a_mistake_concerns_its_project_alone() -> None:
         Clock(), Configured(settings, lambda: settings), lambda one: papers[one.ref].read(one)
     )
     wrong, right = outcome(made.prepare()).projects
-    assert "cannot be used" in wrong.settings_error
+    assert "are invalid" in wrong.settings_error
     assert "pgrst.db_max_rows" in wrong.settings_error
     assert (right.db_max_rows, right.settings_error) == (3, None)
     assert made.failures == {PROJECT.ref: wrong.settings_error}

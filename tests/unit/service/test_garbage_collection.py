@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.service.garbage_collection import MANY, ShortCollections
+from dataapi.service.garbage_collection import FREEZE_AFTER, ShortCollections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def kept() -> list[list[int]]:
 
 def collected() -> None:
     """Make as many young collections as there are before a full one."""
-    for _ in range(MANY):
+    for _ in range(FREEZE_AFTER):
         gc.collect(1)
 
 

@@ -227,7 +227,7 @@ def test_webhooks_start_when_requests_are_accepted() -> None:
 def test_the_management_api_is_unavailable_until_webhooks_start() -> None:
     webhooks = LazyWebhooks(Clock(), Settings(projects=(), webhooks=WebhooksSettings()))
     request = Request("1", "GET", "/v2/event-types", "", {}, b"")
-    error = outcome(webhooks.answer(request, request.path, {}))
+    error = outcome(webhooks.handle(request, request.path, {}))
     assert isinstance(error, ManagementError)
     assert (error.status, error.headers) == (503, (("Retry-After", "1"),))
     assert webhooks.state() == WebhooksState(False, False, "webhooks are starting")
@@ -238,7 +238,7 @@ def test_without_their_section_webhooks_are_off() -> None:
     webhooks = LazyWebhooks(Clock(), Settings(projects=()))
     outcome(webhooks.start())
     request = Request("1", "GET", "/v2/event-types", "", {}, b"")
-    error = outcome(webhooks.answer(request, request.path, {}))
+    error = outcome(webhooks.handle(request, request.path, {}))
     assert isinstance(error, ManagementError)
     assert (error.status, error.code) == (404, "not_found")
     assert error.message == "Webhooks are off: the configuration has no section [webhooks]"
@@ -320,7 +320,7 @@ def test_settings_by_which_the_database_cannot_be_used_are_not_used() -> None:
     old.reloading.callback(1)
     other.reloading.callback(1)
     reloaded = outcome(paper.process.reload(settings))
-    assert reloaded.failures == {"p": "the new settings are not used: no route"}
+    assert reloaded.failures == {"p": "the new settings were not applied: no route"}
     assert paper.served == [old, other]
     assert paper.events[-1] == "stop p"
 

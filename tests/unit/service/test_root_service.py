@@ -168,14 +168,16 @@ class Daemon:
 def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Collect what the process would exit with."""
     collected: list[int] = []
-    monkeypatch.setattr(root, "_end_with", lambda status, _reason: collected.append(status))
+    monkeypatch.setattr(root, "_exit_with", lambda status, _reason: collected.append(status))
     return collected
 
 
 @pytest.fixture(autouse=True)
 def _signals() -> Iterator[None]:
     """Keep this process's own signal handlers."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, *root.RELOADING)}
+    kept = {
+        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, *root.RELOAD_SIGNALS)
+    }
     yield
     for number, handler in kept.items():
         signal.signal(number, handler)
@@ -295,7 +297,7 @@ def test_signals_during_a_reload_make_one_more() -> None:
     daemon.server.started.callback(None)
     daemon.events.clear()
     slow = daemon.server.reloaded = Deferred()
-    for number in root.RELOADING:
+    for number in root.RELOAD_SIGNALS:
         signal.raise_signal(number)
     assert daemon.events == ["RELOADING=1", "reload"]
     daemon.server.reloaded = succeed(None)
@@ -324,7 +326,7 @@ def test_who_asks_twice_does_not_wait(monkeypatch: pytest.MonkeyPatch, number: s
     daemon.prepared.callback(Settings(projects=()))
     daemon.server.started.callback(None)
     left: list[int] = []
-    monkeypatch.setattr(root, "_leave", left.append)
+    monkeypatch.setattr(root, "_exit", left.append)
     stopping = daemon.root.stopService()
     assert left == []
     signal.raise_signal(number)
@@ -364,9 +366,9 @@ def test_messages_to_systemd_that_fail_end_nothing() -> None:
     daemon.machine.pump([5])
     assert "WATCHDOG=1" in events
     daemon.server.served = RuntimeError("no state")
-    daemon.machine.pump([root.FOLLOW])
+    daemon.machine.pump([root.STATUS_INTERVAL])
     daemon.server.served = DaemonState((), starting=True)
-    daemon.machine.pump([root.FOLLOW])
+    daemon.machine.pump([root.STATUS_INTERVAL])
     assert events[-1].startswith("STATUS=")
     daemon.server.stopped.callback(None)
     stopping: Any = daemon.root.stopService()

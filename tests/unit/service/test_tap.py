@@ -60,7 +60,7 @@ def test_options_win_over_the_configuration() -> None:
     ("words", "sentence"),
     [
         (("--wrokers", "2"), "option --wrokers not recognized"),
-        (("stray",), "expected options alone, and no stray"),
+        (("stray",), "unexpected argument: stray"),
     ],
 )
 def test_unknown_options_are_refused(

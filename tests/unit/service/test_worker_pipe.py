@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from dataapi.service.worker_pipe import Asker, Assignment, Lines, WorkerGone
+from dataapi.service.worker_pipe import Assignment, LineSplitter, WorkerClient, WorkerGone
 from dataapi.settings import Project, Settings, TransactionEnd
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ from twisted.internet.task import Clock
 def test_lines_come_out_whole_however_the_bytes_arrive(lines: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(line + b"\n" for line in lines)
     received: list[bytes] = []
-    cutter = Lines(received.append)
+    cutter = LineSplitter(received.append)
     while stream:
         size = data.draw(st.integers(1, len(stream)))
         cutter.feed(stream[:size])
@@ -30,7 +30,7 @@ def test_lines_come_out_whole_however_the_bytes_arrive(lines: list[bytes], data:
 
 def test_a_line_without_an_end_comes_out_at_the_end() -> None:
     received: list[bytes] = []
-    cutter = Lines(received.append)
+    cutter = LineSplitter(received.append)
     cutter.feed(b"one\ntw")
     assert received == [b"one"]
     cutter.finish()
@@ -54,19 +54,19 @@ class Conversation:
     def __init__(self) -> None:
         self.clock = Clock()
         self.sent: list[dict[str, Any]] = []
-        self.asker = Asker(self.clock, lambda line: self.sent.append(json.loads(line)))
+        self.client = WorkerClient(self.clock, lambda line: self.sent.append(json.loads(line)))
 
     def ask(self, what: str) -> Deferred[Any]:
         """Ask with five seconds of patience."""
-        return Deferred.fromCoroutine(self.asker.ask(what, 5))
+        return Deferred.fromCoroutine(self.client.send(what, 5))
 
 
 def test_answers_reach_who_asked_in_whatever_order() -> None:
     talk = Conversation()
     state, figures = talk.ask("state"), talk.ask("snapshot")
     assert [document["ask"] for document in talk.sent] == ["state", "snapshot"]
-    talk.asker.received({"id": talk.sent[1]["id"], "answer": "figures"})
-    talk.asker.received({"id": talk.sent[0]["id"], "answer": "state"})
+    talk.client.received({"id": talk.sent[1]["id"], "answer": "figures"})
+    talk.client.received({"id": talk.sent[0]["id"], "answer": "state"})
     assert (outcome(state), outcome(figures)) == ("state", "figures")
     assert talk.clock.getDelayedCalls() == []
 
@@ -76,7 +76,7 @@ def test_a_worker_that_does_not_answer_is_not_waited_for() -> None:
     asked = talk.ask("state")
     talk.clock.advance(5)
     assert isinstance(outcome(asked), WorkerGone)
-    talk.asker.received({"id": talk.sent[0]["id"], "answer": "late"})
+    talk.client.received({"id": talk.sent[0]["id"], "answer": "late"})
 
 
 @pytest.mark.parametrize("how", ["error", "end"])
@@ -84,9 +84,9 @@ def test_failures_of_the_worker_fail_the_question(how: str) -> None:
     talk = Conversation()
     asked = talk.ask("reload")
     if how == "error":
-        talk.asker.received({"id": talk.sent[0]["id"], "error": "no database"})
+        talk.client.received({"id": talk.sent[0]["id"], "error": "no database"})
     else:
-        talk.asker.close()
+        talk.client.close()
     error = outcome(asked)
     assert isinstance(error, WorkerGone)
     assert str(error) == {"error": "no database", "end": "the worker ended"}[how]

@@ -7,9 +7,9 @@ from typing import Any
 
 from dataapi.service.process import GRACE
 from dataapi.service.sockets import Descriptor, StartFailed
-from dataapi.service.worker_pipe import ANSWERS, FIRST_SOCKET, Assignment
-from dataapi.service.worker_process import SILENT, WorkerProcess
-from dataapi.service.workers import BEAT, STARTING_BEATS, STUCK_BEATS, Workers, restart_wait
+from dataapi.service.worker_pipe import FIRST_SOCKET, REPLIES, Assignment
+from dataapi.service.worker_process import STUCK_AFTER_BEATS, WorkerProcess
+from dataapi.service.workers import BEAT, KILL_AFTER_BEATS, KILL_STARTING_AFTER_BEATS, Workers, restart_wait
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Histogram
 from dataapi.telemetry.readiness import DaemonState, ProjectState
@@ -49,7 +49,7 @@ class Child:
 
     def say(self, **document: Any) -> None:
         """Write a message to the parent."""
-        self.protocol.childDataReceived(ANSWERS, json.dumps(document).encode() + b"\n")
+        self.protocol.childDataReceived(REPLIES, json.dumps(document).encode() + b"\n")
 
     def answer(self, what: str, answer: Any) -> None:
         """Answer the last question of this kind."""
@@ -250,7 +250,7 @@ def test_to_ask_whether_the_daemon_is_ready_has_the_databases_asked() -> None:
     beat(parent, 1, *parent.children)
     assert not any(b'"state"' in line for child in parent.children for line in child.received)
     assert reported(parent).ready
-    beat(parent, STUCK_BEATS + 1, *parent.children)
+    beat(parent, KILL_AFTER_BEATS + 1, *parent.children)
     assert reported(parent).stuck == ()
     project = ProjectState("p", database_available=False, generation=1, reason="it does not answer")
     for child in parent.children:
@@ -285,7 +285,7 @@ def test_a_worker_that_does_not_answer_is_named_and_not_counted() -> None:
     assert snapshot["dataapi_workers_stuck"] == {(): 1}
     reloading = Deferred.fromCoroutine(parent.workers.reload())
     parent.children[0].answer("reload", {"generations": {"p": 4}, "failures": {}})
-    assert outcome(reloading).failures == {"worker 2": "the worker does not answer"}
+    assert outcome(reloading).failures == {"worker 2": "the worker does not respond"}
 
 
 def test_a_worker_that_answers_late_serves_again() -> None:
@@ -301,7 +301,7 @@ def test_a_worker_that_answers_late_serves_again() -> None:
 def test_a_worker_that_does_not_answer_for_long_is_killed_and_replaced() -> None:
     """Connections that it had accepted would else hang for as long as their clients wait."""
     parent = serving()
-    beat(parent, STUCK_BEATS, parent.children[0])
+    beat(parent, KILL_AFTER_BEATS, parent.children[0])
     assert parent.children[1].signals == []
     beat(parent, 1, parent.children[0])
     assert parent.children[1].signals == ["KILL"]
@@ -323,7 +323,7 @@ def test_nobody_is_stuck_because_the_machine_slept() -> None:
 def test_a_worker_that_hangs_while_starting_is_killed_too() -> None:
     parent = Parent()
     parent.children[0].serve()
-    beat(parent, STARTING_BEATS, parent.children[0])
+    beat(parent, KILL_STARTING_AFTER_BEATS, parent.children[0])
     assert parent.children[1].signals == []
     beat(parent, 1, parent.children[0])
     assert parent.children[1].signals == ["KILL"]
@@ -412,7 +412,7 @@ def test_lines_of_a_worker_pass_and_its_complaints_become_lines() -> None:
 
 def test_a_heartbeat_tells_each_worker_of_all() -> None:
     parent = serving()
-    beat(parent, SILENT + 2, parent.children[0])
+    beat(parent, STUCK_AFTER_BEATS + 2, parent.children[0])
     told = [json.loads(child.received[-1])["workers"] for child in parent.children]
     assert told[0] == {"own": 1, "configured": 2, "serving": [1], "stuck": [2]}
     assert told[1] == {"own": 2, "configured": 2, "serving": [1, 2], "stuck": []}

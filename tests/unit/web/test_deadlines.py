@@ -56,7 +56,7 @@ def test_each_item_has_the_time_for_itself() -> None:
 
     async def taken() -> list[int]:
         try:
-            async for number in deadlines.each(items(), lambda: KeyError("late")):
+            async for number in deadlines.with_timeouts(items(), lambda: KeyError("late")):
                 got.append(number)
         except KeyError:
             got.append(-1)

@@ -3,7 +3,7 @@ import type { Sent } from "./parts";
 
 const quoted = (value: string) => `'${value.replaceAll("'", "'\\''")}'`;
 
-/** The request as a command of a POSIX shell. */
+/** The request as a curl command for a POSIX shell. */
 export function curl({ draft, origin, apiKey, withToken }: Sent): string {
   const { href } = new URL(REST + draft.target, origin);
   const switches = [/[[\]{}]/.test(href) && "--globoff ", draft.prefer.count && "--include "].filter(Boolean).join("");

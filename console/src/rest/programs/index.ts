@@ -1,4 +1,4 @@
-/** Programs that send the request of the page, to be copied. */
+/** Programs that send the request of the page. */
 import { curl } from "./curl";
 import type { Sent } from "./parts";
 import { postgrest } from "./postgrest";

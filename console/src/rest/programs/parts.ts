@@ -1,4 +1,4 @@
-/** What programs of client libraries are made of. */
+/** Shared parts of programs for client libraries. */
 import { keyOf, pairsOf, parseTarget, selectOf, split, targetOf, unquoted, type Pair, type Rows } from "../query";
 import { calledBy, preferencesOf, tableOf, writes, type Draft } from "../request";
 
@@ -6,33 +6,33 @@ export interface Sent {
   draft: Draft;
   origin: string;
   apiKey: string;
-  /** Whether the program sends a token; it comes from the environment, never from the tab. */
+  /** Whether the program sends a token. It is read from the environment, so that no token is copied. */
   withToken: boolean;
 }
 
-/** A request as the methods of clients take it. */
+/** A request in terms of client methods. */
 export interface Parts {
   name: string;
   isCall: boolean;
-  /** The value of `select`; null for all columns. */
+  /** The value of `select`, or null for all columns. */
   select: string | null;
-  /** Arguments of a call in the address. */
+  /** Function arguments in the URL. */
   passed: Pair[];
-  /** The value of `on_conflict`, where rows may be there already. */
+  /** The value of `on_conflict`, for upserts. */
   conflict: string;
   levels: Level[];
-  /** Parameters that clients have no method for. */
+  /** Parameters without a client method. */
   raw: Pair[];
 }
 
-/** The rows of the table, or of one that is embedded. */
+/** The query of the table or of an embedded table. */
 export interface Level {
-  /** The names that lead to them, joined by periods; "" for the table's own. */
+  /** The path of the embedded table, separated by periods, or "". */
   path: string;
   rows: Rows;
 }
 
-/** A request that clients have methods for: PUT inserts or replaces the row that its body names, as an upsert does. */
+/** Replace PUT with an upsert, because clients have no method for PUT. */
 export function asCalled(draft: Draft): Draft {
   if (draft.method !== "PUT") return draft;
   const { path, query } = parseTarget(draft.target);
@@ -40,7 +40,7 @@ export function asCalled(draft: Draft): Draft {
   return { ...draft, method: "POST", target, prefer: { ...draft.prefer, resolution: "merge-duplicates", missing: "" } };
 }
 
-/** The preferences that clients have no method for, "" for none. */
+/** The preferences without a client method, or "". */
 export function preferred(draft: Draft): string {
   return preferencesOf(draft)
     .filter(([name]) => name === "tx" || name === "timezone")
@@ -65,7 +65,7 @@ export function partsOf(draft: Draft): Parts {
     select: pairsOf({ rows: query.rows, others: [] })[0]?.[0] === "select" ? selectOf(query.rows) : null,
     passed,
     conflict: others.find(hasConflict)?.[1] ?? "",
-    // Clients order and limit what they read alone.
+    // Clients support order and limit only for reads.
     levels: writes(draft) ? levels.map(withoutWindow) : levels,
     raw: writes(draft) ? [...raw, ...levels.flatMap(windowOf)] : raw,
   };
@@ -83,25 +83,25 @@ function windowOf({ path, rows }: Level): Pair[] {
   return pairsOf({ rows: bare, others: [] }).map(([name, value]) => [within(path, name), value]);
 }
 
-/** A name below a path. */
+/** Prefix a name with a path. */
 export const within = (path: string, name: string): string => (path ? `${path}.${name}` : name);
 
-/** Whether a limit or an offset is one that clients take as a number. */
+/** Whether a limit or offset is a number, as clients require. */
 export const isCount = (value: string): boolean => /^[0-9]{1,15}$/.test(value);
 
-/** The elements of `(a,"b,c")`; null if it is no such list. */
+/** The elements of `(a,"b,c")`, or null if it is not a list. */
 export function elements(value: string): string[] | null {
   if (!value.startsWith("(") || !value.endsWith(")") || value === "()") return null;
   return split(value.slice(1, -1), ",").map(unquoted);
 }
 
-/** A logic tree as a part of `or=(…)`, as clients have no method for the others. */
+/** A logic tree as an item of `or=(…)`, the only form with a client method. */
 export function alternatives({ word, negated, text }: Rows["logic"][number]): string {
   return word === "or" && !negated ? text.slice(1, -1) : `${negated ? "not." : ""}${word}${text}`;
 }
 
-/** A string as JavaScript and Python both write it. */
+/** A string literal that is valid in JavaScript and Python. */
 export const text = (value: string): string => JSON.stringify(value);
 
-/** A call of a method; values that are "" are left out. */
+/** A method call. Arguments that are "" are omitted. */
 export const call = (name: string, ...values: string[]): string => `.${name}(${values.filter(Boolean).join(", ")})`;

@@ -45,13 +45,13 @@ export function postgrest({ draft: built, origin, apiKey, withToken }: Sent): st
   ].join("\n");
 }
 
-/** A body as Python: its text, since JSON and Python write values in different ways. */
+/** A body in Python: parsed from text, because the literals of JSON and Python differ. */
 function json(body: string): string {
   const isRaw = !body.includes("'''") && !/['\\]$/.test(body);
   return `json.loads(${isRaw ? `r'''${body}'''` : text(body)})`;
 }
 
-/** The calls that name the table and what is done. */
+/** The calls that select the table and the operation. */
 function begin({ prefer, method, body }: Draft, parts: Parts): string[] {
   const count: [string, string | false] = ["count", prefer.count && `CountMethod.${prefer.count}`];
   if (parts.isCall) {
@@ -81,7 +81,7 @@ function limits({ method, prefer }: Draft): string[] {
   return prefer.maxAffected && (method === "PATCH" || method === "DELETE") ? [call("max_affected", prefer.maxAffected)] : [];
 }
 
-/** Whether the client leaves a parameter's name as it is; it quotes any that has one of these. */
+/** Whether the client sends a parameter's name unchanged. It quotes names with these characters. */
 const isPlain = (name: string) => !/[,:()"\\]/.test(name);
 
 function filters({ path, rows }: Level): string[] {
@@ -119,7 +119,7 @@ function orderBy(table: string[], { name, direction, nulls }: Term): string {
   return call("order", text(name), ...chosen, ...table);
 }
 
-/** What `filters` and `window` have no call for. */
+/** Parameters that `filters` and `window` cannot express. */
 function rawOf({ path, rows }: Level): Pair[] {
   const { limit, offset } = rows;
   const raw: Pair[] = [];
@@ -133,7 +133,7 @@ function rawOf({ path, rows }: Level): Pair[] {
   return raw;
 }
 
-/** The client itself sets `columns` for lists of rows. */
+/** The client sets `columns` itself for lists of rows. */
 function parameter([name, value]: Pair): string {
   return `request.request.params = request.request.params.${name === "columns" ? "set" : "add"}(${text(name)}, ${text(value)})`;
 }

@@ -8,7 +8,7 @@ const METHODS: Record<string, string> = {
   ov: "overlaps", sl: "rangeLt", sr: "rangeGt", nxl: "rangeGte", nxr: "rangeLte", adj: "rangeAdjacent",
 };
 
-/** An object of the members that have a value, "" for none. */
+/** An object literal of the members with a value, or "". */
 function object(members: [string, string | false][]): string {
   const present = members.filter(([, value]) => value);
   return present.length > 0 ? `{ ${present.map(([name, value]) => `${name}: ${value}`).join(", ")} }` : "";
@@ -52,7 +52,7 @@ function calls(draft: Draft, parts: Parts): string[] {
   ];
 }
 
-/** The calls that name the table and what is done. */
+/** The calls that select the table and the operation. */
 function begin({ prefer, method, body }: Draft, parts: Parts): string[] {
   const count: [string, string] = ["count", prefer.count && text(prefer.count)];
   if (parts.isCall) {
@@ -87,7 +87,7 @@ function filter(path: string, each: Filter): string {
     return call("textSearch", name, text(value), object([["type", type && text(type)], ["config", modifier && text(modifier)]]));
   }
   const list = operator === "in" ? elements(value) : null;
-  // The client quotes elements with commas and parentheses, and escapes nothing.
+  // The client quotes elements with commas and parentheses, but does not escape them.
   if (list?.every((element) => element !== "" && !/["\\]/.test(element))) return call("in", name, `[${list.map(text).join(", ")}]`);
   if (operator === "is" && ["null", "true", "false"].includes(value)) return call("is", name, value);
   const method = METHODS[operator];
@@ -112,7 +112,7 @@ function orderBy(path: string, { name, direction, nulls }: Term): string {
   return call("order", text(name), chosen);
 }
 
-/** The limits that `window` has no call for. */
+/** The limits that `window` cannot express. */
 function rawWindow({ path, rows: { limit, offset } }: Pick<Level, "path"> & { rows: Rows }): Pair[] {
   const raw: Pair[] = [];
   if (limit && !isCount(limit)) raw.push([within(path, "limit"), limit]);
@@ -120,7 +120,7 @@ function rawWindow({ path, rows: { limit, offset } }: Pick<Level, "path"> & { ro
   return raw;
 }
 
-/** The client itself sets `columns` for lists of rows. */
+/** The client sets `columns` itself for lists of rows. */
 function parameter([name, value]: Pair): string {
   return `request.url.searchParams.${name === "columns" ? "set" : "append"}(${text(name)}, ${text(value)});`;
 }

@@ -1,4 +1,4 @@
-"""The configuration file, environment and secret files, read into settings; all mistakes in them at once."""
+"""The configuration: its file, environment variables and secret files, parsed into settings."""
 
 from dataapi.service.configuration.load import load, load_service
 from dataapi.service.configuration.mistakes import ConfigurationError

@@ -1,6 +1,6 @@
-"""Settings in the database, ``alter role authenticator set pgrst.db_schemas = 'api'``, as PostgREST has them.
+"""Settings in the database, as in PostgREST: ``alter role authenticator set pgrst.db_schemas = 'api'``.
 
-docs/guides/from-postgrest.md, Settings in the database, says what goes before what.
+docs/guides/from-postgrest.md, Settings in the database, describes the precedence.
 """
 
 from __future__ import annotations
@@ -18,58 +18,60 @@ from dataapi.settings import Project
 PREFIX = "pgrst."
 
 NAMES = {PREFIX + name.replace("-", "_"): name for name, key in PROJECT.items() if key.in_database}
-"""Each key by the name of its setting."""
+"""Configuration keys by the name of their database setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSetting:
-    """A setting as it stands in the database.
+    """A setting in the database.
 
-    :ivar place: whose it is, such as ``role authenticator``.
+    :ivar origin: source of the setting, such as ``role authenticator``.
     """
 
-    place: str
+    origin: str
     name: str
     value: str = field(repr=False)
 
 
 def applied(project: Project, settings: Iterable[DatabaseSetting]) -> Project:
-    """Return the project with settings of its database, of which later ones win over earlier ones.
+    """Return the project with the settings of its database. Later settings override earlier ones.
 
-    :raises ConfigurationError: with every mistake.
+    :raises ConfigurationError: contains every mistake.
     """
-    winning = {setting.name: setting for setting in settings if setting.name in NAMES}
+    effective = {setting.name: setting for setting in settings if setting.name in NAMES}
     mistakes: list[Mistake] = []
     values: dict[str, Any] = {}
-    for setting in winning.values():
+    for setting in effective.values():
         try:
             values[NAMES[setting.name].replace("-", "_")] = _parsed(setting)
         except InvalidValue as error:
-            shown = None if PROJECT[NAMES[setting.name]].secret else setting.value
-            place = f"database of project {project.ref}: {setting.place}"
-            mistakes.append(Mistake(place, str(error), key=setting.name, value=shown))
+            displayed = None if PROJECT[NAMES[setting.name]].secret else setting.value
+            location = f"database of project {project.ref}: {setting.origin}"
+            mistakes.append(Mistake(location, str(error), key=setting.name, value=displayed))
     if mistakes:
         raise ConfigurationError(mistakes)
-    made = replace(project, **values)
-    present = {one.name: value for one in fields(made) if (value := getattr(made, one.name)) is not None}
-    place = f"project {made.ref} with the settings of its database"
+    completed = replace(project, **values)
+    values = {
+        one.name: value for one in fields(completed) if (value := getattr(completed, one.name)) is not None
+    }
+    location = f"project {completed.ref} with the settings of its database"
     mistakes = [
-        Mistake(place, expected, key=key, lacks=lacks) for key, expected, lacks in key_mistakes(present)
+        Mistake(location, expected, key=key, lacks=lacks) for key, expected, lacks in key_mistakes(values)
     ]
     if mistakes:
         raise ConfigurationError(mistakes)
-    return made
+    return completed
 
 
 def _parsed(setting: DatabaseSetting) -> Any:
     key, value = PROJECT[NAMES[setting.name]], setting.value.strip()
     if value.startswith("@/"):
-        raise InvalidValue("expected the value itself, as settings in the database name no files")
+        raise InvalidValue("expected the value itself: settings in the database cannot refer to files")
     if value or key.empty_means_empty:
         return key.parse(value)
     return key.default
 
 
 def unknown_names(settings: Iterable[DatabaseSetting]) -> Iterator[str]:
-    """Yield the names of settings that mean nothing here, each with its place."""
-    return (f"{one.name} of {one.place}" for one in settings if one.name not in NAMES)
+    """Yield the names of unknown settings, each with its origin."""
+    return (f"{one.name} of {one.origin}" for one in settings if one.name not in NAMES)

@@ -1,7 +1,7 @@
-"""Twisted's endpoint strings, checked without binding anything.
+"""Twisted's endpoint strings, checked without binding a socket.
 
-The grammar is that of ``twisted.internet.endpoints.serverFromString``: arguments are
-separated by ``:``, named ones have a ``=``, and a backslash takes the next character as it stands.
+The grammar is that of ``twisted.internet.endpoints.serverFromString``: arguments are separated by ``:``,
+named arguments contain ``=``, and a backslash escapes the next character.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataapi.service.configuration.parsers import InvalidValue
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 
 
-# By type: the arguments in their positional order, of which the first is required, and an example.
-KINDS = {
+# Arguments in positional order (the first is required) and an example, by type.
+ENDPOINT_TYPES = {
     "tcp": (("port", "interface", "backlog"), "tcp:8000:interface=127.0.0.1"),
     "tcp6": (("port", "backlog", "interface"), r"tcp6:8000:interface=\:\:1"),
     "ssl": (
@@ -28,19 +28,19 @@ KINDS = {
     "unix": (("address", "mode", "backlog", "lockfile"), "unix:/run/dataapi/http.sock:mode=660"),
     "systemd": (("domain", "index", "name"), "systemd:domain=INET:name=http"),
 }
-_SEPARATOR = re.compile(rf"\n|,\s*(?=(?:{'|'.join(KINDS)}):)")
+_SEPARATOR = re.compile(rf"\n|,\s*(?=(?:{'|'.join(ENDPOINT_TYPES)}):)")
 
 
 def check_endpoint(text: str) -> str:
-    """Return ``text`` if the daemon can listen on such an endpoint; raises ``InvalidValue``."""
+    """Return ``text`` if it is a supported endpoint. Otherwise raise ``InvalidValue``."""
     (named, name), *rest = _tokens(text)
-    if named is not None or name not in KINDS:
+    if named is not None or name not in ENDPOINT_TYPES:
         port = text if _in_range(text, 65535) else "8000"
-        others = ", ".join(f"{kind}:…" for kind in KINDS if kind != "tcp")
+        others = ", ".join(f"{kind}:…" for kind in ENDPOINT_TYPES if kind != "tcp")
         raise InvalidValue(
             f"expected a Twisted endpoint, such as tcp:{port}:interface=127.0.0.1; others are {others}"
         )
-    known, example = KINDS[name]
+    known, example = ENDPOINT_TYPES[name]
     arguments = _arguments(name, rest)
     if known[0] not in arguments:
         raise InvalidValue(f"expected a {known[0]}, as in {example}")
@@ -56,20 +56,19 @@ def check_endpoint(text: str) -> str:
 
 
 def parse_endpoints(value: str) -> tuple[str, ...]:
-    """Read a list of endpoints, one a line or with a comma before the next one's type; it may be empty."""
+    """Parse a list of endpoints, one per line or separated by commas. It may be empty."""
     return tuple(check_endpoint(part.strip()) for part in _SEPARATOR.split(value) if part.strip())
 
 
 def parse_some_endpoints(value: str) -> tuple[str, ...]:
-    """Read at least one endpoint string."""
-    found = parse_endpoints(value)
-    if not found:
+    parsed = parse_endpoints(value)
+    if not parsed:
         raise InvalidValue("expected at least one Twisted endpoint, such as tcp:8000:interface=127.0.0.1")
-    return found
+    return parsed
 
 
 def is_public(text: str) -> bool:
-    """Whether other machines can reach a checked endpoint; sockets of systemd are not judged."""
+    """Return whether other machines can reach a valid endpoint. False for ``systemd:`` endpoints."""
     (_, name), *rest = _tokens(text)
     if name not in ("tcp", "tcp6", "ssl"):
         return False
@@ -81,7 +80,7 @@ def is_public(text: str) -> bool:
 
 
 def http_address(text: str) -> str | None:
-    """Return the URL, without a path, at which a checked TCP endpoint is reached from this machine."""
+    """Return the URL (without path) of a valid TCP endpoint, as seen from this machine, or None."""
     (_, name), *rest = _tokens(text)
     if name not in ("tcp", "tcp6", "ssl"):
         return None
@@ -94,14 +93,14 @@ def http_address(text: str) -> str | None:
 
 
 def unix_path(text: str) -> str | None:
-    """Return the path of the socket of a checked ``unix:`` endpoint, None for another endpoint."""
+    """Return the socket path of a valid ``unix:`` endpoint, or None for other types."""
     (_, name), *rest = _tokens(text)
     return _arguments(name, rest)["address"] if name == "unix" else None
 
 
 def _arguments(name: str, tokens: list[tuple[str | None, str]]) -> dict[str, str]:
-    known, example = KINDS[name]
-    found: dict[str, str] = {}
+    known, example = ENDPOINT_TYPES[name]
+    arguments: dict[str, str] = {}
     for position, (argument, value) in enumerate(tokens):
         if argument is None:
             if position >= len(known):
@@ -109,12 +108,12 @@ def _arguments(name: str, tokens: list[tuple[str | None, str]]) -> dict[str, str
             argument = known[position]  # noqa: PLW2901 - a positional argument gets its name
         elif argument not in known:
             raise InvalidValue(f"{name} has no argument {argument!r}; expected one of {', '.join(known)}")
-        if argument in found:
+        if argument in arguments:
             raise InvalidValue(f"expected the argument {argument} only once")
         if not value:
             raise InvalidValue(f"expected a value for {argument}, as in {example}")
-        found[argument] = value
-    return found
+        arguments[argument] = value
+    return arguments
 
 
 def _in_range(text: str, highest: int) -> bool:
@@ -122,7 +121,7 @@ def _in_range(text: str, highest: int) -> bool:
 
 
 def _tokens(text: str) -> list[tuple[str | None, str]]:
-    """Split into ``(name or None, value)`` pairs."""
+    """Split an endpoint into pairs of a name (or None) and a value."""
     tokens: list[tuple[str | None, str]] = []
     name: str | None = None
     current = ""

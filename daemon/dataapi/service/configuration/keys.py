@@ -1,7 +1,4 @@
-"""The keys of each section, derived from the fields of the settings.
-
-The names of ``app.settings.*`` are the operator's.
-"""
+"""The keys of each section, derived from the fields of the settings."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ class ConfigurationKey:
     """A key of a section.
 
     :ivar parse: returns the value or raises ``InvalidValue``.
-    :ivar default: the value without the key.
-    :ivar secret: whether the value is never shown.
-    :ivar empty_means_empty: whether an empty value is a value, such as a list without members or no role.
-        Otherwise it means the default.
-    :ivar in_database: whether the database may have the key.
+    :ivar default: the value if the key is missing.
+    :ivar secret: whether messages must not contain the value.
+    :ivar empty_means_empty: whether an empty value is a value, such as an empty list or no role. Otherwise it
+        means  the default.
+    :ivar in_database: whether the key may be set in the database.
     """
 
     parse: Callable[[str], Any]
@@ -38,11 +35,10 @@ class ConfigurationKey:
 
 
 APP_SETTINGS = "app.settings."
-"""Prefix of the settings that are for SQL to read."""
+"""Prefix of settings that SQL can read. The operator chooses the rest of the name."""
 
 
 def _keys(section: type) -> dict[str, ConfigurationKey]:
-    """Return the keys of a section by name."""
     hints = get_type_hints(section, include_extras=True)
     return {
         "app.settings.*" if one.name == "app_settings" else one.name.replace("_", "-"): _key(
@@ -62,7 +58,7 @@ def _key(declared: Any, default: Any, *, secret: bool) -> ConfigurationKey:
 
 
 def _parser(declared: Any) -> tuple[Callable[[str], Any], tuple[Any, ...]]:
-    """Return the parser of a declared type, and what else annotates it."""
+    """Return the parser of a declared type, and its other annotations."""
     if get_origin(declared) is Annotated:
         inner, *markers = get_args(declared)
         named = [name for name in markers if isinstance(name, str)]
@@ -80,11 +76,10 @@ def _parser(declared: Any) -> tuple[Callable[[str], Any], tuple[Any, ...]]:
 SERVICE, PROJECT, WEBHOOKS = map(_keys, (Settings, Project, Webhooks))
 
 SECTIONS = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
-"""The keys of each section by its name."""
+"""Keys by name of the section."""
 
 
 def is_confidential(name: str, value: Any) -> bool:
-    """Return whether the value of a key grants access to anyone who reads it."""
     match name:
         case "db-uri" | "db-read-uri":
             return "password" in connection_parameters(value, {})
@@ -96,23 +91,20 @@ def is_confidential(name: str, value: Any) -> bool:
 
 
 def sections_of(name: str) -> list[str]:
-    """Return the sections that have a key of that name."""
     return [section for section in SECTIONS if key_of(section, name) is not None]
 
 
 def keys_of(section: str) -> dict[str, ConfigurationKey] | None:
-    """Return the keys of a section by its name, None if there is no such section."""
     if section == "project" or section.startswith("project:"):
         return PROJECT
     return SECTIONS.get(section)
 
 
 def key_of(section: str, name: str) -> ConfigurationKey | None:
-    """Return a key of a section, None if there is no such key or section."""
     return (keys_of(section) or {}).get("app.settings.*" if name.startswith(APP_SETTINGS) else name)
 
 
 def key_of_variable(words: str) -> str:
-    """Return the key that the words of an environment variable name, such as ``DB_URI``."""
+    """Return the key for the part of an environment variable's name after the section, such as ``DB_URI``."""
     setting = words.removeprefix("APP_SETTINGS_")
     return words.lower().replace("_", "-") if setting == words else APP_SETTINGS + setting.lower()

@@ -1,4 +1,4 @@
-"""Loads the configuration: file, environment and command line in, frozen settings or every mistake out."""
+"""Loads the configuration from file, environment and command line, and reports all mistakes together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from dataapi.auth.keys import is_url, parse_keys
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.configuration.keys import SECTIONS, keys_of
-from dataapi.service.configuration.mistakes import MADE, ConfigurationError, Mistake, suggestion
+from dataapi.service.configuration.mistakes import GENERATED, ConfigurationError, Mistake, suggestion
 from dataapi.service.configuration.parsers import InvalidValue
 from dataapi.service.configuration.parsers import ref as parse_ref
 from dataapi.service.configuration.sources import DEFAULT_FILES, TEMPLATE, ConfigurationSources, variable_name
@@ -26,11 +26,11 @@ def load(
 ) -> Settings:
     """Return the configuration.
 
-    :param path: the ini file; None takes the first of ``DEFAULT_FILES`` that exists, or none.
-    :param environ: ``DATAAPI_<SECTION>_<KEY>`` wins over the file.
-    :param overrides: ``(section, key, value)`` from the command line, which wins over both.
-    :param read_file: reads the ini file and the files that values of the form ``@/path`` name.
-    :raises ConfigurationError: with every mistake.
+    :param path: the ini file (default: the first of ``DEFAULT_FILES`` that exists, or none).
+    :param environ: ``DATAAPI_<SECTION>_<KEY>`` overrides the file.
+    :param overrides: ``(section, key, value)`` from the command line. They override both.
+    :param read_file: reads the ini file, and files named by ``@/path`` values.
+    :raises ConfigurationError: contains every mistake.
     """
     sources = ConfigurationSources(read_file)
     file = sources.file(path)
@@ -38,21 +38,21 @@ def load(
     if not sources.usable:
         raise ConfigurationError(sources.mistakes)
     if file is None and not any(section.startswith("project") for section in sources.sections):
-        looked = " and ".join(map(str, DEFAULT_FILES))
+        files = " and ".join(map(str, DEFAULT_FILES))
         variable = variable_name("project", "db-uri")
-        expected = f"no file found, looked for {looked}; name one with --config, or set {variable}"
+        expected = f"no file found: tried {files}; use --config, or set {variable}"
         if sources.exists(TEMPLATE):
             expected += f"; {TEMPLATE} is a template: copy it to {DEFAULT_FILES[0]}"
-        raise ConfigurationError([*sources.mistakes, Mistake("configuration", expected, lacks=MADE)])
+        raise ConfigurationError([*sources.mistakes, Mistake("configuration", expected, lacks=GENERATED)])
     return _assemble(sources, file)
 
 
 def load_service(
     environ: Mapping[str, str], *, overrides: Iterable[tuple[str, str, str]] = (), defaults: Settings
 ) -> Settings:
-    """Return ``defaults`` with what environment and command line say of ``[dataapi]``, and nothing else.
+    """Return ``defaults``, overridden by ``[dataapi]`` values of the environment and the command line.
 
-    :raises ConfigurationError: with every mistake.
+    :raises ConfigurationError: contains every mistake.
     """
     sources = ConfigurationSources(Path.read_bytes)
     sources.override(environ, overrides)
@@ -63,7 +63,6 @@ def load_service(
 
 
 def _assemble(sources: ConfigurationSources, file: Path | None) -> Settings:
-    """Build the values and check what concerns more than one key; raises ``ConfigurationError``."""
     for name in sources.sections:
         if keys_of(name) is None:
             sources.wrong(name, "", f"no such section{suggestion(name, SECTIONS)}")
@@ -97,13 +96,12 @@ def _assemble(sources: ConfigurationSources, file: Path | None) -> Settings:
 
 
 def _check_ports(sources: ConfigurationSources, settings: Settings) -> None:
-    """Check that no two listeners have one address."""
     seen = set()
     for key, endpoints in (("listen", settings.listen), ("admin-listen", settings.admin_listen)):
         for endpoint in endpoints:
             address = (http_address(endpoint) or "").partition("://")[2]
             if address in seen:
-                expected = "expected another port: a listener before it has this one"
+                expected = "expected another port: this one is used by a previous listener"
                 sources.wrong("dataapi", key, expected, value=endpoint)
             if address and not address.endswith(":0"):
                 seen.add(address)
@@ -119,29 +117,29 @@ def _project(sources: ConfigurationSources, section: str) -> dict[str, Any]:
             sources.wrong(section, "", f"{error} after [project:")
         else:
             if values["ref"] not in (name, None):
-                expected = f"expected {name}, the reference in the section's name, or no such key"
+                expected = f"expected {name}, as in the name of the section; or remove the key"
                 sources.wrong(section, "ref", expected)
     if "db_uri" not in values:
         expected = "expected a connection string such as postgresql://authenticator@127.0.0.1/app"
         sources.wrong(section, "db-uri", expected)
     if values.get("graphql_documents_only") and "graphql_documents" not in values:
-        expected = "no document could run: expected graphql-documents, or no"
+        expected = "all documents would be rejected: expected graphql-documents, or no"
         sources.wrong(section, "graphql-documents-only", expected)
     _check_keys(sources, section, values)
     return values
 
 
 def _check_keys(sources: ConfigurationSources, section: str, values: Mapping[str, Any]) -> None:
-    """Check the keys, of which what ``db-config`` admits may yet come from the database."""
+    """Check the keys, unless ``db-config`` lets the database override them."""
     if not values.get("db_config"):
         for key, expected, lacks in key_mistakes(values):
             sources.wrong(section, key, expected, lacks=lacks)
 
 
 def key_mistakes(values: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield key, expectation and lacking keys where no client is admitted, or a key stands for two roles.
+    """Yield (key, expectation, missing keys) if no client could be authenticated, or if a key has two roles.
 
-    :param values: of a project, by field.
+    :param values: values of a project by field name.
     """
     signing = values.get("jwt_secret")
     if signing and values.get("jwt_secret_is_base64") and not is_url(signing):
@@ -152,18 +150,17 @@ def key_mistakes(values: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[st
             yield "jwt-secret-is-base64", expected.replace("jwt-secret the secret", "jwt-secret"), ()
     publishable, secret = values.get("publishable_keys", ()), values.get("secret_keys", ())
     if set(publishable or ()) & set(secret or ()):
-        yield "secret-keys", "expected other keys than in publishable-keys", ()
-    admits = "jwt_secret" in values or publishable != () or secret != ()
-    if values.get("require_api_key", True) and not admits:
+        yield "secret-keys", "expected keys that are not in publishable-keys", ()
+    authenticates = "jwt_secret" in values or publishable != () or secret != ()
+    if values.get("require_api_key", True) and not authenticates:
         expected = (
-            "no request could be admitted: expected jwt-secret, publishable-keys or secret-keys "
-            "(dataapi keys makes them), or require-api-key = no"
+            "all requests would be rejected: expected jwt-secret, publishable-keys or secret-keys "
+            "(dataapi keys generates them), or require-api-key = no"
         )
-        yield "require-api-key", expected, MADE
+        yield "require-api-key", expected, GENERATED
 
 
 def _check_hosts(sources: ConfigurationSources, projects: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check that every host name selects one of several projects."""
     owners: dict[str, str] = {}
     for section, values in projects.items():
         hosts = values.get("hosts", ())
@@ -172,5 +169,5 @@ def _check_hosts(sources: ConfigurationSources, projects: Mapping[str, Mapping[s
         for host in dict.fromkeys(hosts or ()):
             owner = owners.setdefault(host, section)
             if owner != section:
-                expected = f"expected each host name in one project only; [{owner}] has it too"
+                expected = f"expected each host name in one project only; [{owner}] also has it"
                 sources.wrong(section, "hosts", expected, value=host)

@@ -1,4 +1,4 @@
-"""Mistakes in the configuration: where each one stands, and what is expected instead; all of them at once."""
+"""Mistakes in the configuration, with their locations and the expected values. All are reported together."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-MADE = ("jwt-secret", "publishable-keys", "secret-keys", "encryption-key")
-"""The keys whose values ``dataapi keys`` makes."""
+GENERATED = ("jwt-secret", "publishable-keys", "secret-keys", "encryption-key")
+"""Keys whose values ``dataapi keys`` generates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake.
+    """A mistake in the configuration.
 
-    :ivar place: the file, ``environment NAME`` or ``command line``.
-    :ivar expected: what is expected instead.
-    :ivar section: the section's name without brackets; empty for the file as a whole.
-    :ivar key: the key; empty for the section as a whole.
-    :ivar value: the bad value as it was written, None if it is absent or secret.
-    :ivar lacks: the missing keys that ``dataapi keys`` makes; empty for other mistakes.
+    :ivar origin: the file, ``environment NAME`` or ``command line``.
+    :ivar expected: the expected value.
+    :ivar section: name of the section without brackets, empty for the file as a whole.
+    :ivar key: the key, empty for the section as a whole.
+    :ivar value: the invalid value, or None if it is missing or secret.
+    :ivar lacks: missing keys that ``dataapi keys`` can generate.
     """
 
-    place: str
+    origin: str
     expected: str
     section: str = ""
     key: str = ""
@@ -30,14 +30,16 @@ class Mistake:
     lacks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return the mistake as one line of text."""
-        where = " ".join(part for part in (f"[{self.section}]" if self.section else "", self.key) if part)
+        key = " ".join(part for part in (f"[{self.section}]" if self.section else "", self.key) if part)
         value = "" if self.value is None else f" = {self.value!r}"
-        return f"{self.place}: {where}{value}: {self.expected}" if where else f"{self.place}: {self.expected}"
+        return f"{self.origin}: {key}{value}: {self.expected}" if key else f"{self.origin}: {self.expected}"
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used, for its ``mistakes`` in the order in which it was written."""
+    """Raised when the configuration is invalid.
+
+    :ivar mistakes: in the order of the configuration.
+    """
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
@@ -45,20 +47,19 @@ class ConfigurationError(Exception):
 
 
 def suggestion(name: str, known: Iterable[str], *, shown_as: str = "{}") -> str:
-    """Return ``; did you mean …?`` when ``name`` is close to a known name, else nothing."""
+    """Return ``; did you mean …?`` if ``name`` is similar to a known name, otherwise an empty string."""
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {shown_as.format(close[0])}?" if close else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value as it was written, and where."""
+    """A value and its origin."""
 
-    place: str
+    origin: str
     section: str
     key: str
     value: str = field(repr=False)
 
     def mistake(self, expected: str, *, secret: bool) -> Mistake:
-        """Return the mistake of this value."""
-        return Mistake(self.place, expected, self.section, self.key, None if secret else self.value)
+        return Mistake(self.origin, expected, self.section, self.key, None if secret else self.value)

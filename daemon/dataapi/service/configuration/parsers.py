@@ -1,4 +1,4 @@
-"""Parsers of configuration values: one for each kind, which raise ``InvalidValue``."""
+"""Parsers of configuration values. They raise ``InvalidValue``."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema"})
 
 
 class InvalidValue(ValueError):
-    """A value is not acceptable; the text says what is expected in its place."""
+    """Raised when a value is invalid. The message describes the expected value."""
 
 
 def checked(accepts: Callable[[str], object], expected: str) -> Callable[[str], str]:
-    """Return a parser that takes a value as it stands, if ``accepts`` is true of it."""
+    """Return a parser that returns a value unchanged if ``accepts`` is true for it."""
 
     def parse(value: str) -> str:
         if not accepts(value):
@@ -47,19 +47,17 @@ def checked(accepts: Callable[[str], object], expected: str) -> Callable[[str], 
 
 
 def one_of(*names: str) -> Callable[[str], str]:
-    """Return a parser that accepts exactly ``names``."""
     return checked(names.__contains__, f"expected one of {', '.join(names)}")
 
 
 def listed(value: str) -> tuple[str, ...]:
-    """Split at commas and line ends, dropping what is empty."""
     return tuple(item.strip() for item in re.split(r"[,\n]", value) if item.strip())
 
 
 def each(
     accepts: Callable[[str], object], expected: str, convert: Callable[[str], str] = str
 ) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser of lists all of whose items, once converted, ``accepts`` is true of."""
+    """Return a parser of lists. ``accepts`` must be true for every item after conversion."""
 
     def parse(value: str) -> tuple[str, ...]:
         items = tuple(map(convert, listed(value)))
@@ -71,20 +69,18 @@ def each(
 
 
 def boolean(value: str, expected: str = "expected yes or no") -> bool:
-    """Read yes or no, also spelt true, on, 1 and false, off, 0."""
-    found = ConfigParser.BOOLEAN_STATES.get(value.lower())
-    if found is None:
+    parsed = ConfigParser.BOOLEAN_STATES.get(value.lower())
+    if parsed is None:
         raise InvalidValue(expected)
-    return found
+    return parsed
 
 
 def automatic(value: str) -> bool | None:
-    """Read yes or no, or auto, which is None."""
     return None if value.lower() == "auto" else boolean(value, "expected yes, no or auto")
 
 
 def whole(minimum: int, further: str = "", *, maximum: int | None = None) -> Callable[[str], int]:
-    """Return a parser of whole numbers of at least ``minimum``; ``further`` names what else is accepted."""
+    """Return a parser of integers of at least ``minimum``. ``further`` is appended to the error message."""
     expected = f"expected a whole number of at least {minimum}{further}"
     if maximum is not None:
         expected = f"expected a whole number from {minimum} to {maximum}"
@@ -105,19 +101,18 @@ count, positive = whole(0), whole(1)
 
 
 def workers(value: str) -> int:
-    """Read a number of processes; ``auto`` is one per core that the process may use."""
+    """Parse a number of processes. ``auto`` is the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if value.lower() == "auto" else whole(1, ", or auto")(value)
 
 
 def seconds(value: str) -> float:
-    """Read a positive number of seconds."""
     if _DECIMAL.fullmatch(value) is None or not float(value) > 0:
         raise InvalidValue("expected a positive number of seconds, such as 10 or 0.5")
     return float(value)
 
 
 def time_limit(value: str) -> float | None:
-    """Read a number of seconds; 0 and an empty value are no limit, which is None."""
+    """Parse a number of seconds. 0 and an empty value mean no limit (None)."""
     if not value:
         return None
     if _DECIMAL.fullmatch(value) is None or float(value) > _LONGEST_LIMIT:
@@ -126,7 +121,6 @@ def time_limit(value: str) -> float | None:
 
 
 def waits(value: str) -> tuple[float, ...]:
-    """Read a list of waits in seconds; zero is allowed."""
     items = each(_DECIMAL.fullmatch, "expected seconds separated by commas, such as 10, 30, 90, 270")(value)
     return tuple(map(float, items))
 
@@ -142,12 +136,11 @@ event_types = each(TYPE.fullmatch, "expected event types separated by commas, su
 
 
 def transaction_end(value: str) -> TransactionEnd:
-    """Read ``db-tx-end``."""
     return TransactionEnd(one_of(*(end.value for end in TransactionEnd))(value))
 
 
 def schemas(value: str) -> tuple[str, ...]:
-    """Read the exposed schemas: at least one, each once, none of the system's."""
+    """Parse the exposed schemas: at least one, no duplicates, no system schemas."""
     names = listed(value)
     if not names:
         raise InvalidValue("expected at least one schema")
@@ -162,34 +155,31 @@ def schemas(value: str) -> tuple[str, ...]:
 
 
 ref = checked(re.compile("[a-z]{20}").fullmatch, "expected 20 letters a-z")
-"""Reads the reference of a project."""
 
 slug = checked(re.compile(r"[\w-]{1,64}", re.ASCII).fullmatch, "expected up to 64 letters, digits, - and _")
-"""Reads an organization's slug."""
 
 hosts = each(
     _HOST.fullmatch, "expected host names without scheme and port, such as api.example.org", str.lower
 )
-"""Reads host names, in lower case and without a port."""
+"""Parses host names without ports, and converts them to lower case."""
 
 database_uri = checked(
     is_connection_string, "expected postgresql://user:password@host:port/database or host=... dbname=..."
 )
-"""Reads a connection string: a URI or libpq's ``keyword=value`` form."""
+"""Parses a connection string: a URI or libpq's ``keyword=value`` form."""
 
 replicas_uri = checked(
     is_replica_string,
     "expected postgresql://user@host,host/database, without target_session_attrs=primary or read-write",
 )
-"""Reads the connection string of servers that only read."""
+"""Parses the connection string of read-only servers."""
 
 
 channel = checked(re.compile("[A-Za-z_][A-Za-z0-9_]{0,62}").fullmatch, "expected a name such as pgrst")
-"""Reads the name of a channel of notifications."""
 
 
 def jwt_secret(value: str) -> str:
-    """Read what verifies tokens: a secret for HS256, a JWK, a JWKS or the URL of one."""
+    """Parse the key that verifies tokens: a secret for HS256, a JWK, a JWKS, or the URL of a JWKS."""
     try:
         if is_url(value):
             check_key_url(value)
@@ -203,7 +193,6 @@ def jwt_secret(value: str) -> str:
 
 
 def claim_path(value: str) -> str:
-    """Read the path of the role in the claims."""
     try:
         parse_role_path(value)
     except ValueError as error:
@@ -212,12 +201,11 @@ def claim_path(value: str) -> str:
 
 
 def features(value: str) -> frozenset[str]:
-    """Read the GraphQL features that every table has."""
     return frozenset(each(FEATURES.__contains__, f"expected some of {', '.join(FEATURES)}")(value))
 
 
 def folder(value: str) -> Path:
-    """Read the path of a folder that is there; a relative one begins where the daemon is started."""
+    """Parse the path of an existing directory, relative to the working directory at start."""
     path = Path(value).absolute()
     if not path.is_dir():
         raise InvalidValue("expected a folder that exists")
@@ -225,7 +213,6 @@ def folder(value: str) -> Path:
 
 
 def api_keys(value: str) -> tuple[str, ...]:
-    """Read opaque keys, each once."""
     keys = each(
         lambda key: key.isascii() and key.isprintable() and " " not in key,
         "expected keys of ASCII letters, digits and signs, separated by commas or line ends",
@@ -238,37 +225,35 @@ def api_keys(value: str) -> tuple[str, ...]:
 setting_names = each(
     is_allowed_setting, "expected names of PostgreSQL's settings, such as statement_timeout", str.lower
 )
-"""Reads names of settings that may be made for a caller, in lower case as PostgreSQL compares them."""
+"""Parses names of settings that may be set for a request, in lower case (PostgreSQL ignores case)."""
 
 setting_name = checked(
     is_allowed_setting, "expected a name of letters, digits and _, such as app.settings.name"
 )
-"""Reads the name of a setting that may be made for a caller."""
+"""Parses the name of a setting that may be set for a request."""
 
 setting_value = checked(lambda value: "\0" not in value, "expected a text without NUL")
-"""Reads the value of such a setting."""
 
 header_name = checked(is_settable, "expected the name of a header, such as X-Request-Id")
-"""Reads the name of a header that has no part in framing an answer."""
+"""Parses the name of a header that does not frame the response."""
 
 origins = each(_ORIGIN.fullmatch, "expected origins without path, such as https://app.example.org")
-"""Reads origins as browsers name them."""
+"""Parses origins as browsers send them."""
 
 
 def web_address(value: str) -> str:
-    """Read the address under which others reach a service of ours."""
     try:
         address = urlsplit(value)
-        found = address.scheme in ("http", "https") and address.hostname and (address.port or 1)
+        valid = address.scheme in ("http", "https") and address.hostname and (address.port or 1)
     except ValueError:
-        found = None
-    if not found or address.query or address.fragment or "@" in address.netloc:
+        valid = None
+    if not valid or address.query or address.fragment or "@" in address.netloc:
         raise InvalidValue("expected an http or https address, such as https://api.example.org/rest/v1")
     return value
 
 
 def encryption_keys(value: str) -> tuple[str, ...]:
-    """Read keys that encrypt what webhooks store: the first one encrypts, all of them decrypt."""
+    """Parse the encryption keys of webhooks. The first one encrypts, all of them decrypt."""
     keys = listed(value)
     for number, key in enumerate(keys, 1):
         try:
@@ -281,7 +266,6 @@ def encryption_keys(value: str) -> tuple[str, ...]:
 
 
 def networks(value: str) -> tuple[str, ...]:
-    """Read networks in CIDR form or single addresses."""
     items = listed(value)
     try:
         for item in items:
@@ -292,7 +276,6 @@ def networks(value: str) -> tuple[str, ...]:
 
 
 def proxy(value: str) -> str:
-    """Read the URL of an HTTP proxy."""
     try:
         parse_proxy(value)
     except ValueError:
@@ -303,7 +286,7 @@ def proxy(value: str) -> str:
 
 
 def bind_addresses(value: str) -> tuple[str, ...]:
-    """Read the addresses that connections come from: one of IPv4, one of IPv6, or both."""
+    """Parse the source addresses of connections: one for IPv4, one for IPv6, or both."""
     items = listed(value)
     try:
         distinct = len({ip_address(item).version for item in items}) == len(items)

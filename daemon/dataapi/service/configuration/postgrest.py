@@ -1,6 +1,6 @@
-"""PostgREST's configuration, its file and its ``PGRST_*`` environment, translated into ours.
+"""Translates PostgREST's configuration, its file and its ``PGRST_*`` variables, to ours.
 
-docs/guides/from-postgrest.md lists the same keys; a test holds the two against each other.
+docs/guides/from-postgrest.md lists the same keys. A test compares them.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ RENAMED = {
     "root-spec": "db-root-spec",
     "secret-is-base64": "jwt-secret-is-base64",
 }
-"""Deprecated names, each with the one that took its place."""
+"""Deprecated names and their replacements."""
 
 SAME = (
     *("log-level", "server-reuseport", "db-uri", "db-pool", "db-pool-acquisition-timeout"),
     *("db-pool-max-idletime", "db-pool-max-lifetime", "db-config", "db-channel", "db-channel-enabled"),
     *("jwt-cache-max-entries", *(name for name, key in PROJECT.items() if key.in_database)),
 )
-"""Keys that have the same name here and, except for ``auto``, the same values."""
+"""Keys with the same name here and, except for ``auto``, the same values."""
 
 LISTENING = (
     *("server-host", "server-port", "server-unix-socket", "server-unix-socket-mode"),
     *("admin-server-host", "admin-server-port", "admin-server-unix-socket", "admin-server-unix-socket-mode"),
 )
-"""Keys that become ``listen`` and ``admin-listen``."""
+"""Keys that are translated to ``listen`` and ``admin-listen``."""
 
 WITHOUT = {
-    "admin-server-config-enabled": "the configuration is not shown over HTTP",
-    "db-pool-automatic-recovery": "connections are always made again",
+    "admin-server-config-enabled": "the configuration is not available over HTTP",
+    "db-pool-automatic-recovery": "lost connections are always replaced",
     "db-use-legacy-gucs": "headers, cookies and claims are JSON settings, as in PostgREST since version 12",
     "internal-schema-cache-query-sleep": "it is for PostgREST's own tests",
     "internal-schema-cache-query-sleep-before-queries": "it is for PostgREST's own tests",
     "internal-schema-cache-sleep": "it is for PostgREST's own tests",
-    "jwt-cache-max-lifetime": "jwt-cache-max-entries bounds the cache, and tokens leave it when they expire",
+    "jwt-cache-max-lifetime": "jwt-cache-max-entries limits the cache; tokens are removed when they expire",
     "openapi-security-active": "the OpenAPI description always says how to authenticate",
     "raw-media-types": "functions and aggregates declare media types, as in PostgREST since version 12",
     "url-use-legacy-target-names": "filters may always name the table of an embedded resource with an alias",
@@ -54,7 +54,7 @@ WITHOUT = {
 """Keys without a counterpart, each with the reason."""
 
 LOG_QUERY = "log-query"
-"""Becomes our key of this name, which says by itself which statements are logged."""
+"""The key for the statements to log. It is translated to our key of the same name."""
 
 KNOWN = frozenset({*RENAMED, *SAME, *LISTENING, *WITHOUT, LOG_QUERY})
 
@@ -67,8 +67,8 @@ _SWITCHES = (
     *_AUTOMATIC,
 )
 _FILES = ("db-uri", "jwt-secret")
-_AS_POSTGREST = {"db-uri": "postgresql://", "db-anon-role": "", "db-config": "true"}
-"""What PostgREST takes without these keys, where our default differs or there is none."""
+_POSTGREST_DEFAULTS = {"db-uri": "postgresql://", "db-anon-role": "", "db-config": "true"}
+"""PostgREST's defaults, where ours differ."""
 
 _TOKEN = re.compile(
     r"""
@@ -80,12 +80,12 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_PLACE = re.compile(r"\$(?:\(([^)]+)\)|(\$)?)")
+_REFERENCE = re.compile(r"\$(?:\(([^)]+)\)|(\$)?)")
 _KEY_LINE = re.compile(rf"^\s*(?:{'|'.join(sorted(KNOWN))}|app\.settings\.\S+)\s*=\s*\"", re.MULTILINE)
 
 
 class NotUnderstood(ValueError):
-    """A file is no configuration of PostgREST; the text says where."""
+    """Raised when a file is not a valid PostgREST configuration. The message contains the position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class TranslatedConfiguration:
     """A translated configuration.
 
     :ivar text: the configuration file.
-    :ivar notes: what an operator should know of keys that are not in it, or not as they were.
+    :ivar notes: hints about keys that are missing in the file or have changed.
     """
 
     text: str
@@ -101,21 +101,21 @@ class TranslatedConfiguration:
 
 
 def is_configuration(text: str) -> bool:
-    """Return whether a file without sections has a key of PostgREST's with a text in quotes."""
+    """Return whether a file without sections has a PostgREST key with a quoted value."""
     return _KEY_LINE.search(text) is not None
 
 
 def migrate(text: str, environ: Mapping[str, str], folder: Path) -> TranslatedConfiguration:
-    """Translate a file, over which the variables ``PGRST_*`` win.
+    """Translate a PostgREST configuration. The variables ``PGRST_*`` override the file.
 
-    :param folder: where PostgREST is started, from where it reads the files of ``@path``.
-    :raises NotUnderstood: for a file that PostgREST would not read.
+    :param folder: working directory of PostgREST, to which the paths of ``@path`` are relative.
+    :raises NotUnderstood: PostgREST would reject the file.
     """
     return _Translation({**parse(text, environ), **_variables(environ)}, folder).translated()
 
 
 def parse(text: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of a file as PostgREST reads it, ``$(NAME)`` standing for a variable or a key."""
+    """Return the values of a file, after replacing each ``$(NAME)`` with a variable or another key."""
     values: dict[str, str] = {}
     prefixes: list[str] = []
     tokens = _tokens(text)
@@ -130,22 +130,21 @@ def parse(text: str, environ: Mapping[str, str]) -> dict[str, str]:
             if sign == "{":
                 prefixes.append(token)
                 continue
-            _, *written = next(tokens, (line, "", "")) if sign == "=" else (line, "", "")
-            values[key] = _value(line, key, *written, known={**environ, **values})
+            _, *quoted = next(tokens, (line, "", "")) if sign == "=" else (line, "", "")
+            values[key] = _value(line, key, *quoted, known={**environ, **values})
     if prefixes:
         raise NotUnderstood(f"{prefixes[-1]}: expected a closing }}")
     return values
 
 
 def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield line number, kind and text of each token."""
-    place = 0
-    while place < len(text):
-        line = text.count("\n", 0, place) + 1
-        match = _TOKEN.match(text, place)
+    position = 0
+    while position < len(text):
+        line = text.count("\n", 0, position) + 1
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise NotUnderstood(f"line {line}: expected key = value, a text being in double quotes")
-        place = match.end()
+            raise NotUnderstood(f"line {line}: expected key = value (strings need double quotes)")
+        position = match.end()
         if match.lastgroup != "blank":
             yield line, str(match.lastgroup), match[0]
 
@@ -156,9 +155,11 @@ def _value(line: int, key: str, kind: str, token: str, *, known: Mapping[str, st
     if kind == "word" and token in ("true", "on", "false", "off"):
         return "true" if token in ("true", "on") else "false"
     if kind != "text":
-        raise NotUnderstood(f"line {line}: {key}: expected a text in double quotes, a number, true or false")
+        raise NotUnderstood(
+            f"line {line}: {key}: expected a string in double quotes, a number, true or false"
+        )
 
-    def filled(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         name, dollar = match[1], match[2]
         if name is None and dollar is None:
             raise NotUnderstood(f"line {line}: {key}: expected $$ for a single $")
@@ -167,10 +168,10 @@ def _value(line: int, key: str, kind: str, token: str, *, known: Mapping[str, st
         return "$" if name is None else known[name]
 
     try:
-        written = str(json.loads(token, strict=False))
+        quoted = str(json.loads(token, strict=False))
     except ValueError:
-        raise NotUnderstood(f'line {line}: {key}: a backslash goes before n, t, r, u, " or itself') from None
-    return _PLACE.sub(filled, written)
+        raise NotUnderstood(f'line {line}: {key}: expected n, t, r, u, " or \\ after a backslash') from None
+    return _REFERENCE.sub(replacement, quoted)
 
 
 def _variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -190,12 +191,11 @@ class _Translation:
         self._values = dict(values)
         for old, new in RENAMED.items():
             if old in values:
-                self._notes.append(f"{old}: deprecated; {new} has taken its place")
+                self._notes.append(f"{old}: deprecated; replaced by {new}")
                 if new not in values or old == "db-pool-timeout":
                     self._values[new] = values[old]
 
     def translated(self) -> TranslatedConfiguration:
-        """Return the file and the notes."""
         service = [
             ("listen", self._listen("server-", default_port="3000")),
             ("admin-listen", self._listen("admin-server-", default_port="")),
@@ -219,32 +219,32 @@ class _Translation:
         return TranslatedConfiguration(text, tuple(self._notes))
 
     def _lines(self, keys: list[str] | tuple[str, ...]) -> Iterator[tuple[str, str]]:
-        values = {**_AS_POSTGREST, **self._values}
+        values = {**_POSTGREST_DEFAULTS, **self._values}
         for key in keys:
             if key not in values:
                 continue
-            value = self._written(key, values[key])
+            value = self._translated_value(key, values[key])
             if value is not None:
                 yield key, value
 
     def _log_query(self) -> Iterator[tuple[str, str]]:
-        # PostgREST logs the statements of those requests that log-level has it log; 13 calls it main-query.
+        # PostgREST logs the SQL of the requests that it logs (log-level). Version 13 calls this main-query.
         value = self._values.get(LOG_QUERY, "")
         if value == "main-query" or _switch(value):
             yield LOG_QUERY, "all" if self._values.get("log-level") in ("info", "debug") else "errors"
 
-    def _written(self, key: str, value: str) -> str | None:
-        """Return a value as our file has it, None for the default, or when it cannot stand there."""
+    def _translated_value(self, key: str, value: str) -> str | None:
+        """Return a value in our syntax, or None for the default or if the file cannot contain it."""
         if key in _SWITCHES:
             on = _switch(value)
             if on is None:
-                self._notes.append(f"{key}: neither true nor false, which PostgREST ignores")
+                self._notes.append(f"{key}: neither true nor false; PostgREST ignores such values")
                 return None
             return ("auto" if key in _AUTOMATIC else "yes") if on else "no"
         if key in _FILES and value.startswith("@"):
             return f"@{self._folder / value[1:]}"
         if "\n" in value or value != value.strip() or re.search(r"(^|\s)[;#]|^@/|^([\"']).*\2$", value):
-            self._notes.append(f"{key}: write its value into a file, and {key} = @/path")
+            self._notes.append(f"{key}: write the value to a file, and set {key} = @/path")
             return None
         return value
 
@@ -266,12 +266,12 @@ class _Translation:
         if host == "localhost":
             host = "127.0.0.1"
         elif re.fullmatch(r"[0-9.]+", host) is None:
-            self._notes.append(f"{prefix}host: put the address of {host} in place of its name")
+            self._notes.append(f"{prefix}host: replace the name {host} with its address")
         return f"tcp:{port}:interface={host}"
 
 
 def _switch(value: str) -> bool | None:
-    """Read a switch as PostgREST does: by its letters, or as a number."""
+    """Parse a boolean as PostgREST does: by its letters, or as a number."""
     letters = "".join(filter(str.isalpha, value)).lower()
     if letters in ("true", "false"):
         return letters == "true"
@@ -279,5 +279,4 @@ def _switch(value: str) -> bool | None:
 
 
 def _escaped(argument: str) -> str:
-    """Return the argument of an endpoint string."""
     return re.sub(r"([\\:=])", r"\\\1", argument)

@@ -1,4 +1,6 @@
-"""Where the configuration stands: a file, the environment and the command line, of which later ones win."""
+"""The sources of the configuration: a file, environment variables and the command line, in ascending
+precedence.
+"""
 
 from __future__ import annotations
 
@@ -20,40 +22,40 @@ from dataapi.service.configuration.keys import (
     keys_of,
     sections_of,
 )
-from dataapi.service.configuration.mistakes import MADE, Entry, Mistake, suggestion
+from dataapi.service.configuration.mistakes import GENERATED, Entry, Mistake, suggestion
 from dataapi.service.configuration.parsers import InvalidValue
 
 DEFAULT_FILES = (Path("dataapi.ini"), Path("/etc/dataapi/dataapi.ini"))
 TEMPLATE = Path("etc/dataapi.ini")
-"""Where a clone has the template of a configuration, which is none by itself."""
+"""The configuration template in a clone of the repository. It is never read as a configuration."""
 PREFIX = "DATAAPI_"
 
 _OWN_VARIABLES = re.compile(r"PROJECT_([A-Z]{20})_(.+)", re.ASCII)
 
 _SEPARATORS = str.maketrans(":-.", "___")
 _NO_COMMENT = re.compile(r"\s#(\s|$)")
-_VERBATIM = "; a value that needs it can stand in a file, as @/path"
+_USE_FILE = "; if it belongs to the value, write the value to a file and use @/path"
 
 
 class ConfigurationSources:
-    """What was read so far: the entry that wins for each key, and the mistakes.
+    """The configuration as read so far: the effective entry of each key, and the mistakes.
 
-    :ivar place: the file that was read.
-    :ivar usable: whether more can be said of it than that it cannot be read.
-    :ivar sections: by section and key.
-    :ivar secret_files: the files of the secrets among the values.
+    :ivar origin: the file that was read.
+    :ivar usable: False if the file cannot be read at all, so that further checks are pointless.
+    :ivar sections: entries by section and key.
+    :ivar secret_files: files of the secret values.
     """
 
     def __init__(self, read_file: Callable[[Path], bytes]) -> None:
         self._read_file = read_file
-        self.place = "configuration"
+        self.origin = "configuration"
         self.usable = True
         self.mistakes: list[Mistake] = []
         self.sections: dict[str, dict[str, Entry]] = {}
         self.secret_files: list[Path] = []
 
     def file(self, path: Path | None) -> Path | None:
-        """Read the named file, else the first default one, and return which it was."""
+        """Read the given file, or the first default file that exists. Return its path."""
         for candidate in DEFAULT_FILES if path is None else (path,):
             try:
                 text = read_text(candidate, self._read_file)
@@ -63,14 +65,13 @@ class ConfigurationSources:
                 self.mistakes.append(Mistake(str(candidate), str(error)))
                 self.usable = False
                 return candidate
-            self.place = str(candidate)
+            self.origin = str(candidate)
             self._read_ini(text)
             self.usable = not self.mistakes or any(self.sections.values())
             return candidate
         return None
 
     def exists(self, path: Path) -> bool:
-        """Whether a file can be read."""
         try:
             self._read_file(path)
         except OSError:
@@ -78,9 +79,9 @@ class ConfigurationSources:
         return True
 
     def _read_ini(self, text: str) -> None:
-        """Take the entries of an ini file, whose keys keep their case and ``;`` begins a comment.
+        """Read an ini file. Keys are case-sensitive, and ``;`` begins a comment.
 
-        A line that cannot be read is named by its number alone, because it may hold a secret.
+        Errors name only the number of an invalid line, because it may contain a secret.
         """
         reader = configparser.ConfigParser(
             interpolation=None,
@@ -94,22 +95,22 @@ class ConfigurationSources:
         try:
             reader.read_string(text)
         except configparser.DuplicateOptionError as error:
-            expected = f"the key stands there twice, again on line {error.lineno}"
+            expected = f"the key is repeated on line {error.lineno}"
             return self.wrong(error.section, error.option, expected)
         except configparser.DuplicateSectionError as error:
-            expected = f"the section stands there twice, again on line {error.lineno}"
+            expected = f"the section is repeated on line {error.lineno}"
             return self.wrong(error.section, "", expected)
         except configparser.MissingSectionHeaderError as error:
             expected = f"line {error.lineno}: expected a section such as [project] first"
             if postgrest.is_configuration(text):
-                expected = f"it is PostgREST's; dataapi migrate-config {self.place} translates it"
+                expected = f"this is a PostgREST file; translate it with dataapi migrate-config {self.origin}"
             return self.wrong("", "", expected)
         except configparser.ParsingError as error:
             for line, _ in error.errors:
                 self.wrong("", "", f"line {line}: expected key = value")
         for section in reader.sections():
             self.sections[section] = {
-                name: Entry(self.place, section, name, value)
+                name: Entry(self.origin, section, name, value)
                 for name, value in reader.items(section)
                 if value is not None
             }
@@ -118,49 +119,48 @@ class ConfigurationSources:
     def wrong(
         self, section: str, key: str, expected: str, *, value: str | None = None, lacks: tuple[str, ...] = ()
     ) -> None:
-        """Note a mistake of a section, or of one of its keys."""
-        self.mistakes.append(Mistake(self.place, expected, section, key, value, lacks))
+        self.mistakes.append(Mistake(self.origin, expected, section, key, value, lacks))
 
     def override(self, environ: Mapping[str, str], overrides: Iterable[tuple[str, str, str]]) -> None:
-        """Let the environment win over the file, and the command line over both.
+        """Override the file with the environment, and both with the command line.
 
-        ``PORT``, by which container platforms say where they send requests, counts where nothing else says
-        where to listen.
+        Container platforms set ``PORT`` to the port that receives requests. It applies if ``listen`` is not
+        configured.
         """
         if (port := environ.get("PORT")) and "listen" not in self.sections.get("dataapi", {}):
-            self._take(Entry("environment PORT", "dataapi", "listen", f"tcp:{port}"))
+            self._set(Entry("environment PORT", "dataapi", "listen", f"tcp:{port}"))
         for variable in sorted(name for name in environ if name.startswith(PREFIX)):
-            place, name = f"environment {variable}", variable.removeprefix(PREFIX)
+            origin, name = f"environment {variable}", variable.removeprefix(PREFIX)
             section, key = _section_and_key(name)
             if key_of(section, key) is not None:
-                self._take(Entry(place, section, key, environ[variable]))
+                self._set(Entry(origin, section, key, environ[variable]))
             else:
-                # Compared without the prefix, which all names share.
+                # The prefix would make all names similar.
                 known = [each.removeprefix(PREFIX) for each in _variables(section)]
-                right = [variable_name(each, key) for each in sections_of(key)]
+                exact = [variable_name(each, key) for each in sections_of(key)]
                 close = suggestion(name, known, shown_as=f"{PREFIX}{{}}")
-                meant = f"; did you mean {' or '.join(right)}?" if right else close
-                self.mistakes.append(Mistake(place, f"no such key{meant}"))
+                hint = f"; did you mean {' or '.join(exact)}?" if exact else close
+                self.mistakes.append(Mistake(origin, f"no such key{hint}"))
         for override in overrides:
-            self._take(Entry("command line", *override))
+            self._set(Entry("command line", *override))
 
-    def _take(self, entry: Entry) -> None:
+    def _set(self, entry: Entry) -> None:
         self.sections.setdefault(entry.section, {})[entry.key] = entry
 
     def values(self, section: str) -> dict[str, Any]:
-        """Return the section's values by field name, without defaults and mistakes."""
+        """Return the valid values of a section by field name, without defaults."""
         keys = keys_of(section)
         assert keys is not None
         values: dict[str, Any] = {}
         for name, entry in self.sections.get(section, {}).items():
             key = key_of(section, name)
             if key is None:
-                # The value is not shown: the key may be a misspelt secret.
+                # Hide the value: the key may be a misspelled name of a secret.
                 expected = f"no such key{_right_sections(name) or suggestion(name, keys)}"
                 self.mistakes.append(entry.mistake(expected, secret=True))
                 continue
             try:
-                if entry.place == self.place:
+                if entry.origin == self.origin:
                     _check_written(entry.value.strip())
                 value = self._resolve(entry)
                 if name.startswith(APP_SETTINGS):
@@ -176,14 +176,12 @@ class ConfigurationSources:
         return values
 
     def _files(self, entry: Entry) -> Iterator[Path]:
-        """Yield the file that holds an entry's value, if one does."""
         if entry.value.startswith("@/"):
             yield Path(entry.value[1:].strip())
-        elif entry.place == self.place:
-            yield Path(self.place)
+        elif entry.origin == self.origin:
+            yield Path(self.origin)
 
     def _resolve(self, entry: Entry) -> str:
-        """Return the entry's value, read from the file that ``@/path`` names."""
         if not entry.value.startswith("@/"):
             return entry.value.strip()
         [path] = self._files(entry)
@@ -195,34 +193,37 @@ class ConfigurationSources:
 
 
 def _right_sections(name: str) -> str:
-    """Return ``; it belongs in …`` for a key that other sections have, else nothing."""
     sections = " or ".join(f"[{section}]" for section in sections_of(name))
     return f"; it belongs in {sections}" if sections else ""
 
 
 def _check_written(value: str) -> None:
-    """Check a value of an ini file for what other formats would not take for a part of it.
+    """Reject quotes and comments that other formats would strip from a value.
 
-    :raises InvalidValue: naming it, and where such a value can stand.
+    :raises InvalidValue: names the character and suggests a file for such a value.
     """
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-        raise InvalidValue(f"expected no {value[0]} around the value, as it would be a part of it{_VERBATIM}")
+        raise InvalidValue(
+            f"expected no {value[0]} around the value: it would be part of the value{_USE_FILE}"
+        )
     if _NO_COMMENT.search(value):
-        raise InvalidValue(f"expected no # behind the value, where a comment begins with ;{_VERBATIM}")
+        raise InvalidValue(f"expected no # after the value: a comment begins with ;{_USE_FILE}")
 
 
 def _invalid(entry: Entry, error: InvalidValue, *, secret: bool) -> Mistake:
-    """Return the mistake of a value; of a missing file that ``dataapi keys`` can fill it says so."""
+    """Return the mistake of a value. For a missing file, mention ``dataapi keys`` if it can generate the
+    content.
+    """
     mistake = entry.mistake(str(error), secret=secret or entry.value.startswith("@/"))
     unreadable = error.__cause__
-    if entry.key in MADE and unreadable and isinstance(unreadable.__cause__, FileNotFoundError):
-        expected = f"{mistake.expected} (dataapi keys makes what goes into it)"
+    if entry.key in GENERATED and unreadable and isinstance(unreadable.__cause__, FileNotFoundError):
+        expected = f"{mistake.expected} (dataapi keys generates its content)"
         return replace(mistake, expected=expected, lacks=(entry.key,))
     return mistake
 
 
 def read_text(path: Path, read_file: Callable[[Path], bytes]) -> str:
-    """Return a file's text; raises ``ValueError`` that says why it cannot be read, or is not UTF-8."""
+    """Return the text of a UTF-8 file. Raises ``ValueError`` with the reason."""
     try:
         return read_file(path).decode("utf-8-sig")
     except OSError as error:
@@ -232,21 +233,21 @@ def read_text(path: Path, read_file: Callable[[Path], bytes]) -> str:
 
 
 def _section_and_key(words: str) -> tuple[str, str]:
-    """Take ``PROJECT_DB_URI`` apart; a reference of 20 letters after ``PROJECT_`` names one of several."""
-    own = _OWN_VARIABLES.fullmatch(words)
-    if own is not None:
-        return f"project:{own[1].lower()}", _key(own[2])
+    """Split a name such as ``PROJECT_DB_URI``. With several projects, ``PROJECT_`` is followed by a
+    reference.
+    """
+    match = _OWN_VARIABLES.fullmatch(words)
+    if match is not None:
+        return f"project:{match[1].lower()}", _key(match[2])
     section, _, rest = words.partition("_")
     return section.lower(), _key(rest)
 
 
 def _key(words: str) -> str:
-    """Return the key of upper-case words, nothing when they are not all upper case."""
     return key_of_variable(words) if words == words.upper() else ""
 
 
 def _variables(section: str) -> list[str]:
-    """Return every variable's name, with those of the own section of one of several projects."""
     sections = dict(SECTIONS)
     if section.startswith("project:"):
         sections[section] = PROJECT
@@ -254,5 +255,4 @@ def _variables(section: str) -> list[str]:
 
 
 def variable_name(section: str, key: str) -> str:
-    """Return the environment variable of a key."""
     return PREFIX + f"{section}_{key}".translate(_SEPARATORS).upper()

@@ -1,1 +1,1 @@
-"""The console at ``/console``: who may open it, its files, and its data (docs/console.md)."""
+"""The console at ``/console``: access rules, files and data (docs/console.md)."""

@@ -1,4 +1,4 @@
-"""What the console's pages read of one project, each as its caller's role (docs/console.md, Security)."""
+"""The console's data about a project, as visible to the caller's role (docs/console.md, Security)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dataapi.telemetry.vitals import Vitals
 from dataapi.web.console.schema import SchemaDescription
 
 DESCRIPTIONS = 16
-"""Schemas of roles that are kept."""
+"""Maximum number of cached schema descriptions."""
 
 _POLICIES = files("dataapi.catalog").joinpath("policies.sql").read_text(encoding="utf-8")
 _MEMBERS = ("schema", "table", "name", "command", "permissive", "roles", "using", "check")
@@ -39,16 +39,16 @@ _MEMBERS = ("schema", "table", "name", "command", "permissive", "roles", "using"
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A role's schema as JSON without its final brace, and the schemas and names of its tables."""
+    """A role's schema as JSON without its closing brace, and the schemas and names of its tables."""
 
     text: bytes
     tables: frozenset[tuple[str, str]]
 
 
 class ProjectData:
-    """Answers the console's questions about one project.
+    """The console's data about a project.
 
-    :param documents: returns the persisted documents, None when the project has no folder of them.
+    :param documents: returns the persisted documents, or None if the project has no directory for them.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class ProjectData:
         self._work: SharedWork[Hashable, _Described] = SharedWork(self._cache.put)
 
     async def schema(self, request: Request, caller: Caller) -> bytes:
-        """Return the schema as the caller's role sees it, as JSON.
+        """Return the schema as visible to the caller's role, as JSON.
 
-        :raises ApiError: the request is refused as one to an API would be, or descriptions are switched off.
+        :raises ApiError: an API would reject the request, too, or descriptions are disabled.
         """
         catalog = catalog_for(self._catalog(), caller)
         if caller.role == SERVICE_ROLE:
@@ -93,26 +93,26 @@ class ProjectData:
         return (await self._described(catalog, caller.role)).text + b"}"
 
     async def identity(self, caller: Caller) -> dict[str, str]:
-        """Return the caller's role, once the database has let it be assumed; raises ``ApiError``."""
         await self._transactions.assume(caller.role)
         return {"role": caller.role}
 
     async def documents(self, request: Request, caller: Caller) -> bytes:
-        """Return the persisted documents with their ids, as JSON.
+        """Return the persisted documents and their ids, as JSON.
 
-        :raises ApiError: 403, the caller is not ``service_role``; what the pre-request function says.
+        :raises ApiError: 403 if the caller is not ``service_role``, or the error of the pre-request function.
         """
         _check_service(caller, "the persisted documents")
         await self._transactions.run_pre_request(catalog_for(self._catalog(), caller), request, caller)
-        found = self._documents()
-        return await deferToThread(_listed, {} if found is None else found.by_id)
+        documents = self._documents()
+        return await deferToThread(_listed, {} if documents is None else documents.by_id)
 
     async def health(self, request: Request, caller: Caller) -> dict[str, Any]:
-        """Return whether the project answers, what its pool does in this process, and its slow requests.
+        """Return the state of the project, its pool in this process, and its slow requests.
 
-        A database that cannot be reached cannot run the pre-request function, and is a reason to look here.
+        If the database is unavailable, the pre-request function is skipped: this is when the page is needed
+        most.
 
-        :raises ApiError: 403, the caller is not ``service_role``; what the pre-request function says.
+        :raises ApiError: 403 if the caller is not ``service_role``, or the error of the pre-request function.
         """
         _check_service(caller, "the health of a project")
         if self._project.db_pre_request and self._state().database_available:
@@ -129,19 +129,18 @@ class ProjectData:
 
     async def _described(self, catalog: Catalog, role: str) -> _Described:
         key = (catalog.content or catalog.generation, role)
-        found = self._cache.get(key)
-        if found is None:
-            found = await self._work.result(key, lambda: _describe(self._project, catalog, role))
-        return found
+        described = self._cache.get(key)
+        if described is None:
+            described = await self._work.result(key, lambda: _describe(self._project, catalog, role))
+        return described
 
 
-def _check_service(caller: Caller, what: str) -> None:
+def _check_service(caller: Caller, data: str) -> None:
     if caller.role != SERVICE_ROLE:
-        raise ApiError(403, "42501", f"Only {SERVICE_ROLE} sees {what}")
+        raise ApiError(403, "42501", f"Only {SERVICE_ROLE} sees {data}")
 
 
 def _listed(documents: Mapping[str, str]) -> bytes:
-    """Return documents as JSON, in the order of their ids; for a thread."""
     pause, listed = PeriodicPause(), []
     for document_id in sorted(documents):
         pause()

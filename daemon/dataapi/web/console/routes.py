@@ -1,4 +1,4 @@
-"""The routes of the console: its page, its files, and the data that only its own pages may ask for."""
+"""The routes of the console: its page, its files, and the data for its own pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataapi.settings import Project
 from dataapi.telemetry.version import installed_version
 from dataapi.web.assets import Assets
 from dataapi.web.console import access
-from dataapi.web.console.receivers import ANSWERS, Receivers, address
+from dataapi.web.console.receivers import STATUSES, Receivers, address
 from dataapi.web.families import CONSOLE, JSON
 from dataapi.web.routing import Backend, ConsoleData, Handler, Route, WebhooksApi, no_route, route
 
@@ -33,8 +33,8 @@ _PLAIN = (
 def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> None:
     """Declare the console's routes.
 
-    :param webhooks: the management API of webhooks, None if the daemon has none.
-    :param receivers: whether it has receivers for trying them, which only one process can.
+    :param webhooks: the management API, or None if there is none.
+    :param receivers: whether to offer test receivers. They work only if there is a single process.
     """
     assets = Assets("dataapi.web.console")
 
@@ -47,32 +47,34 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
     @route(app, f"{PATH}/assets/<name>")
     async def file(backend: Backend, request: Request, name: str) -> Reply:
         _check(backend, request)
-        found = await assets.file(name, request)
-        if found is None:
-            raise _nothing(request)
-        return found
+        reply = await assets.file(name, request)
+        if reply is None:
+            raise _not_found(request)
+        return reply
 
     async def settings(backend: Backend, request: Request) -> Reply:
         described = _settings(backend.project, local=access.is_local(request))
-        managed = webhooks is not None and webhooks.on
-        tried = managed and receivers and access.may_try(backend.project, request)
-        return json_reply({**described, "webhooks": managed, "receivers": tried})
+        webhooks_enabled = webhooks is not None and webhooks.enabled
+        receivers_available = (
+            webhooks_enabled and receivers and access.may_use_receivers(backend.project, request)
+        )
+        return json_reply({**described, "webhooks": webhooks_enabled, "receivers": receivers_available})
 
     async def schema(backend: Backend, request: Request) -> Reply:
         caller = await backend.authenticator.authenticate(request)
-        return _data(await _of(backend, request).schema(request, caller))
+        return _data(await _data_of(backend, request).schema(request, caller))
 
     async def identity(backend: Backend, request: Request) -> Reply:
         caller = await backend.authenticator.authenticate(request)
-        return json_reply(await _of(backend, request).identity(caller))
+        return json_reply(await _data_of(backend, request).identity(caller))
 
     async def documents(backend: Backend, request: Request) -> Reply:
         caller = await backend.authenticator.authenticate(request)
-        return _data(await _of(backend, request).documents(request, caller))
+        return _data(await _data_of(backend, request).documents(request, caller))
 
     async def health(backend: Backend, request: Request) -> Reply:
         caller = await backend.authenticator.authenticate(request)
-        return json_reply(await _of(backend, request).health(request, caller))
+        return json_reply(await _data_of(backend, request).health(request, caller))
 
     declare_data(app, "settings", settings)
     declare_data(app, "identity", identity)
@@ -84,36 +86,35 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
 
 
 def _declare_receivers(app: Klein) -> None:
-    """Declare receivers of deliveries for trying (docs/console.md, A receiver for trying)."""
-    held = Receivers(time.time, lambda: secrets.token_urlsafe(24), _signing_secret)
+    receivers = Receivers(time.time, lambda: secrets.token_urlsafe(24), _signing_secret)
 
     async def create(backend: Backend, request: Request) -> Reply:
-        _check_trying(backend, request)
+        _check_receivers(backend, request)
         _command(request)
-        name, made = held.create()
+        name, receiver = receivers.create()
         url = address(request.headers.get("host", ""), request.peer, name)
-        return json_reply({"name": name, "url": url, "secret": made.secret})
+        return json_reply({"name": name, "url": url, "secret": receiver.secret})
 
     async def read(backend: Backend, request: Request, name: str) -> Reply:
-        _check_trying(backend, request)
+        _check_receivers(backend, request)
         command = _command(request) if request.method == "POST" else {}
-        receiver = held.find(name)
+        receiver = receivers.find(name)
         if receiver is None:
-            return json_reply(None)  # it is no mistake of the page that a receiver is gone
+            return json_reply(None)  # the receiver may have been deleted: not an error of the page
         if command:
-            receiver.answer = _answer(command)
-        deliveries = [each.as_json() for each in receiver.received]
-        return json_reply({"answer": receiver.answer, "received": deliveries})
+            receiver.status = _status(command)
+        deliveries = [delivery.as_json() for delivery in receiver.received]
+        return json_reply({"answer": receiver.status, "received": deliveries})
 
     @route(app, f"{PATH}/receivers/<name>")
     async def receive(backend: Backend, request: Request, name: str) -> Reply:
-        _check_trying(backend, request)
-        access.check_own(request)
+        _check_receivers(backend, request)
+        access.check_origin(request)
         if request.method != "POST":
-            raise _post_alone(request)
-        status = held.receive(name, request.headers, request.body)
+            raise _post_only(request)
+        status = receivers.receive(name, request.headers, request.body)
         if status is None:
-            raise _nothing(request)
+            raise _not_found(request)
         return Reply(status, _PLAIN, b"received" if status == 200 else b"told to refuse")
 
     declare_data(app, "receivers", create)
@@ -125,52 +126,51 @@ def _signing_secret() -> str:
 
 
 def _command(request: Request) -> dict[str, Any]:
-    """Return the JSON object that a page sent; a form of another site cannot send this media type.
+    """Return the JSON object sent by a page. HTML forms of other sites cannot send this media type.
 
-    :raises ApiError: it is something else.
+    :raises ApiError: the body is something else.
     """
     if request.method != "POST":
-        raise _post_alone(request)
+        raise _post_only(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise ApiError(415, "UNSUPPORTED_MEDIA_TYPE", "Send JSON, as application/json")
     try:
-        found = json.loads(request.body)
+        command = json.loads(request.body)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        command = None
+    if not isinstance(command, dict):
         raise ApiError(400, "PGRST102", "Expected a JSON object")
-    return found
+    return command
 
 
-def _post_alone(request: Request) -> ApiError:
+def _post_only(request: Request) -> ApiError:
     message = f"Unsupported HTTP method: {request.method}"
     return ApiError(405, "PGRST117", message, headers=(("Allow", "POST"),))
 
 
-def _answer(command: dict[str, Any]) -> int:
-    found = command.get("answer")
-    if type(found) is int and found in ANSWERS:
-        return found
-    raise ApiError(400, "PGRST102", f"Expected answer to be one of {', '.join(map(str, ANSWERS))}")
+def _status(command: dict[str, Any]) -> int:
+    status = command.get("answer")
+    if type(status) is int and status in STATUSES:
+        return status
+    raise ApiError(400, "PGRST102", f"Expected answer to be one of {', '.join(map(str, STATUSES))}")
 
 
 def declare_data(app: Klein, name: str, handler: Handler) -> None:
-    """Declare ``/console/data/NAME``, which the console's own pages may ask for.
+    """Declare ``/console/data/NAME``, which only the console's own pages may request.
 
-    The handler gets the backend, the request and the name's variable parts, as those of all routes do.  It
-    authenticates the caller itself where the data is not for everybody who may open the console.
+    The handler is called with the backend, the request and the path parameters. It authenticates the caller
+    if the data is not for all users of the console.
     """
 
-    async def answer(backend: Backend, request: Request, **arguments: str) -> Reply:
+    async def respond(backend: Backend, request: Request, **arguments: str) -> Reply:
         _check(backend, request)
         return await handler(backend, request, **arguments)
 
-    answer.__name__ = f"console_{name}"  # Klein knows routes by their handlers' names
-    route(app, f"{PATH}/data/{name}")(answer)
+    respond.__name__ = f"console_{name}"  # Klein knows routes by their handlers' names
+    route(app, f"{PATH}/data/{name}")(respond)
 
 
 def json_reply(document: Any) -> Reply:
-    """Return data for the console, which nothing keeps."""
     return _data(json.dumps(document, ensure_ascii=False).encode())
 
 
@@ -180,39 +180,38 @@ def _data(body: bytes) -> Reply:
 
 
 def redirect(page: str) -> Reply:
-    """Lead a browser to a page of the console."""
     return Reply(302, (("Location", f"{PATH}{page}"), ("Vary", "Accept")), b"")
 
 
 def _check(backend: Backend, request: Request) -> None:
     if not access.may_open(backend.project, request):
-        raise _nothing(request)
-    access.check_own(request)
+        raise _not_found(request)
+    access.check_origin(request)
 
 
-def _check_trying(backend: Backend, request: Request) -> None:
-    if not access.may_try(backend.project, request):
-        raise _nothing(request)
+def _check_receivers(backend: Backend, request: Request) -> None:
+    if not access.may_use_receivers(backend.project, request):
+        raise _not_found(request)
 
 
-def _of(backend: Backend, request: Request) -> ConsoleData:
+def _data_of(backend: Backend, request: Request) -> ConsoleData:
     if backend.console is None:
-        raise _nothing(request)
+        raise _not_found(request)
     return backend.console
 
 
-def _nothing(request: Request) -> ApiError:
+def _not_found(request: Request) -> ApiError:
     return no_route(Route(request.path, CONSOLE, None, {}))
 
 
-def _end(project: Project) -> str:
+def _transaction_end(project: Project) -> str:
     return "rollback" if project.db_tx_end.rolls_back("") else "commit"
 
 
 def _settings(project: Project, *, local: bool) -> dict[str, Any]:
-    """Return what the console's pages need to know of a project.
+    """Return the settings of a project for the console's pages.
 
-    A key that web pages are made to carry is given only to clients on this machine.
+    The publishable key is returned only to clients on this machine.
     """
     secret = project.jwt_secret
     symmetric = secret is not None and not keys.is_url(secret) and not secret.lstrip().startswith("{")
@@ -230,7 +229,7 @@ def _settings(project: Project, *, local: bool) -> dict[str, Any]:
         "plans": project.db_plan_enabled,
         "live": project.live_interval is not None,
         "aggregates": project.db_aggregates_enabled,
-        "transactionEnd": _end(project) if project.db_tx_end.allows_override else None,
+        "transactionEnd": _transaction_end(project) if project.db_tx_end.allows_override else None,
         "openapi": project.openapi_mode != "disabled",
         "documents": project.graphql_documents is not None,
         "documentsOnly": project.graphql_documents_only,

@@ -1,7 +1,7 @@
-"""What the page Schema shows: the tables that a role may use, and how they are named and related; pure.
+"""The data of the page Schema: visible tables, their names and relationships. Performs no I/O.
 
-A role sees what the OpenAPI description shows it.  Grants of other roles, problems and whether rows are
-filtered by policies are only for ``service_role`` (docs/console.md, Schema).
+Roles see the same tables as in the OpenAPI description. Grants of other roles, problems and row security are
+only for ``service_role`` (docs/console.md, Schema).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _READ_WRITE = ("SELECT", "INSERT", "UPDATE")
 
 
 class SchemaDescription:
-    """Describes the tables of a catalog as one role sees them.
+    """Describes the tables of a catalog as visible to a role.
 
     :param pause: called between small pieces of work.
     """
@@ -37,7 +37,7 @@ class SchemaDescription:
         self._catalog = catalog
         self._first_schema = project.db_schemas[0]
         self._privileges = privileges = Privileges(catalog, role)
-        self._knows_all = role == SERVICE_ROLE
+        self._sees_all = role == SERVICE_ROLE
         self._names = names = CatalogNames(catalog)
         self._graphql = CatalogView(
             catalog,
@@ -54,45 +54,47 @@ class SchemaDescription:
 
     @property
     def tables(self) -> frozenset[tuple[str, str]]:
-        """The schemas and names of the tables that are described."""
-        return frozenset((each.table.schema, each.table.name) for each in self._tables.values())
+        return frozenset((visible.table.schema, visible.table.name) for visible in self._tables.values())
 
     def document(self) -> Record:
-        """Return the description, without policies."""
         described: Record = {
             "role": self._privileges.role,
             "generation": self._catalog.generation,
-            "complete": self._knows_all,
+            "complete": self._sees_all,
             "tables": [self._table(visible) for visible in self._tables.values()],
             "relationships": list(self._relationships()),
         }
-        if self._knows_all:
-            described["problems"] = [asdict(each) for each in self._catalog.problems if not self._of(each)]
+        if self._sees_all:
+            described["problems"] = [
+                asdict(problem) for problem in self._catalog.problems if not self._is_described(problem)
+            ]
         return described
 
     def _table(self, visible: VisibleTable) -> Record:
         self._pause()
         table, view = visible.table, self._graphql.table(visible.table.oid)
-        shown = {column.name for column in visible.columns}
+        visible_names = {column.name for column in visible.columns}
         described: Record = {
             "schema": table.schema,
             "name": table.name,
             "kind": table.kind.name.lower(),
             "comment": without_directives(table.comment),
-            "key": [name for name in self._catalog.row_key(table) if name in shown],
-            "unique": [list(key.columns) for key in table.unique_keys if shown.issuperset(key.columns)],
+            "key": [name for name in self._catalog.row_key(table) if name in visible_names],
+            "unique": [
+                list(key.columns) for key in table.unique_keys if visible_names.issuperset(key.columns)
+            ],
             "columns": [self._column(visible, column, view) for column in visible.columns],
             "accepts": _accepted(table),
             "rest": self._rest(visible),
             "graphql": None if view is None else _graphql(view),
             "directives": _directives(self._catalog.directives.table(table.oid)),
         }
-        if self._knows_all:
+        if self._sees_all:
             described |= {
                 "rowSecurity": table.row_security,
                 "estimatedRows": table.estimated_rows,
                 "grants": list(self._grants(table)),
-                "problems": [asdict(each) for each in self._problems[table.oid]],
+                "problems": [asdict(problem) for problem in self._problems[table.oid]],
             }
         return described
 
@@ -126,13 +128,13 @@ class SchemaDescription:
             "name": table.name,
             "profile": None if table.schema == self._first_schema else table.schema,
             "methods": [method for method, columns in allowed.items() if columns],
-            # ``*`` stands for all columns, so that it is refused where one may not be read.
+            # ``select=*`` needs the privilege on all columns.
             "star": len(visible.read) == len(table.columns),
         }
 
     def _grants(self, table: Table) -> Iterator[Record]:
-        """Yield what each role that requests may run as may do; columns are named where not all are meant."""
-        for privileges in self._others:
+        """Yield the privileges of each role that requests may use. Columns are None if all are granted."""
+        for privileges in self._request_roles:
             if not privileges.can_use_schema(table.schema):
                 continue
             granted: dict[str, list[str] | None] = {}
@@ -147,40 +149,37 @@ class SchemaDescription:
                 yield {"role": privileges.role, "privileges": granted}
 
     @cached_property
-    def _others(self) -> list[Privileges]:
+    def _request_roles(self) -> list[Privileges]:
         roles = sorted(role.name for role in self._catalog.roles.values() if role.forbidden_kind is None)
         return [Privileges(self._catalog, name) for name in roles]
 
     @cached_property
     def _problems(self) -> Mapping[int, list[Problem]]:
-        """What is wrong with each table, its columns and its foreign keys."""
-        places: dict[str, int] = {}
+        locations: dict[str, int] = {}
         for oid, visible in self._tables.items():
-            places[describe_object(visible.table)] = oid
-            places |= {describe_object(column, visible.table): oid for column in visible.table.columns}
+            locations[describe_object(visible.table)] = oid
+            locations |= {describe_object(column, visible.table): oid for column in visible.table.columns}
         for key in self._catalog.foreign_keys:
             if key.table in self._tables:
-                places[describe_object(key, self._tables[key.table].table)] = key.table
-        found: dict[int, list[Problem]] = defaultdict(list)
+                locations[describe_object(key, self._tables[key.table].table)] = key.table
+        problems: dict[int, list[Problem]] = defaultdict(list)
         for problem in self._catalog.problems:
-            if problem.place in places:
-                found[places[problem.place]].append(problem)
-        return found
+            if problem.place in locations:
+                problems[locations[problem.place]].append(problem)
+        return problems
 
-    def _of(self, problem: Problem) -> bool:
-        """Whether a problem is one of a table that is described."""
-        return any(problem in each for each in self._problems.values())
+    def _is_described(self, problem: Problem) -> bool:
+        return any(problem in problems for problems in self._problems.values())
 
     def _relationships(self) -> Iterator[Record]:
-        """Yield the foreign keys between columns that the role sees, each from the referencing table."""
         catalog = self._catalog
         for key in (*catalog.foreign_keys, *catalog.view_keys):
             self._pause()
-            ours, theirs = self._tables.get(key.table), self._tables.get(key.foreign_table)
-            if ours is None or theirs is None or not _shows(ours, key.columns):
+            source, target = self._tables.get(key.table), self._tables.get(key.foreign_table)
+            if source is None or target is None or not _shows(source, key.columns):
                 continue
-            if _shows(theirs, key.foreign_columns):
-                yield self._relationship(key, ours.table, theirs.table)
+            if _shows(target, key.foreign_columns):
+                yield self._relationship(key, source.table, target.table)
 
     def _relationship(self, key: ForeignKey, table: Table, foreign: Table) -> Record:
         return {
@@ -188,7 +187,7 @@ class SchemaDescription:
             "from": {"schema": table.schema, "table": table.name, "columns": list(key.columns)},
             "to": {"schema": foreign.schema, "table": foreign.name, "columns": list(key.foreign_columns)},
             "unique": key.unique,
-            "origin": "directive" if key.declared else "view" if key in self._of_views else "constraint",
+            "origin": "directive" if key.declared else "view" if key in self._view_keys else "constraint",
             "graphql": {
                 "from": self._field(key, table, outgoing=True),
                 "to": self._field(key, foreign, outgoing=False),
@@ -196,11 +195,10 @@ class SchemaDescription:
         }
 
     @cached_property
-    def _of_views(self) -> frozenset[ForeignKey]:
+    def _view_keys(self) -> frozenset[ForeignKey]:
         return frozenset(self._catalog.view_keys)
 
     def _field(self, key: ForeignKey, table: Table, *, outgoing: bool) -> str | None:
-        """Return the field by which GraphQL follows a key from one of its tables, None if there is none."""
         view = self._graphql.table(table.oid)
         if view is None:
             return None
@@ -208,17 +206,16 @@ class SchemaDescription:
         return next(
             (
                 name
-                for each, name in self._names.fields(table.oid).relationships
-                if each.foreign_key is key and each.outgoing == outgoing and name in related
+                for relationship, name in self._names.fields(table.oid).relationships
+                if relationship.foreign_key is key and relationship.outgoing == outgoing and name in related
             ),
             None,
         )
 
 
 def _accepted(table: Table) -> list[str]:
-    """Return what PostgreSQL lets anybody do to the rows: views do not take everything."""
-    taken = {"INSERT": table.insertable, "UPDATE": table.updatable, "DELETE": table.deletable}
-    return [name for name, whether in taken.items() if whether]
+    supported = {"INSERT": table.insertable, "UPDATE": table.updatable, "DELETE": table.deletable}
+    return [name for name, is_supported in supported.items() if is_supported]
 
 
 def _shows(visible: VisibleTable, columns: tuple[str, ...]) -> bool:
@@ -226,7 +223,6 @@ def _shows(visible: VisibleTable, columns: tuple[str, ...]) -> bool:
 
 
 def _graphql(view: TableView) -> Record:
-    """Return the names of a table's type and entry points that the role has."""
     fields = {
         TableFieldKind.COLLECTION: True,
         TableFieldKind.BY_KEY: view.by_key,
@@ -241,8 +237,7 @@ def _graphql(view: TableView) -> Record:
 
 
 def _directives(directives: TableDirectives) -> Record:
-    """Return what the directives of a table say, as their keys are written in comments."""
-    said = {
+    values = {
         "name": directives.name,
         "description": directives.description,
         "totalCount": directives.total_count,
@@ -252,4 +247,4 @@ def _directives(directives: TableDirectives) -> Record:
         "features": sorted(directives.features),
         "restMaxRows": directives.rest_max_rows,
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in values.items() if value}

@@ -1,7 +1,7 @@
-"""The page for customers, to which portal links lead (docs/reference/webhooks.md, Portal links).
+"""The page for customers, which portal links open (docs/reference/webhooks.md, Portal links).
 
-It asks the management API alone, with the link's token, which its own script takes from the address: neither
-this server nor any other is sent what stands behind ``#``.
+Its script reads the token from the fragment of the URL and calls only the management API with it. Browsers do
+not send fragments to servers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataapi.web.routing import Backend, Route, WebhooksApi, no_route, route
 
 
 def declare(app: Klein, webhooks: WebhooksApi) -> None:
-    """Declare the routes of the page; they are there while webhooks are on."""
     assets = Assets("dataapi.web.portal", "portal.html")
 
     @route(app, PORTAL.prefix)
@@ -27,19 +26,19 @@ def declare(app: Klein, webhooks: WebhooksApi) -> None:
     @route(app, f"{PORTAL.prefix}/assets/<name>")
     async def portal_file(_backend: Backend | None, request: Request, name: str) -> Reply:
         _check(webhooks, request)
-        found = await assets.file(name, request)
-        if found is None:
-            raise _nothing(request)
-        return found
+        reply = await assets.file(name, request)
+        if reply is None:
+            raise _not_found(request)
+        return reply
 
 
 def _check(webhooks: WebhooksApi, request: Request) -> None:
-    if not webhooks.on:
-        raise _nothing(request)
+    if not webhooks.enabled:
+        raise _not_found(request)
     if request.method not in PORTAL.methods:
         message = f"Unsupported HTTP method: {request.method}"
         raise ApiError(405, "PGRST117", message, headers=(PORTAL.allow,))
 
 
-def _nothing(request: Request) -> ApiError:
+def _not_found(request: Request) -> ApiError:
     return no_route(Route(request.path, PORTAL, None, {}))

@@ -1,1 +1,1 @@
-"""The HTTP server: connections read by llhttp, requests within limits, answers written at once."""
+"""The HTTP server: connections, requests and responses, parsed with llhttp and limited in size and time."""

@@ -1,4 +1,4 @@
-"""Reads requests out of the bytes that a client sends, one at a time, by llhttp and within limits; pure."""
+"""Parses requests from the bytes that a client sends, using llhttp, within limits. Performs no I/O."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from dataapi.http.headers import Headers
 from dataapi.http.messages import MAX_TARGET_BYTES
 from dataapi.http.query_string import not_utf8
 
-_LONGEST_LINE = MAX_TARGET_BYTES + 100
-"""Bytes of a request line: the target with a method and a version."""
-_LONGEST_HEADER = 32_768
-_LONGEST_HEADERS = 65_536
-"""Bytes of all headers together."""
+_MAX_LINE_LENGTH = MAX_TARGET_BYTES + 100
+"""Maximum length of the request line in bytes: target, method and version."""
+_MAX_HEADER_LENGTH = 32_768
+_MAX_HEADERS_SIZE = 65_536
+"""Maximum size of all headers in bytes."""
 _MAX_HEADERS = 200
-_SURELY_WITHIN_LIMITS = 4 * _MAX_HEADERS
-"""Bytes of a head in which there is no room for too many headers, nor for one that is too long."""
-_LONGEST_COMPARED = 4096
-"""Bytes of headers that are compared with those of the next request on the connection."""
-_LONGEST_LENGTH = 30
-"""Digits of a ``Content-Length``, leading zeros included."""
+_SAFE_HEAD_SIZE = 4 * _MAX_HEADERS
+"""Size of a head in bytes up to which no limit can be exceeded."""
+_MAX_CACHED_HEADERS = 4096
+"""Maximum size of headers that are compared with those of the next request on the connection."""
+_MAX_LENGTH_DIGITS = 30
+"""Maximum number of digits of a ``Content-Length``, including leading zeros."""
 _MAX_FRAMING = 16
-"""Bytes by which each byte of a body may be framed as chunks, besides as many as headers may have."""
+"""Maximum overhead of chunked encoding in bytes per byte of the body, in addition to the size limit of
+headers.
+"""
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _REQUEST_LINE = re.compile(rb"(%b+) ([!-~]+) HTTP/1\.([01])" % _TOKEN)
 _PARTIAL_LINE = re.compile(rb"(%b{1,32}) ([!-~]{1,2000})" % _TOKEN)
-_LONGEST_HOST = 300
+_MAX_HOST_LENGTH = 300
 _HOST = re.compile(
     r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)"  # an address, or a name
     r"(?::(?P<port>[0-9]{0,5}))?"
@@ -40,17 +42,17 @@ _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r]*", re.IGNORECASE)
 _LINE_FOR_LLHTTP = b"POST / HTTP/1.1"
-"""Stands in for the request line: llhttp knows fewer methods than HTTP/1.1, and more versions."""
+"""Replaces the request line: llhttp supports fewer methods than HTTP/1.1, and more versions."""
 
 
 class Head(NamedTuple):
     """A request without its body.
 
-    :ivar target: as sent.
-    :ivar minor: the minor version of HTTP/1, 0 or 1.
-    :ivar headers: names in lower case; the values of repeated headers are joined.
-    :ivar length: bytes of the body; None for chunks.
-    :ivar closes: whether the client ends the connection after the answer.
+    :ivar target: request target as sent.
+    :ivar minor: minor version of HTTP/1: 0 or 1.
+    :ivar headers: names in lower case. The values of repeated headers are joined.
+    :ivar length: size of the body in bytes, or None for chunked encoding.
+    :ivar closes: whether the client closes the connection after the response.
     """
 
     method: str
@@ -72,7 +74,7 @@ def _header_name(name: bytes) -> str:
 
 
 class _MessageHead:
-    """Takes what llhttp calls while it is fed."""
+    """Collects the callbacks of llhttp."""
 
     __slots__ = ("body", "complete", "headers")
 
@@ -82,39 +84,37 @@ class _MessageHead:
         self.complete = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header as text, joined to an earlier one of its name; trailers are none of the request's."""
+        """Add a header. Values of repeated headers are joined, trailers are ignored."""
         headers = self.headers
         if headers is None:
             return
-        known = _NAMES.get(name) or _header_name(name)
+        key = _NAMES.get(name) or _header_name(name)
         value = value.rstrip(b" \t")
         try:
             text = value.decode()
         except UnicodeDecodeError:
             text = value.decode("latin-1")
-        if known in headers:
-            text = f"{headers[known]}{'; ' if known == 'cookie' else ', '}{text}"
-        headers[known] = text
+        if key in headers:
+            text = f"{headers[key]}{'; ' if key == 'cookie' else ', '}{text}"
+        headers[key] = text
 
     def on_body(self, data: bytes) -> None:
-        """Take a piece of the body."""
         self.body.append(data)
 
     def on_message_complete(self) -> None:
-        """Record the end."""
         self.complete = True
 
 
 class RequestParser:
-    """Reads one request after another.
+    """Parses requests in sequence.
 
-    llhttp reads heads, each of which ends with the first empty line, and bodies of chunks; a body of a known
-    length is cut off as it is.  So requests that were sent together wait as bytes.
+    llhttp parses heads, up to the first empty line, and chunked bodies. Bodies of known length are sliced
+    from the buffer. Pipelined requests stay in the buffer.
 
-    Most clients send the same headers with every request of a connection.  Those are parsed once.
+    Most clients send the same headers with all requests of a connection, so the last headers are cached.
 
-    :ivar buffer: received bytes that are not read yet.
-    :ivar unread: bytes of the request that are still to be read; None if that is unknown.
+    :ivar buffer: received bytes that have not been parsed.
+    :ivar unread: number of remaining bytes of the request, or None if unknown.
     """
 
     def __init__(self) -> None:
@@ -128,16 +128,16 @@ class RequestParser:
         self._last_headers: tuple[Headers, int | None, bool] = Headers(), 0, False
 
     def read_head(self) -> Head | None:
-        """Begin a request, or return None while its head was not received completely.
+        """Parse the head of a request. Return None if it is incomplete.
 
-        :raises ApiError: 400, 414 or 431, it is not valid or exceeds a limit; then nothing more can be read.
+        :raises ApiError: 400, 414 or 431 if it is invalid or exceeds a limit. The parser cannot continue.
         """
         self.unread = None
         buffer = self.buffer
         if buffer.startswith(b"\r\n"):  # skipped before a request, as RFC 9112 section 2.2 advises
             buffer = self.buffer = _EMPTY_LINES.sub(b"", buffer, 1)
         end = buffer.find(b"\r\n\r\n")
-        if not 0 <= end <= _SURELY_WITHIN_LIMITS:
+        if not 0 <= end <= _SAFE_HEAD_SIZE:
             _check_limits(buffer[:end] if end >= 0 else buffer)
             if end < 0:
                 return None
@@ -155,7 +155,6 @@ class RequestParser:
         return Head(method.decode("ascii"), target, int(minor), headers, length, closes or minor == b"0")
 
     def _read_headers(self, received: bytes) -> None:
-        """Read headers, and keep them where the next request may have the same."""
         self._last_received = b""
         headers = self._parsed_headers(_LINE_FOR_LLHTTP + received)
         length = _body_length(headers)
@@ -164,7 +163,7 @@ class RequestParser:
         if length is None:
             self._read = self._framing = 0
             self._tail = b""
-        elif len(received) <= _LONGEST_COMPARED:
+        elif len(received) <= _MAX_CACHED_HEADERS:
             self._last_received = received
 
     def _parsed_headers(self, received: bytes) -> Headers:
@@ -174,7 +173,7 @@ class RequestParser:
         try:
             self._llhttp.feed_data(received)
         except HttpParserUpgrade:
-            # The request stays one of HTTP/1.1; llhttp would leave its body to the other protocol.
+            # Upgrades are ignored. llhttp would treat the body as data of the other protocol.
             return self._parsed_headers(_UPGRADE.sub(b"", received))
         except HttpParserError:
             raise _invalid_http() from None
@@ -182,7 +181,7 @@ class RequestParser:
         return headers
 
     def read_body(self) -> bytes:
-        """Return the part of the body that came since the last call; raises ``ApiError`` if it is invalid."""
+        """Return the part of the body received since the last call. Raises ``ApiError`` if it is invalid."""
         buffer, unread = self.buffer, self.unread
         if unread is None:
             return self._read_chunks(buffer)
@@ -201,51 +200,50 @@ class RequestParser:
         body, message.body = b"".join(message.body), []
         self._read += len(body)
         self._framing += len(received) - len(body)
-        if self._framing > _LONGEST_HEADERS + _MAX_FRAMING * self._read:
+        if self._framing > _MAX_HEADERS_SIZE + _MAX_FRAMING * self._read:
             raise _invalid_http()
         if message.complete:
             self.unread = 0
         return body
 
     def _possible_end(self, buffer: bytes) -> int:
-        """Return where the next request may begin: a body of chunks ends with an empty line."""
+        """Return where the next request may begin: a chunked body ends with an empty line."""
         window = self._tail + buffer
-        found = window.find(b"\r\n\r\n")
-        end = len(window) if found < 0 else found + 4
+        empty_line = window.find(b"\r\n\r\n")
+        end = len(window) if empty_line < 0 else empty_line + 4
         cut = end - len(self._tail)
         self._tail = window[max(0, end - 3) : end]
         return cut
 
     def begun(self) -> Head:
-        """Return as much as there is of a head that cannot be read, ``-`` for its unreadable parts."""
-        found = _PARTIAL_LINE.match(self.buffer)
-        method, target = (found[1].decode("ascii"), found[2]) if found else ("-", b"-")
+        """Return the readable part of an invalid head, with ``-`` for unreadable parts."""
+        line = _PARTIAL_LINE.match(self.buffer)
+        method, target = (line[1].decode("ascii"), line[2]) if line else ("-", b"-")
         return Head(method, target, 1, Headers(), None, closes=True)
 
 
 def _check_limits(received: bytes) -> None:
-    """Raise the error for a head, or the part of one, that exceeds a limit."""
     line, _, headers = received.partition(b"\r\n")
-    if len(line) > _LONGEST_LINE:
+    if len(line) > _MAX_LINE_LENGTH:
         raise target_too_long()
     lines = headers.split(b"\r\n")
-    if len(max(lines, key=len)) > _LONGEST_HEADER:
-        raise _too_large(f"A header of the request is longer than {_LONGEST_HEADER} bytes")
+    if len(max(lines, key=len)) > _MAX_HEADER_LENGTH:
+        raise _too_large(f"A header of the request is longer than {_MAX_HEADER_LENGTH} bytes")
     if len(lines) > _MAX_HEADERS + 1:
         raise _too_large(f"The request has more than {_MAX_HEADERS} headers")
-    if len(headers) > _LONGEST_HEADERS:
-        raise _too_large(f"The request's headers are longer than {_LONGEST_HEADERS} bytes")
+    if len(headers) > _MAX_HEADERS_SIZE:
+        raise _too_large(f"The request's headers are longer than {_MAX_HEADERS_SIZE} bytes")
 
 
 def _body_length(headers: Headers) -> int | None:
-    """Return the number of bytes that follow a head whose headers llhttp accepted, None for chunks."""
+    """Return the size of the body in bytes, or None for chunked encoding. llhttp has accepted the headers."""
     encoding = headers.get("transfer-encoding")
     if encoding is not None:
         if encoding.lower() != "chunked":
             raise _invalid_http()
         return None
     length = headers.get("content-length", "0")
-    if len(length) > _LONGEST_LENGTH:
+    if len(length) > _MAX_LENGTH_DIGITS:
         raise _invalid_http()
     return int(length)
 
@@ -262,10 +260,10 @@ def _too_large(message: str) -> ApiError:
 
 
 class RequestTarget(NamedTuple):
-    """Where a request goes.
+    """The target of a request.
 
-    :ivar host: the host name or address, with its port if there is one; None without a ``Host``.
-    :ivar path: as sent, still percent-encoded.
+    :ivar host: host name or address, with its port if present, or None without a ``Host`` header.
+    :ivar path: path as sent, percent-encoded.
     """
 
     host: str | None
@@ -274,11 +272,11 @@ class RequestTarget(NamedTuple):
 
 
 def parse_target(target: bytes, host: str | None, minor: int) -> RequestTarget:
-    """Read the target of a request line together with the ``Host`` header (RFC 9112 section 3).
+    """Parse the request target and the ``Host`` header (RFC 9112 section 3).
 
-    :param host: the header's value, ``", "`` between those of repeated ones.
-    :param minor: the minor version of HTTP/1, 0 or 1.
-    :raises ApiError: 400, they are malformed or contradict each other; 414, the target is too long.
+    :param host: value of the header, with repeated headers joined by ``", "``.
+    :param minor: minor version of HTTP/1: 0 or 1.
+    :raises ApiError: 400 if they are malformed or contradictory, 414 if the target is too long.
     """
     if len(target) > MAX_TARGET_BYTES:
         raise target_too_long()
@@ -305,8 +303,8 @@ def target_too_long() -> ApiError:
 
 @lru_cache(maxsize=64)
 def _is_host(value: str) -> bool:
-    found = _HOST.fullmatch(value) if len(value) <= _LONGEST_HOST else None
-    return found is not None and int(found["port"] or 0) <= 65_535
+    match = _HOST.fullmatch(value) if len(value) <= _MAX_HOST_LENGTH else None
+    return match is not None and int(match["port"] or 0) <= 65_535
 
 
 def _bad_request(message: str) -> ApiError:

@@ -1,6 +1,6 @@
-"""One request while it is received within its limits and answered, at once or by a stream.
+"""A request while it is received and handled, and the outgoing half of its connection.
 
-Answers are written as far as the socket takes them at once, and the rest as the client reads it.
+Responses are written immediately until the socket's buffer is full. The rest is written as the client reads.
 """
 
 from __future__ import annotations
@@ -24,36 +24,35 @@ from dataapi.web.routing import RoutedRequest
 from dataapi.web.server.parser import Head
 
 UNCOUNTED = 16_384
-"""Bytes of each body that are not counted: small requests are served while large ones hold all there is."""
+"""Bytes of each body that do not count, so that small requests succeed when large ones use the whole budget.
+"""
 
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Budget:
-    """Bytes that all requests together may hold in memory, and how many of them are free."""
+    """Limits the memory for request bodies, in bytes."""
 
     def __init__(self, size: int) -> None:
         self.free = self._size = size
 
     def resize(self, size: int) -> None:
-        """Change the size. Bytes that are reserved stay reserved."""
         self.free += size - self._size
         self._size = size
 
-    def take(self, count: int) -> bool:
-        """Reserve bytes if enough are free, and return whether they were."""
+    def reserve(self, count: int) -> bool:
+        """Reserve bytes. Return False if too few are free."""
         if count > self.free:
             return False
         self.free -= count
         return True
 
-    def give_back(self, count: int) -> None:
-        """Return bytes that were taken."""
+    def release(self, count: int) -> None:
         self.free += count
 
 
 class SiteState(Protocol):
-    """What a request needs of the site."""
+    """The interface of the site for requests."""
 
     reactor: Any
     bodies: Budget
@@ -62,15 +61,13 @@ class SiteState(Protocol):
     draining: bool
 
     @property
-    def connections(self) -> Sized:
-        """The open connections."""
+    def connections(self) -> Sized: ...
 
-    def settle(self) -> None:
-        """Pause, and end a drain, if no client is connected and no request is answered."""
+    def settle(self) -> None: ...
 
 
 class RequestConnection(Protocol):
-    """What a request needs of its connection."""
+    """The interface of a connection for its requests."""
 
     sender: OutgoingData
     crowded: bool
@@ -79,36 +76,31 @@ class RequestConnection(Protocol):
     progressed: float
 
     @property
-    def site(self) -> SiteState:
-        """The state that all connections share."""
+    def site(self) -> SiteState: ...
 
-    def begin_feed(self, feed: Feed) -> bool:
-        """Begin a response that lasts as long as the client stays, if there is room, and return whether."""
+    def begin_feed(self, feed: Feed) -> bool: ...
 
-    def finished(self) -> None:
-        """Continue with the next request."""
+    def finished(self) -> None: ...
 
-    def linger(self) -> None:
-        """Close after a refusal."""
+    def linger(self) -> None: ...
 
-    def abort(self) -> None:
-        """Close without waiting for unwritten bytes."""
+    def abort(self) -> None: ...
 
 
 class ServerRequest:
-    """A request while it is received and answered; the pipeline makes a frozen ``Request`` of it.
+    """A request while it is received and handled. The pipeline creates an immutable ``Request`` from it.
 
-    :ivar limit: bytes that the body may have.
-    :ivar received: bytes of the body so far.
-    :ivar answered: whether the answer was begun.
-    :ivar gone: whether the client closed the connection.
-    :ivar routed: the routed head, if it was judged before the body was received.
-    :ivar answering: the handler's Deferred, cancelled when the client disconnects.
+    :ivar limit: maximum size of the body in bytes.
+    :ivar received: received bytes of the body.
+    :ivar response_started: whether the response has started.
+    :ivar gone: whether the client has disconnected.
+    :ivar routed: the routed head, if it was checked before the body was received.
+    :ivar handling: Deferred of the handler, cancelled when the client disconnects.
     """
 
     __slots__ = (
-        *("_body", "_budgeted", "answered", "answering", "connection", "gone", "head", "limit", "received"),
-        *("routed", "site"),
+        *("_body", "_budgeted", "connection", "gone", "handling", "head", "limit", "received"),
+        *("response_started", "routed", "site"),
     )
 
     def __init__(self, connection: RequestConnection, head: Head) -> None:
@@ -117,61 +109,60 @@ class ServerRequest:
         self.head = head
         self.limit = head.length or 0
         self.received = 0
-        self.answered = self.gone = False
+        self.response_started = self.gone = False
         self.routed: RoutedRequest | None = None
-        self.answering: Deferred[Any] | None = None
+        self.handling: Deferred[Any] | None = None
         self._body: list[bytes] = []
         self._budgeted = 0
 
     def add(self, piece: bytes) -> None:
-        """Add to the body; raises ``ApiError``, 413 or 503, if it or all bodies together are too large."""
+        """Add a piece of the body. Raises ``ApiError`` (413, or 503 if all bodies together are too large)."""
         self.received += len(piece)
         if self.received > self.limit:
             raise body_too_large(self.limit)
         more = self.received - self._budgeted - UNCOUNTED
         if more > 0:
-            if not self.site.bodies.take(more):
+            if not self.site.bodies.reserve(more):
                 raise _too_many_bodies()
             self._budgeted += more
         self._body.append(piece)
 
-    def take_body(self) -> bytes:
-        """Return the complete body, which counts until the request is answered."""
+    def pop_body(self) -> bytes:
+        """Return the complete body. It counts towards the budget until the request is finished."""
         body, self._body = b"".join(self._body), []
         return body
 
     def _forget_body(self) -> None:
         self._body.clear()
         if self._budgeted:
-            self.site.bodies.give_back(self._budgeted)
+            self.site.bodies.release(self._budgeted)
             self._budgeted = 0
 
     def send(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
-        """Write an answer with further headers; ``finish`` follows."""
-        asks_head = self.head.method == "HEAD"
-        # An answer to HEAD has the length of GET's answer, which is unknown if no body was made.
-        head = self._head(reply, headers, None if asks_head and not reply.body else len(reply.body))
-        sends_body = not asks_head and reply.status not in BODILESS
-        self.connection.sender.send(head + reply.body if sends_body else head)
+        """Write a response with additional headers. ``finish`` must follow."""
+        is_head = self.head.method == "HEAD"
+        # The response to HEAD has the length of GET's response. It is unknown without a body.
+        head = self._head(reply, headers, None if is_head and not reply.body else len(reply.body))
+        has_body = not is_head and reply.status not in BODILESS
+        self.connection.sender.send(head + reply.body if has_body else head)
 
     def reject(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
-        """Write the answer to a request that is still being sent, the last one on its connection."""
+        """Respond to a request that is still being received. The connection is closed afterwards."""
         self._forget_body()
         self.connection.persistent = False
         self.send(reply, headers)
         self.connection.linger()
 
     def finish(self) -> None:
-        """End the request, now that its answer is written."""
         if self._budgeted:
             self._forget_body()
         self.connection.finished()
 
     async def send_stream(self, reply: Reply, stream: Stream, headers: tuple[tuple[str, str], ...]) -> int:
-        """Write an answer whose body is made meanwhile, as fast as the client reads; return the body's size.
+        """Write a streamed response as fast as the client reads, and return the size of its body.
 
-        The caller closes the stream, and finishes the request.  After an error the body has no end, by which
-        the client sees that something is missing.
+        The caller closes the stream and finishes the request. After an error the body is not terminated, so
+        the client sees that it is incomplete.
         """
         sender = self.connection.sender
         self._begin_body(reply, headers)
@@ -188,7 +179,7 @@ class ServerRequest:
         return size
 
     async def send_feed(self, reply: Reply, feed: Feed, headers: tuple[tuple[str, str], ...]) -> None:
-        """Write an answer whose body goes on until its feed ends, the last one on its connection.
+        """Write an unlimited response until its feed ends. The connection is closed afterwards.
 
         The caller finishes the request.
         """
@@ -198,7 +189,6 @@ class ServerRequest:
         self._end_body()
 
     def _begin_body(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
-        """Write the head and the beginning of a body whose length is not known."""
         if self._chunked:
             headers = (*headers, ("Transfer-Encoding", "chunked"))
         else:
@@ -218,20 +208,16 @@ class ServerRequest:
 
     @property
     def waits(self) -> bool:
-        """Whether the client has not taken everything that was written."""
         return self.connection.sender.waits
 
     @property
     def progressed(self) -> float:
-        """When the client last took a part of what was waiting, by the reactor's clock."""
         return self.connection.progressed
 
     def write(self, piece: Chunk) -> None:
-        """Send a piece of the body, or the rest of it when the client takes more."""
         self.connection.sender.send(piece.framed if self._chunked else piece.plain)
 
     def abort(self) -> None:
-        """Close the connection without sending what is waiting."""
         self.connection.abort()
 
     def _head(self, reply: Reply, headers: tuple[tuple[str, str], ...], length: int | None) -> bytes:
@@ -239,15 +225,14 @@ class ServerRequest:
             self.connection.persistent = False
         if not self.connection.persistent:
             headers = (*headers, ("Connection", "close"))
-        self.answered = True
+        self.response_started = True
         return response_head(reply.status, (*headers, *reply.headers), length, reply.reason)
 
     def lost(self) -> None:
-        """Drop the body of a client that disconnected, and cancel the work for it."""
         self.gone = True
         self._forget_body()
-        if self.answering is not None:
-            self.answering.cancel()
+        if self.handling is not None:
+            self.handling.cancel()
 
 
 def body_too_large(limit: int) -> ApiError:
@@ -258,14 +243,14 @@ def _too_many_bodies() -> ApiError:
     return ApiError(
         503,
         "TOO_MANY_BODIES",
-        "The request bodies that are being received are too large together",
-        hint="Send the request again later, or in smaller parts.",
+        "Too many large request bodies are being received",
+        hint="Retry later, or split the request into smaller ones.",
         headers=(("Retry-After", "1"),),
     )
 
 
 def too_many_connections() -> ApiError:
-    hint = "Send the request again later, over a connection that stays open for further ones."
+    hint = "Retry later, and reuse connections for further requests."
     headers = (("Retry-After", "1"),)
     return ApiError(503, "TOO_MANY_CONNECTIONS", "There are too many connections", hint=hint, headers=headers)
 
@@ -275,8 +260,8 @@ def too_many_subscriptions() -> ApiError:
     return ApiError(503, "TOO_MANY_SUBSCRIPTIONS", "There are too many subscriptions", headers=headers)
 
 
-_AT_ONCE = 65_536
-"""Bytes that the transport gets at a time; the rest stays here, so that progress can be seen."""
+_MAX_WRITE = 65_536
+"""Bytes to pass to the transport at a time. Smaller pieces make progress visible."""
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus} | {
     413: "HTTP/1.1 413 Content Too Large",
@@ -285,7 +270,7 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for st
 }
 
 BODILESS = frozenset((204, 304))
-"""Statuses of answers that carry no body."""
+"""Statuses of responses without a body."""
 _FORBIDDEN = re.compile(r"[\r\n\0]")
 _HEADER = "%s: %s".__mod__
 
@@ -293,12 +278,12 @@ _HEADER = "%s: %s".__mod__
 def response_head(
     status: int, headers: Iterable[tuple[str, str]], length: int | None, reason: str | None = None
 ) -> bytes:
-    """Write the status line and the headers, with ``Content-Length`` where the status has a body.
+    """Return the status line and headers, with ``Content-Length`` if the status allows a body.
 
-    A line end within a value would begin another header, so it becomes a space.
+    A newline in a value would start another header, so it is replaced with a space.
 
-    :param length: of the body; None when it is not known yet.
-    :param reason: the reason phrase, None for the standard one.
+    :param length: size of the body in bytes, or None if unknown.
+    :param reason: reason phrase (default: the standard one).
     """
     if reason is None:
         lines = [_STATUS_LINES.get(status) or f"HTTP/1.1 {status} Unknown Status"]
@@ -317,10 +302,10 @@ def response_head(
 class OutgoingData:
     """The outgoing half of a connection.
 
-    :ivar socket: the connection itself where it is a plain one, None behind TLS.
-    :ivar waits: whether something was not taken yet.
-    :param progress: called when the client has taken a part of what waited.
-    :param sent: called when it has taken all.
+    :ivar socket: the connection, or None if it uses TLS.
+    :ivar waits: whether there is unsent data.
+    :param progress: called when the client has received a part of the unsent data.
+    :param sent: called when all data has been sent.
     """
 
     def __init__(self, transport: Any, progress: Callable[[], object], sent: Callable[[], object]) -> None:
@@ -340,8 +325,7 @@ class OutgoingData:
     def send(self, data: bytes | memoryview) -> None:
         """Write as much as the socket accepts, and leave the rest to the reactor, without copying it.
 
-        Waiting until the reactor finds the socket writable would cost another turn of it and
-        two system calls.
+        Waiting until the reactor reports a writable socket would cost an iteration and two system calls.
         """
         if self.socket is None:
             self._unsent.append(memoryview(data))
@@ -353,21 +337,19 @@ class OutgoingData:
             sent = self.socket.writeSomeData(data)  # type: ignore[arg-type]  # a memoryview will do
             if sent == len(data):
                 return
-            if isinstance(sent, int):  # else the connection is lost, as the reactor will find out
+            if isinstance(sent, int):  # otherwise the connection is lost, and the reactor will detect it
                 rest = rest[sent:]
         self._unsent.append(rest)
         if not self.waits:
             self.waits = True
-            self.socket.registerProducer(self, False)  # which calls resumeProducing
+            self.socket.registerProducer(self, False)  # calls resumeProducing
 
     async def room(self) -> None:
-        """Wait until everything was sent."""
         if self.waits:
             self._room = Deferred()
             await self._room
 
     def resumeProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Write more of the rest, now that the transport sent all it had."""
         self._full = False
         self._progress()
         self._write()
@@ -375,11 +357,11 @@ class OutgoingData:
     def _write(self) -> None:
         while self._unsent and not self._full:
             piece = self._unsent.popleft()
-            if len(piece) > _AT_ONCE:
-                self._unsent.appendleft(piece[_AT_ONCE:])
-            self._transport.write(bytes(piece[:_AT_ONCE]))
+            if len(piece) > _MAX_WRITE:
+                self._unsent.appendleft(piece[_MAX_WRITE:])
+            self._transport.write(bytes(piece[:_MAX_WRITE]))
             if self.socket is not None:
-                return  # a plain connection calls when it has sent that
+                return  # a plain connection calls resumeProducing after each write
         if self.waits and not self._full:
             self.waits = False
             if self.socket is not None:
@@ -393,7 +375,6 @@ class OutgoingData:
                 self._sent()
 
     def close(self) -> None:
-        """Close the connection once everything was sent."""
         self._end = self._close
         if not self.waits:
             self._close()
@@ -404,10 +385,10 @@ class OutgoingData:
         self._transport.loseConnection()
 
     def close_now(self) -> None:
-        """Close the connection, and leave it to the kernel to send the bytes that it was given.
+        """Close the connection, and leave sending the written bytes to the kernel.
 
-        ``loseConnection`` waits until the socket is writable, which may take as long as the client likes, and
-        ``abortConnection`` destroys an answer that is on its way.
+        ``loseConnection`` waits until the socket is writable, which the client may delay forever, and
+        ``abortConnection`` discards a response that is being sent.
         """
         if self.socket is None:
             self._transport.abortConnection()
@@ -417,21 +398,21 @@ class OutgoingData:
             self.socket.connectionLost(connectionDone)
 
     def half_close(self) -> None:
-        """End the output once everything was sent, unless it cannot end before the input."""
+        """Shut down the output after all data has been sent. Does nothing with TLS: it has no half-closed
+        state.
+        """
         if self.socket is not None:
             self._end = self.socket.loseWriteConnection
             if not self.waits:
                 self._end()
 
     def drop(self) -> None:
-        """Forget what waits: the connection is lost."""
         self.waits = False
         self._unsent.clear()
         self._progress = self._sent = self._end = lambda: None
 
     def pauseProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Write nothing more for now: the transport holds enough."""
         self._full = True
 
     def stopProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Do nothing: the connection hears of its end too."""
+        """Do nothing: the connection is notified separately."""

@@ -1,4 +1,4 @@
-"""The site: the state that all connections share, their number, and an orderly end."""
+"""The site: state shared by all connections, connection limits, and orderly shutdown."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dataapi.web.server.request import Budget
 
 _log = Logger(namespace="dataapi.web")
 
-_REFUSED = 64
-"""Connections above the limit on which a request is awaited, so that it can be refused in its own form."""
-_REPORT_EVERY = 60.0
-"""Minimum number of seconds between two log lines that report it."""
+_MAX_CROWDED = 64
+"""Connections above the limit that may send a request before it is rejected. More are closed immediately."""
+_WARNING_INTERVAL = 60.0
+"""Minimum number of seconds between warnings about the limit."""
 
 
 class _Closing(Protocol):
-    """A connection that is closed at once."""
+    """Closes a connection immediately."""
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
         transport: Any = self.transport
@@ -37,17 +37,17 @@ class _Closing(Protocol):
 
 @implementer(IProtocolNegotiationFactory)
 class ApiSite(Factory):
-    """The factory of connections.
+    """The protocol factory of client connections.
 
-    :param settings: hold the limits of connections and bodies.
+    :param settings: limits of connections and bodies.
     :ivar proxies: the trusted proxies.
-    :ivar header_timeout: seconds within which the head of a request must be complete.
-    :ivar timeout: seconds for which a client may make no progress with a request or its response.
+    :ivar header_timeout: seconds for the head of a request.
+    :ivar timeout: seconds for which a client may make no progress with a request or response.
     :ivar keep_alive_timeout: seconds for which a connection may be idle.
-    :ivar connections: in order of their age, the oldest first.
-    :ivar in_flight: requests that are being answered.
-    :ivar draining: no connection is kept open beyond its answer.
-    :ivar report: called with the number of connections whenever it changes.
+    :ivar connections: from the oldest to the newest.
+    :ivar in_flight: number of requests that are being handled.
+    :ivar draining: whether connections are closed after the current response.
+    :ivar report: called with the number of connections when it changes.
     """
 
     noisy = False
@@ -72,7 +72,7 @@ class ApiSite(Factory):
         self._crowded = 0
         self._feeds = 0
         self._by_address: Counter[str] = Counter()
-        self._reported_full = -_REPORT_EVERY
+        self._last_full_warning = -_WARNING_INTERVAL
         self.in_flight = 0
         self.draining = False
         self.report: Callable[[int], object] = lambda count: None  # noqa: ARG005
@@ -84,7 +84,6 @@ class ApiSite(Factory):
         observe: Observe,
         settings: Settings,
     ) -> None:
-        """Serve other projects by other limits from the next request on."""
         self._pipeline.configure(backends, observe)
         self._limit(settings)
 
@@ -97,22 +96,20 @@ class ApiSite(Factory):
         self.proxies = TrustedProxies(settings.trusted_proxies)
 
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 - twisted's name
-        """Speak only HTTP/1.1."""
         return [b"http/1.1"]
 
     def buildProtocol(self, addr: Any) -> Protocol:  # noqa: N802 - twisted's name
-        """Serve a connection, or close it where it would be refused as many others are already."""
+        """Return the protocol of a connection. Far above the limit, it closes the connection immediately."""
         peer = address_of(addr)
         if (
-            self._crowded >= _REFUSED
+            self._crowded >= _MAX_CROWDED
             and not self.has_room(peer)
-            and not self._make_room(lambda each: each.crowded)
+            and not self._make_room(lambda connection: connection.crowded)
         ):
             return _Closing()
         return ClientConnection(self, peer)
 
     def opened(self, connection: ClientConnection) -> None:
-        """Register a new connection."""
         self.connections[connection] = None
         if connection.crowded:
             self._crowded += 1
@@ -121,7 +118,6 @@ class ApiSite(Factory):
         self.report(len(self.connections))
 
     def count_feed(self, connection: ClientConnection) -> bool:
-        """Count a connection towards ``max-subscriptions`` until it is closed, if there is room."""
         if self._feeds >= self._max_subscriptions:
             return False
         self._forget(connection)
@@ -130,7 +126,6 @@ class ApiSite(Factory):
         return True
 
     def closed(self, connection: ClientConnection) -> None:
-        """Forget a connection that was lost."""
         if connection in self.connections:
             self._forget(connection)
         self.report(len(self.connections))
@@ -149,43 +144,46 @@ class ApiSite(Factory):
             del self._by_address[connection.peer]
 
     def has_room(self, address: str) -> bool:
-        """Whether one more connection from an address can be served; an unused one may be closed for it.
+        """Return whether another connection from this address is allowed, closing an idle one if necessary.
 
-        Refused connections are beyond the limit, and leave no room when they end.
+        Connections that were accepted above the limit do not count.
         """
         maximum = self._max_connections_per_address
         if self._by_address[address] >= maximum and not self.proxies.trusts(address):
-            return self._make_room(lambda each: each.peer == address and not each.crowded)
+            return self._make_room(lambda connection: connection.peer == address and not connection.crowded)
         if len(self.connections) - self._crowded - self._feeds < self._max_connections:
             return True
-        if not self._make_room(lambda each: not each.crowded):
-            self._report_full()
+        if not self._make_room(lambda connection: not connection.crowded):
+            self._warn_full()
             return False
         return True
 
     def _make_room(self, among: Callable[[ClientConnection], bool]) -> bool:
-        """Close the oldest connection on which no complete request has arrived, if there is one."""
-        quiet = next((each for each in self.connections if each.quiet and among(each)), None)
+        quiet = next(
+            (connection for connection in self.connections if connection.quiet and among(connection)), None
+        )
         if quiet is None:
             return False
         self._forget(quiet)
         quiet.make_room()
         return True
 
-    def _report_full(self) -> None:
+    def _warn_full(self) -> None:
         now = self.reactor.seconds()
-        if now - self._reported_full >= _REPORT_EVERY:
-            self._reported_full = now
+        if now - self._last_full_warning >= _WARNING_INTERVAL:
+            self._last_full_warning = now
             count = self._max_connections
-            _log.warn("requests are refused: all {count} of max-connections are busy", count=count)
+            _log.warn(
+                "requests are rejected: all {count} connections (max-connections) are busy", count=count
+            )
 
     def drain(self, seconds: float) -> Deferred[None]:
-        """Close every connection after the answer to the request that was received on it.
+        """Close each connection after the response to its current request.
 
-        A client that has just connected, or sent a part of its request, has a second for the rest.
+        Clients that have just connected or have sent a part of a request get a second to complete it.
 
-        :return: fires when no connection and no request is left, or after ``seconds``, when
-            those that still are get aborted.
+        :return: fires when no connections and requests are left, or after ``seconds``, when the rest is
+            aborted.
         """
         self.draining = True
         for connection in list(self.connections):
@@ -194,7 +192,7 @@ class ApiSite(Factory):
             return succeed(None)
         drained: Deferred[None] = Deferred()
         self._drained.append(drained)
-        expiry = self.reactor.callLater(seconds, self._give_up)
+        expiry = self.reactor.callLater(seconds, self._abort_all)
 
         def settled(result: None) -> None:
             if expiry.active():
@@ -204,7 +202,6 @@ class ApiSite(Factory):
         return drained.addBoth(settled)
 
     def settle(self) -> None:
-        """Pause when no client is connected and no request answered, and end a drain that waits for it."""
         if self._is_settled():
             self._pause()
             if self._drained:
@@ -213,12 +210,12 @@ class ApiSite(Factory):
     def _is_settled(self) -> bool:
         return not self.connections and self.in_flight == 0
 
-    def _give_up(self) -> None:
+    def _abort_all(self) -> None:
         for connection in list(self.connections):
             connection.abort()
         self._finish_draining()
 
     def _finish_draining(self) -> None:
-        waiting, self._drained = self._drained, []
-        for drained in waiting:
+        pending, self._drained = self._drained, []
+        for drained in pending:
             drained.callback(None)

@@ -47,7 +47,7 @@ Reason: TypeAlias = Callable[[], str | None]
 class ManagementApi:
     """Serves all declared operations."""
 
-    on = True
+    enabled = True
     portal_origins: Sequence[str] = ()
 
     def __init__(
@@ -58,7 +58,7 @@ class ManagementApi:
         self._reason = reason
         self._repeatable = RepeatableRequests(store.stored_responses)
 
-    async def answer(self, request: Request, path: str, path_parameters: Mapping[str, str]) -> Reply:
+    async def handle(self, request: Request, path: str, path_parameters: Mapping[str, str]) -> Reply:
         """Return the response to a request.
 
         :param path: path template of the operation.
