@@ -1,6 +1,6 @@
-"""Processor time of counting one request: our counters, and the registry of prometheus-client.
+"""Processor time for counting a request: our counters compared with prometheus-client.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/metrics.py``.  Each line is one round, in microseconds.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/metrics.py``. Each line is one round, in microseconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 REQUESTS = 100_000
 LABELS = ("graphql", "POST", "/graphql/v1", "200", "")
 SECONDS = (0.0012, 0.0001, 0.0008, 0.0003)
-"""Duration of a request, and its parts: queue, database and daemon."""
+"""Duration of a request and its parts: queue, database and daemon."""
 
 
 def measure(count: Callable[[], None]) -> float:

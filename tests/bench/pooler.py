@@ -1,11 +1,11 @@
-"""What a request costs behind PgBouncer: its SQL sent as text, or prepared by messages of the protocol.
+"""Cost of a request through PgBouncer: SQL sent as text, or prepared with protocol messages.
 
 Run as ``PYTHONPATH=daemon:tests PGBOUNCER=… python tests/bench/pooler.py [RUNS] [ROUNDS]`` with PgBouncer
-1.21 or later.  The messages are those of the daemon for some requests.  Each way sends the same ones by a
-pool of one connection, one at a time, in turns.  Direct ways lead to PostgreSQL itself.
+1.21 or later. The messages are those of the daemon for some requests. Each path sends the same messages
+sequentially through a pool with one connection, in turn. Direct paths connect to PostgreSQL itself.
 
-The columns are milliseconds of half of the round trips, and microseconds of processor time of each in
-PostgreSQL, in PgBouncer and in this process.
+The columns are the median of the round trips in milliseconds, and microseconds of processor time per round
+trip in PostgreSQL, in PgBouncer and in this process.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ NUMBERS = 200
 
 
 @dataclass
-class Way:
-    """A pool that sends messages in one way.
+class Path:
+    """A pool that sends messages by one path.
 
-    :ivar figures: of each round: milliseconds, then microseconds of PostgreSQL, PgBouncer and this process.
+    :ivar figures: per round: milliseconds, then microseconds of PostgreSQL, PgBouncer and this process.
     """
 
     pool: Pool
@@ -60,8 +60,8 @@ async def messages_of(reactor: Any, database: Database, path: str) -> list[Messa
         await service.stop()
 
 
-async def run(way: Way, messages: list[Message], runs: int, processes: tuple[int, int]) -> None:
-    """Let a way send so many messages."""
+async def run(way: Path, messages: list[Message], runs: int, processes: tuple[int, int]) -> None:
+    """Send messages by one path."""
     before = (*map(processor_time, processes), time.process_time())
     times = []
     for number in range(runs):
@@ -85,10 +85,10 @@ async def main(reactor: Any, runs: int, rounds: int) -> None:
             for title, path in REQUESTS.items():
                 messages = await messages_of(reactor, direct, path)
                 ways = {
-                    "text": _way(reactor, behind, prepared=False),
-                    "prepared": _way(reactor, behind, prepared=None),
-                    "text, direct": _way(reactor, direct, prepared=False),
-                    "prepared, direct": _way(reactor, direct, prepared=None),
+                    "text": _path(reactor, behind, prepared=False),
+                    "prepared": _path(reactor, behind, prepared=None),
+                    "text, direct": _path(reactor, direct, prepared=False),
+                    "prepared, direct": _path(reactor, direct, prepared=None),
                 }
                 await compare(list(ways.values()), messages, runs, rounds, (server.pid, pooler))
                 print(f"\n{title:20}{'p50 ms':>9}{'PostgreSQL':>12}{'PgBouncer':>11}{'client':>8}")  # noqa: T201
@@ -99,15 +99,15 @@ async def main(reactor: Any, runs: int, rounds: int) -> None:
         server.remove()
 
 
-def _way(reactor: Any, database: Database, *, prepared: bool | None) -> Way:
+def _path(reactor: Any, database: Database, *, prepared: bool | None) -> Path:
     options = SessionOptions(search_path=("public",), prepared_statements=prepared)
-    return Way(Pool(reactor, database.uri, size=1, options=options))
+    return Path(Pool(reactor, database.uri, size=1, options=options))
 
 
 async def compare(
-    ways: list[Way], messages: list[Message], runs: int, rounds: int, processes: tuple[int, int]
+    ways: list[Path], messages: list[Message], runs: int, rounds: int, processes: tuple[int, int]
 ) -> None:
-    """Let the ways send in turn, once their answers are found equal."""
+    """Send by all paths in turn, after checking that their results are equal."""
     for way in ways:
         await way.pool.start()
     try:

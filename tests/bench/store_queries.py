@@ -1,4 +1,4 @@
-"""The calls of the store that read or write tables which grow, on the data of ``bench.store_data``."""
+"""The store's calls that access growing tables, on the data of ``bench.store_data``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OTHERS = tuple(Scope(f"other-{number}") for number in range(38))
 class Query:
     """A call of the store.
 
-    :ivar before: SQL that comes first in its transaction.
+    :ivar before: SQL that runs first in its transaction.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Query:
 
 
 def queries(store: Store, database: Database) -> Iterator[Query]:
-    """Generate the calls."""
+    """Yield the calls."""
     yield from _of_the_queue(store, database)
     yield from _of_lists(store, database)
     yield from _of_owners(store, database)

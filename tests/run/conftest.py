@@ -9,7 +9,7 @@ import pytest
 from support import documents
 from support.daemon import SCHEMA
 from support.installation import PATIENT, Installation
-from support.pooler import pooled_if_asked
+from support.pooler import pooled_if_enabled
 from support.postgres import Server
 from support.recorder import Recorder
 from support.story import Story
@@ -49,7 +49,7 @@ def own_server(pytestconfig: pytest.Config) -> Iterator[Server]:
     made = Server()
     try:
         made.create()
-        with pooled_if_asked(pytestconfig, made):
+        with pooled_if_enabled(pytestconfig, made):
             yield made
     finally:
         made.remove()

@@ -423,8 +423,7 @@ REFUSED = [
         headers=_MINIMAL,
     ),
 ]
-"""Requests that Citus does not support: many rows of shards per row of a reference table or per deleted row.
-"""
+"""Requests that Citus does not support: many rows of shards per row of a reference table."""
 
 KINDS = [
     *(Kind(f"employee?{each}&order=company_id,id") for each in _FILTERS),
@@ -456,7 +455,7 @@ async def send(service: Service, kind: Kind) -> Answer:
     return await service.rest(kind.method, kind.target, kind.body, headers=headers)
 
 
-def told(answer: Answer) -> tuple[Any, ...]:
+def comparable(answer: Answer) -> tuple[Any, ...]:
     """Return the parts of a response that must not depend on the location of the rows."""
     names = ("content-range", "location", "content-type", "x-said", "preference-applied")
     return (answer.status, *(answer.headers.get(name) for name in names), answer.text)

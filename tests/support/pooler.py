@@ -68,7 +68,7 @@ def all_pooled(server: Server, *further: str) -> Iterator[int]:
     server.pooler = 0
 
 
-def pooled_if_asked(config: pytest.Config, server: Server) -> AbstractContextManager[object]:
+def pooled_if_enabled(config: pytest.Config, server: Server) -> AbstractContextManager[object]:
     """Return a context manager that puts PgBouncer in front of a server if the option is set."""
     return all_pooled(server, *RESETTING) if config.getoption(THROUGH_POOLER) else nullcontext()
 

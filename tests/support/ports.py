@@ -7,10 +7,10 @@ import os
 import socket
 
 _PORTS = range(20_000, 32_768)
-"""Upper limit below the ports that systems use for outgoing connections."""
+"""Ports below the range for outgoing connections."""
 
 _NUMBERS = itertools.count(os.getpid() * 997)
-"""First port to try. Concurrent test runs start elsewhere."""
+"""Sequence of candidate ports. Concurrent test runs start at different ones."""
 
 
 def free_port() -> int:
