@@ -182,11 +182,11 @@ def _sent(connection: HTTPConnection, case: Case, number: int) -> float:
     headers = {**_HEADERS, **(case.headers or {})}
     began = time.perf_counter()
     connection.request(case.method, case.target(number), body, headers)
-    answer = connection.getresponse()
-    text = answer.read()
+    response = connection.getresponse()
+    text = response.read()
     took = time.perf_counter() - began
-    if answer.status >= 300 or b'"errors"' in text:
-        raise AssertionError(f"{case.name}: {answer.status} {text.decode()}")
+    if response.status >= 300 or b'"errors"' in text:
+        raise AssertionError(f"{case.name}: {response.status} {text.decode()}")
     return took
 
 

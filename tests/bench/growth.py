@@ -122,8 +122,8 @@ def daemon_answers(daemon: Daemon) -> bool:
     connection = HTTPConnection("127.0.0.1", daemon.port, timeout=10)
     try:
         connection.request("POST", "/graphql/v1", BY_KEY.numbered(1)[1], HEADERS)
-        answer = connection.getresponse()
-        return answer.status == 200 and b"errors" not in answer.read()
+        response = connection.getresponse()
+        return response.status == 200 and b"errors" not in response.read()
     except OSError:
         return False
     finally:

@@ -112,8 +112,8 @@ async def compare(
         await way.pool.start()
     try:
         for message in messages:
-            answers = [await way.pool.run(message) for way in ways]
-            assert answers.count(answers[0]) == len(ways), "the ways differ in their answers"
+            responses = [await way.pool.run(message) for way in ways]
+            assert responses.count(responses[0]) == len(ways), "the ways differ in their answers"
         for _ in range(rounds):
             for way in ways:
                 await run(way, messages, runs, processes)

@@ -61,15 +61,15 @@ def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def send_in_background(daemon: Daemon, query: str) -> tuple[threading.Thread, list[Answer]]:
     """Send a query from another thread."""
-    answers: list[Answer] = []
+    responses: list[Answer] = []
 
     def send() -> None:
         with contextlib.suppress(ConnectionError, HTTPException):
-            answers.append(daemon.graphql(query))
+            responses.append(daemon.graphql(query))
 
     thread = threading.Thread(target=send)
     thread.start()
-    return thread, answers
+    return thread, responses
 
 
 def test_live_and_ready_endpoints_return_200(daemon: Daemon) -> None:
@@ -206,8 +206,8 @@ def test_signal_reloads_the_catalog(daemon: Daemon, number: signal.Signals) -> N
 
 
 def test_log_lines_are_json_with_the_request_id(daemon: Daemon) -> None:
-    answer = daemon.graphql(QUICK, **{"X-Request-Id": "from-the-client-1"})
-    assert answer.headers["X-Request-Id"] == "from-the-client-1"
+    response = daemon.graphql(QUICK, **{"X-Request-Id": "from-the-client-1"})
+    assert response.headers["X-Request-Id"] == "from-the-client-1"
     [line] = wait_for(
         lambda: [line for line in daemon.lines if line.get("request_id") == "from-the-client-1"], "its line"
     )
@@ -336,9 +336,9 @@ def test_daemon_starts_while_the_database_is_down(tmp_path: Path) -> None:
             ready = wait_for(lambda: daemon.try_admin("GET", "/ready"), "an answer")
             assert ready.status == 503
             assert ready.json["projects"][0]["reason"]
-            answer = wait_for(lambda: _try_graphql(daemon), "the public listener")
-            assert answer.status == 503
-            assert int(answer.headers["Retry-After"]) >= 1
+            response = wait_for(lambda: _try_graphql(daemon), "the public listener")
+            assert response.status == 503
+            assert int(response.headers["Retry-After"]) >= 1
             _assert_reload_reports_reason(daemon, server)
             server.start()
             daemon.wait_ready()
@@ -363,8 +363,8 @@ def test_unresponsive_database_does_not_block_requests_or_shutdown(tmp_path: Pat
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/d"
         with Daemon(tmp_path, uri) as daemon:
-            answer = wait_for(lambda: _try_graphql(daemon), "the public listener")
-            assert answer.status == 503
+            response = wait_for(lambda: _try_graphql(daemon), "the public listener")
+            assert response.status == 503
             assert daemon.stop() == 0
 
 
@@ -378,14 +378,14 @@ def _try_graphql(daemon: Daemon) -> Answer | None:
 def test_sigterm_finishes_requests_in_flight(served: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, served.uri, forks=False) as daemon:
         daemon.wait_ready()
-        thread, answers = send_in_background(daemon, SLOW)
+        thread, responses = send_in_background(daemon, SLOW)
         wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 1, "the request in flight")
         daemon.process.send_signal(signal.SIGTERM)
         wait_for(lambda: _refuses(daemon.port), "refused connections")
         draining = daemon.admin("GET", "/ready")
         assert (draining.status, draining.json["draining"]) == (503, True)
         thread.join(PATIENCE)
-        assert [answer.json for answer in answers] == [SLOW_RESPONSE]
+        assert [response.json for response in responses] == [SLOW_RESPONSE]
         assert daemon.process.wait(PATIENCE) == 0
         assert daemon.lines[-1]["message"] == "stopped"
 
@@ -401,13 +401,13 @@ def _refuses(port: int) -> bool:
 def test_second_sigterm_stops_immediately(served: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, served.uri) as daemon:
         daemon.wait_ready()
-        thread, answers = send_in_background(daemon, SLOW)
+        thread, responses = send_in_background(daemon, SLOW)
         wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 1, "the request in flight")
         daemon.process.send_signal(signal.SIGTERM)
         wait_for(lambda: _refuses(daemon.port), "refused connections")
         assert daemon.stop() == 1
         thread.join(PATIENCE)
-        assert answers == []
+        assert responses == []
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_detached_daemon_logs_to_a_file_and_removes_its_pid_file(served: Databas
     assert (started.returncode, started.stdout, started.stderr) == (0, "", "")
     pid = int((tmp_path / "pid").read_text())
     try:
-        wait_for(lambda: (answer := daemon.try_admin("GET", "/ready")) and answer.status == 200, "/ready")
+        wait_for(lambda: (response := daemon.try_admin("GET", "/ready")) and response.status == 200, "/ready")
         assert daemon.graphql(QUICK).status == 200
     finally:
         os.kill(pid, signal.SIGTERM)
@@ -472,9 +472,9 @@ def test_daemon_recovers_from_a_frozen_server(own_server: Server, tmp_path: Path
         resume = frozen(own_server)
         try:
             assert daemon.graphql(QUICK).status in (503, 504)
-            answer = daemon.admin("GET", "/ready")
-            assert answer.status == 503
-            assert "the database cannot be reached" in answer.json["projects"][0]["reason"]
+            response = daemon.admin("GET", "/ready")
+            assert response.status == 503
+            assert "the database cannot be reached" in response.json["projects"][0]["reason"]
         finally:
             resume()
         daemon.wait_ready()
@@ -505,8 +505,8 @@ def test_migrated_postgrest_configuration_serves_requests(served: Database, tmp_
     assert "File exists" in again.stderr
     with daemon:
         daemon.wait_ready()
-        answer = daemon.request("GET", "/rest/v1/note?select=id")
-        assert (answer.status, answer.json) == (200, [{"id": 1}])
+        response = daemon.request("GET", "/rest/v1/note?select=id")
+        assert (response.status, response.json) == (200, [{"id": 1}])
         assert daemon.metric("pgrst_db_pool_max") == 10
         assert daemon.metric('pgrst_schema_cache_loads_total{status="SUCCESS"}') >= 1
         assert daemon.metric("pgrst_schema_cache_query_time_seconds") > 0

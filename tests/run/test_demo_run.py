@@ -82,9 +82,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
 
 
 def test_printed_graphql_command_works(running: RunningDemo) -> None:
-    answer = running.pasted(0)
-    assert "errors" not in answer
-    first = answer["data"]["blogCollection"]["edges"][0]["node"]
+    response = running.pasted(0)
+    assert "errors" not in response
+    first = response["data"]["blogCollection"]["edges"][0]["node"]
     assert (first["name"], first["owner"]) == ("Tides and Tables", {"firstName": "Ada"})
     posts = first["blogPostCollection"]["edges"]
     assert posts[0]["node"] == {"title": "Policies are fences", "wordCount": 10}

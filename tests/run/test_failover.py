@@ -240,8 +240,8 @@ def test_frozen_primary_is_replaced_by_the_promoted_standby(pair: Pair, tmp_path
     with Daemon(tmp_path, uri, project={"request-timeout": "8"}) as daemon:
         daemon.wait_ready()
         with pair.frozen_primary():
-            answer = read(daemon)
-            assert answer.status in (503, 504)
+            response = read(daemon)
+            assert response.status in (503, 504)
             assert daemon.admin("GET", "/ready").status == 503
             pair.standby.promote()
             daemon.wait_ready()

@@ -145,8 +145,8 @@ def test_endpoint_lifecycle_from_creation_to_deletion(customer: Customer, receiv
         },
         "meta": {"idempotency_key": "once"},
     }  # fmt: skip
-    answers = [customer.send("POST", "/v1/webhooks/events", published, traceparent=TRACE) for _ in range(4)]
-    assert {(answer.status, answer.body) for answer in answers} == {(201, answers[0].body)}
+    responses = [customer.send("POST", "/v1/webhooks/events", published, traceparent=TRACE) for _ in range(4)]
+    assert {(response.status, response.body) for response in responses} == {(201, responses[0].body)}
     wait_for(lambda: len(receiver.received) == 2, "the second delivery")
     headers, body = receiver.received[1]
     event = json.loads(body)

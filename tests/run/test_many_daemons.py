@@ -77,17 +77,17 @@ def test_rate_limit_of_endpoint_tests_spans_all_daemons(installation: Installati
     endpoint = installation.endpoint()
     path = f"/v2/organizations/acme/webhooks/endpoints/{endpoint}/test"
     daemons = cycle(installation.daemons)
-    answers = [installation.manage(next(daemons), "POST", path, "{}") for _ in range(14)]
-    assert [answer.status for answer in answers if answer] == [201] * 10 + [429] * 4
+    responses = [installation.manage(next(daemons), "POST", path, "{}") for _ in range(14)]
+    assert [response.status for response in responses if response] == [201] * 10 + [429] * 4
 
 
 def test_repeated_publish_to_any_daemon_creates_one_event(installation: Installation) -> None:
     body = json.dumps(event("once", payload={"reason": "inactivity"}))
-    answers = [
+    responses = [
         installation.manage(daemon, "POST", "/v1/webhooks/events", body)
         for daemon in installation.daemons
         for _ in range(2)
     ]
-    published = {answer.json["data"]["id"] for answer in answers if answer and answer.status == 201}
+    published = {response.json["data"]["id"] for response in responses if response and response.status == 201}
     assert len(published) == 1
-    assert len([answer for answer in answers if answer]) == 4
+    assert len([response for response in responses if response]) == 4

@@ -182,9 +182,9 @@ def test_replica_serves_reads_only_while_it_follows_the_primary(trio: Pair, tmp_
         )
         wait_for(lambda: "on timeline 2" in str(replicas(daemon)[first.port]), "the promotion to be seen")
         wait_for(lambda: replicas(daemon)[third.port] == "it is not a standby", "the new primary")
-        answer = request(daemon, "POST", "note", json.dumps({"id": 1001, "body": "x"}))
-        assert answer.status == 201
-        position = answer.headers["Dataapi-LSN"]
+        response = request(daemon, "POST", "note", json.dumps({"id": 1001, "body": "x"}))
+        assert response.status == 201
+        position = response.headers["Dataapi-LSN"]
         for _ in range(5):
             read = request(daemon, "GET", "note?select=id&id=eq.1001", Dataapi_LSN=position)
             assert read.json == [{"id": 1001}]

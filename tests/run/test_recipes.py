@@ -62,9 +62,9 @@ def test_nginx_limits_requests_per_caller(tmp_path: Path) -> None:
 
         def status(token: str) -> int:
             connection.request("GET", "/rest/v1/note", headers={"Authorization": token} if token else {})
-            answer = connection.getresponse()
-            answer.read()
-            return answer.status
+            response = connection.getresponse()
+            response.read()
+            return response.status
 
         # Requests without an API key never reach the database.
         for token in ("", "Bearer one"):

@@ -119,9 +119,9 @@ def counted(trio: Pair, daemon: Daemon, outcome: str) -> float:
 
 def write(daemon: Daemon, number: int) -> str:
     """Insert a row and return the WAL position from the response."""
-    answer = request(daemon, "POST", "note", json.dumps({"id": number, "body": "x"}))
-    assert answer.status == 201
-    return answer.headers["Dataapi-LSN"]
+    response = request(daemon, "POST", "note", json.dumps({"id": number, "body": "x"}))
+    assert response.status == 201
+    return response.headers["Dataapi-LSN"]
 
 
 def test_reads_are_balanced_over_the_replicas(trio: Pair, daemon: Daemon) -> None:
@@ -147,8 +147,8 @@ def test_reads_are_balanced_over_the_replicas(trio: Pair, daemon: Daemon) -> Non
     assert preferred.json == primary
     assert preferred.headers["Preference-Applied"] == "consistency=primary"
     body = json.dumps({"query": SERVER, "extensions": {"consistency": "primary"}})
-    answer = daemon.request("POST", "/graphql/v1", body, {"apikey": KEY})
-    assert answer.json["data"]["noteCollection"]["edges"][0]["node"]["server"] == primary
+    response = daemon.request("POST", "/graphql/v1", body, {"apikey": KEY})
+    assert response.json["data"]["noteCollection"]["edges"][0]["node"]["server"] == primary
 
 
 def test_check_config_checks_every_replica(trio: Pair, database: Database, own_server: Server) -> None:
@@ -260,11 +260,11 @@ def test_every_kind_of_write_returns_a_position(daemon: Daemon) -> None:
     assert "Dataapi-LSN" in daemon.graphql(mutation, SECRET_KEY).headers
     assert "Dataapi-LSN" in request(daemon, "POST", "rpc/volatile_server", "{}").headers
     batch = json.dumps({"requests": [{"method": "POST", "path": "/note", "body": {"id": 3001}}]})
-    answer = request(daemon, "POST", "", batch, Content_Type="application/vnd.dataapi.batch+json",
+    response = request(daemon, "POST", "", batch, Content_Type="application/vnd.dataapi.batch+json",
                      Origin="https://example.org")  # fmt: skip
-    assert answer.status == 200, answer.body
-    assert "Dataapi-LSN" in answer.headers
-    assert "Dataapi-LSN" in answer.headers["Access-Control-Expose-Headers"]
+    assert response.status == 200, response.body
+    assert "Dataapi-LSN" in response.headers
+    assert "Dataapi-LSN" in response.headers["Access-Control-Expose-Headers"]
     assert "Dataapi-LSN" not in request(daemon, "GET", "note?limit=1").headers
 
 
@@ -311,13 +311,13 @@ def test_killed_replicas_cause_no_failed_reads(trio: Pair, daemon: Daemon) -> No
     over = Event()
 
     def load() -> list[Answer]:
-        answers = []
+        responses = []
         while not over.is_set():
-            answers.append(request(daemon, "GET", "note?select=id&limit=5"))
-            answers.append(
+            responses.append(request(daemon, "GET", "note?select=id&limit=5"))
+            responses.append(
                 request(daemon, "GET", "note?select=_server&limit=50", Accept="application/x-ndjson")
             )
-        return answers
+        return responses
 
     with ThreadPoolExecutor(4) as threads:
         clients = [threads.submit(load) for _ in range(4)]
@@ -333,10 +333,10 @@ def test_killed_replicas_cause_no_failed_reads(trio: Pair, daemon: Daemon) -> No
             assert daemon.admin("GET", "/ready").status == 200
         finally:
             over.set()
-        answers = [answer for client in clients for answer in client.result()]
+        responses = [response for client in clients for response in client.result()]
     for come_back in resume_all:
         come_back()
-    assert {answer.status for answer in answers} == {200}
+    assert {response.status for response in responses} == {200}
     wait_available(daemon, trio.standbys)
 
 
@@ -351,8 +351,10 @@ def test_reads_on_frozen_replicas_are_repeated_on_the_primary(
         wait_for(lambda: all(one.admin.execute(NAPS) for one in trio.standbys), "the reads to run")
         come_back = [frozen(standby) for standby in trio.standbys]
         try:
-            answers = [one.result() for one in running]
-            assert [(answer.status, answer.json) for answer in answers] == [(200, trio.primary.port)] * 4
+            responses = [one.result() for one in running]
+            assert [(response.status, response.json) for response in responses] == [
+                (200, trio.primary.port)
+            ] * 4
             assert daemon.stop() == 0
         finally:
             for resumes in come_back:
@@ -392,8 +394,8 @@ def test_read_canceled_by_recovery_conflict_is_repeated(
         # The read is also canceled on the other replica where it is repeated.
         while not reading.done():
             database.execute("lock table note; alter table note alter body set statistics 7")
-        answer = reading.result()
-    assert (answer.status, answer.json) == (200, trio.primary.port)
+        response = reading.result()
+    assert (response.status, response.json) == (200, trio.primary.port)
     assert repeated(trio, daemon) > before
     for standby in trio.standbys:
         standby.admin.execute("alter system reset max_standby_streaming_delay")

@@ -38,13 +38,13 @@ def daemon(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_select_and_order_choose_columns_and_order(daemon: Daemon) -> None:
-    answer = daemon.request(
+    response = daemon.request(
         "GET", "/rest/v1/leaderboard?select=player,score&order=score.desc", None, WITH_KEY
     )
-    assert answer.status == 200
-    assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
-    assert answer.headers["Content-Range"] == "0-2/*"
-    assert [tuple(row.items()) for row in answer.json] == [
+    assert response.status == 200
+    assert response.headers["Content-Type"] == "application/json; charset=utf-8"
+    assert response.headers["Content-Range"] == "0-2/*"
+    assert [tuple(row.items()) for row in response.json] == [
         (("player", "Cy"), ("score", 40)),
         (("player", "Ada"), ("score", 30)),
         (("player", "Bob"), ("score", 20)),

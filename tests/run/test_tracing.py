@@ -99,8 +99,8 @@ def test_waiting_graphql_requests_have_a_queue_span(
     with Daemon(tmp_path, database.uri, project={"db-pool": "1"}, environ=environ) as daemon:
         daemon.wait_ready()
         with ThreadPoolExecutor(3) as threads:
-            answers = list(threads.map(daemon.graphql, [SLOW] * 3))
-        assert [answer.status for answer in answers] == [200] * 3
+            responses = list(threads.map(daemon.graphql, [SLOW] * 3))
+        assert [response.status for response in responses] == [200] * 3
         daemon.stop()
     requests = {span.span_id for span in collector.spans if span.name == "POST /graphql/v1"}
     assert len(requests) == 3

@@ -128,9 +128,9 @@ def test_webhooks_are_off_without_their_section(tmp_path: Path, database: Databa
     with Daemon(tmp_path, database.uri) as daemon:
         daemon.wait_ready()
         assert daemon.admin("GET", "/ready").json["webhooks"] is None
-        answer = daemon.request("GET", "/v2/access")
+        response = daemon.request("GET", "/v2/access")
         off = "Webhooks are off: the configuration has no section [webhooks]"
-        assert (answer.status, answer.json["error"]["message"]) == (404, off)
+        assert (response.status, response.json["error"]["message"]) == (404, off)
         assert database.execute("select to_regnamespace('webhooks')") == [(None,)]
         written = daemon.config.read_text()
         daemon.config.write_text(f"{written}[webhooks]\nencryption-key = {KEY}\n")
@@ -162,7 +162,7 @@ def test_worker_opens_no_more_connections_than_documented(
             return peaks[-1]
 
         with ThreadPoolExecutor(20) as threads:
-            answers = [threads.submit(daemon.graphql, SLOW) for _ in range(8)]
+            responses = [threads.submit(daemon.graphql, SLOW) for _ in range(8)]
             wait_for(lambda: watch() >= 2 * 3, "full pools")
             database.execute(
                 "select webhooks.publish(%s, 'acme', %s, '{\"reason\": \"inactivity\"}', 'key ' || n) "
@@ -174,6 +174,6 @@ def test_worker_opens_no_more_connections_than_documented(
                 canceled.request("POST", "/graphql/v1", json.dumps({"query": SLOW}), HEADERS)
                 canceled.close()
             wait_for(lambda: watch() and len(receiver.received) >= 400, "the deliveries")
-            wait_for(lambda: watch() and all(answer.done() for answer in answers), "the answers")
+            wait_for(lambda: watch() and all(response.done() for response in responses), "the answers")
     # Of the eight connections outside the pool, two always listen, and up to four are for webhooks.
     assert 2 * (3 + 2 + 1) <= max(peaks) <= 2 * (3 + 8)

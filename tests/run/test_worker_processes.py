@@ -49,9 +49,9 @@ def test_metrics_of_workers_are_added_up(daemon: Daemon) -> None:
 
 def test_every_worker_reports_all_workers_to_the_console(daemon: Daemon) -> None:
     def workers() -> Any:
-        answer = daemon.request("GET", "/console/data/health", headers={"apikey": SECRET_KEY})
-        assert answer.status == 200, answer.body
-        return answer.json["workers"]
+        response = daemon.request("GET", "/console/data/health", headers={"apikey": SECRET_KEY})
+        assert response.status == 200, response.body
+        return response.json["workers"]
 
     wait_for(lambda: workers() and workers()["serving"] == [1, 2], "both workers")
     assert (workers()["configured"], workers()["stuck"], workers()["own"] in (1, 2)) == (2, [], True)
@@ -155,8 +155,8 @@ def test_worker_killed_during_startup_is_restarted(served: Database, tmp_path: P
 def test_sigterm_drains_every_worker(served: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, served.uri, "--workers", "2") as daemon:
         daemon.wait_ready()
-        answers: list[Answer] = []
-        threads = [threading.Thread(target=lambda: answers.append(daemon.graphql(SLOW))) for _ in range(4)]
+        responses: list[Answer] = []
+        threads = [threading.Thread(target=lambda: responses.append(daemon.graphql(SLOW))) for _ in range(4)]
         for thread in threads:
             thread.start()
         wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 4, "the requests in flight")
@@ -164,7 +164,7 @@ def test_sigterm_drains_every_worker(served: Database, tmp_path: Path) -> None:
         assert daemon.stop() == 0
         for thread in threads:
             thread.join(PATIENCE)
-        assert [answer.status for answer in answers] == [200] * 4
+        assert [response.status for response in responses] == [200] * 4
         assert not any(is_alive(pid) for pid in children)
 
 

@@ -61,8 +61,8 @@ async def test_event_of_a_shard_transaction_is_delivered(
     await deliveries.dispatcher(store)
     for number, end in ((500, "rollback"), (501, "commit")):
         task, headers = {"company": 3, "number": number}, {"Prefer": f"tx={end}"}
-        answer = await service.rest("POST", "rpc/create_task", task, headers=headers)
-        assert answer.status == 204, answer.text
+        response = await service.rest("POST", "rpc/create_task", task, headers=headers)
+        assert response.status == 204, response.text
     while await store.queue.next_due() is not None:
         await pause()
     assert [event_of(request)["payload"]["id"] for request in receiver.received] == [501]

@@ -53,9 +53,9 @@ _ONE_TASK = [
 
 @pytest.mark.parametrize("kind", _ONE_TASK, ids=lambda kind: f"{kind.method} {kind.target}")
 async def test_single_tenant_request_is_one_task(both: Both, kind: Kind) -> None:
-    answer = await send(both.distributed, replace(kind, headers={**kind.headers, **PLAN}))
-    assert answer.status == 200, answer.text
-    assert tasks(answer.body) == [1]
+    response = await send(both.distributed, replace(kind, headers={**kind.headers, **PLAN}))
+    assert response.status == 200, response.text
+    assert tasks(response.body) == [1]
 
 
 _KEY = "filter: {companyId: {eq: 3}, id: {eq: 4}}"
@@ -87,8 +87,8 @@ async def test_single_tenant_graphql_statements_are_one_task_each(
 ) -> None:
     body = json.dumps({"query": text, "extensions": {"explain": True}}).encode()
     rolled_back = {"Prefer": "tx=rollback"}  # leaves the rows unchanged for other tests
-    answer = await both.distributed.send(body, role="service_role", headers=rolled_back)
-    explained = answer.body["extensions"]["explain"]
+    response = await both.distributed.send(body, role="service_role", headers=rolled_back)
+    explained = response.body["extensions"]["explain"]
     sent = [found for statement in explained if (found := tasks(statement["plan"]))]
     assert sent == [[1]] * statements, explained
     others = [statement for statement in explained if not tasks(statement["plan"])]

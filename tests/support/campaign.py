@@ -118,12 +118,12 @@ class Campaign:
     ) -> dict[str, Any] | None:
         """Send a request to a daemon, and return None if it is rejected legitimately or fails."""
         daemon = self._random.choice(self._running)
-        answer = self.installation.manage(daemon, method, path, None if body is None else json.dumps(body))
-        if answer is None or answer.status in (*AWAY, *refusals):
-            self._note(f"  {method} {path}: {None if answer is None else answer.status}")
+        response = self.installation.manage(daemon, method, path, None if body is None else json.dumps(body))
+        if response is None or response.status in (*AWAY, *refusals):
+            self._note(f"  {method} {path}: {None if response is None else response.status}")
             return None
-        assert answer.status == success, answer
-        data: dict[str, Any] = answer.json["data"]
+        assert response.status == success, response
+        data: dict[str, Any] = response.json["data"]
         return data
 
     # Publishing ------------------------------------------------------------------------------------------
@@ -250,14 +250,14 @@ class Campaign:
         self._note(f"create {key}")
         body = json.dumps(document("token", permissions=["webhooks:read"]))
         path = "/v2/organizations/acme/tokens"
-        answers = self.answers.setdefault(key, set())
-        answer = self.installation.manage(
+        responses = self.answers.setdefault(key, set())
+        response = self.installation.manage(
             self._random.choice(self._running), "POST", path, body, token=self.installation.operator, key=key
         )
         # An interrupted first request leaves its key without a response.
-        if answer is not None and answer.status not in (*AWAY, 409):
-            assert answer.status == 201, answer
-            answers.add(answer.body)
+        if response is not None and response.status not in (*AWAY, 409):
+            assert response.status == 201, response
+            responses.add(response.body)
 
     def open_portal(self) -> None:
         """Create a portal link, and check that it shows only its project."""
@@ -274,8 +274,8 @@ class Campaign:
             ("/v2/organizations/acme/webhooks/deliveries", 403),
             ("/v2/organizations", 403),
         ):
-            answer = ask(self._random.choice(self._running), "GET", path, token=token)
-            assert answer is None or answer.status in (expected, *AWAY), answer
+            response = ask(self._random.choice(self._running), "GET", path, token=token)
+            assert response is None or response.status in (expected, *AWAY), response
 
     def wait(self) -> None:
         """Wait for a moment."""

@@ -183,8 +183,8 @@ class Daemon:
 
         def ready() -> bool:
             self._alive()
-            answer = self.try_admin("GET", "/ready")
-            return answer is not None and answer.status == 200
+            response = self.try_admin("GET", "/ready")
+            return response is not None and response.status == 200
 
         wait_for(ready, "/ready")
 

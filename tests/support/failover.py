@@ -46,8 +46,8 @@ def request(daemon: Daemon, method: str, target: str, body: str | None = None, *
 
 def project(daemon: Daemon) -> Any:
     """Return the state of the project according to ``/ready``."""
-    answer = daemon.try_admin("GET", "/ready")
-    return answer.json["projects"][0] if answer else {}
+    response = daemon.try_admin("GET", "/ready")
+    return response.json["projects"][0] if response else {}
 
 
 class Clients:
@@ -82,8 +82,8 @@ class Clients:
 
     def _publish(self, number: int) -> int:
         body = event(f"number {number}", payload={"number": number, "reason": "inactivity"})
-        answer = self._installation.manage(self._daemon, "POST", "/v1/webhooks/events", json.dumps(body))
-        return 0 if answer is None else answer.status
+        response = self._installation.manage(self._daemon, "POST", "/v1/webhooks/events", json.dumps(body))
+        return 0 if response is None else response.status
 
     def wait_for_more(self) -> None:
         """Wait until more rows and events are acknowledged."""

@@ -211,10 +211,10 @@ class Installation:
     def publish_by_http(self, daemon: Daemon, number: int, key: str) -> bool:
         """Publish an event over HTTP. Return False if the outcome is unknown."""
         body = event(key, payload={"number": number, "reason": "inactivity"})
-        answer = self.manage(daemon, "POST", "/v1/webhooks/events", json.dumps(body))
+        response = self.manage(daemon, "POST", "/v1/webhooks/events", json.dumps(body))
         # After 503 and 504 the outcome is open: no connection was available in time.
-        assert answer is None or answer.status in (201, 503, 504), answer
-        return answer is not None and answer.status == 201
+        assert response is None or response.status in (201, 503, 504), response
+        return response is not None and response.status == 201
 
     def publish_by_command(self, number: int) -> bool:
         """Publish an event with ``dataapi event publish``. Return False if the command failed."""

@@ -87,7 +87,7 @@ class Verdict:
     def _each_key_made_one_token(self) -> None:
         """Check that repeated requests with an idempotency key created one token."""
         campaign = self._campaign
-        assert all(len(answers) <= 1 for answers in campaign.answers.values()), campaign.answers
+        assert all(len(responses) <= 1 for responses in campaign.answers.values()), campaign.answers
         [(tokens,)] = campaign.installation.database.execute(
             "select count(*) from webhooks.token where organization_slug = 'acme' and portal is null"
         )

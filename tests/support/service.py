@@ -258,16 +258,16 @@ class Service:
             body["variables"] = variables
         if operation is not None:
             body["operationName"] = operation
-        answer = await self.send(json.dumps(body).encode(), role=role, headers=headers)
-        if check and answer.status == 200 and "errors" not in answer.body:
-            check_answer(self.schema(role), query, variables or {}, operation, answer.body["data"])
-        return answer
+        response = await self.send(json.dumps(body).encode(), role=role, headers=headers)
+        if check and response.status == 200 and "errors" not in response.body:
+            check_answer(self.schema(role), query, variables or {}, operation, response.body["data"])
+        return response
 
     async def data(self, query: str, variables: Mapping[str, Any] | None = None, **named: Any) -> Any:
         """Send a request and return its data; fail on errors and on more than one message."""
-        answer = await self.ask(query, variables, **named)
-        assert len(answer.messages) <= 1, "one operation is one message"
-        return answer.data
+        response = await self.ask(query, variables, **named)
+        assert len(response.messages) <= 1, "one operation is one message"
+        return response.data
 
     async def rows(self, base: str, fields: str = "id", arguments: str = "", **named: Any) -> list[Any]:
         """Query the collection of a base name, and return its nodes."""
@@ -322,9 +322,9 @@ class Service:
 
     async def read(self, target: str, **named: Any) -> Any:
         """Return the body of a successful REST read."""
-        answer = await self.rest("GET", target, **named)
-        assert answer.status == 200, answer.text
-        return answer.body
+        response = await self.rest("GET", target, **named)
+        assert response.status == 200, response.text
+        return response.body
 
     async def raw(self, *pieces: bytes, close: bool = True) -> Answer:
         """Send bytes on a new connection, and wait until the server closes it.

@@ -1,4 +1,4 @@
-"""The ``graphql-http`` audits detect a server that does not conform to the specification."""
+"""The ``graphql-http`` audits detect a server that does not conform to GraphQL over HTTP."""
 
 from __future__ import annotations
 

@@ -56,11 +56,11 @@ class Endless:
 def pour(head: bytes, chunk: bytes) -> Callable[[Received], None]:
     """Respond with a head followed by an endless sequence of the same bytes."""
 
-    def answer(request: Received) -> None:
+    def response(request: Received) -> None:
         request.connection.write(head)
         Endless(request, chunk)
 
-    return answer
+    return response
 
 
 async def timed_out(

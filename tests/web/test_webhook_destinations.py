@@ -220,13 +220,13 @@ async def test_unexpected_lookup_error_does_not_block_later_lookups(
     reactor: Any,
 ) -> None:
     address = ipaddress.ip_address("93.184.216.34")
-    answers: list[Any] = [RuntimeError("the system's own fault"), [address]]
+    responses: list[Any] = [RuntimeError("the system's own fault"), [address]]
 
     def look_up(_name: str) -> Any:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        response = responses.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     resolver = SystemResolver(reactor, look_up, threads=1)
     with pytest.raises(RuntimeError, match="own fault"):

@@ -29,12 +29,12 @@ async def test_certificate_is_checked_for_the_name_not_the_address(
     receiver = Receiver()
     server_names: list[str] = []
 
-    def answer(request: Received) -> None:
+    def response(request: Received) -> None:
         transport: Any = request.connection.transport
         server_names.append(transport.getHandle().get_servername().decode())
         request.connection.write(b"HTTP/1.1 204 No Content\r\n\r\n")
 
-    receiver.answer = answer
+    receiver.answer = response
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     sender = world.sender(tls=authority.trusted)
     for _ in range(2):
@@ -95,12 +95,12 @@ async def test_receiver_that_does_not_close_is_disconnected(
     """The receiver announces that it will close; closing TLS waits for it only for a limited time."""
     receiver, clock = Receiver(), Clock()
 
-    def answer(request: Received) -> None:
+    def response(request: Received) -> None:
         request.connection.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
         transport: Any = request.connection.transport
         transport.pauseProducing()
 
-    receiver.answer = answer
+    receiver.answer = response
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     address_check = AddressCheck(Names(["127.0.0.1"]), networks(["127.0.0.1"]))
     sender = AttemptSender(Timed(reactor, clock), address_check, clock.seconds, tls=authority.trusted)  # type: ignore[arg-type]
