@@ -254,7 +254,7 @@ def test_url_is_validated_while_an_endpoint_is_created(page: Page, hooks: Hooks,
     page.get_by_text("custom_headers/webhook-mine: The header's name is reserved").wait_for()
     page.get_by_label("Name of header 1").fill("X-Mine")
     page.get_by_role("button", name="Create").click()
-    page.get_by_text("it is not shown again").wait_for()
+    page.get_by_text("cannot be shown again").wait_for()
     secret = page.get_by_role("dialog").get_by_label("Signing secret", exact=True).input_value()
     page.get_by_role("button", name="Done").click()
     card(page, receiver.url).get_by_text("1 custom header").wait_for()
