@@ -161,16 +161,16 @@ class Plain:
 
     def transaction(self, number: int) -> float:
         """Run the statement with role and claims in a transaction, and return the seconds that it takes."""
-        return self._took(f"begin;{_ROLE};{self._claims};execute plain(3, {number});commit")
+        return self._timed(f"begin;{_ROLE};{self._claims};execute plain(3, {number});commit")
 
-    def alone(self, number: int) -> float:
+    def statement(self, number: int) -> float:
         """Run only the statement, as the role, and return the seconds that it takes."""
         self._cursor.execute("set role authenticated")
-        took = self._took(f"execute plain(3, {number})")
+        seconds = self._timed(f"execute plain(3, {number})")
         self._cursor.execute("reset role")
-        return took
+        return seconds
 
-    def _took(self, text: str) -> float:
+    def _timed(self, text: str) -> float:
         began = time.perf_counter()
         self._cursor.execute(text)
         return time.perf_counter() - began
@@ -184,10 +184,10 @@ def _sent(connection: HTTPConnection, case: Case, number: int) -> float:
     connection.request(case.method, case.target(number), body, headers)
     response = connection.getresponse()
     text = response.read()
-    took = time.perf_counter() - began
+    seconds = time.perf_counter() - began
     if response.status >= 300 or b'"errors"' in text:
         raise AssertionError(f"{case.name}: {response.status} {text.decode()}")
-    return took
+    return seconds
 
 
 def _minimum(times: list[float]) -> float:
@@ -204,7 +204,7 @@ def _measured(case: Case, connections: list[HTTPConnection], plain: list[Plain],
     for number in range(1000, 1000 + _WARM_UP + rounds):
         times = [_sent(connection, case, number) for connection in connections]
         times += [client.transaction(value(2 * number)) for client in plain]
-        times += [client.alone(value(2 * number + 1)) for client in plain]
+        times += [client.statement(value(2 * number + 1)) for client in plain]
         for several, one in zip(found, times, strict=True):
             several.append(one)
     return [_minimum(times) for times in found]

@@ -95,12 +95,12 @@ def rates(server: Server, delay: float, maximum: str, per_second: int, seconds: 
                     count = round(per_second * seconds * (daemons * workers if delay else 1))
                     made = [daemon.metric(SUCCESS) for daemon in started]
                     before = [sum(map(processor_time, group)) for group in pids]
-                    took = deliver(installation, count)
+                    seconds_taken = deliver(installation, count)
                     after = [sum(map(processor_time, group)) for group in pids]
-                    found.append(count / took)
+                    found.append(count / seconds_taken)
                     made = [daemon.metric(SUCCESS) - past for daemon, past in zip(started, made, strict=True)]
                     shares.append(min(made) / sum(made))
-                    used = [one + (end - begin) / took / rounds
+                    used = [one + (end - begin) / seconds_taken / rounds
                             for one, begin, end in zip(used, before, after, strict=True)]  # fmt: skip
             finally:
                 installation.end()

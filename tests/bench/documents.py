@@ -103,11 +103,11 @@ def resident() -> float:
 async def short_documents(engine: Engine, reactor: Any, count: int) -> None:
     """Measure different short documents."""
     collections = Collections()
-    await ask(engine, SHORT % 0)
+    await send(engine, SHORT % 0)
     gc.callbacks.append(collections)
     memory, began = resident(), time.process_time()
     for number in range(1, count + 1):
-        await ask(engine, SHORT % number)
+        await send(engine, SHORT % number)
         if number % 10 == 0:
             await task.deferLater(reactor, 0)
     spent = (time.process_time() - began) / count * 1e6
@@ -127,12 +127,12 @@ async def long_documents(engine: Engine, reactor: Any) -> None:
     turns = Turns(reactor)
     for name, text in documents(Limits().tokens).items():
         began = time.process_time()
-        stalled = await turns.longest_while(ask(engine, text))
+        stalled = await turns.longest_while(send(engine, text))
         spent = (time.process_time() - began) * 1000
         sys.stdout.write(f"{name:24}{len(text):>10,} characters{spent:>10,.0f} ms, stalls {stalled:.0f} ms\n")
 
 
-async def ask(engine: Engine, text: str) -> None:
+async def send(engine: Engine, text: str) -> None:
     await engine.execute(GraphQLRequest(text, None, None), Caller("anon", "{}"), HTTP)
 
 

@@ -51,7 +51,7 @@ def put_floor_load(
     return Load(float(rate[1]), None, None, 0, 0.0, used / done * 1e6), first + done
 
 
-def floor_answer(case: Case, database: Database, number: int) -> Any:
+def floor_result(case: Case, database: Database, number: int) -> Any:
     """Return the parsed result of the case's SQL for a number."""
     [(text,)] = database.execute(case.floor.replace(NUMBER, str(number)))
     return json.loads(text)

@@ -98,9 +98,9 @@ def tables(bench: Bench, _database: Database) -> tuple[Plot, Plot, Plot]:
         times = []
         for _ in range(bench.rounds):
             with bench.daemon(database) as daemon:
-                times.append(seconds_to_answer(daemon))
+                times.append(seconds_to_response(daemon))
         with bench.daemon(database) as daemon:
-            seconds_to_answer(daemon)
+            seconds_to_response(daemon)
             memory[count] = {"after the first answer": resident_memory(daemon.process.pid)}
             load = bench.median(BY_KEY, Target(daemon.port, daemon.process.pid, HEADERS))
         cost[count] = {"daemon": load.server, "PostgreSQL": load.database}
@@ -109,15 +109,15 @@ def tables(bench: Bench, _database: Database) -> tuple[Plot, Plot, Plot]:
     return cost, first, memory
 
 
-def seconds_to_answer(daemon: Daemon) -> float:
+def seconds_to_response(daemon: Daemon) -> float:
     """Return the seconds from the start of the process until it responds to a query."""
     began = time.perf_counter()
-    if not daemon_answers(daemon):
-        wait_for(lambda: daemon_answers(daemon), "the first answer")
+    if not daemon_responds(daemon):
+        wait_for(lambda: daemon_responds(daemon), "the first answer")
     return time.perf_counter() - began
 
 
-def daemon_answers(daemon: Daemon) -> bool:
+def daemon_responds(daemon: Daemon) -> bool:
     """Whether the daemon responds to a query."""
     connection = HTTPConnection("127.0.0.1", daemon.port, timeout=10)
     try:

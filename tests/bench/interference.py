@@ -39,14 +39,14 @@ NAMES = ("root fields", "shared variables", "shared fragments", "conditions", "u
 KNOWN = "query($id: Int!) { personByPk(id: $id) { name person { email } } }"
 
 
-def ask(connection: http.client.HTTPConnection, query: str, variables: Any = None) -> bytes:
+def post(connection: http.client.HTTPConnection, query: str, variables: Any = None) -> bytes:
     """Send a document and return the body of the response."""
     body = json.dumps({"query": query, "variables": variables})
     connection.request("POST", "/graphql/v1", body, {**HEADERS, "Content-Type": "application/json"})
     return connection.getresponse().read()
 
 
-def send_documents(port: int, answered: Synchronized[int], ends: Any) -> None:
+def send_documents(port: int, completed: Synchronized[int], ends: Any) -> None:
     """Send new long documents until the end."""
     numbers = itertools.count()
     texts = [text for name, text in documents(TOKENS).items() if name in NAMES]
@@ -55,9 +55,9 @@ def send_documents(port: int, answered: Synchronized[int], ends: Any) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         while not ends.is_set():
             number = next(numbers)
-            ask(connection, f"{texts[number % len(texts)]} # {number}")
-            with answered.get_lock():
-                answered.value += 1
+            post(connection, f"{texts[number % len(texts)]} # {number}")
+            with completed.get_lock():
+                completed.value += 1
 
     threads = [threading.Thread(target=send) for _ in range(CONNECTIONS)]
     for thread in threads:
@@ -69,25 +69,25 @@ def send_documents(port: int, answered: Synchronized[int], ends: Any) -> None:
 def latencies(port: int, seconds: float) -> list[float]:
     """Send requests one after the other for some seconds, and return their latencies in milliseconds."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    taken: list[float] = []
+    milliseconds: list[float] = []
     end = time.perf_counter() + seconds
     while (began := time.perf_counter()) < end:
-        ask(connection, KNOWN, {"id": len(taken)})
-        taken.append((time.perf_counter() - began) * 1000)
+        post(connection, KNOWN, {"id": len(milliseconds)})
+        milliseconds.append((time.perf_counter() - began) * 1000)
         time.sleep(0.002)
-    return taken
+    return milliseconds
 
 
 def measured(port: int, seconds: float) -> tuple[list[float], list[float], float]:
     """Return the latencies without and with documents, and the rate of documents per second."""
-    ask(http.client.HTTPConnection("127.0.0.1", port), KNOWN, {"id": 1})
+    post(http.client.HTTPConnection("127.0.0.1", port), KNOWN, {"id": 1})
     unloaded = latencies(port, seconds / 4)
-    answered, ends = multiprocessing.Value("i", 0), multiprocessing.Event()
-    process = multiprocessing.Process(target=send_documents, args=(port, answered, ends))
+    completed, ends = multiprocessing.Value("i", 0), multiprocessing.Event()
+    process = multiprocessing.Process(target=send_documents, args=(port, completed, ends))
     process.start()
     try:
         time.sleep(0.5)
-        return unloaded, latencies(port, seconds), answered.value / seconds
+        return unloaded, latencies(port, seconds), completed.value / seconds
     finally:
         ends.set()
         process.join()
@@ -122,9 +122,9 @@ def main(words: list[str]) -> int:
 def report(name: str, unloaded: list[float], loaded: list[float], rate: float) -> None:
     """Print a line of the table."""
     cells = []
-    for taken in (unloaded, loaded):
-        cuts = statistics.quantiles(taken, n=100)
-        cells.append(f"p50 {cuts[49]:6.2f}  p99 {cuts[98]:6.2f}  max {max(taken):6.1f} ms")
+    for milliseconds in (unloaded, loaded):
+        cuts = statistics.quantiles(milliseconds, n=100)
+        cells.append(f"p50 {cuts[49]:6.2f}  p99 {cuts[98]:6.2f}  max {max(milliseconds):6.1f} ms")
     sys.stdout.write(f"{name:20} unloaded {cells[0]}   loaded {cells[1]}   {rate:.1f} documents/s\n")
     sys.stdout.flush()
 

@@ -164,9 +164,9 @@ def subscribers(server: Server, count: int, cohorts: int) -> None:
         used = processor_time(daemon.process.pid), processor_time(server.pid)
         began = time.time()
         time.sleep(IDLE)
-        took = time.time() - began
-        daemons = (processor_time(daemon.process.pid) - used[0]) / took
-        servers = (processor_time(server.pid) - used[1]) / took
+        elapsed = time.time() - began
+        daemons = (processor_time(daemon.process.pid) - used[0]) / elapsed
+        servers = (processor_time(server.pid) - used[1]) / elapsed
         print(f"idle: {daemons:.2%} of a core by the daemon, {servers:.2%} by PostgreSQL")  # noqa: T201
         waits: list[float] = []
         for _ in range(CHANGES):
@@ -281,7 +281,7 @@ def polls(server: Server, cohorts: int = 1000) -> None:
             clients.expect()
             change(database)
             clients.heard()
-            took = time.time() - began
+            elapsed = time.time() - began
             time.sleep(1.5)
             made = sum(map(daemon.metric, outcomes)) - made
             found["polls"].append((processor_time(server.pid) - used) / made * 1e6)
@@ -291,7 +291,7 @@ def polls(server: Server, cohorts: int = 1000) -> None:
             found["requests"].append((processor_time(server.pid) - used) / cohorts * 1e6)
         for name, values in found.items():
             print(f"{name}: {statistics.median(values):.0f} us of PostgreSQL each")  # noqa: T201
-        print(f"{cohorts} cohorts that all change: {took:.2f} s to the last subscriber")  # noqa: T201
+        print(f"{cohorts} cohorts that all change: {elapsed:.2f} s to the last subscriber")  # noqa: T201
         clients.end()
 
 
@@ -359,8 +359,8 @@ def main() -> None:
     if sys.argv[1:2] == ["writer"]:
         write(sys.argv[2])
         return
-    given = [int(number) for number in sys.argv[1:3]]
-    count, cohorts = given + [10_000, 100][len(given) :]
+    arguments = [int(number) for number in sys.argv[1:3]]
+    count, cohorts = arguments + [10_000, 100][len(arguments) :]
     server = Server()
     server.create()
     try:

@@ -105,7 +105,7 @@ class PostGraphile:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        wait_for(self._answers, "PostGraphile")
+        wait_for(self._responds, "PostGraphile")
         return self
 
     def __exit__(
@@ -124,7 +124,7 @@ class PostGraphile:
     def _node(self) -> Path:
         return self._folder / "node_modules" / "node" / "bin" / "node"
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=1)
         try:
             connection.request("POST", PATH, '{"query":"{__typename}"}', {"Content-Type": "application/json"})

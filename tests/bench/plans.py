@@ -68,11 +68,11 @@ class Explained:
             cursor.execute("set jit = off")  # like the pool
         self._connection.commit()
         self._texts: list[str] = []
-        self._keeps = False
+        self._commits = False
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run SQL. Loops that process all remaining work end after one iteration."""
-        if not self._keeps and text in self._texts:
+        if not self._commits and text in self._texts:
             return []
         self._texts.append(text)
         try:
@@ -82,16 +82,16 @@ class Explained:
         except psycopg.Error as error:
             raise errors.from_postgres(error, anonymous=False) from error
 
-    def keep(self, call: Call) -> Any:
+    def commit(self, call: Call) -> Any:
         """Run a call, commit, and return its result."""
-        self._keeps = True
+        self._commits = True
         try:
             return _done(call)
         finally:
-            self._keeps = False
+            self._commits = False
             self._connection.commit()
 
-    def look(self, call: Callable[[], Call], before: str = "") -> Seen:
+    def explain(self, call: Callable[[], Call], before: str = "") -> Seen:
         """Repeat a call, finally with auto_explain.
 
         :param before: SQL that runs first in each transaction and is not measured.

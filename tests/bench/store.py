@@ -75,7 +75,7 @@ def _measure(database: Database, options: argparse.Namespace) -> None:
     sys.stdout.write(_HEAD)
     for query in queries(store, database):
         if not options.query or any(text in query.name for text in options.query):
-            seen = explained.look(query.call, query.before)
+            seen = explained.explain(query.call, query.before)
             reads = ", ".join(f"{name} x {times}" for name, times in seen.nodes.most_common())
             sys.stdout.write(
                 f"| {query.name} | {seen.milliseconds:,.1f} | {seen.buffers:,} | {seen.wal:,} "
@@ -112,7 +112,7 @@ def _one_event(database: Database) -> tuple[float, float]:
         complete(store.directory.create_organization("healthy", early_access=True))
         endpoint = complete(add_endpoint(store, HEALTHY))
         [(process,)] = complete(fetches.fetch("select pg_catalog.pg_backend_pid()"))
-        took = []
+        seconds = []
         used = _processor(process)
         for _ in range(EVENTS):
             began = time.perf_counter()
@@ -120,10 +120,10 @@ def _one_event(database: Database) -> tuple[float, float]:
             [work] = complete(claim(store))
             complete(store.queue.finish([success(work)]))
             complete(store.queue.next_due())
-            took.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - began)
         used = _processor(process) - used
         complete(store.endpoints.delete(HEALTHY, endpoint.id))
-    return statistics.median(took) * 1e3, used / EVENTS / 1e6
+    return statistics.median(seconds) * 1e3, used / EVENTS / 1e6
 
 
 def _processor(process: int) -> int:
@@ -132,18 +132,18 @@ def _processor(process: int) -> int:
 
 
 def _fill(explained: Explained, store: Store, database: Database, options: argparse.Namespace) -> None:
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         sys.stderr.write(f"{text}\n")
 
-    explained.keep(migrate(explained))
+    explained.commit(migrate(explained))
     for scope in dict.fromkeys(SCOPES):
-        explained.keep(store.directory.create_organization(scope.organization, early_access=True))
-    explained.keep(store.directory.create_project(REF, LARGE.organization))
+        explained.commit(store.directory.create_organization(scope.organization, early_access=True))
+    explained.commit(store.directory.create_project(REF, LARGE.organization))
     receivers = [
-        explained.keep(add_endpoint(store, scope, url=f"https://{number}.example.com/")).id
+        explained.commit(add_endpoint(store, scope, url=f"https://{number}.example.com/")).id
         for number, scope in enumerate(SCOPES)
     ]
-    fill(database, receivers, options.deliveries, options.due, say)
+    fill(database, receivers, options.deliveries, options.due, report)
 
 
 _SIZES = """

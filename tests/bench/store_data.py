@@ -94,7 +94,7 @@ where n > %(count)s - %(due)s;
 
 
 def fill(
-    database: Database, receivers: Sequence[UUID], count: int, due: int, say: Callable[[str], None]
+    database: Database, receivers: Sequence[UUID], count: int, due: int, report: Callable[[str], None]
 ) -> None:
     """Insert events with a delivery each, and make the latest ones due.
 
@@ -119,7 +119,7 @@ def fill(
                 last = min(count, first + _AT_ONCE - 1)
                 cursor.execute(_PART, {**values, "first": first, "last": last})
                 connection.commit()
-                say(f"{last:,} of {count:,}")
+                report(f"{last:,} of {count:,}")
             for text in (
                 "alter table webhooks.delivery add primary key (id)",
                 *(text for _, text in indexes),
@@ -127,7 +127,7 @@ def fill(
                 began = time.perf_counter()
                 cursor.execute(text)
                 connection.commit()
-                say(f"{text}: {time.perf_counter() - began:.1f} s")
+                report(f"{text}: {time.perf_counter() - began:.1f} s")
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute("vacuum (analyze)")

@@ -18,7 +18,7 @@ from typing import Any
 
 import jwt
 from bench.cases import CASES, SETUP, SUBJECT, Case
-from bench.floor import floor_answer, put_floor_load
+from bench.floor import floor_result, put_floor_load
 from bench.load import Load, Target, put_load, resident_memory
 from bench.peers import PATH, NotInstalled, PostGraphile
 from support.daemon import JWT_SECRET, KEY, Daemon
@@ -218,19 +218,19 @@ def _processor(load: Load) -> str:
 
 def _check(case: Case, daemon: Daemon, peer: PostGraphile | None, database: Database) -> None:
     """Fail if the responses of a case differ, because wrk checks only statuses."""
-    ours = _answer(case, daemon.port)
-    if case.floor and not case.writes and ours != (floor := floor_answer(case, database, 1)):
-        raise RuntimeError(f"{case.name}: the answer {_short(ours)} is not the floor's {_short(floor)}")
+    ours = _result(case, daemon.port)
+    if case.floor and not case.writes and ours != (floor := floor_result(case, database, 1)):
+        raise RuntimeError(f"{case.name}: the response {_short(ours)} is not the floor's {_short(floor)}")
     if peer is not None and case.peer is not None:
         # Rows cannot be deleted twice.
-        theirs = _answer(_as_peer(case), peer.port, 2 if case.writes else 1)
+        theirs = _result(_as_peer(case), peer.port, 2 if case.writes else 1)
         if not case.writes and list(_leaves(ours)) != list(_leaves(theirs)):
             raise RuntimeError(
-                f"{case.name}: the answer {_short(ours)} is not PostGraphile's {_short(theirs)}"
+                f"{case.name}: the response {_short(ours)} is not PostGraphile's {_short(theirs)}"
             )
 
 
-def _answer(case: Case, port: int, number: int = 1) -> Any:
+def _result(case: Case, port: int, number: int = 1) -> Any:
     """Return the parsed response to a request; fail if it is an error."""
     connection = HTTPConnection("127.0.0.1", port)
     path, body = case.numbered(number)
@@ -238,12 +238,12 @@ def _answer(case: Case, port: int, number: int = 1) -> Any:
     response = connection.getresponse()
     text = response.read()
     connection.close()
-    answer = json.loads(text) if text else None
-    if response.status != case.status or (isinstance(answer, dict) and answer.get("errors")):
-        raise RuntimeError(f"{case.name} is answered with {response.status}: {text[:500]!r}")
-    if answer in ([], {"data": None}):
+    result = json.loads(text) if text else None
+    if response.status != case.status or (isinstance(result, dict) and result.get("errors")):
+        raise RuntimeError(f"{case.name} returned {response.status}: {text[:500]!r}")
+    if result in ([], {"data": None}):
         raise RuntimeError(f"{case.name} finds nothing")
-    return answer
+    return result
 
 
 def _leaves(value: Any) -> Iterator[str]:
@@ -255,5 +255,5 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _short(answer: Any) -> str:
-    return json.dumps(answer)[:300]
+def _short(result: Any) -> str:
+    return json.dumps(result)[:300]

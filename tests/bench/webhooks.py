@@ -156,9 +156,9 @@ class CountedQueue(Queue):
 
     async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
         """Record and count."""
-        taken = await super().finish(finished)
-        self.recorded += len(taken)
-        return taken
+        accepted = await super().finish(finished)
+        self.recorded += len(accepted)
+        return accepted
 
 
 async def deliveries(

@@ -284,10 +284,10 @@ class Campaign:
     # Faults ----------------------------------------------------------------------------------------------
 
     def _replace(self, number: int) -> None:
-        place = self._random.randrange(len(self._running))
-        with self._fault(f"signal {number} to daemon {place}"):
-            self._running[place].stop(number)
-        self._running[place] = self.installation.daemon(*self._words[place])
+        index = self._random.randrange(len(self._running))
+        with self._fault(f"signal {number} to daemon {index}"):
+            self._running[index].stop(number)
+        self._running[index] = self.installation.daemon(*self._words[index])
 
     def kill(self) -> None:
         """Kill a daemon and start another one."""

@@ -33,7 +33,7 @@ class Tunnel(Protocol):
         if not self._data.endswith(b"\r\n\r\n"):
             return
         line, *lines = self._data.decode().split("\r\n")
-        self._proxy.asked.append(line)
+        self._proxy.requests.append(line)
         self._proxy.headers.append(dict(one.split(": ") for one in lines if one))
         if self._proxy.answer is not None:
             self.transport.write(self._proxy.answer)
@@ -60,7 +60,7 @@ class ConnectProxy:
 
     reactor: Any
     answer: bytes | None = None
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
     def factory(self) -> Factory:

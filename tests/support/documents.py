@@ -19,7 +19,7 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _INDENTED = re.compile(r"^    .*\n(?:(?:    .*)?\n(?=    |\n    )|    .*\n)*", re.MULTILINE)
 _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 _MORE = "…"
-_TAKES_VALUE = {"-X", "-H", "-d", "--data-binary"}
+_HAS_VALUE = {"-X", "-H", "-d", "--data-binary"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _request(words: list[str]) -> Request:
     urls = []
     given = iter(words)
     for word in given:
-        if word in _TAKES_VALUE:
+        if word in _HAS_VALUE:
             options.setdefault(word, []).append(next(given))
         elif word.startswith("-"):
             assert word in ("-s", "-i"), f"curl's option {word} is not known here"

@@ -102,7 +102,7 @@ class FakeQueue:
             found.append(row.work)
         return ClaimResult(tuple(found), settled)
 
-    def _held(self, claim: Claim) -> Row | None:
+    def _leased(self, claim: Claim) -> Row | None:
         row = self.rows.get(claim.delivery_id)
         return row if row is not None and row.leased and row.work.claim == claim else None
 
@@ -111,7 +111,7 @@ class FakeQueue:
         self._check()
         taken = set()
         for one in finished:
-            row = self._held(one.claim)
+            row = self._leased(one.claim)
             if row is None:
                 continue
             taken.add(one.claim.delivery_id)
@@ -126,11 +126,11 @@ class FakeQueue:
     async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
         """Release claims."""
         self._check()
-        held = [row for row in map(self._held, claims) if row is not None]
-        for row in held:
+        rows = [row for row in map(self._leased, claims) if row is not None]
+        for row in rows:
             row.leased, row.claimable = False, max(row.due, self.clock.seconds() + seconds)
             row.work = replace(row.work, claim=replace(row.work.claim, fence=row.work.claim.fence + 1))
-        return len(held)
+        return len(rows)
 
     async def next_due(self, excluded: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
         """Return the seconds until the next attempt can be claimed."""

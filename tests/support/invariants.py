@@ -91,8 +91,8 @@ class Verdict:
         [(tokens,)] = campaign.installation.database.execute(
             "select count(*) from webhooks.token where organization_slug = 'acme' and portal is null"
         )
-        answered = sum(map(len, campaign.answers.values()))
-        assert answered <= tokens - 1 <= len(campaign.answers)
+        tokens_returned = sum(map(len, campaign.answers.values()))
+        assert tokens_returned <= tokens - 1 <= len(campaign.answers)
 
     def _there(self, event: Published, copies: Counter[tuple[str, int | None]]) -> None:
         if event in self._campaign.published:
@@ -104,19 +104,19 @@ class Verdict:
     def _ended(self, event: str, target: Target, *, is_test: bool) -> None:
         """Check that attempts are numbered without gaps, at most five, and end with a final one."""
         records = [one for one in self._records[event] if one.trigger != "manual"]
-        told = f"{event} to {target.paths}: {self._records[event]}"
-        assert records, f"no attempt of {told}"
-        assert {one.trigger for one in records} == {"test" if is_test else "automatic"}, told
-        assert [one.attempt for one in records] == list(range(1, len(records) + 1)), told
-        assert [one.final for one in records] == [False] * (len(records) - 1) + [True], told
-        assert all(one.status == "failed" for one in records[:-1]), told
+        message = f"{event} to {target.paths}: {self._records[event]}"
+        assert records, f"no attempt of {message}"
+        assert {one.trigger for one in records} == {"test" if is_test else "automatic"}, message
+        assert [one.attempt for one in records] == list(range(1, len(records) + 1)), message
+        assert [one.final for one in records] == [False] * (len(records) - 1) + [True], message
+        assert all(one.status == "failed" for one in records[:-1]), message
         last = records[-1]
-        assert len(records) <= (1 if is_test else MAXIMUM), told
+        assert len(records) <= (1 if is_test else MAXIMUM), message
         if last.status == "failed":
-            assert is_test or len(records) == MAXIMUM, told
+            assert is_test or len(records) == MAXIMUM, message
         if last.status == "skipped":
-            assert not target.steady, told
-        assert all(one.final for one in self._records[event] if one.trigger == "manual"), told
+            assert not target.steady, message
+        assert all(one.final for one in self._records[event] if one.trigger == "manual"), message
 
     def _genuine(self, event: str, requests: list[Recorded]) -> None:
         """Check that requests with an ID are identical, for this endpoint, and correctly signed."""

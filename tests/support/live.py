@@ -87,12 +87,12 @@ class Stream(Protocol):
         *lines, rest = b"".join(self._parts).split(b"\n")
         self._parts = [rest]
         for line in lines:
-            self._take(line.decode())
+            self._parse(line.decode())
         if self.events and self._waiting is not None:
             waiting, self._waiting = self._waiting, None
             waiting.callback(None)
 
-    def _take(self, line: str) -> None:
+    def _parse(self, line: str) -> None:
         if line:
             name, _, value = line.partition(":")
             if not name:

@@ -25,8 +25,8 @@ BACKSLASH = chr(92)
 def documents(tokens: int) -> dict[str, str]:
     """Return documents of up to this many tokens, by topic."""
 
-    def many(text: str, each_takes: int, maximum: int = tokens) -> str:
-        return each(text, min(tokens // each_takes - 10, maximum))
+    def many(text: str, tokens_each: int, maximum: int = tokens) -> str:
+        return each(text, min(tokens // tokens_each - 10, maximum))
 
     fields = many("a<N>: personByPk(id: <N>) { id person { name } }", 15, 999)
     aliases = many("a<N>: name", 5, 999)

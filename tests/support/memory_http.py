@@ -55,11 +55,11 @@ class Fake:
     """A fake handler that calls a function and records the requests."""
 
     function: Callable[..., Awaitable[Any]]
-    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    received: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
         """Record the request and respond."""
-        self.asked.append((http, caller))
+        self.received.append((http, caller))
         reply: Reply = await self.function(http, caller)
         return reply
 
@@ -70,7 +70,7 @@ class FakeEngine(Fake):
     async def handle(self, http: Request, caller: Caller) -> Reply:
         """Parse and record the request, and respond."""
         request = transport.read(http)
-        self.asked.append((request, caller, http))
+        self.received.append((request, caller, http))
         return transport.respond(await self.function(request, caller, http), http)
 
 

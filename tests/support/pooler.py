@@ -77,8 +77,8 @@ def version() -> tuple[int, ...]:
     """Return the version of PgBouncer, such as (1, 25, 2), or () if it is not installed."""
     if _PROGRAM is None:
         return ()
-    told = subprocess.run([_PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
-    return tuple(int(part) for part in told.split()[1].split("."))
+    output = subprocess.run([_PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(part) for part in output.split()[1].split("."))
 
 
 def keeping(statements: int) -> tuple[str, ...]:

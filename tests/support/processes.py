@@ -80,9 +80,9 @@ def end(beginning: str) -> None:
     while found := marked(beginning):
         for pid in found:
             # PostgreSQL cleans up its shared memory only if it is not killed.
-            asked = rounds < _KIND and _command(pid).split(" ")[0].endswith("postgres")
+            is_graceful = rounds < _KIND and _command(pid).split(" ")[0].endswith("postgres")
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGQUIT if asked else signal.SIGKILL)
+                os.kill(pid, signal.SIGQUIT if is_graceful else signal.SIGKILL)
                 os.kill(pid, signal.SIGCONT)
         rounds += 1
         time.sleep(0.05)

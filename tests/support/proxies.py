@@ -90,8 +90,8 @@ def _nginx(folder: Path, port: int, daemons: Sequence[Daemon]) -> str:
     certificate = make_certificate(folder)
     served = re.sub(r"(ssl_certificate\w*) .*;", rf"\1 {certificate};", _configuration("nginx.conf"))
     served = served.replace("# server ", "server ").replace("listen 443", f"listen 127.0.0.1:{port}")
-    for place, daemon in zip(("127.0.0.1:8000", "127.0.0.1:8010"), daemons, strict=True):
-        served = served.replace(place, f"127.0.0.1:{daemon.port}")
+    for address, daemon in zip(("127.0.0.1:8000", "127.0.0.1:8010"), daemons, strict=True):
+        served = served.replace(address, f"127.0.0.1:{daemon.port}")
     paths = "\n".join(f"{kind}_temp_path {folder}/{kind};" for kind in _TEMPORARY)
     return (
         f"daemon off; master_process off; pid {folder}/pid; error_log stderr; events {{}}\n"
@@ -102,8 +102,10 @@ def _nginx(folder: Path, port: int, daemons: Sequence[Daemon]) -> str:
 def _haproxy(folder: Path, port: int, daemons: Sequence[Daemon]) -> str:
     served = _configuration("haproxy.cfg").replace("bind :443", f"bind 127.0.0.1:{port}")
     served = re.sub(r"crt \S+", f"crt {make_certificate(folder)}", served)
-    for place, daemon in zip(("127.0.0.1:8000 port 8001", "127.0.0.1:8010 port 8011"), daemons, strict=True):
-        served = served.replace(place, f"127.0.0.1:{daemon.port} port {daemon.admin_port}")
+    for address, daemon in zip(
+        ("127.0.0.1:8000 port 8001", "127.0.0.1:8010 port 8011"), daemons, strict=True
+    ):
+        served = served.replace(address, f"127.0.0.1:{daemon.port} port {daemon.admin_port}")
     return served
 
 

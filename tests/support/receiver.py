@@ -107,11 +107,11 @@ class Names:
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self._answers = list(answers)
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
 
     async def addresses(self, name: str) -> Sequence[Address]:
         """Return the next result; an empty one raises ``OSError``."""
-        self.asked.append(name)
+        self.lookups.append(name)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if not answer:
             raise OSError("no such name")

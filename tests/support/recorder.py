@@ -35,7 +35,7 @@ class Behaviour(StrEnum):
     REDIRECT = "redirect"
 
 
-_ANSWERS = {
+_RESPONSES = {
     Behaviour.TAKE: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     Behaviour.REFUSE: b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\noops",
     Behaviour.REDIRECT: f"HTTP/1.1 302 Found\r\nLocation: {ELSEWHERE}\r\nContent-Length: 0\r\n\r\n".encode(),
@@ -170,7 +170,7 @@ class Recorder:
         if behaviour in (Behaviour.HANG, Behaviour.HOLD):
             await reader.read()
             return False
-        writer.write(_ANSWERS[behaviour])
+        writer.write(_RESPONSES[behaviour])
         await writer.drain()
         return True
 

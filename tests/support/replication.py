@@ -82,8 +82,8 @@ class Pair:
         :param attributes: value of ``target_session_attrs``.
         """
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in (self.primary, self.standby))
-        said = f"?target_session_attrs={attributes}" if attributes else ""
-        return f"postgresql://authenticator@{hosts}/{name}{said}"
+        options = f"?target_session_attrs={attributes}" if attributes else ""
+        return f"postgresql://authenticator@{hosts}/{name}{options}"
 
     def read_uri(self, name: str, balance: str = "random") -> str:
         """Return the URI of a database on the standbys."""

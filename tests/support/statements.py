@@ -132,8 +132,8 @@ class Films:
                 if prepared:
                     types = f"({','.join(statement.types)})" if values else ""
                     cursor.execute(f"prepare tested{types} as {statement.text}")
-                    places = f"({','.join(['%s'] * len(values))})" if values else ""
-                    cursor.execute(f"execute tested{places}", values or None)
+                    parameters = f"({','.join(['%s'] * len(values))})" if values else ""
+                    cursor.execute(f"execute tested{parameters}", values or None)
                 else:
                     cursor.execute(with_literals(cursor, statement, values))
                 rows = cursor.fetchall()

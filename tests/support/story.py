@@ -163,9 +163,9 @@ class Story:
         """Run a script that keeps its variables; return whether it prints the documented output."""
         script = "\n".join(line for line in script.splitlines() if not _INSTALLS.match(line))
         script = self._here(script)
-        kept = self.folder / "environment"
+        saved = self.folder / "environment"
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", f"set -a\n{script}\nenv -0 > {kept}"],
+            ["bash", "-euo", "pipefail", "-c", f"set -a\n{script}\nenv -0 > {saved}"],
             cwd=self.folder,
             env=self.environ,
             capture_output=True,
@@ -174,7 +174,7 @@ class Story:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        self.environ = dict(one.split("=", 1) for one in kept.read_text().split("\0") if one)
+        self.environ = dict(one.split("=", 1) for one in saved.read_text().split("\0") if one)
         shows_json = shown is not None and shown.language == "json"
         self.said = _documents(done.stdout) if "curl" in script or shows_json else []
         assert not any("error" in document for document in self.said), self.said

@@ -114,15 +114,15 @@ WATCH = Watch()
 
 def _tokens(sql: str) -> list[tuple[str, str]]:
     tokens = []
-    place = 0
-    while place < len(sql):
-        match = _TOKEN.match(sql, place)
-        assert match is not None, f"cannot be read from here: {sql[place : place + 40]}"
+    position = 0
+    while position < len(sql):
+        match = _TOKEN.match(sql, position)
+        assert match is not None, f"cannot be read from here: {sql[position : position + 40]}"
         kind = "value" if match["value"] else match.lastgroup or ""
         if kind != "blank":
             text = match[0].lower() if kind == "word" else match[0].replace("%%", "%")
             tokens.append((kind, text))
-        place = match.end()
+        position = match.end()
     return tokens
 
 
@@ -130,10 +130,10 @@ def _found(tokens: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield unqualified operators and functions. Assignments, such as after ``set``, are not operators."""
     edge = ("", "")
     assigning = [False]
-    for place, (kind, text) in enumerate(tokens):
-        before = tokens[place - 1] if place else edge
-        after = tokens[place + 1] if place + 1 < len(tokens) else edge
-        earlier = tokens[place - 2][1] if place > 1 else ""
+    for position, (kind, text) in enumerate(tokens):
+        before = tokens[position - 1] if position else edge
+        after = tokens[position + 1] if position + 1 < len(tokens) else edge
+        earlier = tokens[position - 2][1] if position > 1 else ""
         if text == "(":
             assigning.append(False)
         elif text == ")":
@@ -148,10 +148,10 @@ def _found(tokens: Sequence[tuple[str, str]]) -> Iterator[str]:
             continue
         if (
             (kind == "operator" and not _is_no_operator(text, before, after))
-            or (kind == "word" and _hides_operator(text, before, tokens[place + 1 : place + 3]))
+            or (kind == "word" and _hides_operator(text, before, tokens[position + 1 : position + 3]))
             or (after[1] == "(" and _is_called(kind, text, before[1]))
         ):
-            yield " ".join(token for _, token in tokens[max(0, place - 3) : place + 4])
+            yield " ".join(token for _, token in tokens[max(0, position - 3) : position + 4])
 
 
 def _is_no_operator(text: str, before: tuple[str, str], after: tuple[str, str]) -> bool:

@@ -49,7 +49,7 @@ def test_query_returns_a_response() -> None:
 def test_engine_receives_request_caller_and_http_request() -> None:
     web = Web()
     web.graphql(QUERY, bearer({"role": "authenticated", "sub": "1"}), ("X-Request-Id", "mine-7"))
-    ((request, caller, http),) = web.engine.asked
+    ((request, caller, http),) = web.engine.received
     assert request == GraphQLRequest("{ __typename }")
     assert caller.role == "authenticated"
     assert (http.id, http.method, http.path) == ("mine-7", "POST", "/graphql/v1")
@@ -65,7 +65,7 @@ def test_vary_separates_callers_in_caches() -> None:
 def test_get_runs_a_query_from_the_query_string() -> None:
     web = Web()
     assert web.request("GET", "/graphql/v1?query=%7Ba%7D&variables=%7B%22x%22:1%7D").status == 200
-    assert web.engine.asked[0][0] == GraphQLRequest("{a}", None, {"x": 1}, None, read_only=True)
+    assert web.engine.received[0][0] == GraphQLRequest("{a}", None, {"x": 1}, None, read_only=True)
 
 
 def test_head_returns_the_headers_of_get_without_a_body() -> None:
@@ -85,7 +85,7 @@ def test_head_returns_the_headers_of_get_without_a_body() -> None:
 def test_rest_paths_and_methods_reach_the_handler(method: str, path: str) -> None:
     web = Web()
     assert web.request(method, f"{path}?a=eq.1").status == 200
-    ((request, caller),) = web.rest.asked
+    ((request, caller),) = web.rest.received
     assert (request.method, request.query, caller.role) == (method, "a=eq.1", "anon")
     assert request.path == path.replace("%C3%A9", "é")
 
@@ -93,7 +93,7 @@ def test_rest_paths_and_methods_reach_the_handler(method: str, path: str) -> Non
 def test_api_key_in_the_url_is_hidden_from_handler_and_log() -> None:
     web = Web()
     assert web.request("GET", f"/rest/v1/blog?select=id&apikey={KEY}", key=None).status == 200
-    assert web.rest.asked[0][0].query == "select=id"
+    assert web.rest.received[0][0].query == "select=id"
     lines: list[LogRecord] = []
     observe = request_observer(RequestMetrics(), "debug", lines.append)
     for record in web.served:
@@ -116,8 +116,8 @@ def test_missing_or_wrong_key_returns_401_with_message_and_hint(
     assert response.json().keys() == {"message", "hint"}
     assert response.json()["message"] == message
     assert response.headers["access-control-allow-origin"] == "*"
-    assert web.engine.asked == []
-    assert web.rest.asked == []
+    assert web.engine.received == []
+    assert web.rest.received == []
 
 
 def test_expired_token_returns_401_in_the_format_of_each_api() -> None:
@@ -295,7 +295,7 @@ def test_chunked_body_over_the_limit_is_rejected() -> None:
     response = connection.take()
     assert response.status == 413
     assert response.json()["message"] == "The request body is larger than 10000 bytes"
-    assert web.rest.asked == []
+    assert web.rest.received == []
     for _ in range(5000):
         if connection.lost:
             break

@@ -85,7 +85,7 @@ async def test_body_is_released_after_the_response(reactor: Any) -> None:
         before = tracemalloc.get_traced_memory()[0]
         client.send(upload(8 * MEBIBYTE) + b"x" * 8 * MEBIBYTE)
         await client.wait_for(b"HTTP/1.1 200 OK")
-        web.rest.asked.clear()
+        web.rest.received.clear()
         web.served.clear()
         assert tracemalloc.get_traced_memory()[0] - before < MEBIBYTE
         assert len(running.site.connections) == 1
@@ -165,7 +165,7 @@ async def test_invalid_key_is_rejected_before_the_body_is_read(
         assert b"\r\nConnection: close\r\n" in client.received
         await client.ended
     assert [one.status for one in web.served] == [401]
-    assert web.rest.asked == web.engine.asked == []
+    assert web.rest.received == web.engine.received == []
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ async def test_empty_lines_before_a_request_are_skipped(reactor: Any, empty: byt
     web = Web()
     response = await talk(reactor, web, empty + first + empty + second)
     assert statuses(response) == [200, 200]
-    assert [one[0].body for one in web.rest.asked] == [b"[]", b""]
+    assert [one[0].body for one in web.rest.received] == [b"[]", b""]
 
 
 FORMS = {

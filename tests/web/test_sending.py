@@ -149,7 +149,7 @@ async def test_pipelined_requests_wait_until_responses_are_read(
     last = raw("GET", "/rest/v1/blog?small", headers=[("Connection", "close")])
     client.transport.write(raw("GET", "/rest/v1/blog?huge") * 3 + last)
     await task.deferLater(reactor, 0.1)
-    assert len(web.rest.asked) == 1
+    assert len(web.rest.received) == 1
     client.transport.resumeProducing()
     response = await client.ended
     assert response.count(b"HTTP/1.1 200 OK") == 4

@@ -56,7 +56,7 @@ async def test_name_changed_after_the_check_is_rejected(world: World) -> None:
     names = Names(["127.0.0.1"], ["127.0.0.2"])
     sender = world.sender(names, allowed=["127.0.0.1/32"])
     assert (await sender.send(attempt(port))).success
-    assert names.asked == [NAME]
+    assert names.lookups == [NAME]
     # The second attempt sees the changed name, although a connection to the first address is idle.
     assert (await sender.send(attempt(port))).error is AttemptError.REFUSED_ADDRESS
     assert (len(public.received), len(inside.connections)) == (1, 0)
@@ -124,12 +124,12 @@ async def test_address_check_reports_forbidden_endpoints() -> None:
 
 
 async def test_overlapping_lookups_of_a_name_share_one_thread(reactor: Any) -> None:
-    asked: list[tuple[str, bool]] = []
+    names: list[tuple[str, bool]] = []
     ready = threading.Event()
     address = ipaddress.ip_address("93.184.215.14")
 
     def look_up(name: str) -> Sequence[Any]:
-        asked.append((name, threading.current_thread() is threading.main_thread()))
+        names.append((name, threading.current_thread() is threading.main_thread()))
         ready.wait()
         if name == "missing.example.com":
             raise OSError("no such name")
@@ -143,18 +143,18 @@ async def test_overlapping_lookups_of_a_name_share_one_thread(reactor: Any) -> N
     assert await gatherResults(lookups) == [None, [address], [address]]
     with pytest.raises(OSError, match="no such name"):
         await missing
-    assert sorted(asked) == [(NAME, False), ("missing.example.com", False)]
+    assert sorted(names) == [(NAME, False), ("missing.example.com", False)]
     resolver.stop()
 
 
 class NameServers:
     """Fake name servers whose lookups end when the test permits it, with a simulated clock.
 
-    :ivar asked: names in the order of their lookups.
+    :ivar lookups: names in the order of their lookups.
     """
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
         self.now = 0.0
         self._silent: dict[str, threading.Event] = {}
 
@@ -169,7 +169,7 @@ class NameServers:
             event.set()
 
     def look_up(self, name: str) -> Sequence[Any]:
-        self.asked.append(name)
+        self.lookups.append(name)
         if name in self._silent:
             self._silent[name].wait()
         return [ipaddress.ip_address("93.184.216.34")]
@@ -182,19 +182,19 @@ async def test_slow_names_do_not_block_other_lookups(reactor: Any) -> None:
     for name in slow:
         servers.silence(name)
     first = [Deferred.fromCoroutine(resolver.addresses(name)) for name in slow]
-    await until(reactor, lambda: len(servers.asked) == 4)
+    await until(reactor, lambda: len(servers.lookups) == 4)
     servers.speak(SLOW)
     await gatherResults(first)
     for name in slow:
         servers.silence(name)
     again = [Deferred.fromCoroutine(resolver.addresses(name)) for name in slow]
-    await until(reactor, lambda: len(servers.asked) == 5)
+    await until(reactor, lambda: len(servers.lookups) == 5)
     for number in range(8):
         await resolver.addresses(f"quick{number}.example.com")
     assert not any(one.called for one in again)
     servers.speak(0.0)
     await gatherResults(again)
-    assert sorted(servers.asked[4:]) == sorted(slow + [f"quick{number}.example.com" for number in range(8)])
+    assert sorted(servers.lookups[4:]) == sorted(slow + [f"quick{number}.example.com" for number in range(8)])
     resolver.stop()
 
 
@@ -203,7 +203,7 @@ async def test_canceled_lookup_is_not_started(reactor: Any) -> None:
     servers.silence("silent.example.com")
     resolver = SystemResolver(reactor, servers.look_up, threads=1)
     silent = Deferred.fromCoroutine(resolver.addresses("silent.example.com"))
-    await until(reactor, lambda: servers.asked == ["silent.example.com"])
+    await until(reactor, lambda: servers.lookups == ["silent.example.com"])
     names = [f"{number}.example.com" for number in range(10)]
     canceled = [Deferred.fromCoroutine(resolver.addresses(name)) for name in names]
     for one in canceled:
@@ -212,7 +212,7 @@ async def test_canceled_lookup_is_not_started(reactor: Any) -> None:
     servers.speak(0.0)
     assert len(await repeated) == len(await silent) == 1
     assert len(await resolver.addresses("last.example.com")) == 1
-    assert servers.asked == ["silent.example.com", names[3], "last.example.com"]
+    assert servers.lookups == ["silent.example.com", names[3], "last.example.com"]
     resolver.stop()
 
 

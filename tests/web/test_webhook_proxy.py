@@ -22,7 +22,7 @@ async def test_proxy_connects_to_the_checked_address(world: World, reactor: Any)
     sender = world.sender(route=proxy.listen(world))
     for _ in range(2):
         assert (await sender.send(attempt(port))).success
-    assert proxy.asked == [f"CONNECT 127.0.0.1:{port} HTTP/1.1"]
+    assert proxy.requests == [f"CONNECT 127.0.0.1:{port} HTTP/1.1"]
     secret = base64.b64encode(b"bob:p@ss").decode()
     assert proxy.headers == [{"Host": f"127.0.0.1:{port}", "Proxy-Authorization": f"Basic {secret}"}]
     assert receiver.received[0].headers["host"] == f"{NAME}:{port}"
@@ -34,7 +34,7 @@ async def test_forbidden_address_is_rejected_before_the_proxy_is_used(world: Wor
     sender = world.sender(Names(["10.0.0.1"]), allowed=(), route=proxy.listen(world))
     outcome = await sender.send(attempt(443))
     assert outcome.error is AttemptError.REFUSED_ADDRESS
-    assert proxy.asked == []
+    assert proxy.requests == []
 
 
 @pytest.mark.parametrize(
