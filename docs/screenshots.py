@@ -55,7 +55,7 @@ def demo() -> Iterator[str]:
         assert process.stdout is not None
         try:
             banner = ""
-            while "Add -H" not in banner:
+            while "add -H" not in banner:
                 if not (line := process.stdout.readline()):
                     raise SystemExit("the demo did not start")
                 banner += line
