@@ -105,7 +105,7 @@ TREES = st.recursive(
     max_leaves=5,
 )
 DOCUMENTS = st.none() | TREES.map(lambda tree: json.dumps(tree, ensure_ascii=False))
-"""None for NULL, or JSON text, which may be null."""
+"""JSON text, or None for NULL. The text may be null."""
 SHEET: dict[str, st.SearchStrategy[Any]] = {
     "word": st.none() | WORDS,
     "doc": DOCUMENTS, "tree": DOCUMENTS, "kept": DOCUMENTS,
