@@ -217,7 +217,7 @@ def chain(depth: int, times: int) -> str:
     ],
 )
 async def test_planner_does_not_try_all_join_orders(api: Service, target: str) -> None:
-    """Otherwise planning takes minutes for four levels with two conditions each, and all memory for six."""
+    """Planning would take minutes for four levels with two conditions each, and all memory for six."""
     response = await api.rest("GET", target, role="authenticated")
     assert response.status == 200, response.text
     assert response.body[0]["id"] == 1
