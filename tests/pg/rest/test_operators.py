@@ -1,4 +1,4 @@
-"""Operators in filters, and functions that use other ones (docs/rest.md, Where it differs from PostgREST)."""
+"""Operators in filters, and functions that use others (docs/rest.md, Where it differs from PostgREST)."""
 
 from __future__ import annotations
 

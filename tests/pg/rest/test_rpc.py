@@ -139,7 +139,7 @@ async def test_page_of_function_rows_is_reported(service: Service) -> None:
 
 
 async def test_single_result_counts_as_one_row(service: Service) -> None:
-    """Scalar values and NULL are results."""
+    """Scalar values and NULL are single results."""
     for target in ("add_them?a=3&b=4", "give_point", "give_null"):
         response = await service.rest("GET", f"rpc/{target}", headers={"prefer": "count=exact"})
         assert (response.status, response.headers["content-range"]) == (200, "0-0/1")
