@@ -164,7 +164,7 @@ def test_reload_command_fails_on_invalid_settings(daemon: Daemon) -> None:
     rewrite(daemon, f"tcp:{daemon.admin_port}:", f"tcp:{daemon.port}:")
     rewrite(daemon, "[dataapi]\nlisten", "[dataapi]\nlisten = tcp:1 ;")
     code, reason = reload()
-    assert (code, "the daemon answers 404" in reason) == (os.EX_UNAVAILABLE, True)
+    assert (code, "the daemon responded with status 404" in reason) == (os.EX_UNAVAILABLE, True)
     assert reloads(daemon) == 1
 
 

@@ -37,7 +37,7 @@ def never_respond(_request: Received) -> None:
 
 @implementer(IPullProducer)
 class Endless:
-    """Writes the same bytes for as long as the connection takes them."""
+    """Writes the same bytes until the connection is closed."""
 
     def __init__(self, request: Received, chunk: bytes) -> None:
         transport: Any = request.connection.transport
