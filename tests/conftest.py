@@ -1,4 +1,4 @@
-"""Fixtures that every test shares: a PostgreSQL of their own, a time limit and a clean reactor."""
+"""Global fixtures: a PostgreSQL server, a time limit and a clean reactor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import pytest_twisted
 from hypothesis import HealthCheck, settings
 from support import costs, line_probes, processes, skips
-from support.pooler import THROUGH_POOLER, pooled_if_asked
+from support.pooler import THROUGH_POOLER, pooled_if_enabled
 from support.postgres import Database, Server
 from support.receiver import World
 from support.unqualified import WATCH
@@ -28,58 +28,58 @@ if TYPE_CHECKING:
 
     Test = Callable[..., Coroutine[Any, Any, None]]
 
-# A test of many examples may use a fixture of the whole test, and is limited by the time limit below alone.
+# Examples of a test share its function-scoped fixtures, and only the test's time limit applies.
 settings.register_profile(
     "default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=25, derandomize=True
 )
-# `make campaign` looks for rare values, other ones each time.
+# `make campaign` searches for rare values, with different ones each time.
 settings.register_profile("campaign", settings.get_profile("default"), max_examples=500, derandomize=False)
 settings.load_profile("default")
 
 TIME_LIMIT = 300.0
-"""Seconds after which a test is thought to hang; ``@pytest.mark.time_limit(seconds)`` says otherwise.
+"""Time limit of a test in seconds, unless it has ``@pytest.mark.time_limit(seconds)``.
 
-It is no measure of speed: a test that passes on one machine passes on another that is ten times slower.
-An ``async def`` test is cancelled then, after twice the time whatever blocks is interrupted, and after three
-times the whole process ends, which ends what it started.
+It detects hanging tests, not slow ones, and suits machines that are ten times slower. It cancels an ``async
+def`` test. After twice the time it interrupts blocking code. After three times it ends the whole process and
+all processes that it started.
 """
 
 _SETTLE = 60.0
-"""Seconds that a test's connections and timers get to go away after it ended."""
+"""Seconds in which a test's connections and timers must end after the test."""
 
 _STANDARD_ERROR = pytest.StashKey[int]()
 _FAILED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the switch that puts a pooler before PostgreSQL."""
+    """Add the option that puts a pooler in front of PostgreSQL."""
     parser.addoption(
         THROUGH_POOLER,
         action="store_true",
-        help="let what is tested reach PostgreSQL through PgBouncer in transaction mode, whose program"
-        " the variable PGBOUNCER names if it is not the machine's",
+        help="connect to PostgreSQL through PgBouncer in transaction mode"
+        " (PGBOUNCER sets the program; default: the installed one)",
     )
     parser.addoption(costs.OPTION, metavar="FILE", help="write the processor time of each test to a file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers, keep standard error as it is uncaptured, and have skipped tests explained."""
+    """Declare the markers, duplicate the uncaptured standard error, and report skipped tests."""
     config.pluginmanager.register(skips)
     if file := config.getoption(costs.OPTION):
         config.pluginmanager.register(costs.Costs(file))
     config.addinivalue_line("markers", "time_limit(seconds): when this test is thought to hang.")
     config.addinivalue_line("markers", "campaign: random, and longer in `make campaign`.")
-    config.addinivalue_line("markers", "own_sql: sends SQL of its own, which names no schemas.")
+    config.addinivalue_line("markers", "own_sql: sends its own SQL with unqualified names.")
     config.addinivalue_line("markers", "direct(reason): means nothing through a pooler in transaction mode.")
     config.stash[_STANDARD_ERROR] = os.dup(2)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # Of a shell's command in the background, whose daemons under test would ignore Ctrl-C, too.
+        # A background shell command ignores SIGINT, and its daemons would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for garbage in what tests make alone: a third of the collection's time went into what stays."""
+    """Exclude existing objects from garbage collection. They took a third of its time."""
     gc.disable()
     try:
         return (yield)
@@ -90,13 +90,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_unconfigure() -> None:
-    """Keep what the coverage of the run is made of."""
+    """Store the data for combining coverage."""
     line_probes.hand_over()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """End the process, saying where it was, when a test or its fixtures are beyond all other limits."""
+    """End the process with a traceback when a test or its fixtures exceed all other limits."""
     limit = _time_limit(item) * 3
     faulthandler.dump_traceback_later(limit, exit=True, file=item.config.stash[_STANDARD_ERROR])
     try:
@@ -107,14 +107,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let the fixtures know of a failure."""
+    """Tell fixtures whether the test failed."""
     report = yield
     item.stash[_FAILED] = report.failed
     return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests, limit the time of ``async def`` ones, and skip those that a pooler cannot serve."""
+    """Order the tests, limit the time of ``async def`` tests, and skip tests unsuitable for a pooler."""
     items[:] = _spread(items)
     for item in items:
         direct = item.get_closest_marker("direct")
@@ -125,7 +125,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Spread the modules of tests/run among the others: they wait, for daemons, while the others compute."""
+    """Spread the modules of tests/run among the others, because they mostly wait for daemons."""
     modules = [list(module) for _, module in itertools.groupby(items, key=lambda item: item.path)]
     waiting = [module for module in modules if module[0].path.parent.name == "run"]
     others = [module for module in modules if module[0].path.parent.name != "run"]
@@ -146,7 +146,7 @@ def _time_limit(item: pytest.Item) -> float:
 def _limited(test: Test, seconds: float) -> Test:
     @functools.wraps(test)
     async def run(*arguments: Any, **named: Any) -> None:
-        # pytest-twisted chooses the reactor, so it is not imported before a test runs.
+        # pytest-twisted chooses the reactor, so it must not be imported before a test runs.
         from twisted.internet import reactor  # noqa: PLC0415
 
         deferred: defer.Deferred[None] = defer.Deferred.fromCoroutine(test(*arguments, **named))
@@ -157,7 +157,7 @@ def _limited(test: Test, seconds: float) -> Test:
 
 @pytest.fixture(scope="session")
 def reactor() -> Any:
-    """Give the reactor that pytest-twisted installed."""
+    """Return the reactor installed by pytest-twisted."""
     from twisted.internet import reactor as installed  # noqa: PLC0415 - see above
 
     return installed
@@ -165,7 +165,7 @@ def reactor() -> Any:
 
 @pytest.fixture(autouse=True)
 def _time_limit_of_blocking_code(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test that blocks: code that never returns to the reactor is beyond a Deferred's time-out."""
+    """Interrupt tests that block. A Deferred's timeout cannot, because the reactor does not run."""
 
     def expired(_number: int, _frame: object) -> None:
         raise TimeoutError(f"{request.node.nodeid} blocks for too long")
@@ -181,7 +181,7 @@ def _time_limit_of_blocking_code(request: pytest.FixtureRequest) -> Iterator[Non
 
 @pytest.fixture(scope="session", autouse=True)
 def _processes_of_the_run() -> Iterator[None]:
-    """Let no process outlive the run, even if that is killed."""
+    """End all processes of the run, even if the run is killed."""
     with processes.watched():
         processes.mark()
         yield
@@ -189,7 +189,7 @@ def _processes_of_the_run() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _processes_of_the_test(request: pytest.FixtureRequest, _processes_of_the_run: None) -> Iterator[None]:
-    """End the processes that a test leaves, and fail it for them."""
+    """End the processes that a test leaves running, and fail the test."""
     older = processes.present()
     mark = processes.mark(f"{request.node.nodeid}.")
     yield
@@ -202,16 +202,16 @@ def _processes_of_the_test(request: pytest.FixtureRequest, _processes_of_the_run
 
 @pytest.fixture(scope="session", autouse=True)
 def _sql_is_read() -> Iterator[None]:
-    """Read all SQL that the daemon sends in this process."""
+    """Check all SQL that the daemon sends in this process."""
     with WATCH.reading():
         yield
 
 
 @pytest.fixture(autouse=True)
 def _sql_is_qualified(request: pytest.FixtureRequest, _sql_is_read: None) -> Iterator[None]:
-    """Fail a test in which SQL was sent that leaves PostgreSQL to look in the search path for an operator.
+    """Fail a test that sends unqualified operators or functions, because they depend on the search path.
 
-    The tests of the database's own layer send SQL of their own.
+    Tests of the database layer send SQL of their own.
     """
     WATCH.taken()
     yield
@@ -221,7 +221,7 @@ def _sql_is_qualified(request: pytest.FixtureRequest, _sql_is_read: None) -> Ite
 
 
 def _in_use(reactor: Any) -> list[object]:
-    """Return the reactor's timers and sockets, without those that it opened for itself."""
+    """Return the reactor's timers and sockets, except internal ones."""
     descriptors = [*reactor.getReaders(), *reactor.getWriters()]
     own = ("twisted.internet._signals", "twisted.internet.posixbase")
     foreign = [one for one in descriptors if type(one).__module__ not in own]
@@ -229,24 +229,24 @@ def _in_use(reactor: Any) -> list[object]:
 
 
 def _is_of_an_empty_queue(timer: Any) -> bool:
-    """Return whether a timer is that of a queue in which nothing waits, which keeps it until it is over."""
+    """Whether a timer belongs to an empty wait queue, where it stays until it fires."""
     queue: Any = getattr(timer.func, "__self__", None)
     return type(queue).__module__ == "dataapi.concurrency.wait_queue" and not queue.waiting
 
 
 def _is_connection(one: object) -> bool:
-    """Tell whether what is in the reactor is a connection to a database."""
+    """Whether a reader or writer is a database connection."""
     return type(one).__module__ in ("dataapi.database.connection", "dataapi.database.polling")
 
 
 @pytest.fixture(autouse=True)
 def _clean_reactor(reactor: Any) -> Iterator[None]:
-    """Fail a test that leaves timers or sockets in the reactor, or a failure that nobody handled."""
+    """Fail a test that leaves timers, sockets or unhandled failures behind."""
     failures: list[str] = []
     before = _in_use(reactor)
 
     def left_over() -> list[object]:
-        """Return what is new; a pool that outlives the test may have made a connection in another's place."""
+        """Return new objects. A pool that outlives the test may have replaced a connection."""
         now = _in_use(reactor)
         new = [one for one in now if one not in before]
         gone = [one for one in before if one not in now and _is_connection(one)]
@@ -270,15 +270,15 @@ def _clean_reactor(reactor: Any) -> Iterator[None]:
     assert not failures, "\n".join(failures)
 
 
-def _kept(config: pytest.Config, name: str) -> Path:
-    """Return a directory that outlives the run, for npm packages."""
+def _cached(config: pytest.Config, name: str) -> Path:
+    """Return a directory that is cached between runs, for npm packages."""
     assert config.cache is not None
     return config.cache.mkdir(name)
 
 
 @pytest.fixture
 def world(reactor: Any) -> Iterator[World]:
-    """Yield what makes receivers of webhooks and senders, and ends them."""
+    """Yield a factory of webhook receivers and senders."""
     made = World(reactor)
     yield made
     made.end()
@@ -287,28 +287,28 @@ def world(reactor: Any) -> Iterator[World]:
 @pytest.fixture
 def npm_bundler(pytestconfig: pytest.Config) -> Path:
     """Return the directory of the npm package that bundles TypeScript."""
-    return _kept(pytestconfig, "rolldown")
+    return _cached(pytestconfig, "rolldown")
 
 
 @pytest.fixture
 def npm_audit(pytestconfig: pytest.Config) -> Path:
     """Return the directory of the npm packages that audit GraphQL over HTTP."""
-    return _kept(pytestconfig, "graphql-http")
+    return _cached(pytestconfig, "graphql-http")
 
 
 @pytest.fixture
 def npm_clients(pytestconfig: pytest.Config) -> Path:
-    """Return the directory of the npm packages that are clients of the APIs."""
-    return _kept(pytestconfig, "npm-clients")
+    """Return the directory of the npm packages of API clients."""
+    return _cached(pytestconfig, "npm-clients")
 
 
 @pytest.fixture(scope="session")
 def server(pytestconfig: pytest.Config) -> Iterator[Server]:
-    """Yield a PostgreSQL cluster for the whole session, with the API's roles."""
+    """Yield a PostgreSQL cluster with the API's roles for the whole session."""
     running = Server()
     try:
         running.create()
-        with pooled_if_asked(pytestconfig, running):
+        with pooled_if_enabled(pytestconfig, running):
             yield running
     finally:
         running.remove()
@@ -324,8 +324,8 @@ def database(server: Server) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def chinook(server: Server) -> Database:
-    """Give the Chinook sample that the session's tests share: only read it.
+    """Return the Chinook sample shared by the session. Tests must not change it.
 
-    ``server.create_chinook()`` makes a copy of one's own.
+    ``server.create_chinook()`` creates a private copy.
     """
     return server.create_chinook()

@@ -1,4 +1,4 @@
-"""What is measured: one case a row of the table, with the leanest SQL and the same request of a peer."""
+"""The benchmark cases: one per row of the table, with minimal SQL and the equivalent request to a peer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from dataclasses import dataclass
 
 NUMBER = "<N>"
-"""Stands in a request for a number that differs from request to request, and in SQL for the same number."""
+"""Placeholder in requests and SQL for a number that differs between requests."""
 
 ROWS = 300_000
-"""How many rows there are to delete."""
+"""Number of rows to delete."""
 
 SUBJECT = "3f0c9a52-6a34-4f8e-9a8e-0d6c0b2c9a10"
-"""The user whose token signs requests in."""
+"""The user in the token of signed-in requests."""
 
 SETUP = f"""
 comment on schema public is '@graphql({{"inflect_names": true, "max_rows": 1000}})';
@@ -40,7 +40,7 @@ create policy of_owner on bench_owned
 grant all on bench_owned to authenticated;
 analyze;
 """
-"""What the sample database needs beside its rows."""
+"""Additional tables and settings of the sample database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Case:
     """A kind of request.
 
     :ivar path: path and query string of the URL.
-    :ivar body: the POSTed body, None for a GET; this and the path may hold ``NUMBER``.
-    :ivar maximum: the numbers go from 1 to this one and begin anew.
-    :ivar status: the status of its answer.
-    :ivar writes: each request changes something, so that no two answers are equal.
-    :ivar signed_in: it is sent with the token of a user.
-    :ivar floor: the leanest SQL that makes the same body, "" where none is compared.
-    :ivar peer: the body of the same request to PostGraphile, None where none is compared.
+    :ivar body: body of a POST request, None for GET. It and the path may contain ``NUMBER``.
+    :ivar maximum: numbers from 1 to this one are used in a cycle.
+    :ivar status: expected response status.
+    :ivar writes: whether each request writes, so that responses differ.
+    :ivar signed_in: whether it is sent with a user's token.
+    :ivar floor: minimal SQL that returns the same body, "" if not compared.
+    :ivar peer: body of the equivalent PostGraphile request, None if not compared.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Case:
     peer: str | None = None
 
     def numbered(self, number: int) -> tuple[str, str | None]:
-        """Return path and body of a request with its number."""
+        """Return the path and body of a request with a number."""
         text = str(number)
         return self.path.replace(NUMBER, text), self.body and self.body.replace(NUMBER, text)
 
@@ -88,7 +88,7 @@ def graphql(
     floor: str = "",
     peer: str | None = None,
 ) -> Case:
-    """Return the case of a GraphQL document; ``variables`` is JSON, but for ``NUMBER``."""
+    """Return the case of a GraphQL document; ``variables`` is JSON that may contain ``NUMBER``."""
     same = None if peer is None else _body(peer, variables)
     body = _body(document, variables)
     return Case(
@@ -97,13 +97,13 @@ def graphql(
 
 
 def rows(columns: str, source: str, head: str = "", tail: str = "", row: str = "{%s}") -> str:
-    """Return SQL for a JSON list of rows, by concatenation.
+    """Return SQL that concatenates a JSON list of rows.
 
-    :param columns: what is between the braces of a row: text, and columns as ``<name>``.
-    :param source: the rows, ordered.
-    :param head: the JSON before the list.
-    :param tail: the JSON after it.
-    :param row: the JSON of a row.
+    :param columns: text between the braces of a row, with columns as ``<name>``.
+    :param source: the ordered rows.
+    :param head: JSON before the list.
+    :param tail: JSON after the list.
+    :param row: JSON of a row.
     """
     return (
         f"select '{head}[' || coalesce(string_agg({_row(row % columns)}, ','), '') || ']{tail}' from {source}"
@@ -111,7 +111,7 @@ def rows(columns: str, source: str, head: str = "", tail: str = "", row: str = "
 
 
 def _row(template: str) -> str:
-    """Return an expression for a template: ``<name>`` is a number in it, ``<<name>>`` any other column."""
+    """Return an SQL expression for a template: ``<name>`` is a number, ``<<name>>`` any other column."""
     text = "'" + template + "'"
     for opening, closing, before, after in (("<<", ">>", "to_json(", ")"), ("<", ">", "", "::text")):
         text = text.replace(opening, f"' || {before}").replace(closing, f"{after} || '")
@@ -208,7 +208,7 @@ TRACK_COUNT = 3503
 
 
 def page(count: int) -> Case:
-    """Return the case of a GraphQL page of so many flat rows."""
+    """Return the case of a GraphQL page with this many flat rows."""
     name = f"GraphQL {count:,} rows"
     return graphql(
         name, PAGE, f'{{"n":{count}}}', floor=FLOOR_PAGE.replace(NUMBER, str(count)), peer=PEER_PAGE
@@ -216,7 +216,7 @@ def page(count: int) -> Case:
 
 
 def objects(count: int) -> Case:
-    """Return the case of a GraphQL page of so many rows with an object in an object."""
+    """Return the case of a GraphQL page with this many rows that contain nested objects."""
     name = f"GraphQL {count:,} rows, objects of two levels"
     floor = FLOOR_OBJECTS.replace(NUMBER, str(count))
     return graphql(name, OBJECTS, f'{{"n":{count}}}', floor=floor, peer=PEER_OBJECTS)

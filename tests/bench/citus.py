@@ -1,15 +1,13 @@
-"""How long requests of one tenant take on a Citus cluster, beside the same requests on one server.
+"""Latency of single-tenant requests on a Citus cluster, compared with a single server.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/citus.py [ROUNDS]`` with a PostgreSQL that has Citus
-(``PG_BIN``); without it nothing is measured.  It starts a cluster of a coordinator and two workers, a server,
-and a daemon for each, and sends every request to the one and to the other in turns, over a connection that is
-kept.  The columns are milliseconds of a request, those that a twentieth of all rounds stays below, as others
-use the machine, too, and how often the one server's time the cluster takes.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/citus.py [ROUNDS]`` with a PostgreSQL with Citus
+(``PG_BIN``). It starts a cluster of a coordinator and two workers, a single server, and a daemon for each,
+and sends each request to both in turn over persistent connections. The columns are the 5th percentile in
+milliseconds, because other programs use the machine too, and the ratio of cluster to server.
 
-Beside them is what any client of PostgreSQL takes for the same row: a prepared statement that gives columns,
-in a transaction with the role and the claims, sent in one message; and the same statement alone, as that role
-and without claims, for which Citus begins no transaction where it reads.  What the cluster takes more than
-the server there is Citus' own.
+For comparison, a plain PostgreSQL client reads the same row: with a prepared statement in a transaction with
+role and claims, sent in one message, and with the statement on its own, for which Citus begins no
+transaction. The difference between cluster and server in these columns is the cost of Citus itself.
 """
 
 from __future__ import annotations
@@ -50,8 +48,8 @@ _WARM_UP = 30
 class Case:
     """A kind of request.
 
-    :ivar target: of the request with a number, which grows with each.
-    :ivar body: of the request with that number, None without one.
+    :ivar target: path and query of the request with a number, which increases.
+    :ivar body: body of that request, None if it has none.
     """
 
     name: str
@@ -131,16 +129,16 @@ PLAIN: Mapping[str, tuple[str, Callable[[int], int]]] = {
     "update": ("update task set hours = $2 where company_id = $1 and id = 4 returning *", lambda n: n),
     "delete": ("delete from task where company_id = $1 and id = $2 returning *", lambda n: 100_000 + n),
 }
-"""What other clients send for the same rows: a statement with the company and a number, and that number."""
+"""Statement of a plain client for the same rows, with the company and a number, and that number."""
 
 
 _ROLE = "select set_config('role', 'authenticated', true)"
 
 
 class Plain:
-    """A client that sends SQL.
+    """A plain SQL client.
 
-    :ivar claims: SQL that makes the claims known where the row is.
+    :ivar claims: SQL that sets the claims on the node with the row.
     """
 
     def __init__(self, database: Database, *, distributed: bool) -> None:
@@ -151,50 +149,49 @@ class Plain:
             self._cursor.execute("set citus.propagate_set_commands = local")
         claims = json.dumps(_CLAIMS)
         known = f"set local request.jwt.claims = '{claims}'"
-        # Citus sends a worker the text of a message that has SET LOCAL, all of it, so it stands alone.
+        # Citus sends workers the full text of a message that contains SET LOCAL, so it must be separate.
         self._claims = f"do $do$begin {known};end$do$" if distributed else known
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def prepare(self, text: str) -> None:
-        """Prepare a statement in place of the last one."""
+        """Prepare a statement, replacing the previous one."""
         self._cursor.execute(f"deallocate all; prepare plain (int, int) as {text}")
 
     def transaction(self, number: int) -> float:
-        """Run it with role and claims in a transaction, and return the seconds until its answer."""
-        return self._took(f"begin;{_ROLE};{self._claims};execute plain(3, {number});commit")
+        """Run the statement with role and claims in a transaction, and return the seconds that it takes."""
+        return self._timed(f"begin;{_ROLE};{self._claims};execute plain(3, {number});commit")
 
-    def alone(self, number: int) -> float:
-        """Run it by itself, as the role, and return the seconds until its answer."""
+    def statement(self, number: int) -> float:
+        """Run only the statement, as the role, and return the seconds that it takes."""
         self._cursor.execute("set role authenticated")
-        took = self._took(f"execute plain(3, {number})")
+        seconds = self._timed(f"execute plain(3, {number})")
         self._cursor.execute("reset role")
-        return took
+        return seconds
 
-    def _took(self, text: str) -> float:
+    def _timed(self, text: str) -> float:
         began = time.perf_counter()
         self._cursor.execute(text)
         return time.perf_counter() - began
 
 
 def _sent(connection: HTTPConnection, case: Case, number: int) -> float:
-    """Send a request and return the seconds until its answer."""
+    """Send a request and return the seconds until its response."""
     body = None if case.body is None else json.dumps(case.body(number)).encode()
     headers = {**_HEADERS, **(case.headers or {})}
     began = time.perf_counter()
     connection.request(case.method, case.target(number), body, headers)
-    answer = connection.getresponse()
-    text = answer.read()
-    took = time.perf_counter() - began
-    if answer.status >= 300 or b'"errors"' in text:
-        raise AssertionError(f"{case.name}: {answer.status} {text.decode()}")
-    return took
+    response = connection.getresponse()
+    text = response.read()
+    seconds = time.perf_counter() - began
+    if response.status >= 300 or b'"errors"' in text:
+        raise AssertionError(f"{case.name}: {response.status} {text.decode()}")
+    return seconds
 
 
 def _minimum(times: list[float]) -> float:
-    """Return the milliseconds that a twentieth of the times stays below."""
+    """Return the 5th percentile of the times, in milliseconds."""
     return 1000 * sorted(times[_WARM_UP:])[len(times[_WARM_UP:]) // 20]
 
 
@@ -207,14 +204,14 @@ def _measured(case: Case, connections: list[HTTPConnection], plain: list[Plain],
     for number in range(1000, 1000 + _WARM_UP + rounds):
         times = [_sent(connection, case, number) for connection in connections]
         times += [client.transaction(value(2 * number)) for client in plain]
-        times += [client.alone(value(2 * number + 1)) for client in plain]
+        times += [client.statement(value(2 * number + 1)) for client in plain]
         for several, one in zip(found, times, strict=True):
             several.append(one)
     return [_minimum(times) for times in found]
 
 
 def main(rounds: int) -> None:
-    """Start what is needed, measure, print, and end it."""
+    """Start the servers, measure and print."""
     server = Server()
     with ExitStack() as stack:
         stack.callback(server.remove)

@@ -1,19 +1,17 @@
-"""Deliveries a second of several daemons on one database, and how soon one goes on with another's work.
+"""Delivery rate of several daemons on one database, and the time until one takes over from another.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/daemons.py [SECONDS] [ROUNDS]``.  It starts a PostgreSQL,
-daemons by twistd, and a receiver in a process of its own.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/daemons.py [SECONDS] [ROUNDS]``. It starts a PostgreSQL,
+daemons with twistd, and a receiver in another process.
 
-- waiting: the receiver answers after 50 ms, and each process makes at most 14 attempts at a time: about
-  280 a second, whatever it could do.  That shows whether processes share a queue without standing in each
-  other's way.
-- busy: the receiver answers at once.  What limits it then is the machine, which runs everything: the columns
-  of processor time say by how much.
-- taking over: seconds from the end of a daemon, by SIGKILL or cut off from PostgreSQL, until another one
-  has made the attempt that it had under way.  Its lease is ten minutes.
+- waiting: the receiver responds after 50 ms, and each process makes at most 14 concurrent attempts, about 280
+  per second. This shows whether processes share a queue without blocking each other.
+- busy: the receiver responds immediately. The limit is the machine, which runs all programs: see the columns
+  with processor time.
+- taking over: seconds from the end of a daemon, with SIGKILL or cut off from PostgreSQL, until another one
+  repeats its attempt. The lease is ten minutes.
 
-The columns are the daemons with their workers, the median of deliveries a second, how many times the first
-line's, the least share that a daemon had of them, and the processors that daemons, PostgreSQL and the
-receiver used.
+The columns are the daemons with their workers, the median of deliveries per second, the ratio to the first
+line, the smallest share of a daemon, and the processors used by daemons, PostgreSQL and the receiver.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from support.daemon import Daemon
 
 SETUPS = ((1, 1), (2, 1), (2, 2))
-"""Numbers of daemons, and of the workers of each."""
+"""Numbers of daemons, and of workers per daemon."""
 
 DELAY = 0.05
 AT_ONCE = 16
@@ -52,7 +50,7 @@ _RECEIVER = Path(__file__).with_name("receiver.py")
 
 @contextmanager
 def receiving(seconds: float) -> Iterator[subprocess.Popen[str]]:
-    """Run a receiver that answers after so many seconds."""
+    """Run a receiver that responds after a delay."""
     process = subprocess.Popen(
         [sys.executable, str(_RECEIVER), str(seconds)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -65,12 +63,12 @@ def receiving(seconds: float) -> Iterator[subprocess.Popen[str]]:
 
 
 def deliver(installation: Installation, count: int) -> float:
-    """Publish so many events and return the seconds until all are delivered."""
+    """Publish events and return the seconds until all are delivered."""
     began = time.perf_counter()
     installation.publish_many(count)
     wait_for(lambda: installation.due == 0, "the deliveries", 600)
     seconds = time.perf_counter() - began
-    # The same keys come again.
+    # Later rounds reuse the keys.
     installation.database.execute("delete from webhooks.idempotency")
     return seconds
 
@@ -78,8 +76,8 @@ def deliver(installation: Installation, count: int) -> float:
 def rates(server: Server, delay: float, maximum: str, per_second: int, seconds: float, rounds: int) -> None:
     """Print a table.
 
-    :param maximum: how many attempts a process makes at once.
-    :param per_second: how many deliveries one process is expected to make.
+    :param maximum: maximum number of concurrent attempts per process.
+    :param per_second: expected deliveries per second and process.
     """
     first = 0.0
     for daemons, workers in SETUPS:
@@ -97,12 +95,12 @@ def rates(server: Server, delay: float, maximum: str, per_second: int, seconds: 
                     count = round(per_second * seconds * (daemons * workers if delay else 1))
                     made = [daemon.metric(SUCCESS) for daemon in started]
                     before = [sum(map(processor_time, group)) for group in pids]
-                    took = deliver(installation, count)
+                    seconds_taken = deliver(installation, count)
                     after = [sum(map(processor_time, group)) for group in pids]
-                    found.append(count / took)
+                    found.append(count / seconds_taken)
                     made = [daemon.metric(SUCCESS) - past for daemon, past in zip(started, made, strict=True)]
                     shares.append(min(made) / sum(made))
-                    used = [one + (end - begin) / took / rounds
+                    used = [one + (end - begin) / seconds_taken / rounds
                             for one, begin, end in zip(used, before, after, strict=True)]  # fmt: skip
             finally:
                 installation.end()
@@ -115,9 +113,9 @@ def rates(server: Server, delay: float, maximum: str, per_second: int, seconds: 
 
 
 def taken_over(server: Server, *, cut_off: bool) -> float:
-    """Return the seconds until a daemon goes on with the work of one that died.
+    """Return the seconds until a daemon takes over the work of one that died.
 
-    :param cut_off: whether it is frozen, and PostgreSQL has found that its connections are dead.
+    :param cut_off: whether the daemon is frozen and PostgreSQL ends its connections.
     """
     with TemporaryDirectory() as folder, Recorder() as recorder:
         installation = Installation(
@@ -131,7 +129,7 @@ def taken_over(server: Server, *, cut_off: bool) -> float:
             wait_for(lambda: recorder.requests, "the request")
             theirs = installation.sessions
             installation.daemon()
-            # By then it looks after others.
+            # The other daemon is monitoring holders by now.
             time.sleep(WATCH_AFTER + 1)
             began = time.perf_counter()
             _end(dying, server, theirs, cut_off=cut_off)
@@ -151,7 +149,7 @@ def _end(daemon: Daemon, server: Server, sessions: list[int], *, cut_off: bool) 
 
 
 def main(seconds: float, rounds: int) -> None:
-    """Print the figures."""
+    """Print the results."""
     server = Server(settings={"max_connections": "300"})
     head = (
         f"{'':5}{'deliveries':>16}{'times':>8}{'least':>11}    {'daemons':>8} {'postgres':>8} {'receiver':>8}"

@@ -1,7 +1,7 @@
-"""What the schema page's diagram costs the browser: processor time of its main thread and of its worker.
+"""Processor time of the schema diagram in the browser, for the main thread and the worker.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/diagram.py [TABLES]``.  Each table has ten columns, and a
-foreign key or two.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/diagram.py [TABLES]``. Each table has ten columns and one
+or two foreign keys.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ CATEGORIES = ["toplevel", "__metadata"]
 
 
 def schema(tables: int) -> str:
-    """Return SQL that creates tables that refer to a hub each, and two in three to a neighbour."""
+    """Return SQL that creates tables with a foreign key to a hub each, and two in three to a neighbor."""
     columns = ", ".join(f"column_{number} {kind}" for number, kind in enumerate(["text", "int", "date"] * 2))
     statements = ["create table part_0 (id int primary key)"]
     for number in range(1, tables):
         hub = f"hub int references part_{number // 20 * 20 if number % 20 else max(0, number - 20)}"
-        beside = f"beside int {f'references part_{number - 1}' if number % 3 else ''}"
+        neighbor = f"neighbor int {f'references part_{number - 1}' if number % 3 else ''}"
         statements.append(
-            f"create table part_{number} (id int primary key, {hub}, {beside}, {columns}, word text)"
+            f"create table part_{number} (id int primary key, {hub}, {neighbor}, {columns}, word text)"
         )
     return ";\n".join([*statements, "grant all on all tables in schema public to service_role;"])
 
 
 def measure(browser: Browser, address: str, tables: int) -> dict[str, float]:
-    """Return milliseconds of the processor by thread, and until all tables are drawn, of one opening."""
+    """Open the page, and return milliseconds of processor time per thread, and until all tables are drawn."""
     context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 900})
     page = context.new_page()
     act_as(page, "service_role")
@@ -65,7 +65,7 @@ def measure(browser: Browser, address: str, tables: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the medians of five openings."""
+    """Print the medians of five page loads."""
     tables = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     server = Server()
     server.create()

@@ -1,12 +1,12 @@
-"""Measures what documents that were never seen cost: time, memory, and how long they hold up others.
+"""Measures the cost of new documents: time, memory, and how long they block other requests.
 
 Run as ``python tests/bench/documents.py [--documents N]`` with the project and its extras ``embedded`` and
-``test`` installed.  It starts a PostgreSQL of its own to reflect a schema from; what is compiled is not run.
+``test`` installed. It starts a PostgreSQL to reflect a schema from. Compiled documents are not run.
 
-First come many short documents, each of them new: processor time for each, the longest garbage collection of
-each generation, what the caches weigh and the memory that the process took for all of it.  Then comes each of
-the long documents that the tests have, at the usual limits: its processor time, and the longest time that the
-reactor itself worked on it.  All of it is processor time, which other work on the machine touches least.
+It first sends many different short documents, and prints the processor time per document, the longest garbage
+collection per generation, the size of the caches, and the memory used. Then it sends each long document of
+the tests at the default limits, and prints its processor time, and the longest time for which the reactor was
+busy. All times are processor time: it depends least on the load of the machine.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ SHORT = "{ personByPk(id: 5) { name_%d: name person { email person { name email 
 
 
 class Nothing:
-    """Runs nothing."""
+    """A pool that runs nothing."""
 
     async def run(self, _message: Any) -> list[tuple[Any, ...]]:
-        """Answer that there is nothing."""
+        """Return no rows."""
         return [("null",)]
 
 
@@ -57,7 +57,7 @@ class Collections:
         self._began = 0.0
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
-        """Take note of a collection's begin or end."""
+        """Record the start or end of a collection."""
         if phase == "start":
             self._began = time.process_time()
             return
@@ -67,7 +67,7 @@ class Collections:
 
 
 class Turns:
-    """Measures the processor time that the reactor's thread takes from one turn to the next."""
+    """Measures the processor time of the reactor's thread between turns."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -82,7 +82,7 @@ class Turns:
         self._last = now
 
     async def longest_while(self, work: Any) -> float:
-        """Return the longest turn in milliseconds while something is awaited."""
+        """Return the longest turn in milliseconds while work is awaited."""
         self._last, self.longest = time.thread_time(), 0.0
         self._looping.start(0)
         try:
@@ -94,20 +94,20 @@ class Turns:
 
 
 def resident() -> float:
-    """Return the megabytes of memory that the process has."""
+    """Return the resident memory of the process in megabytes."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     [line] = [line for line in status.splitlines() if line.startswith("VmRSS")]
     return int(line.split()[1]) / 1024
 
 
 async def short_documents(engine: Engine, reactor: Any, count: int) -> None:
-    """Measure documents that are new each."""
+    """Measure different short documents."""
     collections = Collections()
-    await ask(engine, SHORT % 0)
+    await send(engine, SHORT % 0)
     gc.callbacks.append(collections)
     memory, began = resident(), time.process_time()
     for number in range(1, count + 1):
-        await ask(engine, SHORT % number)
+        await send(engine, SHORT % number)
         if number % 10 == 0:
             await task.deferLater(reactor, 0)
     spent = (time.process_time() - began) / count * 1e6
@@ -123,17 +123,16 @@ async def short_documents(engine: Engine, reactor: Any, count: int) -> None:
 
 
 async def long_documents(engine: Engine, reactor: Any) -> None:
-    """Measure the longest stall for each of the long documents."""
+    """Measure the longest stall of each long document."""
     turns = Turns(reactor)
     for name, text in documents(Limits().tokens).items():
         began = time.process_time()
-        stalled = await turns.longest_while(ask(engine, text))
+        stalled = await turns.longest_while(send(engine, text))
         spent = (time.process_time() - began) * 1000
         sys.stdout.write(f"{name:24}{len(text):>10,} characters{spent:>10,.0f} ms, stalls {stalled:.0f} ms\n")
 
 
-async def ask(engine: Engine, text: str) -> None:
-    """Send a document."""
+async def send(engine: Engine, text: str) -> None:
     await engine.execute(GraphQLRequest(text, None, None), Caller("anon", "{}"), HTTP)
 
 

@@ -1,4 +1,4 @@
-"""The floor: the leanest SQL that makes a case's answer, as a prepared statement of pgbench."""
+"""The floor: minimal SQL for the response of a case, as a prepared statement of pgbench."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCRIPT = """
 def put_floor_load(
     case: Case, uri: str, folder: Path, *, database: int, first: int, seconds: int, connections: int
 ) -> tuple[Load, int]:
-    """Run the case's SQL as ``put_load`` sends its requests; nothing but PostgreSQL uses processor time."""
+    """Run the case's SQL like ``put_load``; only PostgreSQL uses processor time."""
     script = folder / "floor.sql"
     script.write_text(
         _SCRIPT.format(statement=case.floor.replace(NUMBER, ":number").replace("':number'", ":number::text"))
@@ -51,7 +51,7 @@ def put_floor_load(
     return Load(float(rate[1]), None, None, 0, 0.0, used / done * 1e6), first + done
 
 
-def floor_answer(case: Case, database: Database, number: int) -> Any:
-    """Return what the case's SQL makes for a number, parsed."""
+def floor_result(case: Case, database: Database, number: int) -> Any:
+    """Return the parsed result of the case's SQL for a number."""
     [(text,)] = database.execute(case.floor.replace(NUMBER, str(number)))
     return json.loads(text)

@@ -1,8 +1,8 @@
-"""Measures how the cost of a request grows with rows, tables, roles and connections, and draws it.
+"""Measures and plots how the cost of a request grows with rows, tables, roles and connections.
 
-Run as ``python tests/bench/growth.py [--seconds N] [--rounds N] [--output FOLDER]`` with what ``run.py``
-needs and matplotlib (the extra ``bench``).  It writes an SVG per plot into the folder, and the figures
-as ``growth.json``.
+Run as ``python tests/bench/growth.py [--seconds N] [--rounds N] [--output FOLDER]`` with the requirements of
+``run.py`` and matplotlib (the extra ``bench``). It writes one SVG per plot to the folder, and the numbers to
+``growth.json``.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ CLIENTS = (1, 4, 16, 64, 256)
 
 Point = dict[str, float]
 Plot = dict[int, Point]
-"""Figures by what grows."""
+"""Results by size."""
 
 
 @dataclass
 class Bench:
-    """A server of PostgreSQL, and how long is measured."""
+    """A PostgreSQL server and the duration of measurements."""
 
     server: Server
     folder: Path
@@ -62,12 +62,12 @@ class Bench:
         return sorted(runs, key=lambda load: load.server)[len(runs) // 2]
 
     def daemon(self, database: Database) -> Daemon:
-        """Return a daemon that is not started yet, in a folder of its own."""
+        """Return a daemon in a new folder that has not been started."""
         return Daemon(Path(tempfile.mkdtemp(dir=self.folder)), database.uri)
 
 
 def rows(bench: Bench, database: Database) -> Plot:
-    """Measure pages of more and more rows."""
+    """Measure pages with increasing numbers of rows."""
     plot: Plot = {}
     with bench.daemon(database) as daemon:
         daemon.wait_ready()
@@ -85,7 +85,7 @@ def rows(bench: Bench, database: Database) -> Plot:
 
 
 def tables(bench: Bench, _database: Database) -> tuple[Plot, Plot, Plot]:
-    """Measure a small query, the first answer and the memory, with more and more other tables."""
+    """Measure a small query, the first response and the memory, with increasing numbers of other tables."""
     cost: Plot = {}
     first: Plot = {}
     memory: Plot = {}
@@ -98,9 +98,9 @@ def tables(bench: Bench, _database: Database) -> tuple[Plot, Plot, Plot]:
         times = []
         for _ in range(bench.rounds):
             with bench.daemon(database) as daemon:
-                times.append(seconds_to_answer(daemon))
+                times.append(seconds_to_response(daemon))
         with bench.daemon(database) as daemon:
-            seconds_to_answer(daemon)
+            seconds_to_response(daemon)
             memory[count] = {"after the first answer": resident_memory(daemon.process.pid)}
             load = bench.median(BY_KEY, Target(daemon.port, daemon.process.pid, HEADERS))
         cost[count] = {"daemon": load.server, "PostgreSQL": load.database}
@@ -109,21 +109,21 @@ def tables(bench: Bench, _database: Database) -> tuple[Plot, Plot, Plot]:
     return cost, first, memory
 
 
-def seconds_to_answer(daemon: Daemon) -> float:
-    """Return the seconds from now, when the process was started, to the answer to a query."""
+def seconds_to_response(daemon: Daemon) -> float:
+    """Return the seconds from the start of the process until it responds to a query."""
     began = time.perf_counter()
-    if not daemon_answers(daemon):
-        wait_for(lambda: daemon_answers(daemon), "the first answer")
+    if not daemon_responds(daemon):
+        wait_for(lambda: daemon_responds(daemon), "the first answer")
     return time.perf_counter() - began
 
 
-def daemon_answers(daemon: Daemon) -> bool:
-    """Tell whether a query is answered."""
+def daemon_responds(daemon: Daemon) -> bool:
+    """Whether the daemon responds to a query."""
     connection = HTTPConnection("127.0.0.1", daemon.port, timeout=10)
     try:
         connection.request("POST", "/graphql/v1", BY_KEY.numbered(1)[1], HEADERS)
-        answer = connection.getresponse()
-        return answer.status == 200 and b"errors" not in answer.read()
+        response = connection.getresponse()
+        return response.status == 200 and b"errors" not in response.read()
     except OSError:
         return False
     finally:
@@ -131,7 +131,7 @@ def daemon_answers(daemon: Daemon) -> bool:
 
 
 def roles(bench: Bench, database: Database) -> tuple[Plot, Plot]:
-    """Measure a small query of users whose tokens name more and more roles, in turn."""
+    """Measure a small query with tokens of increasing numbers of roles, in turn."""
     for number in range(max(ROLES)):
         database.execute(f"create role bench_{number} nologin; grant bench_{number} to authenticator")
         database.execute(f"grant select on all tables in schema public to bench_{number}")
@@ -148,7 +148,7 @@ def roles(bench: Bench, database: Database) -> tuple[Plot, Plot]:
 
 
 def connections(bench: Bench, database: Database) -> tuple[Plot, Plot]:
-    """Measure a small query over more and more connections at once."""
+    """Measure a small query over increasing numbers of concurrent connections."""
     rate: Plot = {}
     latency: Plot = {}
     cases = {"GraphQL": BY_KEY, "REST": Case("REST", f"{TRACKS}&track_id=eq.<N>", maximum=3503)}
@@ -167,7 +167,7 @@ def connections(bench: Bench, database: Database) -> tuple[Plot, Plot]:
 
 
 def draw(file: Path, plot: Mapping[int, Point], labels: tuple[str, str, str]) -> None:
-    """Draw one plot; ``labels`` are its title, what grows, and the unit."""
+    """Draw a plot; ``labels`` are its title, the growing quantity, and the unit."""
     from matplotlib import pyplot, rcParams  # noqa: PLC0415 - an extra
 
     rcParams["svg.fonttype"] = "none"
@@ -196,7 +196,7 @@ def draw(file: Path, plot: Mapping[int, Point], labels: tuple[str, str, str]) ->
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure, draw and write; return the exit status."""
+    """Measure, plot and write; return the exit status."""
     parser = argparse.ArgumentParser(description="Measure how the cost of a request grows.")
     parser.add_argument("--seconds", type=int, default=3, help="how long each round runs")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each point")
@@ -205,7 +205,7 @@ def main(words: Sequence[str]) -> int:
     )
     options = parser.parse_args(words)
     options.output.mkdir(parents=True, exist_ok=True)
-    # Thousands of tables are made in one transaction.
+    # Thousands of tables are created in one transaction.
     server = Server(settings={"max_locks_per_transaction": "256"})
     try:
         server.create()
@@ -221,7 +221,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def measure(bench: Bench, database: Database, folder: Path) -> dict[str, Any]:
-    """Measure and draw everything; return the figures by plot."""
+    """Measure and plot everything; return the results by plot."""
     drawn: dict[str, Any] = {}
 
     def show(name: str, plot: Plot, title: str, grows: str, unit: str) -> None:
@@ -239,7 +239,7 @@ def measure(bench: Bench, database: Database, folder: Path) -> dict[str, Any]:
     show("roles", cost, "By primary key, as many roles in turn", "roles", time_of)
     show("roles-memory", memory, "Memory with as many roles in use", "roles", "MiB")
     cost, first, memory = tables(bench, database)
-    show("tables", cost, "By primary key, beside other tables", "tables", time_of)
+    show("tables", cost, "By primary key, with other tables", "tables", time_of)
     show("first-answer", first, "From process start to the first answer", "tables", "s")
     show("memory", memory, "Memory after the first answer", "tables", "MiB")
     return drawn

@@ -1,17 +1,16 @@
-"""What live queries cost: memory, processor time, how soon a change is known, and requests beside them.
+"""Cost of live queries: memory, processor time, latency of changes, and their effect on other requests.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/live.py [SUBSCRIBERS] [COHORTS]``.  It starts a
-PostgreSQL, a daemon of one worker by twistd, and clients in processes of their own.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/live.py [SUBSCRIBERS] [COHORTS]``. It starts a PostgreSQL,
+a daemon with one worker, and clients in other processes.
 
-- memory: of the daemon, for each subscriber.
-- idle: processor time of the daemon and of PostgreSQL while nothing changes, heartbeats included.
-- change: seconds from the commit of a change that concerns every cohort to its arrival at each subscriber.
-- unread: memory while clients do not read a large answer that changes, and while clients that read share one.
-- fairness: seconds until one caller gets a change while another has 60 slow subscriptions.
-- polls: PostgreSQL's processor time for a run of each of 1,000 cohorts, beside that of the same requests
-  sent once each.
-- requests beside: milliseconds of requests by key, one after the other, without subscribers, and while all
-  cohorts change twice a second; medians and 99th percentiles of rounds in turn.
+- memory: the daemon's memory per subscriber.
+- idle: processor time of the daemon and of PostgreSQL while nothing changes, including heartbeats.
+- change: seconds from the commit of a change to every cohort until its arrival at each subscriber.
+- unread: memory while clients do not read a large changing result, and while reading clients share one.
+- fairness: seconds until one caller receives a change while another has 60 slow subscriptions.
+- polls: PostgreSQL's processor time for polling each of 1,000 cohorts once, compared with the same requests.
+- requests: milliseconds of sequential requests by key, without subscribers, and while all cohorts change
+  twice a second; medians and 99th percentiles of alternating rounds.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ IDLE = 30.0
 ROUNDS = 3
 REQUESTS = 1500
 PEERS = 4
-"""Processes of clients."""
+"""Number of client processes."""
 
 
 def request_of(cohort: int) -> bytes:
@@ -63,9 +62,9 @@ def request_of(cohort: int) -> bytes:
 
 
 def be_clients(port: int, count: int, cohorts: int) -> None:
-    """Subscribe so often, then print the time at which each has heard of a change, once for each line read.
+    """Subscribe, then print the arrival times of a change, once per line of input.
 
-    The first line printed says that all have the first answer.
+    The first line of output means that all subscribers have received the first result.
     """
     selector = selectors.DefaultSelector()
     for number in range(count):
@@ -88,7 +87,7 @@ def be_clients(port: int, count: int, cohorts: int) -> None:
 
 
 class Clients:
-    """Subscribers in processes of their own."""
+    """Subscribers in other processes."""
 
     def __init__(self, daemon: Daemon, count: int, cohorts: int) -> None:
         each = -(-count // PEERS)
@@ -103,14 +102,14 @@ class Clients:
             assert process.stdout.readline() == "subscribed\n"
 
     def expect(self) -> None:
-        """Have them record the next change."""
+        """Make the subscribers record the next change."""
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
 
     def heard(self) -> list[float]:
-        """Return when each has heard of it."""
+        """Return the arrival times of the change."""
         times: list[float] = []
         for process in self.processes:
             assert process.stdout is not None
@@ -118,7 +117,7 @@ class Clients:
         return sorted(times)
 
     def end(self) -> None:
-        """Go away."""
+        """Disconnect all subscribers."""
         for process in self.processes:
             process.kill()
             process.communicate()
@@ -126,7 +125,7 @@ class Clients:
 
 @contextmanager
 def served(database: Database) -> Iterator[Daemon]:
-    """Give a daemon that is ready."""
+    """Yield a daemon that is ready."""
     with (
         TemporaryDirectory() as folder,
         Daemon(Path(folder), database.uri, settings=SETTINGS, project=PROJECT) as daemon,
@@ -136,26 +135,26 @@ def served(database: Database) -> Iterator[Daemon]:
 
 
 def resident(pid: int) -> int:
-    """Return the bytes of memory that a process uses."""
+    """Return the resident memory of a process in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
 def change(database: Database) -> float:
-    """Change the answer of every cohort; return when that was committed."""
+    """Change the result of every cohort; return the time of the commit."""
     database.execute("update item set changed = changed + 1")
     return time.time()
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Return the value below which a share of them lies."""
+    """Return a percentile of the values."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
 def subscribers(server: Server, count: int, cohorts: int) -> None:
-    """Print memory, idle time and how soon a change arrives."""
+    """Print memory, idle time and latency of changes."""
     database = server.create_database(SCHEMA)
     with served(database) as daemon:
-        for _ in range(200):  # what is made by the first requests is not theirs
+        for _ in range(200):  # excludes memory allocated by the first requests
             plain(daemon, 1)
         before = resident(daemon.process.pid)
         clients = Clients(daemon, count, cohorts)
@@ -165,9 +164,9 @@ def subscribers(server: Server, count: int, cohorts: int) -> None:
         used = processor_time(daemon.process.pid), processor_time(server.pid)
         began = time.time()
         time.sleep(IDLE)
-        took = time.time() - began
-        daemons = (processor_time(daemon.process.pid) - used[0]) / took
-        servers = (processor_time(server.pid) - used[1]) / took
+        elapsed = time.time() - began
+        daemons = (processor_time(daemon.process.pid) - used[0]) / elapsed
+        servers = (processor_time(server.pid) - used[1]) / elapsed
         print(f"idle: {daemons:.2%} of a core by the daemon, {servers:.2%} by PostgreSQL")  # noqa: T201
         waits: list[float] = []
         for _ in range(CHANGES):
@@ -183,7 +182,7 @@ def subscribers(server: Server, count: int, cohorts: int) -> None:
 
 
 def opened(daemon: Daemon, target: str, headers: str = "") -> socket.socket:
-    """Subscribe, and read the head of the response; a subscription may be refused."""
+    """Subscribe, and read the response head; the subscription may be rejected."""
     client = socket.create_connection(("127.0.0.1", daemon.port))
     client.sendall(
         f"GET /rest/v1/{target} HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\n{headers}"
@@ -194,7 +193,7 @@ def opened(daemon: Daemon, target: str, headers: str = "") -> socket.socket:
 
 
 def unread(server: Server, size: int, count: int, *, read: bool) -> None:
-    """Print how much memory an answer of some bytes takes while it changes, and how many streams remain."""
+    """Print the memory used by a large changing result, and the number of remaining streams."""
     database = server.create_database(SCHEMA)
     database.execute("update item set name = repeat('x', %s) where id = 1", (size,))
     with served(database) as daemon:
@@ -236,7 +235,7 @@ def drained(client: socket.socket, ended: threading.Event) -> None:
 
 
 def fairness(server: Server) -> None:
-    """Print how soon one caller gets a change beside slow subscriptions of another caller."""
+    """Print the latency of one caller's change while another caller has slow subscriptions."""
     database = server.create_database(SCHEMA)
     database.execute("""
         create table pause (seconds float8);
@@ -248,7 +247,7 @@ def fairness(server: Server) -> None:
         for slow in (0, 60):
             database.execute("update pause set seconds = 0")
             others = [opened(daemon, f"paused?limit={number}") for number in range(1, slow + 1)]
-            # Another caller is another address, which a trusted proxy names.
+            # A trusted proxy reports the address of the other caller.
             one = opened(daemon, "item?select=changed&id=eq.1", "X-Forwarded-For: 192.0.2.7\r\n")
             one.settimeout(60)
             one.recv(4096)
@@ -260,7 +259,7 @@ def fairness(server: Server) -> None:
                     pass
                 waits.append(time.time() - committed)
             print(  # noqa: T201
-                f"beside {slow} subscriptions of half a second: a change reaches another caller after "
+                f"with {slow} subscriptions of half a second: a change reaches another caller after "
                 f"{statistics.median(waits):.2f} s, at most {max(waits):.2f} s"
             )
             for client in (*others, one):
@@ -268,7 +267,7 @@ def fairness(server: Server) -> None:
 
 
 def polls(server: Server, cohorts: int = 1000) -> None:
-    """Print PostgreSQL's time for polls beside that of the same requests."""
+    """Print PostgreSQL's time for polls and for the same requests."""
     database = server.create_database(SCHEMA)
     with served(database) as daemon:
         clients = Clients(daemon, cohorts, cohorts)
@@ -282,7 +281,7 @@ def polls(server: Server, cohorts: int = 1000) -> None:
             clients.expect()
             change(database)
             clients.heard()
-            took = time.time() - began
+            elapsed = time.time() - began
             time.sleep(1.5)
             made = sum(map(daemon.metric, outcomes)) - made
             found["polls"].append((processor_time(server.pid) - used) / made * 1e6)
@@ -292,7 +291,7 @@ def polls(server: Server, cohorts: int = 1000) -> None:
             found["requests"].append((processor_time(server.pid) - used) / cohorts * 1e6)
         for name, values in found.items():
             print(f"{name}: {statistics.median(values):.0f} us of PostgreSQL each")  # noqa: T201
-        print(f"{cohorts} cohorts that all change: {took:.2f} s to the last subscriber")  # noqa: T201
+        print(f"{cohorts} cohorts that all change: {elapsed:.2f} s to the last subscriber")  # noqa: T201
         clients.end()
 
 
@@ -300,7 +299,7 @@ _connections: dict[int, HTTPConnection] = {}
 
 
 def plain(daemon: Daemon, number: int) -> float:
-    """Send a request by key and return how many milliseconds it takes."""
+    """Send a request by key and return its milliseconds."""
     connection = _connections.setdefault(daemon.port, HTTPConnection("127.0.0.1", daemon.port))
     began = time.perf_counter()
     connection.request("GET", f"/rest/v1/item?select=name&id=eq.{number}", headers={"apikey": KEY})
@@ -308,8 +307,8 @@ def plain(daemon: Daemon, number: int) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def beside(server: Server, count: int, cohorts: int) -> None:
-    """Print how long requests take without subscribers and beside them."""
+def print_latencies(server: Server, count: int, cohorts: int) -> None:
+    """Print the latency of requests with and without subscribers."""
     found: dict[str, list[tuple[float, float]]] = {}
     database = server.create_database(SCHEMA)
     with served(database) as without, served(database) as daemon:
@@ -324,7 +323,7 @@ def beside(server: Server, count: int, cohorts: int) -> None:
             ),
             "changes",
         )
-        for name, one in (("without, while written", without), ("beside changes", daemon)) * ROUNDS:
+        for name, one in (("without, while written", without), ("with changes", daemon)) * ROUNDS:
             record(found, name, one)
         writer.kill()
         writer.wait()
@@ -360,8 +359,8 @@ def main() -> None:
     if sys.argv[1:2] == ["writer"]:
         write(sys.argv[2])
         return
-    given = [int(number) for number in sys.argv[1:3]]
-    count, cohorts = given + [10_000, 100][len(given) :]
+    arguments = [int(number) for number in sys.argv[1:3]]
+    count, cohorts = arguments + [10_000, 100][len(arguments) :]
     server = Server()
     server.create()
     try:
@@ -371,7 +370,7 @@ def main() -> None:
         fairness(server)
         subscribers(server, count, cohorts)
         polls(server)
-        beside(server, 1000, cohorts)
+        print_latencies(server, 1000, cohorts)
     finally:
         server.remove()
 

@@ -1,4 +1,4 @@
-"""Puts load on an HTTP server with wrk, and reads what wrk and the processes of the machine say of it."""
+"""Puts load on an HTTP server with wrk, and reads the results of wrk and the processor time of processes."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ end
 class Target:
     """A server to put load on.
 
-    :ivar path: replaces the path of each case, "" for none.
-    :ivar tokens: ``Authorization`` headers that requests carry in turn.
+    :ivar path: replaces the path of each case; "" for none.
+    :ivar tokens: ``Authorization`` headers that requests use in turn.
     """
 
     port: int
@@ -60,12 +60,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a run came to.
+    """The results of a run.
 
-    :ivar p50: milliseconds in which half of the requests were answered, None where it was not measured.
-    :ivar p99: the same for 99 % of them.
-    :ivar server: microseconds of processor time of the server for each request.
-    :ivar database: the same of PostgreSQL.
+    :ivar p50: median latency in milliseconds, None if not measured.
+    :ivar p99: 99th percentile of the latency in milliseconds, None if not measured.
+    :ivar server: microseconds of the server's processor time per request.
+    :ivar database: microseconds of PostgreSQL's processor time per request.
     """
 
     per_second: float
@@ -86,11 +86,11 @@ def put_load(
     seconds: int,
     connections: int,
 ) -> tuple[Load, int]:
-    """Send a case's requests for some seconds, after a second that is not counted.
+    """Send a case's requests for some seconds, after a second of warm-up.
 
-    :param database: the process id of PostgreSQL.
-    :param first: the number before that of the first request.
-    :return: what was measured, and the number of the last request.
+    :param database: process ID of PostgreSQL.
+    :param first: number before that of the first request.
+    :return: the results, and the number of the last request.
     """
     script = folder / "case.lua"
     for length in (1, seconds):
@@ -110,16 +110,16 @@ def put_load(
 
 
 def processor_time(pid: int) -> float:
-    """Return the seconds of processor time that a process and its children used, ended ones included."""
+    """Return the processor time of a process and its descendants, including ended ones, in seconds."""
     try:
         own = sum(int(field) for field in _stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
         return own + sum(processor_time(child) for child in _children(pid))
     except (FileNotFoundError, ProcessLookupError):
-        return 0.0  # it has just ended, and its time is its parent's now
+        return 0.0  # it has ended, and its time is counted for its parent
 
 
 def resident_memory(pid: int) -> float:
-    """Return the MiB that a process and its children hold."""
+    """Return the resident memory of a process and its children in MiB."""
     own = int(_stat(pid)[21]) * os.sysconf("SC_PAGE_SIZE") / 2**20
     return own + sum(resident_memory(child) for child in _children(pid))
 
@@ -156,5 +156,5 @@ def _lua(case: Case, target: Target, first: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a Lua string."""
+    """Return a Lua string literal."""
     return '"' + "".join(c if c.isalnum() else f"\\{ord(c):03d}" for c in text) + '"'

@@ -1,6 +1,6 @@
-"""Processor time of counting one request: our counters, and the registry of prometheus-client.
+"""Processor time for counting a request: our counters compared with prometheus-client.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/metrics.py``.  Each line is one round, in microseconds.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/metrics.py``. Each line is one round, in microseconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 REQUESTS = 100_000
 LABELS = ("graphql", "POST", "/graphql/v1", "200", "")
 SECONDS = (0.0012, 0.0001, 0.0008, 0.0003)
-"""Duration of a request, and its parts: queue, database and daemon."""
+"""Duration of a request and its parts: queue, database and daemon."""
 
 
 def measure(count: Callable[[], None]) -> float:
@@ -43,7 +43,7 @@ def main() -> None:
     ours = RequestMetrics()
     context = RequestContext(route="/graphql/v1")
     request = Request("id", "POST", "/graphql/v1", "", {}, b"", context=context)
-    answered = CompletedRequest("graphql", request, 200, SECONDS[0], 300)
+    completed = CompletedRequest("graphql", request, 200, SECONDS[0], 300)
 
     def by_labels() -> None:
         counter.labels(*LABELS).inc()
@@ -56,7 +56,7 @@ def main() -> None:
             histogram.observe(seconds)
 
     for _ in range(5):
-        own = measure(lambda: ours.observe(answered, SECONDS[1], SECONDS[2]))
+        own = measure(lambda: ours.observe(completed, SECONDS[1], SECONDS[2]))
         print(  # noqa: T201
             f"dataapi {own:.2f}, registry with cached children {measure(by_children):.2f}, "
             f"registry with labels() {measure(by_labels):.2f}"

@@ -1,4 +1,4 @@
-"""What people would use instead, on the same database: PostGraphile, installed from the npm registry."""
+"""Alternatives on the same database: PostGraphile, installed from the npm registry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.daemon import JWT_SECRET, wait_for
 from support.ports import free_port
 
 PACKAGES = ("postgraphile@5", "node@22")
-"""PostGraphile needs a newer Node than many machines have."""
+"""PostGraphile requires a newer version of Node than many machines have."""
 
 PATH = "/graphql"
 
@@ -47,13 +47,13 @@ export default {
 
 
 class NotInstalled(Exception):
-    """A peer cannot be had on this machine; the message says why."""
+    """A peer cannot be installed on this machine; the message contains the reason."""
 
 
 class PostGraphile:
-    """PostGraphile as its documentation runs it in production, one process; a context manager.
+    """PostGraphile in one process, configured for production by its documentation; a context manager.
 
-    Roles and claims travel as they do in ours, and verified tokens are cached.
+    Roles and claims are set like ours, and verified tokens are cached.
     """
 
     name = "PostGraphile"
@@ -66,18 +66,18 @@ class PostGraphile:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Its process ID."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def version(self) -> str:
-        """The version that was installed."""
+        """The installed version."""
         package = self._folder / "node_modules" / "postgraphile" / "package.json"
         return str(json.loads(package.read_text("utf-8"))["version"])
 
     def install(self) -> None:
-        """Install it into its folder unless it is there; raises ``NotInstalled``."""
+        """Install it into its folder if it is missing. Raises ``NotInstalled``."""
         if self._program.exists() and self._node.exists():
             return
         npm = shutil.which("npm")
@@ -93,7 +93,7 @@ class PostGraphile:
             raise NotInstalled(f"npm cannot install it: {finished.stderr.strip()[-300:]}")
 
     def __enter__(self) -> PostGraphile:
-        """Start it and wait until it answers."""
+        """Start it and wait until it responds."""
         (self._folder / "graphile.config.mjs").write_text(_CONFIGURATION % PATH)
         environ = {"URI": self._uri, "SECRET": JWT_SECRET, "PORT": str(self.port)}
         with (self._folder / "output").open("wb") as output:
@@ -105,13 +105,13 @@ class PostGraphile:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        wait_for(self._answers, "PostGraphile")
+        wait_for(self._responds, "PostGraphile")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it."""
+        """Stop it."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -124,7 +124,7 @@ class PostGraphile:
     def _node(self) -> Path:
         return self._folder / "node_modules" / "node" / "bin" / "node"
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=1)
         try:
             connection.request("POST", PATH, '{"query":"{__typename}"}', {"Content-Type": "application/json"})

@@ -1,4 +1,4 @@
-"""Runs SQL as a pool does, and reads from auto_explain how PostgreSQL ran it."""
+"""Runs SQL like the pool, and reads query plans from auto_explain."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ select inhrelid::regclass::text, inhparent::regclass::text from pg_inherits wher
 """
 _ROUNDS = 3
 _LONG = 2.0
-"""Seconds after which a statement is not run once more."""
+"""Seconds after which a statement is not repeated."""
 
 
 @dataclass
 class Seen:
-    """How a call ran.
+    """The execution of a call.
 
-    :ivar milliseconds: of a call without auto_explain, planning and the way there and back included.
-    :ivar buffers: pages that it looked at, in memory or not.
-    :ivar wal: bytes that it wrote to the log.
-    :ivar nodes: what read tables, with the number of relations or partitions that were really read.
-    :ivar discarded: rows that were read and did not fit.
+    :ivar milliseconds: duration without auto_explain, including planning and round trips.
+    :ivar buffers: pages accessed, in memory or not.
+    :ivar wal: bytes written to the WAL.
+    :ivar nodes: table scans, with the number of relations or partitions read.
+    :ivar discarded: rows removed by filters.
     """
 
     milliseconds: float = 0.0
@@ -56,7 +56,7 @@ class Seen:
 
 
 class Explained:
-    """Runs calls of the store, each in transactions of its own that are rolled back."""
+    """Runs calls of the store in transactions that are rolled back."""
 
     def __init__(self, uri: str) -> None:
         self._connection = psycopg.connect(uri, cursor_factory=psycopg.RawCursor, context=CONTEXT)
@@ -65,14 +65,14 @@ class Explained:
         with self._connection.cursor() as cursor:
             cursor.execute(_PARENTS)
             self._parents = dict(cursor.fetchall())
-            cursor.execute("set jit = off")  # as the pool does
+            cursor.execute("set jit = off")  # like the pool
         self._connection.commit()
         self._texts: list[str] = []
-        self._keeps = False
+        self._commits = False
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Run SQL; what loops until nothing is left to do ends after one turn."""
-        if not self._keeps and text in self._texts:
+        """Run SQL. Loops that process all remaining work end after one iteration."""
+        if not self._commits and text in self._texts:
             return []
         self._texts.append(text)
         try:
@@ -82,29 +82,29 @@ class Explained:
         except psycopg.Error as error:
             raise errors.from_postgres(error, anonymous=False) from error
 
-    def keep(self, call: Call) -> Any:
-        """Return what a call comes to, and commit what it did."""
-        self._keeps = True
+    def commit(self, call: Call) -> Any:
+        """Run a call, commit, and return its result."""
+        self._commits = True
         try:
             return _done(call)
         finally:
-            self._keeps = False
+            self._commits = False
             self._connection.commit()
 
-    def look(self, call: Callable[[], Call], before: str = "") -> Seen:
-        """Run a function that makes a call several times, and at last with auto_explain.
+    def explain(self, call: Callable[[], Call], before: str = "") -> Seen:
+        """Repeat a call, finally with auto_explain.
 
-        :param before: SQL that comes first in each transaction and is not counted.
+        :param before: SQL that runs first in each transaction and is not measured.
         """
         times = list[float]()
         while len(times) <= _ROUNDS and (not times or times[-1] < _LONG):
             times.append(self._once(call, before))
-        # The first one may have read from the disk.
+        # The first run may have read from disk.
         seen = Seen(statistics.median(times[1:] or times) * 1000)
         for plan in self._plans(call, before):
             seen.buffers += plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
             seen.wal += plan["WAL Bytes"]
-        # Functions count for the statement that calls them; what they do is in plans of their own.
+        # A statement includes the cost of its functions; their statements have separate plans.
         for plan in self._plans(call, before, _NESTED):
             self._read(plan, seen)
         return seen
@@ -128,7 +128,7 @@ class Explained:
             self._connection.rollback()
 
     def _read(self, plan: Mapping[str, Any], seen: Seen) -> None:
-        """Add what a node and those below it read, unless they never ran."""
+        """Add the reads of a node and its descendants, unless they never ran."""
         if not plan.get("Actual Loops"):
             return
         what = plan.get("Index Name") or plan.get("Relation Name")
@@ -146,7 +146,7 @@ _NOTEWORTHY = frozenset({"Sort", "Hash", "Incremental Sort"})
 
 
 def _done(call: Call) -> Any:
-    """Return what a coroutine comes to that waits for nothing."""
+    """Return the result of a coroutine that does not wait."""
     try:
         call.send(None)
     except StopIteration as end:

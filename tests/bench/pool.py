@@ -1,8 +1,8 @@
-"""Processor time of a round trip by psycopg2, txpostgres' pool, psycopg's pool under asyncio, and our pool.
+"""Processor time of a round trip with psycopg2, txpostgres' pool, psycopg's pool under asyncio, and our pool.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/pool.py [RUNS]`` with ``psycopg-pool`` installed.  The
-columns are microseconds of this process's processor time per round trip, one request at a time, and round
-trips per second with 16 concurrent requests.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/pool.py [RUNS]`` with ``psycopg-pool`` installed. The
+columns are microseconds of this process's processor time per sequential round trip, and round trips per
+second with 16 concurrent requests.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PREPARE = "prepare lookup(int) as select $1 + 1"
 
 
 def synchronous(database: Database, runs: int) -> float:
-    """Return the microseconds of one round trip with psycopg2's blocking connection."""
+    """Return the microseconds of a round trip with a blocking psycopg2 connection."""
     connection = psycopg2.connect(database.uri)
     connection.autocommit = True
     cursor = connection.cursor()
@@ -58,7 +58,7 @@ def synchronous(database: Database, runs: int) -> float:
 
 
 async def by_psycopg_pool(database: Database, runs: int) -> tuple[float, float]:
-    """Measure psycopg's own pool, which needs asyncio: settings and statement in one pipeline."""
+    """Measure psycopg's pool, which requires asyncio, with settings and statement in one pipeline."""
     settings, statement = SIMPLE.split(";", maxsplit=1)[0], "select %s::int + 1"
 
     async def several(count: int) -> None:
@@ -82,7 +82,7 @@ async def by_psycopg_pool(database: Database, runs: int) -> tuple[float, float]:
 
 
 async def measure(once: Once, runs: int) -> tuple[float, float]:
-    """Return the microseconds of one round trip, and round trips a second with 16 at a time."""
+    """Return the microseconds of a round trip, and round trips per second with 16 concurrent ones."""
 
     async def several(count: int) -> None:
         for _ in range(count):

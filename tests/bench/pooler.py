@@ -1,11 +1,11 @@
-"""What a request costs behind PgBouncer: its SQL sent as text, or prepared by messages of the protocol.
+"""Cost of a request through PgBouncer: SQL sent as text, or prepared with protocol messages.
 
 Run as ``PYTHONPATH=daemon:tests PGBOUNCER=… python tests/bench/pooler.py [RUNS] [ROUNDS]`` with PgBouncer
-1.21 or later.  The messages are those of the daemon for some requests.  Each way sends the same ones by a
-pool of one connection, one at a time, in turns.  Direct ways lead to PostgreSQL itself.
+1.21 or later. The messages are those of the daemon for some requests. Each route sends the same messages
+sequentially through a pool with one connection, in turn. Direct routes connect to PostgreSQL itself.
 
-The columns are milliseconds of half of the round trips, and microseconds of processor time of each in
-PostgreSQL, in PgBouncer and in this process.
+The columns are the median of the round trips in milliseconds, and microseconds of processor time per round
+trip in PostgreSQL, in PgBouncer and in this process.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ NUMBERS = 200
 
 
 @dataclass
-class Way:
-    """A pool that sends messages in one way.
+class Route:
+    """A pool that sends messages by one route.
 
-    :ivar figures: of each round: milliseconds, then microseconds of PostgreSQL, PgBouncer and this process.
+    :ivar figures: per round: milliseconds, then microseconds of PostgreSQL, PgBouncer and this process.
     """
 
     pool: Pool
@@ -60,17 +60,17 @@ async def messages_of(reactor: Any, database: Database, path: str) -> list[Messa
         await service.stop()
 
 
-async def run(way: Way, messages: list[Message], runs: int, processes: tuple[int, int]) -> None:
-    """Let a way send so many messages."""
+async def run(route: Route, messages: list[Message], runs: int, processes: tuple[int, int]) -> None:
+    """Send messages by one route."""
     before = (*map(processor_time, processes), time.process_time())
     times = []
     for number in range(runs):
         began = time.perf_counter()
-        await way.pool.run(messages[number % NUMBERS])
+        await route.pool.run(messages[number % NUMBERS])
         times.append(time.perf_counter() - began)
     after = (*map(processor_time, processes), time.process_time())
     used = [(end - begin) / runs * 1e6 for begin, end in zip(before, after, strict=True)]
-    way.figures.append((statistics.median(times) * 1e3, *used))
+    route.figures.append((statistics.median(times) * 1e3, *used))
 
 
 async def main(reactor: Any, runs: int, rounds: int) -> None:
@@ -84,42 +84,42 @@ async def main(reactor: Any, runs: int, rounds: int) -> None:
             behind = server.database(direct.name)
             for title, path in REQUESTS.items():
                 messages = await messages_of(reactor, direct, path)
-                ways = {
-                    "text": _way(reactor, behind, prepared=False),
-                    "prepared": _way(reactor, behind, prepared=None),
-                    "text, direct": _way(reactor, direct, prepared=False),
-                    "prepared, direct": _way(reactor, direct, prepared=None),
+                routes = {
+                    "text": _route(reactor, behind, prepared=False),
+                    "prepared": _route(reactor, behind, prepared=None),
+                    "text, direct": _route(reactor, direct, prepared=False),
+                    "prepared, direct": _route(reactor, direct, prepared=None),
                 }
-                await compare(list(ways.values()), messages, runs, rounds, (server.pid, pooler))
+                await compare(list(routes.values()), messages, runs, rounds, (server.pid, pooler))
                 print(f"\n{title:20}{'p50 ms':>9}{'PostgreSQL':>12}{'PgBouncer':>11}{'client':>8}")  # noqa: T201
-                for name, way in ways.items():
-                    p50, postgres, between, client = map(statistics.median, zip(*way.figures, strict=True))
+                for name, route in routes.items():
+                    p50, postgres, between, client = map(statistics.median, zip(*route.figures, strict=True))
                     print(f"{name:20}{p50:9.3f}{postgres:12.0f}{between:11.0f}{client:8.0f}")  # noqa: T201
     finally:
         server.remove()
 
 
-def _way(reactor: Any, database: Database, *, prepared: bool | None) -> Way:
+def _route(reactor: Any, database: Database, *, prepared: bool | None) -> Route:
     options = SessionOptions(search_path=("public",), prepared_statements=prepared)
-    return Way(Pool(reactor, database.uri, size=1, options=options))
+    return Route(Pool(reactor, database.uri, size=1, options=options))
 
 
 async def compare(
-    ways: list[Way], messages: list[Message], runs: int, rounds: int, processes: tuple[int, int]
+    routes: list[Route], messages: list[Message], runs: int, rounds: int, processes: tuple[int, int]
 ) -> None:
-    """Let the ways send in turn, once their answers are found equal."""
-    for way in ways:
-        await way.pool.start()
+    """Send by all routes in turn, after checking that their results are equal."""
+    for route in routes:
+        await route.pool.start()
     try:
         for message in messages:
-            answers = [await way.pool.run(message) for way in ways]
-            assert answers.count(answers[0]) == len(ways), "the ways differ in their answers"
+            responses = [await route.pool.run(message) for route in routes]
+            assert responses.count(responses[0]) == len(routes), "the results of the routes differ"
         for _ in range(rounds):
-            for way in ways:
-                await run(way, messages, runs, processes)
+            for route in routes:
+                await run(route, messages, runs, processes)
     finally:
-        for way in ways:
-            await way.pool.stop()
+        for route in routes:
+            await route.pool.stop()
 
 
 if __name__ == "__main__":

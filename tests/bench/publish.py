@@ -1,12 +1,12 @@
-"""Events a second that a daemon accepts over HTTP, and that it delivers meanwhile.
+"""Rate at which a daemon accepts events over HTTP and delivers them.
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/publish.py [--seconds N] [--connections N]`` with ``wrk``
-on the machine.  It starts a PostgreSQL of its own, a daemon, and a receiver in a process of its own, and
-publishes events of a project with one endpoint that takes them all.
+installed. It starts a PostgreSQL, a daemon, and a receiver in another process, and publishes events of a
+project with one endpoint for all of them.
 
-- accepted: requests with one event each that were answered with 201, per second, and the processor time of
-  one in the daemon and in PostgreSQL; deliveries take their share of both meanwhile.
-- end to end: the same events per second, from the first request until the last was received.
+- accepted: requests with one event each that returned 201, per second, and their processor time in the daemon
+  and in PostgreSQL, including concurrent deliveries.
+- end to end: the same events per second, from the first request until the last delivery.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from support.recorder import Recorder
 
 
 def main() -> None:
-    """Start what is needed, measure, print, and end it."""
+    """Start the programs, measure and print."""
     parser = argparse.ArgumentParser(description="Measure events over HTTP.")
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=16)

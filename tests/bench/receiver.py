@@ -1,6 +1,6 @@
-"""A receiver in a process of its own: prints its port, then for every line read when requests came.
+"""A receiver process: prints its port, then the arrival times of requests for every line of input.
 
-Its argument is the seconds after which it answers, 0 by default.
+Its argument is the delay of responses in seconds (default: 0).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class _Talk(asyncio.Protocol):
-    """One connection; a request is counted when its head comes, and answered when it is whole."""
+    """A connection; requests are counted when the head arrives, and get a response when they are complete."""
 
     def __init__(self, seen: list[float], seconds: float) -> None:
         self._seen = seen
@@ -41,7 +41,7 @@ class _Talk(asyncio.Protocol):
 
 
 async def main() -> None:
-    """Serve until the standard input ends."""
+    """Serve until the end of standard input."""
     seen: list[float] = []
     seconds = float((sys.argv[1:] or ["0"])[0])
     loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
-"""What reading a catalog of many tables costs, and how long it keeps the reactor from other work.
+"""Cost of reading a catalog of many tables, and how long it blocks the reactor.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/reflection.py [TABLES]``.  Each table has ten columns, two
+Run as ``PYTHONPATH=daemon:tests python tests/bench/reflection.py [TABLES]``. Each table has ten columns, two
 indexes besides its key, a foreign key, a directive and grants.
 """
 
@@ -51,7 +51,7 @@ $$;
 
 
 class Stalls:
-    """Times how late a timer of a millisecond comes."""
+    """Measures the delay of a timer of one millisecond."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -60,12 +60,12 @@ class Stalls:
         self.late: list[float] = []
 
     def start(self) -> None:
-        """Begin to tick."""
+        """Start the timer."""
         self.late.clear()
         self._next()
 
     def stop(self) -> None:
-        """End ticking."""
+        """Stop the timer."""
         self._call.cancel()
 
     def _next(self) -> None:
@@ -77,19 +77,19 @@ class Stalls:
         self._next()
 
     def report(self, name: str) -> None:
-        """Print the longest wait and the 99th percentile, in milliseconds."""
+        """Print the longest delay and the 99th percentile, in milliseconds."""
         ordered = sorted(self.late)
         p99 = ordered[int(len(ordered) * 0.99)] if ordered else 0.0
         show(f"{name}: longest wait of the reactor", f"{ordered[-1] * 1e3:.1f} ms (p99 {p99 * 1e3:.1f} ms)")
 
 
 def show(name: str, value: str) -> None:
-    """Print one line of the table."""
+    """Print a line of the table."""
     sys.stdout.write(f"{name:55} {value}\n")
 
 
 async def measure_query(pool: Pool) -> None:
-    """Time the query alone."""
+    """Time only the query."""
     await pool.fetch(REFLECTION, (["public"], False))
     began = time.perf_counter()
     rows = await pool.fetch(REFLECTION, (["public"], False))
@@ -98,7 +98,7 @@ async def measure_query(pool: Pool) -> None:
 
 
 async def measure_load(reactor: Any, watcher: CatalogWatcher, stalls: Stalls) -> None:
-    """Time loads while the reactor ticks, after a quiet second to compare with."""
+    """Time loads while the timer runs, after an idle second for comparison."""
     stalls.start()
     await task.deferLater(reactor, 1.0)
     stalls.stop()
@@ -114,7 +114,7 @@ async def measure_load(reactor: Any, watcher: CatalogWatcher, stalls: Stalls) ->
 
 
 def measure_use(catalog: Catalog) -> None:
-    """Time what a first request asks of the snapshot."""
+    """Time the first use of the snapshot by a request."""
     began = time.perf_counter()
     privileges = Privileges(catalog, "anon")
     visible = [table for table in catalog.tables.values() if privileges.can(table, "SELECT")]
@@ -130,7 +130,7 @@ def measure_use(catalog: Catalog) -> None:
 
 
 async def measure_memory(watcher: CatalogWatcher) -> None:
-    """Print how much a snapshot keeps."""
+    """Print the size of a snapshot."""
     gc.collect()
     tracemalloc.start()
     watcher.current = None

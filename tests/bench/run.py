@@ -1,18 +1,17 @@
-"""Measures the daemon beside PostgreSQL alone and beside PostGraphile, in turn.
+"""Compares the daemon with plain PostgreSQL and PostGraphile, in turn.
 
-Run as ``python tests/bench/run.py [--seconds N] [--rounds N] [--workers N] [--connections N]
-[--case TEXT]... [--json FILE] [--no-peer]`` with the project and its extras ``embedded`` and ``test``
-installed (``make develop`` does so, and is needed again after files were added), and ``wrk`` and
-``pgbench`` on the machine (Debian: ``wrk`` and ``postgresql``).  PostGraphile is installed from the npm
-registry into ``build/``, or left out with the reason.  It starts a PostgreSQL of its own with the Chinook
-sample, and prints a row per case of ``cases.py``; a new case is a new item there.
+Run as ``python tests/bench/run.py [--seconds N] [--rounds N] [--workers N] [--connections N] [--case TEXT]...
+[--json FILE] [--no-peer]`` with the project and its extras ``embedded`` and ``test`` installed (``make
+develop``, repeated after adding files), and ``wrk`` and ``pgbench`` (Debian: ``wrk`` and ``postgresql``).
+PostGraphile is installed from the npm registry into ``build/``, or skipped with the reason. It starts a
+PostgreSQL with the Chinook sample, and prints a row per case of ``cases.py``.
 
-Before a case is measured, its answers must be equal.  Then each contender runs for some seconds, in turn,
-and the table has the medians of all rounds: requests per second, milliseconds of half and of 99 % of the
-requests, and the microseconds of processor time that a request takes in the server and in PostgreSQL, which
-other work on the machine touches least.  The floor is the leanest SQL that makes the same answer, as a
-prepared statement of pgbench: without HTTP, roles and settings.  ``of it`` is how many times theirs our
-requests per second are.
+The responses to each case must be equal before it is measured. Then each contender runs for some seconds, in
+turn. The table contains the medians of all rounds: requests per second, the median and 99th percentile of the
+latency in milliseconds, and the microseconds of processor time per request in the server and in PostgreSQL,
+which depend least on the load of the machine. The floor is minimal SQL for the same response, as a prepared
+statement of pgbench: without HTTP, roles and settings. ``of it`` is the ratio of our requests per second to
+theirs.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How PostgreSQL runs the queries of webhooks on tables of millions of rows, and how long they take.
+"""Query plans and times of the webhooks queries on tables with millions of rows.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/store.py [--deliveries N] [--due N] [--waiting N]
-[--uri URI]``.  It starts a PostgreSQL of its own, fills it (six minutes for ten million deliveries, 11 GB),
-and prints for each call of the store: milliseconds (the median of three, with what fits in memory), pages,
-bytes of log, rows that were read in vain, and what was read how often, by index and table.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/store.py [--deliveries N] [--due N] [--waiting N] [--uri
+URI]``. It starts a PostgreSQL, fills it (six minutes for ten million deliveries, 11 GB), and prints for each
+call of the store: milliseconds (median of three, cached if possible), pages, bytes of WAL, rows removed by
+filters, and scans by index and table.
 
-At the end it says what one event to a healthy endpoint costs, from publishing to the record of its delivery,
-in the filled store after its due work is done, in which as many endpoints as ``--waiting`` says wait for a
-retry, and in an empty one.
+Finally it prints the cost of one event to a healthy endpoint, from publishing to the record of its delivery,
+in the filled store after its due work is done, with ``--waiting`` endpoints that wait for a retry, and in an
+empty store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from support.webhooks import KEY, add_endpoint, claim, publish, success
 
 HEALTHY = Scope("healthy")
 SCOPES = [*[LARGE] * 50, FAILING, *[PUBLISHING] * 3, *OTHERS * 25][:1000]
-"""Whose endpoints there are: the order is that of ``store_data.fill``."""
+"""The owners of endpoints, in the order of ``store_data.fill``."""
 
 _SETTINGS = {"shared_buffers": "2GB", "max_wal_size": "8GB", "maintenance_work_mem": "512MB"}
 _HEAD = "| Query | ms | Pages | Log | In vain | Reads |\n|---|--:|--:|--:|--:|---|\n"
@@ -45,7 +45,9 @@ def main(words: list[str]) -> int:
     parser.add_argument("--due", type=int, default=500_000)
     parser.add_argument("--waiting", type=int, default=100_000, help="endpoints that wait for a retry")
     parser.add_argument("--query", action="append", help="only queries with this in their name (repeatable)")
-    parser.add_argument("--uri", help="a superuser's, to a database to fill or filled before, which stays")
+    parser.add_argument(
+        "--uri", help="superuser URI of a database to fill, or of one filled before (it is not removed)"
+    )
     options = parser.parse_args(words)
     if options.uri:
         _measure(Database("", options.uri, options.uri, options.uri), options)
@@ -73,7 +75,7 @@ def _measure(database: Database, options: argparse.Namespace) -> None:
     sys.stdout.write(_HEAD)
     for query in queries(store, database):
         if not options.query or any(text in query.name for text in options.query):
-            seen = explained.look(query.call, query.before)
+            seen = explained.explain(query.call, query.before)
             reads = ", ".join(f"{name} x {times}" for name, times in seen.nodes.most_common())
             sys.stdout.write(
                 f"| {query.name} | {seen.milliseconds:,.1f} | {seen.buffers:,} | {seen.wal:,} "
@@ -86,7 +88,7 @@ EVENTS = 300
 
 
 def _compare(full: Database, empty: Database, waiting: int) -> None:
-    """Print what an event costs in a full and in an empty store, by turns."""
+    """Print the cost of an event in a full and in an empty store, in turn."""
     full.execute("truncate webhooks.due")
     wait(full, waiting)
     with opened(empty.admin_uri) as fetches:
@@ -101,16 +103,16 @@ def _compare(full: Database, empty: Database, waiting: int) -> None:
 
 
 def _one_event(database: Database) -> tuple[float, float]:
-    """Return the milliseconds of an event, published, claimed, recorded and followed by a look ahead.
+    """Return the milliseconds for an event: published, claimed, recorded, and followed by a poll.
 
-    The first is the median of the wall clock, the second the mean of PostgreSQL's processor time.
+    The first value is the median of the wall clock, the second the mean of PostgreSQL's processor time.
     """
     with opened(database.admin_uri) as fetches:
         store = make_store(fetches, Cipher([KEY]), retention_days=14)
         complete(store.directory.create_organization("healthy", early_access=True))
         endpoint = complete(add_endpoint(store, HEALTHY))
         [(process,)] = complete(fetches.fetch("select pg_catalog.pg_backend_pid()"))
-        took = []
+        seconds = []
         used = _processor(process)
         for _ in range(EVENTS):
             began = time.perf_counter()
@@ -118,30 +120,30 @@ def _one_event(database: Database) -> tuple[float, float]:
             [work] = complete(claim(store))
             complete(store.queue.finish([success(work)]))
             complete(store.queue.next_due())
-            took.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - began)
         used = _processor(process) - used
         complete(store.endpoints.delete(HEALTHY, endpoint.id))
-    return statistics.median(took) * 1e3, used / EVENTS / 1e6
+    return statistics.median(seconds) * 1e3, used / EVENTS / 1e6
 
 
 def _processor(process: int) -> int:
-    """Return the nanoseconds of processor time that a process has had."""
+    """Return the processor time of a process in nanoseconds."""
     return int(Path(f"/proc/{process}/schedstat").read_text(encoding="ascii").split()[0])
 
 
 def _fill(explained: Explained, store: Store, database: Database, options: argparse.Namespace) -> None:
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         sys.stderr.write(f"{text}\n")
 
-    explained.keep(migrate(explained))
+    explained.commit(migrate(explained))
     for scope in dict.fromkeys(SCOPES):
-        explained.keep(store.directory.create_organization(scope.organization, early_access=True))
-    explained.keep(store.directory.create_project(REF, LARGE.organization))
+        explained.commit(store.directory.create_organization(scope.organization, early_access=True))
+    explained.commit(store.directory.create_project(REF, LARGE.organization))
     receivers = [
-        explained.keep(add_endpoint(store, scope, url=f"https://{number}.example.com/")).id
+        explained.commit(add_endpoint(store, scope, url=f"https://{number}.example.com/")).id
         for number, scope in enumerate(SCOPES)
     ]
-    fill(database, receivers, options.deliveries, options.due, say)
+    fill(database, receivers, options.deliveries, options.due, report)
 
 
 _SIZES = """

@@ -1,4 +1,4 @@
-"""Fills the tables of webhooks with two weeks of a busy service, by SQL alone."""
+"""Fills the webhooks tables with two weeks of a busy service, by SQL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 REF = "abcdefghijklmnopqrst"
 DAYS = 16
-"""Days of history: fourteen are within retention, the others wait for upkeep."""
+"""Days of history: fourteen are within retention, the others are due for removal."""
 
 _AT_ONCE = 500_000
 
@@ -94,12 +94,12 @@ where n > %(count)s - %(due)s;
 
 
 def fill(
-    database: Database, receivers: Sequence[UUID], count: int, due: int, say: Callable[[str], None]
+    database: Database, receivers: Sequence[UUID], count: int, due: int, report: Callable[[str], None]
 ) -> None:
-    """Write so many events with a delivery each, and have the last ones due once more.
+    """Insert events with a delivery each, and make the latest ones due.
 
-    Of the ``receivers`` the first fifty get a third of all, a seventh of that of the project ``REF``, the
-    next one answers nothing but 503, the three after it get nothing, and the others the rest.
+    The first fifty ``receivers`` get a third of all events, a seventh of them of the project ``REF``. The
+    next one always responds with 503, the three after it get no events, and the others get the rest.
     """
     connection = psycopg2.connect(database.admin_uri)
     values = {"days": DAYS, "count": count, "due": due, "ref": REF}
@@ -119,7 +119,7 @@ def fill(
                 last = min(count, first + _AT_ONCE - 1)
                 cursor.execute(_PART, {**values, "first": first, "last": last})
                 connection.commit()
-                say(f"{last:,} of {count:,}")
+                report(f"{last:,} of {count:,}")
             for text in (
                 "alter table webhooks.delivery add primary key (id)",
                 *(text for _, text in indexes),
@@ -127,7 +127,7 @@ def fill(
                 began = time.perf_counter()
                 cursor.execute(text)
                 connection.commit()
-                say(f"{text}: {time.perf_counter() - began:.1f} s")
+                report(f"{text}: {time.perf_counter() - began:.1f} s")
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute("vacuum (analyze)")
@@ -157,7 +157,7 @@ from event cross join lateral (select now() + interval '1 hour' + random() * int
 
 
 def wait(database: Database, count: int) -> None:
-    """Add so many endpoints that wait for a retry in some hours."""
+    """Add endpoints that wait for a retry in some hours."""
     database.execute(_WAITING, (count,))
     connection = psycopg2.connect(database.admin_uri)
     connection.autocommit = True

@@ -1,4 +1,4 @@
-"""The calls of the store that read or write tables which grow, on the data of ``bench.store_data``."""
+"""The store's calls that access growing tables, on the data of ``bench.store_data``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OTHERS = tuple(Scope(f"other-{number}") for number in range(38))
 class Query:
     """A call of the store.
 
-    :ivar before: SQL that comes first in its transaction.
+    :ivar before: SQL that runs first in its transaction.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Query:
 
 
 def queries(store: Store, database: Database) -> Iterator[Query]:
-    """Generate the calls."""
+    """Yield the calls."""
     yield from _of_the_queue(store, database)
     yield from _of_lists(store, database)
     yield from _of_owners(store, database)
@@ -78,18 +78,18 @@ where delivery_id in (select delivery_id from webhooks.due limit 256)
 
 def _of_the_queue(store: Store, database: Database) -> Iterator[Query]:
     queue, now, headers = store.queue, datetime.now(UTC), (("content-type", "text/plain"),)
-    held = [Claim(UUID(identifier), fence + 1) for identifier, fence in database.execute(_HELD)]
+    claims = [Claim(UUID(identifier), fence + 1) for identifier, fence in database.execute(_HELD)]
     success = AttemptOutcome(True, now, 40, 200, headers, "ok")
     failure = AttemptOutcome(False, now, 40, 503, headers, "busy")
     full = [LARGE.organization, *(scope.organization for scope in OTHERS[:30])]
-    ended = [FinishedAttempt(one, success) for one in held]
-    again = [FinishedAttempt(one, failure, 90.0) for one in held]
+    ended = [FinishedAttempt(one, success) for one in claims]
+    again = [FinishedAttempt(one, failure, 90.0) for one in claims]
     yield Query("claim 256", partial(queue.claim, 256, 30.0))
     yield Query("claim 256, most organizations full", partial(queue.claim, 256, 30.0, full=full))
     yield Query("next due", queue.next_due)
     yield Query("finish 100, delivered", partial(queue.finish, ended), _LEASED)
     yield Query("finish 100, to be made again", partial(queue.finish, again), _LEASED)
-    yield Query("release 100", partial(queue.release, held), _LEASED)
+    yield Query("release 100", partial(queue.release, claims), _LEASED)
     yield Query("take over, nobody died", partial(queue.end_lost_leases, 1))
     yield Query("take over 256", partial(queue.end_lost_leases, 1), _DIED)
     yield Query("statistics of the queue", queue.statistics)

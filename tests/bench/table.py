@@ -18,7 +18,7 @@ from typing import Any
 
 import jwt
 from bench.cases import CASES, SETUP, SUBJECT, Case
-from bench.floor import floor_answer, put_floor_load
+from bench.floor import floor_result, put_floor_load
 from bench.load import Load, Target, put_load, resident_memory
 from bench.peers import PATH, NotInstalled, PostGraphile
 from support.daemon import JWT_SECRET, KEY, Daemon
@@ -28,21 +28,21 @@ HEADERS = {"apikey": KEY, "Content-Type": "application/json", "Accept": "applica
 PEERS = Path(__file__).parents[2] / "build" / "bench" / "postgraphile"
 
 WARM_UP = 3
-"""Rounds of the first case that are not counted, in which node compiles what is hot."""
+"""Uncounted rounds of the first case, in which node compiles hot code."""
 
 _HEAD = """\
 | Case | dataapi | p50 ms | p99 ms | CPU us | Floor | CPU us | of it | PostGraphile | CPU us | of it |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 """
-"""Requests a second, and the processor time of each in the server and in PostgreSQL."""
+"""Requests per second, and their processor time in the server and in PostgreSQL."""
 
 
 @dataclass
 class Contender:
-    """One of those that are measured in turn.
+    """A program that is measured.
 
     :ivar runs: its rounds of the current case.
-    :ivar next: the number of its last request of the current case.
+    :ivar next: number of its last request of the current case.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Contender:
     runs: list[Load] = field(default_factory=list)
 
     def median(self) -> Load | None:
-        """Return the medians of its rounds, None if there were none."""
+        """Return the medians of its rounds, or None if there were none."""
         if not self.runs:
             return None
 
@@ -88,7 +88,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure the daemon beside PostgreSQL alone and a peer.")
+    parser = argparse.ArgumentParser(description="Compare the daemon with plain PostgreSQL and a peer.")
     parser.add_argument("--seconds", type=int, default=3, help="how long each round of each contender runs")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each; the table has their medians")
     parser.add_argument("--workers", type=int, default=1, help="worker processes of the daemon")
@@ -107,7 +107,7 @@ def token(role: str = "authenticated", subject: str = SUBJECT) -> str:
 def _measure(
     cases: Sequence[Case], server: Server, database: Database, folder: Path, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Print a row for each case; return all figures."""
+    """Print a row for each case; return all results."""
     results = []
     with ExitStack() as stack:
         daemon = stack.enter_context(Daemon(folder, database.uri, settings={"workers": str(options.workers)}))
@@ -133,7 +133,7 @@ def _measure(
 
 
 def _started_peer(stack: ExitStack, database: Database) -> PostGraphile | None:
-    """Start PostGraphile, or say why it is not measured."""
+    """Start PostGraphile, or print why it is skipped."""
     peer = PostGraphile(PEERS, database.uri)
     try:
         peer.install()
@@ -181,14 +181,14 @@ def _headers(case: Case) -> dict[str, str]:
 
 
 def _run(case: Case, contenders: Sequence[Contender], rounds: int) -> dict[str, Load | None]:
-    """Measure all of them in turn; whoever begins a round ends the next one."""
+    """Measure all contenders in turn, reversing the order after each round."""
     for contender in contenders:
         contender.runs.clear()
     number = 0
     for turn in range(rounds):
         for contender in contenders if turn % 2 == 0 else reversed(contenders):
             if contender.takes(case):
-                # Nobody deletes the rows that another one has deleted.
+                # Rows cannot be deleted twice.
                 load, number = contender.run(case, number)
                 contender.runs.append(load)
     return {contender.name: contender.median() for contender in contenders}
@@ -212,42 +212,42 @@ def _row(case: Case, loads: dict[str, Load | None]) -> str:
 
 
 def _processor(load: Load) -> str:
-    """Return the processor time of a request: the server's and PostgreSQL's."""
+    """Return the processor time of a request in the server and in PostgreSQL."""
     return f"{load.server:,.0f} + {load.database:,.0f}" if load.server else f"{load.database:,.0f}"
 
 
 def _check(case: Case, daemon: Daemon, peer: PostGraphile | None, database: Database) -> None:
-    """Fail for a case whose answers are not equal: wrk sees statuses alone."""
-    ours = _answer(case, daemon.port)
-    if case.floor and not case.writes and ours != (floor := floor_answer(case, database, 1)):
-        raise RuntimeError(f"{case.name}: the answer {_short(ours)} is not the floor's {_short(floor)}")
+    """Fail if the responses of a case differ, because wrk checks only statuses."""
+    ours = _result(case, daemon.port)
+    if case.floor and not case.writes and ours != (floor := floor_result(case, database, 1)):
+        raise RuntimeError(f"{case.name}: the response {_short(ours)} is not the floor's {_short(floor)}")
     if peer is not None and case.peer is not None:
-        # Nobody deletes what another one has deleted.
-        theirs = _answer(_as_peer(case), peer.port, 2 if case.writes else 1)
+        # Rows cannot be deleted twice.
+        theirs = _result(_as_peer(case), peer.port, 2 if case.writes else 1)
         if not case.writes and list(_leaves(ours)) != list(_leaves(theirs)):
             raise RuntimeError(
-                f"{case.name}: the answer {_short(ours)} is not PostGraphile's {_short(theirs)}"
+                f"{case.name}: the response {_short(ours)} is not PostGraphile's {_short(theirs)}"
             )
 
 
-def _answer(case: Case, port: int, number: int = 1) -> Any:
-    """Return the parsed answer to the request with this number; fails when it is an error."""
+def _result(case: Case, port: int, number: int = 1) -> Any:
+    """Return the parsed response to a request; fail if it is an error."""
     connection = HTTPConnection("127.0.0.1", port)
     path, body = case.numbered(number)
     connection.request("GET" if body is None else "POST", path, body, _headers(case))
     response = connection.getresponse()
     text = response.read()
     connection.close()
-    answer = json.loads(text) if text else None
-    if response.status != case.status or (isinstance(answer, dict) and answer.get("errors")):
-        raise RuntimeError(f"{case.name} is answered with {response.status}: {text[:500]!r}")
-    if answer in ([], {"data": None}):
+    result = json.loads(text) if text else None
+    if response.status != case.status or (isinstance(result, dict) and result.get("errors")):
+        raise RuntimeError(f"{case.name} returned {response.status}: {text[:500]!r}")
+    if result in ([], {"data": None}):
         raise RuntimeError(f"{case.name} finds nothing")
-    return answer
+    return result
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Generate the scalars of an answer in order, as text: names and forms of numbers differ."""
+    """Yield the scalars of a response in order, as text, because names and number formats differ."""
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _leaves(part)
@@ -255,5 +255,5 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _short(answer: Any) -> str:
-    return json.dumps(answer)[:300]
+def _short(result: Any) -> str:
+    return json.dumps(result)[:300]

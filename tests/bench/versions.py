@@ -1,11 +1,10 @@
-"""Compares versions of the daemon side by side: processor time of a request in each and in PostgreSQL.
+"""Compares versions of the daemon: processor time of requests in the daemon and in PostgreSQL.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/versions.py FOLDER [FOLDER ...]`` with ``wrk`` on the
-machine.  Each folder is a checkout in which ``make develop`` was run.  All daemons serve one database; short
-rounds go in turn, and the order changes from round to round, so that what else the machine does meets all of
-them alike.  Two processes of one version differ by several per cent, so each case has several of each.  The
-table has the medians, and the median of the ratios to the first version, round by round, and those between
-which the middle half lies.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/versions.py FOLDER [FOLDER ...]`` with ``wrk`` installed.
+Each folder is a checkout in which ``make develop`` was run. All daemons serve one database. Short rounds
+alternate in varying order, so that other load on the machine affects all of them equally. Two processes of
+the same version differ by several percent, so each case uses several. The table contains the medians, the
+median ratio to the first version per round, and the quartiles of the ratios.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from support.postgres import Database, Server
 
 @dataclass(frozen=True)
 class Version:
-    """A running daemon of one checkout."""
+    """A running daemon of a checkout."""
 
     checkout: Path
     daemon: Daemon
@@ -73,7 +72,7 @@ def _compare(case: Case, database: Database, postgres: int, options: argparse.Na
                 shift = (start + turn) % len(versions)
                 for version in versions[shift:] + versions[:shift]:
                     load, number = _put(case, version, postgres, number, options)
-                    if turn >= 0:  # else it warms up
+                    if turn >= 0:  # otherwise warm-up
                         loads[version.checkout].append(load)
     return loads
 

@@ -1,13 +1,13 @@
-"""What a watch costs a write: microseconds a row, and commits a second of 16 clients.
+"""Cost of watching a table for writes: microseconds per row, and commits per second of 16 clients.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/watch.py``, with ``pgbench`` on the machine.  It starts
-PostgreSQLs of its own and updates a table without a watch, with one whose columns do not change, with one
-whose events no endpoint takes, and with one whose events one endpoint takes.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/watch.py``, with ``pgbench`` installed. It starts
+PostgreSQL servers and updates tables without a watch, with a watch on unchanged columns, with a watch whose
+events have no endpoint, and with a watch whose events have one endpoint.
 
-- in bulk, single: a row of a statement of many, and a statement of one row, on one connection to a server
-  that does not wait for its disk; the best of five.
-- commits: transactions of one update each, by 16 clients of a server that waits for its disk; the median
-  of some rounds, taken in turns, and its share of the rate without a watch.
+- in bulk, single: a row of a bulk statement, and a single-row statement, on one connection to a server
+  without fsync; the best of five.
+- commits: transactions with one update each, by 16 clients of a server with fsync; the median of alternating
+  rounds, and the ratio to the rate without a watch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TABLES = {
     "no endpoint": "organization => 'nobody'",
     "one endpoint": "organization => 'acme'",
 }
-"""What is measured, and the watch's arguments."""
+"""The measured variants, and the arguments of the watch."""
 TABLE = """
     create table "{0}" (id int primary key, name text, size int, weight int);
     insert into "{0}" select n, 'item ' || n, 1, 1 from generate_series(1, {1}) n;
@@ -51,7 +51,7 @@ FORGET = "truncate webhooks.event, webhooks.due"
 
 
 def prepare(database: Database) -> None:
-    """Make the tables and their watches."""
+    """Create the tables and their watches."""
     with opened(database.uri) as fetches:
         store = complete(migrated(database, fetches))
         complete(store.publisher.sync_event_types({}, [TYPE]))
@@ -65,7 +65,7 @@ def prepare(database: Database) -> None:
 
 
 def microseconds(connection: psycopg2.extensions.connection, name: str) -> tuple[float, float]:
-    """Return what a row costs in bulk and alone: the best of five."""
+    """Return the cost of a row in bulk and in a single-row statement: the best of five."""
     bulk, single = [], []
     with connection.cursor() as cursor:
         for _ in range(5):
@@ -82,7 +82,7 @@ def microseconds(connection: psycopg2.extensions.connection, name: str) -> tuple
 
 
 def commits(database: Database, name: str) -> float:
-    """Return the transactions a second of clients that update a row each."""
+    """Return the transactions per second of clients that update one row each."""
     database.execute(FORGET)
     with TemporaryDirectory() as folder:
         script = Path(folder) / "script.sql"
@@ -99,7 +99,7 @@ def commits(database: Database, name: str) -> float:
 
 
 def main() -> None:
-    """Start what is needed, measure, print, and end it."""
+    """Start the servers, measure and print."""
     hurried, sure = Server(), Server(settings=SURE)
     try:
         hurried.create()

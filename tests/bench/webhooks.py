@@ -1,17 +1,17 @@
-"""Deliveries a second, from event to first attempt, and what an idle dispatcher costs.
+"""Deliveries per second, time from event to first attempt, and the cost of an idle dispatcher.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/webhooks.py [EVENTS]``.  It starts a PostgreSQL of its own
-and a receiver in a process of its own, which answers 200 to everything.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/webhooks.py [EVENTS]``. It starts a PostgreSQL and a
+receiver process that responds with 200 to every request.
 
-- floor: the same attempts without a queue: HMAC and HTTP POST with the daemon's own client, 16 at a time.
-- deliveries: as many events queued for one endpoint, delivered and recorded by one dispatcher.
-- hosts: as many, queued for endpoints on many hosts of one organization, of which nothing is known at first.
-  Of these the median of some rounds, taken in turn, and this process's processor time for each.
-- latency: events published one at a time to an idle dispatcher, in milliseconds from the call that publishes
-  until the receiver has read the request.
+- floor: the same attempts without a queue: HMAC and HTTP POST with the daemon's client, 16 concurrently.
+- deliveries: events queued for one endpoint, delivered and recorded by one dispatcher.
+- hosts: events queued for endpoints on many new hosts of one organization. These are medians of alternating
+  rounds, with the processor time of this process per event.
+- latency: single events published to an idle dispatcher, in milliseconds from the call that publishes until
+  the receiver has read the request.
 - idle: processor time of this process over some seconds without events.
-- beside a backlog: latency while another organization has a backlog for its many hosts.
-- beside silent receivers: latency while other organizations have events for hosts that never respond.
+- with a backlog: latency while another organization has a backlog for its many hosts.
+- with silent receivers: latency while other organizations have events for hosts that never respond.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ _RECEIVER = Path(__file__).with_name("receiver.py")
 
 
 class _Here:
-    """Finds every name on this machine."""
+    """Resolves every name to this machine."""
 
     async def addresses(self, _name: str) -> Any:
         return [ip_address("127.0.0.1")]
 
 
 class Receiver:
-    """The receiver's process.
+    """The receiver process.
 
-    :param seconds: how long it takes to respond.
-    :ivar url: where it listens.
+    :param seconds: delay of its responses.
+    :ivar url: its URL.
     """
 
     def __init__(self, seconds: float = 0.0) -> None:
@@ -87,11 +87,11 @@ class Receiver:
         return self._process.stdout.readline().strip()
 
     def url_of(self, number: int) -> str:
-        """Return a URL that names another host for each number."""
+        """Return a URL with a different host for each number."""
         return f"http://{number}.example.com:{self._port}/hook"
 
     def seen(self) -> list[float]:
-        """Return when each request since the last call came, by the wall clock."""
+        """Return the arrival times of requests since the last call, by the wall clock."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -105,15 +105,15 @@ class Receiver:
 
 
 def make_sender(reactor: Any) -> AttemptSender:
-    """Make the daemon's client, allowed to send to this machine."""
+    """Return the daemon's client with permission to send to this machine."""
     return AttemptSender(reactor, AddressCheck(_Here(), networks(["127.0.0.0/8"])), time.time)
 
 
 @dataclass(frozen=True)
 class Rate:
-    """What a round came to.
+    """The result of a round.
 
-    :ivar processor: this process's processor time for each, in microseconds.
+    :ivar processor: this process's processor time per event, in microseconds.
     """
 
     per_second: float
@@ -121,13 +121,13 @@ class Rate:
 
 
 class Round:
-    """Measures one round from its making to ``over``."""
+    """Measures a round from its creation to ``over``."""
 
     def __init__(self) -> None:
         self._began, self._used = time.perf_counter(), time.process_time()
 
     def over(self, count: int) -> Rate:
-        """Return the rate of so many."""
+        """Return the rate of this many events."""
         seconds, used = time.perf_counter() - self._began, time.process_time() - self._used
         return Rate(count / seconds, used / count * 1e6)
 
@@ -147,18 +147,18 @@ async def floor(sender: AttemptSender, receiver: Receiver, body: bytes, count: i
 
 
 class CountedQueue(Queue):
-    """Counts the outcomes that were recorded.
+    """Counts recorded outcomes.
 
-    :ivar recorded: how many.
+    :ivar recorded: number of outcomes.
     """
 
     recorded = 0
 
     async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
         """Record and count."""
-        taken = await super().finish(finished)
-        self.recorded += len(taken)
-        return taken
+        accepted = await super().finish(finished)
+        self.recorded += len(accepted)
+        return accepted
 
 
 async def deliveries(
@@ -179,7 +179,7 @@ async def deliveries(
 
 
 async def enqueue(pool: Pool, organization: str, count: int) -> None:
-    """Raise events for all endpoints of an organization."""
+    """Publish events for all endpoints of an organization."""
     await pool.fetch(
         "select webhooks.raise_event($1, $2, null, '{}', gen_random_uuid()::text, null) "
         "from generate_series(1, $3)",
@@ -188,10 +188,10 @@ async def enqueue(pool: Pool, organization: str, count: int) -> None:
     await pool.fetch("analyze webhooks.due")
 
 
-async def beside(
+async def latencies_under_load(
     reactor: Any, pool: Pool, store: Store, receiver: Receiver, others: Sequence[Scope], count: int
 ) -> list[float]:
-    """Return latencies as ``latencies`` does, from a second after events for organizations were raised."""
+    """Return latencies like ``latencies``, starting a second after events of other organizations."""
     organizations = [scope.organization for scope in others]
     for organization in organizations:
         await enqueue(pool, organization, count)
@@ -207,7 +207,7 @@ async def beside(
 
 
 async def latencies(reactor: Any, store: Store, receiver: Receiver) -> list[float]:
-    """Return the milliseconds from publishing to the receiver of events one at a time, sorted."""
+    """Publish events one at a time, and return the milliseconds until the receiver gets them, sorted."""
     receiver.seen()
     published = []
     for _ in range(SINGLE):
@@ -224,7 +224,7 @@ async def latencies(reactor: Any, store: Store, receiver: Receiver) -> list[floa
 
 
 async def idle(reactor: Any) -> float:
-    """Return the share of a processor that this process takes without events."""
+    """Return the processor usage of this process without events."""
     began = time.process_time()
     await task.deferLater(reactor, IDLE_SECONDS)
     return (time.process_time() - began) / IDLE_SECONDS
@@ -233,7 +233,7 @@ async def idle(reactor: Any) -> float:
 async def measure(
     reactor: Any, server: Server, receiver: Receiver, busy: Receiver, silent: Receiver, count: int
 ) -> None:
-    """Print the figures."""
+    """Print the results."""
     database = server.create_database()
     pool = Pool(reactor, database.uri, size=4)
     await pool.start()
@@ -269,8 +269,8 @@ async def measure(
         await listener.start()
         times = await latencies(reactor, store, receiver)
         share = await idle(reactor)
-        backlog = await beside(reactor, pool, store, receiver, [MANY], BACKLOG // HOSTS)
-        hanging = await beside(reactor, pool, store, receiver, SILENT, SILENT_EVENTS)
+        backlog = await latencies_under_load(reactor, pool, store, receiver, [MANY], BACKLOG // HOSTS)
+        hanging = await latencies_under_load(reactor, pool, store, receiver, SILENT, SILENT_EVENTS)
     finally:
         await dispatcher.drain(1.0)
         await listener.stop()
@@ -282,7 +282,7 @@ async def measure(
     print(f"deliveries  {rate.per_second:6.0f} /s, {rate.processor:4.0f} us each")  # noqa: T201
     print(f"            {share_of_floor:.0%} of the floor, {count} queued")  # noqa: T201
     print(f"hosts       {hosts.per_second:6.0f} /s, {hosts.processor:4.0f} us each")  # noqa: T201
-    for name, found in (("", times), (", beside a backlog", backlog), (", beside silent receivers", hanging)):
+    for name, found in (("", times), (", with a backlog", backlog), (", with silent receivers", hanging)):
         p50, p99, longest = found[len(found) // 2], found[len(found) * 99 // 100], found[-1]
         print(f"latency     p50 {p50:.1f} ms, p99 {p99:.1f} ms, longest {longest:.1f} ms{name}")  # noqa: T201
     print(f"idle        {share:.2%} of a processor")  # noqa: T201
@@ -294,7 +294,7 @@ def _median(rates: list[Rate]) -> Rate:
 
 
 async def main(reactor: Any, count: int) -> None:
-    """Start what is needed, measure, and end it."""
+    """Start the programs and measure."""
     server, receivers = Server(), (Receiver(), Receiver(), Receiver(seconds=1e6))
     try:
         server.create()

@@ -1,4 +1,4 @@
-"""One daemon and one browser for the console's tests."""
+"""A daemon and a browser that the console tests share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WEBHOOKS = {
     "DATAAPI_WEBHOOKS_ALLOW_ADDRESSES": "127.0.0.1",
     "DATAAPI_WEBHOOKS_RETRY_WAITS": "3600, 3600, 3600, 3600",
 }
-"""An attempt that fails is not repeated while a test looks at it, however slow the machine is."""
+"""The wait prevents a retry while a test looks at a failed attempt, even on a slow machine."""
 DOCUMENTS = {
     "Titles": "query Titles { noteCollection { edges { node { title } } } }",
     "Heartbeat": "{ heartbeat }",
@@ -40,13 +40,12 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="package")
 def console_database(server: Server) -> Database:
-    """Give the database that the console shows."""
     return server.create_database(SCHEMA)
 
 
 @pytest.fixture(scope="package")
 def daemon(console_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a daemon whose notes are for all, or for one reader, and whose webhooks reach this machine."""
+    """Yield a daemon with public and private notes, and with webhooks that can reach this machine."""
     folder, documents = tmp_path_factory.mktemp("console"), tmp_path_factory.mktemp("documents")
     for name, text in DOCUMENTS.items():
         (documents / f"{name}.graphql").write_text(text)
@@ -59,42 +58,42 @@ def daemon(console_database: Database, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Give Debian's Chromium, without a window."""
+    """Yield a headless Chromium."""
     with chromium() as launched:
         yield launched
 
 
 @pytest.fixture
 def refused() -> set[str]:
-    """Give the beginnings of the paths that may refuse requests of the page, which a test adds to.
+    """Return the path prefixes whose requests may fail; tests add to them.
 
-    The browser logs each refusal, though the page shows it.  Those of the management API are always expected.
+    The browser logs each failed request. Failures of the management API are always expected.
     """
     return {"/v2/"}
 
 
 @pytest.fixture
 def page(browser: Browser, daemon: Daemon, refused: set[str]) -> Iterator[Page]:
-    """Give a tab of its own, which fails the test that logs an error there, or asks another origin."""
+    """Yield a new tab. The test fails if the page logs an error or sends requests to another origin."""
     origin = f"http://127.0.0.1:{daemon.port}"
     context = browser.new_context(base_url=origin, color_scheme="light")
     context.set_default_timeout(PATIENCE * 1000)
     opened = context.new_page()
     problems: list[str] = []
 
-    def heard(message: ConsoleMessage) -> None:
+    def check_message(message: ConsoleMessage) -> None:
         path = message.location["url"].removeprefix(origin)
         expected = "a status of 4" in message.text and path.startswith(tuple(refused))
         if message.type == "error" and not expected:
             problems.append(f"{path}: {message.text}")
 
-    def sent(request: Request) -> None:
+    def check_request(request: Request) -> None:
         if not request.url.startswith((f"{origin}/", "data:")):
             problems.append(f"asked {request.url}")
 
-    opened.on("console", heard)
+    opened.on("console", check_message)
     opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("request", sent)
+    opened.on("request", check_request)
     yield opened
     context.close()
     assert problems == []

@@ -1,10 +1,10 @@
-// Run programs for supabase-js, and print what each prints: a list of lists, as JSON.
+// Run supabase-js programs, and print their outputs as a JSON list of lists.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-// The client wants one to be there, and these programs never use it.
+// The client requires WebSocket, but the programs do not use it.
 globalThis.WebSocket ??= class {};
 
 const [folder, source] = process.argv.slice(2);

@@ -1,4 +1,4 @@
-"""Run programs for postgrest-py from standard input, and print what each prints: a list, as JSON."""
+"""Run postgrest-py programs from standard input, and print the output of each as a JSON list."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ outer = print
 printed: list[object] = []
 
 
-def keep(*values: object) -> None:
-    """Take the place of ``print``."""
+def record(*values: object) -> None:
+    """Replace ``print``."""
     printed.append(values)
 
 
 for text in json.load(sys.stdin):
-    exec(compile(text, "program", "exec"), {"print": keep})
+    exec(compile(text, "program", "exec"), {"print": record})
 outer(json.dumps(printed))

@@ -1,4 +1,4 @@
-"""Whether people with assistive technology can use the console: axe finds nothing serious on any page."""
+"""Accessibility of the console: axe finds nothing serious on any page."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _health(page: Page) -> None:
     page.get_by_text("Ready", exact=True).wait_for()
 
 
-SIGHTS: list[tuple[str, Callable[[Page], None]]] = [
+VIEWS: list[tuple[str, Callable[[Page], None]]] = [
     ("graphql", _graphql),
     ("graphql", _plan),
     ("graphql", _documents),
@@ -82,11 +82,11 @@ SIGHTS: list[tuple[str, Callable[[Page], None]]] = [
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_on_any_page_is_a_serious_obstacle(page: Page, theme: str) -> None:
+def test_pages_have_no_serious_accessibility_problems(page: Page, theme: str) -> None:
     act_as(page, "service_role")
     show_in(page, theme)
     found: list[str] = []
-    for name, show in SIGHTS:
+    for name, show in VIEWS:
         page.goto(f"/console/{name}")
         expect(page.locator(f"main[data-page={name}]")).to_be_visible()
         show(page)
@@ -94,7 +94,7 @@ def test_nothing_on_any_page_is_a_serious_obstacle(page: Page, theme: str) -> No
     assert not found, "\n".join(found)
 
 
-def test_every_page_is_reached_and_left_by_the_keyboard(page: Page) -> None:
+def test_pages_can_be_navigated_by_keyboard(page: Page) -> None:
     page.goto("/console/schema")
     page.get_by_role("searchbox").wait_for()
     page.keyboard.press("Tab")

@@ -1,4 +1,4 @@
-"""The console as people meet it: in a browser, with a real daemon and PostgreSQL."""
+"""The console in a browser, with a real daemon and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def _open_graphql(page: Page) -> None:
 
 
 def _titles(page: Page, *, shown: str, hidden: str = "none") -> None:
-    """Run the query, and wait until the answer shows one title; it must lack the other."""
+    """Run the query, and check that the result contains one title and not the other."""
     editor = page.get_by_role("region", name="Query Editor")
     editor.locator(".CodeMirror").first.click()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(QUERY)
     page.get_by_role("button", name="Execute query").click()
-    answer = page.get_by_role("region", name="Result Window")
-    answer.get_by_text(f'"{shown}"').wait_for()
-    assert hidden not in answer.inner_text()
+    result = page.get_by_role("region", name="Result Window")
+    result.get_by_text(f'"{shown}"').wait_for()
+    assert hidden not in result.inner_text()
 
 
 def _choose(page: Page, kind: str) -> None:
@@ -47,14 +47,14 @@ def _token_of_ada() -> str:
     return jwt.encode(claims, JWT_SECRET, "HS256")
 
 
-def test_the_address_of_the_daemon_leads_to_the_console(page: Page) -> None:
+def test_root_path_opens_the_console(page: Page) -> None:
     page.goto("/")
     page.get_by_role("button", name="Execute query").wait_for()
     assert page.url.endswith("/console/graphql")
     assert page.title() == "GraphQL · abcdefghijklmnopqrst"
 
 
-def test_a_query_is_answered_as_the_chosen_role_sees_it(page: Page) -> None:
+def test_query_result_depends_on_the_chosen_role(page: Page) -> None:
     _open_graphql(page)
     _titles(page, shown="For all", hidden="For Ada")
 
@@ -72,10 +72,10 @@ def test_a_query_is_answered_as_the_chosen_role_sees_it(page: Page) -> None:
     page.get_by_role("button", name="Calling as User bo").wait_for()
     _titles(page, shown="For Bo", hidden="For Ada")
 
-    kept = page.evaluate("JSON.stringify(localStorage)")
+    stored = page.evaluate("JSON.stringify(localStorage)")
     tab = page.evaluate("JSON.parse(sessionStorage.getItem('dataapi.identity'))")
     for secret in (JWT_SECRET, tab["token"], tab["apiKey"]):
-        assert secret not in kept
+        assert secret not in stored
     assert JWT_SECRET not in page.evaluate("JSON.stringify(sessionStorage)")
 
     _choose(page, "Anonymous")
@@ -84,7 +84,7 @@ def test_a_query_is_answered_as_the_chosen_role_sees_it(page: Page) -> None:
     _titles(page, shown="For all", hidden="For Bo")
 
 
-def test_what_is_no_token_is_refused_with_the_reason(page: Page) -> None:
+def test_invalid_token_is_rejected_with_the_reason(page: Page) -> None:
     _open_graphql(page)
     _choose(page, "service_role")
     page.get_by_label("Token (JWT)").fill("sb_secret_of_nobody")
@@ -95,7 +95,7 @@ def test_what_is_no_token_is_refused_with_the_reason(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "wrong", "said"),
+    ("field", "wrong", "message"),
     [
         (
             "Publishable API key",
@@ -111,10 +111,10 @@ def test_what_is_no_token_is_refused_with_the_reason(page: Page) -> None:
         ("Token (JWT)", "of a stranger", "The token's role does not exist in the database"),
     ],
 )
-def test_a_wrong_key_or_token_says_what_to_do(
-    page: Page, refused: set[str], field: str, wrong: str, said: str
+def test_wrong_key_or_token_shows_a_hint(
+    page: Page, refused: set[str], field: str, wrong: str, message: str
 ) -> None:
-    """The dialog stays open with what was typed, and nothing else of the page is called with it."""
+    """The dialog remains open, and no other request uses the rejected key or token."""
     refused.add("/console/data/identity")
     _open_graphql(page)
     _choose(page, "Signed-in user")
@@ -125,16 +125,16 @@ def test_a_wrong_key_or_token_says_what_to_do(
     page.get_by_label("Token (JWT)").fill(_token_of_ada())
     page.get_by_label(field).fill(tokens.get(wrong, wrong))
     page.get_by_role("button", name="Use it").click()
-    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text(said)
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text(message)
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Calling as Anonymous").wait_for()
 
 
 @pytest.mark.parametrize("name", ["graphql", "rest", "schema"])
-def test_a_page_that_is_refused_leads_to_the_dialog(page: Page, refused: set[str], name: str) -> None:
+def test_page_with_a_wrong_key_offers_the_identity_dialog(page: Page, refused: set[str], name: str) -> None:
     refused |= {"/console/data/", "/graphql/v1", "/rest/v1/"}
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     who = {"kind": "anonymous", "apiKey": "sb_publishable_of_nobody", "token": ""}
     page.add_init_script(f"sessionStorage.setItem('dataapi.identity', JSON.stringify({json.dumps(who)}))")
     page.goto(f"/console/{name}")
@@ -147,10 +147,10 @@ def test_a_page_that_is_refused_leads_to_the_dialog(page: Page, refused: set[str
     dialog.get_by_role("button", name="Use it").click()
     expect(dialog).to_be_hidden()
     expect(page.get_by_text("Enter the project's publishable API key")).to_have_count(0)
-    assert len([url for url in asked if "/v1" in url]) < 10
+    assert len([url for url in urls if "/v1" in url]) < 10
 
 
-def test_a_refused_request_of_rest_leads_to_the_dialog(page: Page, refused: set[str]) -> None:
+def test_rejected_rest_request_offers_the_identity_dialog(page: Page, refused: set[str]) -> None:
     refused.add("/rest/v1/")
     page.goto("/console/rest")
     page.get_by_label("Address, after /rest/v1/").fill("note?id=eq.1")
@@ -159,13 +159,13 @@ def test_a_refused_request_of_rest_leads_to_the_dialog(page: Page, refused: set[
     page.evaluate(f"sessionStorage.setItem('dataapi.request', {draft})")
     page.reload()
     page.get_by_role("button", name="Send").click()
-    answer = page.get_by_role("region", name="Answer").get_by_role("alert")
-    expect(answer).to_contain_text("This requires a token. Choose a role with the privilege.")
-    answer.get_by_role("button", name="Change the key or token").click()
+    result = page.get_by_role("region", name="Answer").get_by_role("alert")
+    expect(result).to_contain_text("This requires a token. Choose a role with the privilege.")
+    result.get_by_role("button", name="Change the key or token").click()
     expect(page.get_by_role("dialog", name="Call the APIs as")).to_be_visible()
 
 
-def test_the_theme_is_the_systems_until_one_is_chosen(page: Page) -> None:
+def test_chosen_theme_overrides_the_system_theme(page: Page) -> None:
     _open_graphql(page)
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.get_by_role("button", name="Use the dark theme").click()
@@ -176,7 +176,7 @@ def test_the_theme_is_the_systems_until_one_is_chosen(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [375, 768, 1440])
-def test_nothing_stands_out_of_the_window(page: Page, width: int) -> None:
+def test_page_fits_the_window(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 740})
     _open_graphql(page)
     for link in page.get_by_role("navigation", name="Pages").get_by_role("link").all():
@@ -185,7 +185,7 @@ def test_nothing_stands_out_of_the_window(page: Page, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_an_operation_is_copied_as_a_program_without_the_token(page: Page) -> None:
+def test_copied_program_does_not_contain_the_token(page: Page) -> None:
     _open_graphql(page)
     _choose(page, "Signed-in user")
     token = _token_of_ada()
@@ -206,20 +206,20 @@ def test_an_operation_is_copied_as_a_program_without_the_token(page: Page) -> No
     assert "For Ada" in printed.stdout.decode()
 
 
-def test_headers_of_the_editor_are_not_kept_in_the_browser(page: Page) -> None:
+def test_editor_headers_are_not_stored_in_the_browser(page: Page) -> None:
     _open_graphql(page)
     page.get_by_role("button", name="Headers", exact=True).click()
     page.get_by_role("region", name="Headers").locator(".graphiql-editor:not(.hidden) > .CodeMirror").click()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text('{"x-secret": "a secret header"}')
     _titles(page, shown="For all")
-    kept = "(localStorage.getItem('graphiql:tabState') ?? '').includes('noteCollection')"
-    wait_for(lambda: page.evaluate(kept), "the tab")
+    stored = "(localStorage.getItem('graphiql:tabState') ?? '').includes('noteCollection')"
+    wait_for(lambda: page.evaluate(stored), "the tab")
     assert "a secret header" not in page.evaluate("JSON.stringify(localStorage)")
 
 
-def test_a_schema_without_introspection_says_how_to_turn_it_on(page: Page) -> None:
-    answer = {"errors": [{"message": 'Unknown field "__schema" on type Query'}]}
-    page.route("**/graphql/v1", lambda route: route.fulfill(json=answer))
+def test_schema_without_introspection_shows_how_to_enable_it(page: Page) -> None:
+    result = {"errors": [{"message": 'Unknown field "__schema" on type Query'}]}
+    page.route("**/graphql/v1", lambda route: route.fulfill(json=result))
     _open_graphql(page)
     page.get_by_text("comment on schema public is").wait_for()

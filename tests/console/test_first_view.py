@@ -1,4 +1,4 @@
-"""What the console costs whoever opens it: bytes, and content that jumps about."""
+"""Download size of the console's pages, and layout shifts while they load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ new PerformanceObserver(list => {
 """
 
 
-def test_the_first_view_has_less_than_500_kilobytes(page: Page) -> None:
+def test_first_view_loads_less_than_500_kilobytes(page: Page) -> None:
     page.goto("/console")
     page.get_by_role("button", name="Execute query").wait_for()
     milliseconds = page.evaluate("performance.now()")
@@ -35,7 +35,7 @@ def test_the_first_view_has_less_than_500_kilobytes(page: Page) -> None:
     assert sum(loaded.values()) < 500 * KILOBYTE
 
 
-def test_graphiql_is_loaded_by_its_own_page_alone(page: Page) -> None:
+def test_graphiql_is_loaded_only_by_its_page(page: Page) -> None:
     page.goto("/console/health")
     expect(page.get_by_role("heading", name="Health")).to_be_visible()
     loaded = dict(page.evaluate(LOADED))
@@ -47,8 +47,8 @@ def test_graphiql_is_loaded_by_its_own_page_alone(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ["graphql", "rest", "rows", "schema", "webhooks", "health"])
-def test_nothing_jumps_about_while_a_page_is_opened(page: Page, name: str) -> None:
-    """The sum of layout shifts is what browsers call good: below 0.1."""
+def test_pages_load_without_layout_shifts(page: Page, name: str) -> None:
+    """Browsers rate a sum of layout shifts below 0.1 as good."""
     page.add_init_script(SHIFTS)
     page.goto(f"/console/{name}")
     expect(page.locator(f"main[data-page={name}]")).to_be_visible()

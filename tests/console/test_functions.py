@@ -1,4 +1,4 @@
-"""Functions of the console that need no browser, by the test runner of node."""
+"""Console functions that need no browser, tested with the test runner of node."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FUNCTIONS = Path(__file__).with_name("functions")
 LOCKED = json.loads((ROOT / "console" / "package-lock.json").read_text("utf-8"))["packages"]
 
 
-@pytest.mark.time_limit(180)  # the first run of a machine installs the package
-async def test_functions_do_what_their_tests_say(npm_bundler: Path, tmp_path: Path, reactor: Any) -> None:
-    """Bundled by what builds the console, since not every node reads TypeScript."""
+@pytest.mark.time_limit(180)  # the first run installs the package
+async def test_typescript_tests_pass(npm_bundler: Path, tmp_path: Path, reactor: Any) -> None:
+    """The tests are bundled first, because older versions of node cannot read TypeScript."""
     version = LOCKED["node_modules/rolldown"]["version"]
     await install(reactor, npm_bundler, f"rolldown@{version}")
     bundler = npm_bundler / "node_modules" / "rolldown" / "bin" / "cli.mjs"

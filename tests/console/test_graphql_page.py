@@ -1,4 +1,4 @@
-"""What the page GraphQL adds to GraphiQL (docs/console.md, GraphQL)."""
+"""The additions of the GraphQL page to GraphiQL (docs/console.md, GraphQL)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(page: Page) -> None:
     page.get_by_role("button", name="Execute query").click()
 
 
-def test_service_role_sees_what_an_operation_costs_and_the_dearest_node_of_its_plan(page: Page) -> None:
+def test_service_role_sees_cost_and_plan_of_an_operation(page: Page) -> None:
     act_as(page, "service_role")
     opened(page)
     page.get_by_role("button", name="Show Cost and plan").click()
@@ -43,18 +43,18 @@ def test_service_role_sees_what_an_operation_costs_and_the_dearest_node_of_its_p
     nodes = panel.locator(".plan-node")
     shares = [int(text.removesuffix(" %")) for text in nodes.locator(".plan-share").all_inner_texts()]
     assert 95 <= sum(shares) <= 105
-    dearest = panel.locator(".plan-node[data-dear]")
-    expect(dearest.locator(".plan-share")).to_have_text(f"{max(shares)} %")
+    most_expensive = panel.locator(".plan-node[data-dear]")
+    expect(most_expensive.locator(".plan-share")).to_have_text(f"{max(shares)} %")
     expect(nodes.filter(has_text="Scan on note")).to_have_count(1)
-    answer = page.get_by_role("region", name="Result Window")
-    expect(answer).to_contain_text('"limit"')
-    assert "Node Type" not in answer.inner_text()
+    result = page.get_by_role("region", name="Result Window")
+    expect(result).to_contain_text('"limit"')
+    assert "Node Type" not in result.inner_text()
     page.get_by_role("button", name="Hide Cost and plan").click()
     run(page)
-    expect(answer).not_to_contain_text('"limit"')
+    expect(result).not_to_contain_text('"limit"')
 
 
-def test_other_roles_see_the_cost_alone(page: Page) -> None:
+def test_other_roles_see_only_the_cost(page: Page) -> None:
     opened(page)
     page.get_by_role("button", name="Show Cost and plan").click()
     run(page)
@@ -64,7 +64,7 @@ def test_other_roles_see_the_cost_alone(page: Page) -> None:
     expect(page.get_by_role("region", name="Result Window")).to_contain_text('"For all"')
 
 
-def test_a_stored_document_is_searched_and_opens_in_a_tab_of_its_own(page: Page) -> None:
+def test_stored_document_can_be_searched_and_opened(page: Page) -> None:
     act_as(page, "service_role")
     opened(page)
     page.get_by_role("button", name="Show Stored documents").click()
@@ -80,9 +80,9 @@ def test_a_stored_document_is_searched_and_opens_in_a_tab_of_its_own(page: Page)
     expect(page.get_by_role("region", name="Query Editor")).to_contain_text("first: 7")
 
 
-def test_an_operation_is_copied_for_supabase_js(page: Page, tmp_path: Path) -> None:
+def test_operation_can_be_copied_for_supabase_js(page: Page, tmp_path: Path) -> None:
     if shutil.which("node") is None:
-        pytest.skip("node is not installed, which runs the copied program")
+        pytest.skip("the copied program needs node")
     act_as(page, "authenticated", sub="ada")
     opened(page)
     with copying(page) as copied:
@@ -109,7 +109,7 @@ def test_an_operation_is_copied_for_supabase_js(page: Page, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("panel", ["Cost and plan", "Stored documents", "Documentation Explorer"])
-def test_editor_answer_and_panel_are_usable_on_a_narrow_screen(page: Page, panel: str) -> None:
+def test_panels_are_usable_on_a_narrow_screen(page: Page, panel: str) -> None:
     page.set_viewport_size({"width": 375, "height": 740})
     act_as(page, "service_role")
     opened(page)

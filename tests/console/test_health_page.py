@@ -1,4 +1,4 @@
-"""The page Health in a browser (docs/console.md, Health)."""
+"""The Health page in a browser (docs/console.md, Health)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
-def test_health_is_for_service_role(page: Page) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+def test_health_requires_service_role(page: Page) -> None:
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     page.goto("/console/health")
     expect(page.get_by_role("note")).to_contain_text("Choose service_role")
-    assert not [url for url in asked if url.endswith("/data/health")]
+    assert not [url for url in urls if url.endswith("/data/health")]
     page.get_by_role("button", name="Choose the role").click()
     expect(page.get_by_role("dialog", name="Call the APIs as")).to_be_visible()
 
 
-def test_health_shows_state_and_slow_requests_and_goes_on_asking(page: Page, daemon: Daemon) -> None:
+def test_health_shows_state_and_slow_requests_and_is_refreshed(page: Page, daemon: Daemon) -> None:
     act_as(page, "service_role")
     page.clock.install()
     page.goto("/console/health")
@@ -33,8 +33,8 @@ def test_health_shows_state_and_slow_requests_and_goes_on_asking(page: Page, dae
         expect(fact.get_by_role("definition")).to_have_text(value)
     slow = page.get_by_role("region", name="Slow requests")
     expect(slow.get_by_role("row").filter(has_text="dawdle")).to_have_count(0)
-    answer = daemon.request("POST", "/rest/v1/rpc/dawdle", "{}", {"apikey": KEY})
-    assert answer.status == 200, answer.body
+    response = daemon.request("POST", "/rest/v1/rpc/dawdle", "{}", {"apikey": KEY})
+    assert response.status == 200, response.body
     page.clock.fast_forward(5_000)
     row = slow.get_by_role("row").filter(has_text="/rest/v1/rpc/dawdle")
     expect(row).to_contain_text("anon")

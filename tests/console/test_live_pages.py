@@ -1,4 +1,4 @@
-"""The switch Live of the pages REST and GraphQL (docs/console.md, Live)."""
+"""The Live switch of the REST and GraphQL pages (docs/console.md, Live)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ QUERY = "{ noteCollection(orderBy: [{id: AscNullsLast}]) { edges { node { title 
 
 @pytest.fixture(scope="module")
 def notes(server: Server) -> Database:
-    """Give the database that is shown."""
     return server.create_database(SCHEMA)
 
 
 @pytest.fixture(scope="module")
 def daemon(notes: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a daemon with subscriptions that looks for changes often."""
+    """Yield a daemon with subscriptions and frequent polling."""
     project = {"graphql-features": "subscriptions", "live-interval": "0.1"}
     with Daemon(tmp_path_factory.mktemp("live"), notes.uri, project=project) as made:
         made.wait_ready()
@@ -40,7 +39,7 @@ def daemon(notes: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         made.stop()
 
 
-def test_a_read_follows_the_table_and_marks_what_changed(page: Page, notes: Database) -> None:
+def test_live_read_updates_and_highlights_changed_rows(page: Page, notes: Database) -> None:
     act_as(page, "anon")
     page.goto("/console/rest")
     page.get_by_label("Address, after /rest/v1/").fill("note?order=id")
@@ -59,7 +58,7 @@ def test_a_read_follows_the_table_and_marks_what_changed(page: Page, notes: Data
     expect(page.locator("tr[data-changed]")).to_have_count(0)
 
 
-def test_a_query_is_kept_open_and_says_what_changed(page: Page, notes: Database) -> None:
+def test_live_query_updates_and_lists_changed_paths(page: Page, notes: Database) -> None:
     act_as(page, "anon")
     for text, checked in ((QUERY, True), (f"subscription {QUERY}", False)):
         page.goto("/console/graphql")
@@ -69,10 +68,10 @@ def test_a_query_is_kept_open_and_says_what_changed(page: Page, notes: Database)
         page.keyboard.insert_text(text)
         page.get_by_role("checkbox", name="Live").set_checked(checked)
         page.get_by_role("button", name="Execute query").click()
-        answer = page.get_by_role("region", name="Result Window")
-        expect(answer).to_contain_text('"two"')
+        result = page.get_by_role("region", name="Result Window")
+        expect(result).to_contain_text('"two"')
         notes.execute("update note set title = 'changed' where id = 2")
-        expect(answer).to_contain_text('"changed"')
+        expect(result).to_contain_text('"changed"')
         expect(page.locator(".live-changes")).to_contain_text("noteCollection.edges.1.node.title")
         notes.execute("update note set title = 'two' where id = 2")
-        expect(answer).to_contain_text('"two"')
+        expect(result).to_contain_text('"two"')

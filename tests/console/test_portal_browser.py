@@ -1,4 +1,4 @@
-"""The page for customers, in a browser, with a real daemon whose console is closed."""
+"""The customer portal in a browser, with a real daemon whose console is closed."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ SCHEMA = "create schema webhooks authorization authenticator"
 
 
 class Host:
-    """A server of somebody else: its pages can frame others, and it takes deliveries."""
+    """A third-party server that receives deliveries and whose pages can embed frames."""
 
     def __init__(self) -> None:
         class Handler(BaseHTTPRequestHandler):
-            """Answers whatever is asked."""
+            """Responds to every request."""
 
             def do_GET(self) -> None:
-                """Show an empty page."""
-                self._answer(b"<!doctype html><title>Host</title><h1>The platform</h1>")
+                """Respond with a simple page."""
+                self._respond(b"<!doctype html><title>Host</title><h1>The platform</h1>")
 
             def do_POST(self) -> None:
-                """Take a delivery."""
+                """Accept a delivery."""
                 self.rfile.read(int(self.headers["content-length"]))
-                self._answer(b"taken")
+                self._respond(b"taken")
 
-            def _answer(self, body: bytes) -> None:
+            def _respond(self, body: bytes) -> None:
                 self.send_response(200)
                 self.send_header("Content-Type", "text/html")
                 self.end_headers()
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.origin = f"http://127.0.0.1:{self._server.server_port}"
@@ -62,7 +62,6 @@ class Host:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop serving."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -72,8 +71,8 @@ class Host:
 class Platform:
     """A platform with two customers.
 
-    :ivar tokens: one of each organization's that may do everything.
-    :ivar allowed: whose pages may frame the portal; ``foreign`` may not.
+    :ivar tokens: a token with all permissions for each organization.
+    :ivar allowed: a server whose pages may frame the portal; those of ``foreign`` may not.
     """
 
     daemon: Daemon
@@ -83,23 +82,23 @@ class Platform:
     operator: str = field(default_factory=new_token)
     tokens: dict[str, str] = field(default_factory=dict)
 
-    def ask(self, method: str, path: str, token: str, kind: str = "endpoint", **attributes: Any) -> Any:
+    def send(self, method: str, path: str, token: str, kind: str = "endpoint", **attributes: Any) -> Any:
         """Send a request to the management API and return ``data``."""
         body = json.dumps({"data": {"type": kind, "attributes": attributes}}) if attributes else None
-        answer = self.daemon.request(method, path, body, {"Authorization": f"Bearer {token}"})
-        assert answer.status < 300, answer.body
-        return answer.json["data"]
+        response = self.daemon.request(method, path, body, {"Authorization": f"Bearer {token}"})
+        assert response.status < 300, response.body
+        return response.json["data"]
 
     def link(self, organization: str = ACME.organization, **attributes: Any) -> str:
-        """Return the address of a new link."""
-        given = {"name": "Acme's webhooks", **attributes}
+        """Create a portal link and return its URL."""
+        merged = {"name": "Acme's webhooks", **attributes}
         path = f"/v2/organizations/{organization}/portal-links"
-        made = self.ask("POST", path, self.operator, "portal_link", **given)
+        made = self.send("POST", path, self.operator, "portal_link", **merged)
         return f"{self.url}{made['attributes']['path']}"
 
     def endpoint(self, scope: str, organization: str = ACME.organization) -> str:
-        """Create an endpoint, and return its id."""
-        made = self.ask(
+        """Create an endpoint and return its ID."""
+        made = self.send(
             "POST", f"/v2/{scope}/webhooks/endpoints", self.tokens[organization], signing_secret=SECRET,
             url=f"{self.foreign.origin}/hooks/{organization}", event_types=[{"type": "*"}],
         )  # fmt: skip
@@ -107,13 +106,13 @@ class Platform:
 
     @property
     def url(self) -> str:
-        """The daemon's."""
+        """URL of the daemon."""
         return f"http://127.0.0.1:{self.daemon.port}"
 
 
 @pytest.fixture(scope="module")
 def running(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """Start a daemon whose console nobody may open, in two processes."""
+    """Start a daemon with two processes and a closed console."""
     allowed, foreign = Host(), Host()
     environ = {
         "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY,
@@ -149,16 +148,16 @@ def running(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def platform(running: Platform) -> Iterator[Platform]:
-    """Give a platform without endpoints."""
+    """Yield a platform without endpoints."""
     yield running
     for organization, ref in ((ACME.organization, REF), (GLOBEX, GLOBEX_REF)):
         for scope in (f"organizations/{organization}", f"projects/{ref}"):
-            running.ask("DELETE", f"/v2/{scope}/webhooks/endpoints", running.tokens[organization])
+            running.send("DELETE", f"/v2/{scope}/webhooks/endpoints", running.tokens[organization])
 
 
 @contextmanager
 def tab(browser: Browser) -> Iterator[tuple[Page, list[str]]]:
-    """Give a tab of its own, and what it logs."""
+    """Yield a new tab and its log messages."""
     context = browser.new_context(color_scheme="light")
     context.set_default_timeout(PATIENCE * 1000)
     opened_tab = context.new_page()
@@ -169,7 +168,7 @@ def tab(browser: Browser) -> Iterator[tuple[Page, list[str]]]:
     context.close()
 
 
-def test_a_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform, browser: Browser) -> None:
+def test_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform, browser: Browser) -> None:
     platform.endpoint(f"projects/{REF}")
     link = platform.link(project_ref=REF, color="#7c3aed")
     secret = link.partition("#")[2]
@@ -183,8 +182,8 @@ def test_a_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform,
         page.get_by_role("button", name="Test").click()
         page.get_by_role("dialog").get_by_role("button", name="Send").click()
         page.get_by_role("dialog").get_by_text("The receiver responded with 200").wait_for()
-        again = page.get_by_role("dialog").get_by_role("button", name="Send another")
-        assert again.evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(124, 58, 237)"
+        resend = page.get_by_role("dialog").get_by_role("button", name="Send another")
+        assert resend.evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(124, 58, 237)"
         page.get_by_role("button", name="Close").last.click()
         page.reload()
         page.get_by_role("group", name="Parts of this page").get_by_role("button", name="Deliveries").click()
@@ -197,7 +196,7 @@ def test_a_customer_tests_an_endpoint_and_retries_a_delivery(platform: Platform,
     assert secret not in platform.daemon.text
 
 
-def test_secrets_are_hidden_unless_the_link_shows_them(platform: Platform, browser: Browser) -> None:
+def test_secrets_are_hidden_by_default(platform: Platform, browser: Browser) -> None:
     platform.endpoint(f"organizations/{ACME.organization}")
     with tab(browser) as (page, _):
         page.goto(platform.link())
@@ -211,7 +210,7 @@ def test_secrets_are_hidden_unless_the_link_shows_them(platform: Platform, brows
         expect(page.get_by_role("textbox", name="Signing secret")).to_have_value(re.compile("^whsec_"))
 
 
-def test_a_projects_page_shows_what_its_organization_received(platform: Platform, browser: Browser) -> None:
+def test_project_page_shows_deliveries_to_its_organization(platform: Platform, browser: Browser) -> None:
     platform.endpoint(f"organizations/{ACME.organization}")
     publish = "select webhooks.publish('v1.project.restored', 'acme', %s, '{}', gen_random_uuid()::text)"
     platform.database.execute(publish, (REF,))
@@ -227,7 +226,7 @@ def test_a_projects_page_shows_what_its_organization_received(platform: Platform
         assert f"/hooks/{ACME.organization}" not in page.content()
 
 
-def test_a_link_for_reading_shows_no_actions(platform: Platform, browser: Browser) -> None:
+def test_read_only_link_shows_no_actions(platform: Platform, browser: Browser) -> None:
     platform.endpoint(f"projects/{REF}")
     with tab(browser) as (page, _):
         page.goto(platform.link(project_ref=REF, read_only=True))
@@ -236,7 +235,7 @@ def test_a_link_for_reading_shows_no_actions(platform: Platform, browser: Browse
             expect(page.get_by_role("button", name=name)).to_have_count(0)
 
 
-def test_another_organization_cannot_be_reached_from_within(platform: Platform, browser: Browser) -> None:
+def test_portal_token_cannot_access_other_organizations(platform: Platform, browser: Browser) -> None:
     theirs = platform.endpoint(f"projects/{GLOBEX_REF}", GLOBEX)
     platform.endpoint(f"projects/{REF}")
     with tab(browser) as (page, _):
@@ -244,7 +243,7 @@ def test_another_organization_cannot_be_reached_from_within(platform: Platform, 
         page.get_by_role("article").wait_for()
         expect(page.get_by_role("combobox", name="Organization or project")).to_have_count(0)
         token = json.loads(page.evaluate("sessionStorage.getItem('dataapi.portal')"))["token"]
-        ask = """async ([token, path]) =>
+        send = """async ([token, path]) =>
             (await fetch(path, { headers: { Authorization: `Bearer ${token}` } })).status"""
         for path, status in (
             (f"/v2/projects/{GLOBEX_REF}/webhooks/endpoints", 403),
@@ -255,12 +254,12 @@ def test_another_organization_cannot_be_reached_from_within(platform: Platform, 
             (f"/v2/projects/{REF}/webhooks/endpoints/{theirs}", 404),
             (f"/v2/projects/{REF}/webhooks/endpoints", 200),
         ):
-            assert page.evaluate(ask, [token, path]) == status, path
+            assert page.evaluate(send, [token, path]) == status, path
         page.goto(f"{platform.url}/portal?scope=project/{GLOBEX_REF}")
         expect(page.get_by_role("article")).to_have_count(1)
 
 
-def test_a_link_ends_with_its_time(platform: Platform, browser: Browser) -> None:
+def test_expired_link_is_rejected(platform: Platform, browser: Browser) -> None:
     platform.endpoint(f"projects/{REF}")
     link = platform.link(project_ref=REF)
     with tab(browser) as (page, _):
@@ -269,7 +268,7 @@ def test_a_link_ends_with_its_time(platform: Platform, browser: Browser) -> None
         platform.database.execute("update webhooks.token set expires_at = now() where portal is not null")
         page.get_by_role("group", name="Parts of this page").get_by_role("button", name="Statistics").click()
         expect(page.get_by_text("The link has expired")).to_be_visible()
-        for address, told in (
+        for address, message in (
             (link, "The link has expired"),
             (f"{platform.url}/portal", "is missing"),
             (f"{platform.url}/portal#dapat_of_nobody", "The link has expired"),
@@ -277,7 +276,7 @@ def test_a_link_ends_with_its_time(platform: Platform, browser: Browser) -> None
         ):
             page.goto("about:blank")
             page.goto(address)
-            expect(page.get_by_text(told)).to_be_visible()
+            expect(page.get_by_text(message)).to_be_visible()
             expect(page.get_by_role("article")).to_have_count(0)
 
 
@@ -288,7 +287,7 @@ FRAME = """src => {
 }"""
 
 
-def test_a_page_of_an_allowed_origin_frames_it(platform: Platform, browser: Browser) -> None:
+def test_page_of_an_allowed_origin_can_frame_the_portal(platform: Platform, browser: Browser) -> None:
     platform.endpoint(f"projects/{REF}")
     with tab(browser) as (page, logged):
         page.goto(platform.allowed.origin)
@@ -302,7 +301,7 @@ def test_a_page_of_an_allowed_origin_frames_it(platform: Platform, browser: Brow
         assert logged == []
 
 
-def test_a_page_of_another_origin_cannot_frame_it(platform: Platform, browser: Browser) -> None:
+def test_page_of_another_origin_cannot_frame_the_portal(platform: Platform, browser: Browser) -> None:
     with tab(browser) as (page, logged):
         page.goto(platform.foreign.origin)
         with page.expect_event("console", lambda message: "frame-ancestors" in message.text):
@@ -311,8 +310,8 @@ def test_a_page_of_another_origin_cannot_frame_it(platform: Platform, browser: B
         assert page.frame_locator("iframe").get_by_role("heading", name="Acme's webhooks").count() == 0
 
 
-def test_nothing_else_may_be_framed_nor_opened(platform: Platform) -> None:
-    """The console stays closed, and the API has no page."""
+def test_console_stays_closed_while_the_portal_is_open(platform: Platform) -> None:
+    """The console is closed, and the API has no pages."""
     for path in ("/console", "/console/webhooks", "/console/data/settings"):
         assert platform.daemon.request("GET", path).status == 404
     page = platform.daemon.request("GET", "/portal")
@@ -321,7 +320,7 @@ def test_nothing_else_may_be_framed_nor_opened(platform: Platform) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("color", ["#ffee00", "#101060"])
-def test_no_colour_makes_the_page_a_serious_obstacle(
+def test_portal_is_accessible_in_every_color(
     platform: Platform, browser: Browser, theme: str, color: str
 ) -> None:
     platform.endpoint(f"projects/{REF}")

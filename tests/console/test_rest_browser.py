@@ -1,4 +1,4 @@
-"""The console's page REST as people meet it: in a browser, with a real daemon and PostgreSQL."""
+"""The REST page of the console in a browser, with a real daemon and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTILE = (
     " <script>alert(1)</script>"
     " <a href=https://elsewhere.example/>link</a> <iframe src=/console/seen.png></iframe>"
 )
-"""A comment that would show whatever it likes, if it were read as Markdown or HTML."""
+"""A comment that would load or run content if it were rendered as Markdown or HTML."""
 SCHEMA = """
 create table author (id int primary key, name text not null, secret text);
 create table book (
@@ -68,7 +68,7 @@ comment on column tag.word is '{HOSTILE}';
 
 @pytest.fixture(scope="module")
 def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a daemon whose books signed-in users may change, and whose plans may be seen."""
+    """Yield a daemon that lets signed-in users change books, with query plans enabled."""
     database = server.create_database(SCHEMA + COMMENTS)
     folder = tmp_path_factory.mktemp("rest")
     project = {
@@ -85,7 +85,7 @@ def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def rest(page: Page) -> Page:
-    """Open the page REST as an anonymous caller."""
+    """Open the page as an anonymous caller."""
     page.goto("/console/rest")
     _resource(page).locator("option").nth(1).wait_for(state="attached")
     return page
@@ -93,7 +93,7 @@ def rest(page: Page) -> Page:
 
 @pytest.fixture
 def signed_in(page: Page) -> Page:
-    """Open the page REST as a user who may write."""
+    """Open the page as a user with write privileges."""
     claims = {"role": "authenticated", "sub": "ada", "exp": int(time.time()) + 600}
     who = {"kind": "user", "apiKey": KEY, "token": jwt.encode(claims, JWT_SECRET, "HS256")}
     page.add_init_script(f"sessionStorage.setItem('dataapi.identity', {json.dumps(json.dumps(who))})")
@@ -112,26 +112,26 @@ def _address(page: Page) -> Locator:
 
 
 def _send(page: Page) -> Request:
-    """Send the request, and return it when its answer is shown."""
-    with page.expect_response("**/rest/v1/**") as answered:
+    """Send the request, wait until its response is shown, and return the request."""
+    with page.expect_response("**/rest/v1/**") as response:
         page.get_by_role("button", name="Send").click()
-    _outcome(page, answered.value.status).wait_for()
-    return answered.value.request
+    _outcome(page, response.value.status).wait_for()
+    return response.value.request
 
 
 def _outcome(page: Page, status: int) -> Locator:
-    """Return where the status stands: milliseconds and bytes beside it may have the same digits."""
+    """Return the status badge. Numbers next to it can contain the same digits."""
     return page.locator(".outcome .badge").filter(has_text=re.compile(rf"^{status} "))
 
 
 def _table(page: Page) -> list[list[str]]:
-    """Return the texts of the table that shows the rows, its head first."""
+    """Return the texts of the table with the rows, including its head."""
     rows = page.get_by_role("region", name="Rows").locator("tr")
     rows.first.wait_for()
     return [row.locator("th, td").all_inner_texts() for row in rows.all()]
 
 
-def test_a_form_writes_the_address_whose_rows_are_shown(rest: Page) -> None:
+def test_form_builds_the_request_url(rest: Page) -> None:
     _resource(rest).select_option("book")
     assert _address(rest).input_value() == "book?limit=20"
     for name in ("title", "pages"):
@@ -162,7 +162,7 @@ def test_a_form_writes_the_address_whose_rows_are_shown(rest: Page) -> None:
     assert "2 in total" in outcome
 
 
-def test_tables_behind_a_junction_can_be_embedded_within_another(rest: Page) -> None:
+def test_many_to_many_embedding_can_be_nested(rest: Page) -> None:
     _resource(rest).select_option("author")
     rest.get_by_label("Add a table related to author").select_option("book (to many)")
     rest.get_by_label("Add a table related to book", exact=True).select_option("tag (through book_tag)")
@@ -182,7 +182,7 @@ def test_tables_behind_a_junction_can_be_embedded_within_another(rest: Page) -> 
     ]
 
 
-def test_the_form_follows_an_address_that_is_typed_and_keeps_what_it_does_not_know(rest: Page) -> None:
+def test_form_reflects_a_typed_url_and_retains_unknown_parts(rest: Page) -> None:
     _address(rest).fill(
         "book?select=id,long:title::text,author!left(name)&title=not.ilike(any).%7BN*,W*%7D"
         "&or=(id.eq.2,pages.is.null)&order=author(name).desc.nullslast,id&author.id=gt.0&offset=1"
@@ -203,7 +203,7 @@ def test_the_form_follows_an_address_that_is_typed_and_keeps_what_it_does_not_kn
     )
 
 
-def test_filters_and_orders_reach_into_json(rest: Page) -> None:
+def test_filters_and_orders_can_use_json_paths(rest: Page) -> None:
     _resource(rest).select_option("parcel")
     rest.get_by_role("button", name="Add a filter of parcel").click()
     assert rest.get_by_label("Part of filter 1 of parcel").count() == 0
@@ -230,7 +230,7 @@ def test_filters_and_orders_reach_into_json(rest: Page) -> None:
     assert _table(rest) == [["id"], ["1"], ["2"]]
 
 
-def test_an_answer_is_copied_as_it_came(rest: Page) -> None:
+def test_response_can_be_copied_as_json(rest: Page) -> None:
     _address(rest).fill("tag?order=id")
     _send(rest)
     rest.get_by_role("button", name="JSON", exact=True).click()
@@ -239,7 +239,7 @@ def test_an_answer_is_copied_as_it_came(rest: Page) -> None:
     assert json.loads(copied[0]) == [{"id": 1, "word": "engines"}, {"id": 2, "word": "tales"}]
 
 
-def test_aggregates_group_by_the_columns_that_are_chosen(rest: Page) -> None:
+def test_aggregates_are_grouped_by_the_selected_columns(rest: Page) -> None:
     _resource(rest).select_option("book")
     aggregates = rest.get_by_label("Add an aggregate of book")
     offered = aggregates.get_by_role("option").all_inner_texts()
@@ -257,8 +257,8 @@ def test_aggregates_group_by_the_columns_that_are_chosen(rest: Page) -> None:
     assert _address(rest).input_value() == "book?select=count(),author_id&author_id=eq.1"
 
 
-def test_a_row_is_put_in_place_and_a_change_is_only_tried(signed_in: Page) -> None:
-    """PUT begins with the key that its address and body need."""
+def test_put_with_rollback_changes_nothing(signed_in: Page) -> None:
+    """PUT starts with the primary key in the filter and the body."""
     page = signed_in
     _resource(page).select_option("parcel")
     page.get_by_role("button", name="PATCH").click()
@@ -283,7 +283,7 @@ def test_a_row_is_put_in_place_and_a_change_is_only_tried(signed_in: Page) -> No
     page.get_by_text("No rows.").wait_for()
 
 
-def test_pages_are_turned_and_columns_sort(rest: Page) -> None:
+def test_rows_can_be_paged_and_sorted(rest: Page) -> None:
     _address(rest).fill("tag?select=id,word&order=id&limit=1")
     _send(rest)
     previous, following = (rest.get_by_role("button", name=name) for name in ("Previous", "Next"))
@@ -311,7 +311,7 @@ def test_pages_are_turned_and_columns_sort(rest: Page) -> None:
     assert _address(rest).input_value() == "tag?select=id,word&limit=1"
 
 
-def test_functions_are_called_in_both_ways(rest: Page) -> None:
+def test_functions_can_be_called_with_get_and_post(rest: Page) -> None:
     _resource(rest).select_option("longer()")
     rest.get_by_role("group", name="Arguments").get_by_label("than").fill("50")
     rest.get_by_role("group", name="Columns").get_by_label("title", exact=True).check()
@@ -326,7 +326,7 @@ def test_functions_are_called_in_both_ways(rest: Page) -> None:
     rest.locator(".results").get_by_text('"QUIET"').wait_for()
 
 
-def test_rows_are_inserted_changed_and_deleted(signed_in: Page) -> None:
+def test_rows_can_be_inserted_updated_and_deleted(signed_in: Page) -> None:
     page = signed_in
     _resource(page).select_option("book")
     page.get_by_role("button", name="POST").click()
@@ -357,7 +357,7 @@ def test_rows_are_inserted_changed_and_deleted(signed_in: Page) -> None:
     page.get_by_text("No rows.").wait_for()
 
 
-def test_objects_with_different_members_are_sent_with_their_columns(signed_in: Page) -> None:
+def test_columns_of_heterogeneous_objects_are_listed(signed_in: Page) -> None:
     page = signed_in
     _resource(page).select_option("book")
     page.get_by_role("button", name="POST").click()
@@ -374,7 +374,7 @@ def test_objects_with_different_members_are_sent_with_their_columns(signed_in: P
     _send(page)
 
 
-def test_what_would_delete_all_rows_asks_first(signed_in: Page) -> None:
+def test_deleting_all_rows_requires_confirmation(signed_in: Page) -> None:
     page = signed_in
     sent: list[str] = []
     page.on(
@@ -393,20 +393,20 @@ def test_what_would_delete_all_rows_asks_first(signed_in: Page) -> None:
     assert sent == ["DELETE"]
 
 
-def test_the_plan_of_a_request_is_a_tree_that_shows_its_dearest_step(rest: Page) -> None:
+def test_query_plan_marks_its_most_expensive_node(rest: Page) -> None:
     _address(rest).fill("book?pages=gt.20")
     rest.get_by_role("button", name="Plan", exact=True).click()
     rest.get_by_label("run it and measure").check()
-    with rest.expect_request("**/rest/v1/book?*") as asked:
+    with rest.expect_request("**/rest/v1/book?*") as requests:
         rest.get_by_role("button", name="Show the plan").click()
-    assert asked.value.headers["accept"] == "application/vnd.pgrst.plan+json; options=analyze"
+    assert requests.value.headers["accept"] == "application/vnd.pgrst.plan+json; options=analyze"
     tree = rest.get_by_role("list", name="Plan")
     tree.get_by_text("Scan").first.wait_for()
     assert "book" in tree.inner_text()
     assert tree.get_by_text("most expensive").count() == 1
 
 
-def test_programs_take_the_token_from_the_environment(signed_in: Page) -> None:
+def test_programs_read_the_token_from_the_environment(signed_in: Page) -> None:
     page = signed_in
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     token = page.evaluate("JSON.parse(sessionStorage.getItem('dataapi.identity')).token")
@@ -425,16 +425,16 @@ def test_programs_take_the_token_from_the_environment(signed_in: Page) -> None:
         assert token not in copied
 
 
-def test_the_description_is_shown_and_tried_as_the_chosen_role(signed_in: Page) -> None:
+def test_openapi_requests_use_the_chosen_role(signed_in: Page) -> None:
     page = signed_in
     page.get_by_role("button", name="Description").click()
     page.get_by_role("button", name="GET /kept", exact=True).click()
     operation = page.locator(".opblock-get", has_text="/kept")
     operation.get_by_role("button", name="Try it out").click()
-    with page.expect_response("**/rest/v1/kept*") as answered:
+    with page.expect_response("**/rest/v1/kept*") as response:
         operation.get_by_role("button", name="Execute").click()
-    assert answered.value.status == 200
-    assert answered.value.request.headers["authorization"].startswith("Bearer ey")
+    assert response.value.status == 200
+    assert response.value.request.headers["authorization"].startswith("Bearer ey")
     operation.locator(".live-responses-table").get_by_text("content-range").wait_for()
     assert (
         page.evaluate("JSON.parse(sessionStorage.getItem('dataapi.identity')).token")
@@ -442,18 +442,18 @@ def test_the_description_is_shown_and_tried_as_the_chosen_role(signed_in: Page) 
     )
 
 
-def test_comments_are_text_in_the_description_whatever_they_hold(page: Page) -> None:
-    """Without the Content-Security-Policy, which would stop some of it."""
+def test_openapi_viewer_renders_comments_as_plain_text(page: Page) -> None:
+    """The test removes the Content-Security-Policy, because it would block some of the content."""
 
     def without_policy(route: Route) -> None:
-        answer = route.fetch()
-        left_out = ("content-security-policy", "content-encoding", "content-length")
-        kept = {name: value for name, value in answer.headers.items() if name not in left_out}
-        route.fulfill(response=answer, headers=kept)
+        response = route.fetch()
+        removed = ("content-security-policy", "content-encoding", "content-length")
+        headers = {name: value for name, value in response.headers.items() if name not in removed}
+        route.fulfill(response=response, headers=headers)
 
-    asked: list[str] = []
+    requests: list[str] = []
     page.route("**/console/rest*", without_policy)
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requests.append(request.url))
     page.goto("/console/rest?view=description")
     description = page.locator(".description .swagger-ui")
     description.get_by_role("button", name="GET /tag Words").click()
@@ -467,10 +467,10 @@ def test_comments_are_text_in_the_description_whatever_they_hold(page: Page) -> 
     assert comments.count() >= 3
     assert comments.locator("*").count() == 0
     assert description.locator("img, style, script, iframe, a[href*=elsewhere]").count() == 0
-    assert not [url for url in asked if "seen.png" in url or "elsewhere" in url]
+    assert not [url for url in requests if "seen.png" in url or "elsewhere" in url]
 
 
-def test_columns_have_their_comments_in_the_form(rest: Page) -> None:
+def test_form_shows_column_comments(rest: Page) -> None:
     _resource(rest).select_option("tag")
     rest.get_by_text("Column comments").click()
     expect(rest.get_by_role("group", name="Columns").locator("dl")).to_contain_text(
@@ -478,22 +478,22 @@ def test_columns_have_their_comments_in_the_form(rest: Page) -> None:
     )
 
 
-def test_another_schema_is_asked_for_by_its_header(rest: Page) -> None:
+def test_other_schema_is_requested_with_accept_profile(rest: Page) -> None:
     rest.get_by_label("Schema").select_option("shop")
     _resource(rest).select_option("item")
     assert _send(rest).headers["accept-profile"] == "shop"
     rest.get_by_role("button", name="Description").click()
     rest.get_by_role("button", name="GET /item", exact=True).click()
     rest.get_by_role("button", name="Try it out").click()
-    with rest.expect_response("**/rest/v1/item") as answered:
+    with rest.expect_response("**/rest/v1/item") as response:
         rest.get_by_role("button", name="Execute").click()
-    assert answered.value.request.headers["accept-profile"] == "shop"
-    assert answered.value.status == 200
+    assert response.value.request.headers["accept-profile"] == "shop"
+    assert response.value.status == 200
 
 
-def test_a_request_can_be_built_and_sent_by_the_keyboard(rest: Page) -> None:
+def test_request_can_be_built_and_sent_by_keyboard(rest: Page) -> None:
     _resource(rest).focus()
-    # One key alone: a browser that is slow takes a second one for the beginning of another name.
+    # A slow browser could combine two keys into the prefix of another name.
     rest.keyboard.press("t")
     wait_for(lambda: _address(rest).input_value() == "tag?limit=20", "the table")
     for _ in ("GET", "an aggregate", "all", "id", "word"):
@@ -510,8 +510,8 @@ def test_a_request_can_be_built_and_sent_by_the_keyboard(rest: Page) -> None:
     rest.get_by_role("cell", name="tales").wait_for(state="hidden")
 
 
-def test_a_request_and_the_view_outlive_a_reload(signed_in: Page) -> None:
-    """The view by its address; the request, whose values are nobody else's business, in the tab."""
+def test_request_and_view_survive_a_reload(signed_in: Page) -> None:
+    """The view is part of the URL; the request stays in the tab, because its values may be confidential."""
     page = signed_in
     _resource(page).select_option("book")
     page.get_by_role("button", name="PATCH").click()
@@ -531,7 +531,7 @@ def test_a_request_and_the_view_outlive_a_reload(signed_in: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [375, 1440])
-def test_nothing_of_the_page_stands_out_of_the_window(rest: Page, width: int) -> None:
+def test_page_fits_the_window(rest: Page, width: int) -> None:
     rest.set_viewport_size({"width": width, "height": 740})
     rest.get_by_label("Add a table related to").first.select_option(index=1)
     _send(rest)
@@ -544,7 +544,7 @@ def test_nothing_of_the_page_stands_out_of_the_window(rest: Page, width: int) ->
     assert rest.evaluate(inner) == [width, width]
 
 
-def test_the_viewer_is_loaded_when_it_is_shown_and_not_before(rest: Page) -> None:
+def test_viewer_is_loaded_lazily(rest: Page) -> None:
     loaded = (
         "performance.getEntriesByType('resource').filter((each) => each.name.includes('/viewer-')).length"
     )

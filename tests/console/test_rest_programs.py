@@ -1,4 +1,4 @@
-"""The programs that the page REST offers give what the request gives, when they are run."""
+"""Programs offered by the REST page return the same result as the request."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ READS = [
 
 @dataclass(frozen=True)
 class Case:
-    """A request, and what it gives however often it is sent.
+    """A request and its idempotent result.
 
-    :ivar body: what is typed as JSON; None for methods without one.
-    :ivar chosen: options of the form by their labels.
+    :ivar body: the JSON text to type; None for methods without a body.
+    :ivar chosen: options of the form by label.
     """
 
     target: str
-    given: Any
+    result: Any
     method: str = "GET"
     body: str | None = None
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -155,7 +155,7 @@ WRITES = [
 
 @dataclass(frozen=True)
 class Copied:
-    """A request that the page sent, what it gave, and its programs by language."""
+    """A request with its result, and its programs by language."""
 
     case: Case
     programs: Mapping[str, str]
@@ -166,7 +166,7 @@ LANGUAGES = ("curl", "supabase-js", "postgrest-py")
 
 @pytest.fixture(scope="module")
 def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a daemon whose books can be asked for in every way."""
+    """Yield a daemon with the book database."""
     database = server.create_database(SCHEMA)
     folder = tmp_path_factory.mktemp("programs")
     project = {"db-schemas": "public, shop", "db-tx-end": "commit-allow-override"}
@@ -178,14 +178,14 @@ def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def token() -> str:
-    """Give a token of a user, which programs take from the environment."""
+    """Return a user token for the environment of the programs."""
     claims = {"role": "authenticated", "sub": "ada", "exp": int(time.time()) + 3600}
     return jwt.encode(claims, JWT_SECRET, "HS256")
 
 
 @pytest.fixture(scope="module")
 def copied(browser: Browser, daemon: Daemon, token: str) -> Iterator[list[Copied]]:
-    """Give the programs of every request."""
+    """Yield the programs of all requests."""
     context = browser.new_context(base_url=f"http://127.0.0.1:{daemon.port}")
     context.set_default_timeout(PATIENCE * 1000)
     page = context.new_page()
@@ -194,9 +194,9 @@ def copied(browser: Browser, daemon: Daemon, token: str) -> Iterator[list[Copied
     page.goto("/console/rest")
     page.get_by_label("Table or function").locator("option", has_text="book").wait_for(state="attached")
     page.get_by_role("button", name="Code").click()
-    cases = [Case(target, _answer(daemon, token, target)) for target in READS]
-    found = [Copied(case, programs) for case, programs in zip(cases, _of_reads(page), strict=True)]
-    found += [Copied(case, _of_write(page, case)) for case in WRITES]
+    cases = [Case(target, _fetch(daemon, token, target)) for target in READS]
+    found = [Copied(case, programs) for case, programs in zip(cases, _read_programs(page), strict=True)]
+    found += [Copied(case, _write_programs(page, case)) for case in WRITES]
     page.get_by_label("Schema").select_option("shop")
     page.get_by_label("Table or function").select_option("item")
     found.append(
@@ -206,8 +206,8 @@ def copied(browser: Browser, daemon: Daemon, token: str) -> Iterator[list[Copied
     context.close()
 
 
-def _answer(daemon: Daemon, token: str, target: str) -> Any:
-    """Return what an address gives, which is something."""
+def _fetch(daemon: Daemon, token: str, target: str) -> Any:
+    """Return the result of a read, and check that it is not empty."""
     connection = HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE)
     connection.request(
         "GET", f"/rest/v1/{target}", headers={"apikey": KEY, "Authorization": f"Bearer {token}"}
@@ -220,8 +220,8 @@ def _answer(daemon: Daemon, token: str, target: str) -> Any:
     return found
 
 
-def _of_reads(page: Page) -> list[dict[str, str]]:
-    """Return the programs of what is read; each language is chosen once, as that is quicker."""
+def _read_programs(page: Page) -> list[dict[str, str]]:
+    """Return the programs of all reads, switching the language only once per language."""
     programs: list[dict[str, str]] = [{} for _ in READS]
     for language in LANGUAGES:
         page.get_by_role("button", name=language).click()
@@ -231,7 +231,7 @@ def _of_reads(page: Page) -> list[dict[str, str]]:
     return programs
 
 
-def _of_write(page: Page, case: Case) -> dict[str, str]:
+def _write_programs(page: Page, case: Case) -> dict[str, str]:
     if case.target.startswith("rpc/"):
         page.get_by_label("Address, after /rest/v1/").fill(case.target)
     else:
@@ -258,17 +258,17 @@ def _programs(page: Page) -> dict[str, str]:
 
 
 def _differing(copied: list[Copied], printed: list[Any]) -> list[tuple[Case, Any]]:
-    """Return what differs; clients say in several ways that an answer has no body."""
+    """Return the differing results. Clients represent empty responses in different ways."""
     pairs = zip(copied, printed, strict=True)
-    return [(each.case, found) for each, found in pairs if each.case.given != (found or [])]
+    return [(each.case, found) for each, found in pairs if each.case.result != (found or [])]
 
 
-def test_programs_hold_no_token(copied: list[Copied], token: str) -> None:
+def test_programs_do_not_contain_the_token(copied: list[Copied], token: str) -> None:
     assert [each.case for each in copied if any(token in text for text in each.programs.values())] == []
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-def test_curl_gives_what_the_request_gives(copied: list[Copied], token: str) -> None:
+def test_curl_prints_the_result_of_the_request(copied: list[Copied], token: str) -> None:
     environ = {**os.environ, "TOKEN": token}
     printed = []
     for each in copied:
@@ -279,7 +279,7 @@ def test_curl_gives_what_the_request_gives(copied: list[Copied], token: str) -> 
     assert _differing(copied, printed) == []
 
 
-def test_postgrest_py_gives_what_the_request_gives(copied: list[Copied], token: str) -> None:
+def test_postgrest_py_returns_the_result_of_the_request(copied: list[Copied], token: str) -> None:
     pytest.importorskip("postgrest")
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("run_programs.py"))],
@@ -293,8 +293,8 @@ def test_postgrest_py_gives_what_the_request_gives(copied: list[Copied], token: 
     assert _differing(copied, [first for first, *_ in json.loads(done.stdout)]) == []
 
 
-@pytest.mark.time_limit(180)  # the first run of a machine installs the package
-async def test_supabase_js_gives_what_the_request_gives(
+@pytest.mark.time_limit(180)  # the first run installs the package
+async def test_supabase_js_returns_the_result_of_the_request(
     copied: list[Copied],
     token: str,
     npm_clients: Path,

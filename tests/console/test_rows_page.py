@@ -1,4 +1,4 @@
-"""The page Rows in a browser, with a real daemon and PostgreSQL (docs/console.md, Rows)."""
+"""The Rows page in a browser, with a real daemon and PostgreSQL (docs/console.md, Rows)."""
 
 from __future__ import annotations
 
@@ -65,13 +65,12 @@ LIMIT = 100
 
 @pytest.fixture(scope="module")
 def database(server: Server) -> Database:
-    """Give a library."""
     return server.create_database(SCHEMA)
 
 
 @pytest.fixture(scope="module")
 def daemon(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a daemon whose answers have 100 rows at most."""
+    """Yield a daemon that returns at most 100 rows."""
     folder = tmp_path_factory.mktemp("rows")
     with Daemon(folder, database.uri, project={"db-max-rows": str(LIMIT)}) as made:
         made.wait_ready()
@@ -81,13 +80,13 @@ def daemon(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(autouse=True)
 def books(database: Database) -> Database:
-    """Give the database with three books, of which two are Ada's."""
+    """Reset the database to three books; two belong to Ada."""
     database.execute(BOOKS)
     return database
 
 
 def opened(page: Page, address: str = "table=book", role: str = "authenticated") -> Locator:
-    """Open the page as a role, as Ada, and return the grid once it has rows."""
+    """Open the page as Ada in a role, and return the grid once it contains rows."""
     act_as(page, role, sub="ada")
     page.goto(f"/console/rows?{address}")
     grid = page.get_by_role("grid")
@@ -96,9 +95,9 @@ def opened(page: Page, address: str = "table=book", role: str = "authenticated")
 
 
 def cell(grid: Locator, row: int, column: str) -> Locator:
-    """Return the cell of a row, counted from 1, below a column's head."""
+    """Return a cell by its row, counted from 1, and column."""
     named = re.compile(rf"^\s*{re.escape(column)}")
-    grid.locator("thead th").filter(has_text=named).first.wait_for()  # another table may have been shown
+    grid.locator("thead th").filter(has_text=named).first.wait_for()  # another table may still be shown
     heads = grid.locator("thead th").all_inner_texts()
     [at] = [index for index, text in enumerate(heads) if text.split("\n")[0] == column]
     return grid.locator(f"[data-at='{row - 1} {at}']")
@@ -110,26 +109,26 @@ def column_of(grid: Locator, name: str) -> list[str]:
     return [cell(grid, row, name).inner_text() for row in range(1, rows + 1)]
 
 
-def type_into(page: Page, place: Locator, text: str) -> None:
-    """Give a short value to a cell, by the keyboard."""
-    place.click()
+def type_into(page: Page, target: Locator, text: str) -> None:
+    """Type a short value into a cell."""
+    target.click()
     page.keyboard.press("Enter")
-    place.get_by_role("textbox").fill(text)
+    target.get_by_role("textbox").fill(text)
     page.keyboard.press("Enter")
 
 
 def save(page: Page) -> None:
-    """Save what is pending."""
+    """Save pending changes."""
     page.get_by_role("button", name="Save", exact=True).click()
 
 
 def parameters(page: Page) -> dict[str, list[str]]:
-    """Return what the address says."""
+    """Return the query parameters of the page's URL."""
     return parse_qs(urlsplit(page.url).query)
 
 
-def test_rows_are_changed_inserted_and_deleted_by_one_save(page: Page, books: Database) -> None:
-    """All of them pending until then; numbers, bytes and JSON that are not touched stay as they are."""
+def test_save_updates_inserts_and_deletes_rows(page: Page, books: Database) -> None:
+    """Values that the user does not edit are unchanged, including large numbers, bytes and JSON."""
     grid = opened(page)
     type_into(page, cell(grid, 1, "title"), "Notes, revised")
     type_into(page, cell(grid, 1, "pages"), "67")
@@ -161,7 +160,7 @@ def test_rows_are_changed_inserted_and_deleted_by_one_save(page: Page, books: Da
     ]
 
 
-def test_what_is_pending_is_undone_step_by_step_row_by_row_or_at_once(page: Page, books: Database) -> None:
+def test_pending_changes_can_be_undone_or_discarded(page: Page, books: Database) -> None:
     grid = opened(page)
     type_into(page, cell(grid, 1, "title"), "One")
     type_into(page, cell(grid, 1, "title"), "Two")
@@ -180,14 +179,14 @@ def test_what_is_pending_is_undone_step_by_step_row_by_row_or_at_once(page: Page
     assert books.execute("select title from book order by id") == [("Notes",), ("Sketches",), ("Wheels",)]
 
 
-def test_a_value_that_was_typed_back_is_no_change(page: Page) -> None:
+def test_restored_value_is_not_a_change(page: Page) -> None:
     grid = opened(page)
     type_into(page, cell(grid, 1, "title"), "Other")
     type_into(page, cell(grid, 1, "title"), "Notes")
     expect(page.get_by_role("group", name="Pending changes")).to_have_count(0)
 
 
-def test_a_refused_row_says_why_and_nothing_is_saved_or_lost(
+def test_rejected_row_shows_the_reason_and_nothing_is_saved(
     page: Page, books: Database, refused: set[str]
 ) -> None:
     refused.add("/rest/v1/")
@@ -213,9 +212,7 @@ def test_a_refused_row_says_why_and_nothing_is_saved_or_lost(
     ]
 
 
-def test_what_somebody_else_changed_meanwhile_is_not_overwritten(
-    page: Page, books: Database, refused: set[str]
-) -> None:
+def test_concurrent_changes_are_not_overwritten(page: Page, books: Database, refused: set[str]) -> None:
     refused.add("/rest/v1/")
     grid = opened(page)
     type_into(page, cell(grid, 1, "title"), "Mine")
@@ -249,7 +246,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(
     expect(trouble).to_contain_text("This row was deleted")
 
 
-def test_json_and_arrays_are_checked_before_they_are_sent(page: Page, books: Database) -> None:
+def test_json_and_arrays_are_validated_before_saving(page: Page, books: Database) -> None:
     grid = opened(page)
     cell(grid, 1, "facts").dblclick()
     dialog = page.get_by_role("dialog", name="facts")
@@ -275,7 +272,7 @@ def test_json_and_arrays_are_checked_before_they_are_sent(page: Page, books: Dat
     ]
 
 
-def test_null_is_not_the_empty_text(page: Page, books: Database) -> None:
+def test_null_differs_from_empty_text(page: Page, books: Database) -> None:
     grid = opened(page)
     assert column_of(grid, "subtitle")[:2] == ["empty", "null"]
     cell(grid, 1, "subtitle").click()
@@ -295,7 +292,7 @@ def test_null_is_not_the_empty_text(page: Page, books: Database) -> None:
     ]
 
 
-def test_keys_lead_to_the_rows_that_they_name(page: Page) -> None:
+def test_foreign_keys_link_to_referenced_rows(page: Page) -> None:
     grid = opened(page)
     link = cell(grid, 1, "author_id").get_by_role("link", name="Ada")
     link.click()
@@ -311,7 +308,7 @@ def test_keys_lead_to_the_rows_that_they_name(page: Page) -> None:
     expect(cell(grid, 1, "name")).to_have_text("Bo")
 
 
-def test_filters_order_and_page_stand_in_the_address_and_outlive_a_reload(page: Page) -> None:
+def test_filters_order_and_page_are_part_of_the_url(page: Page) -> None:
     grid = opened(page, "table=many&limit=25")
     page.get_by_role("button", name="Filter").click()
     page.get_by_role("button", name="Add a filter of many").click()
@@ -344,7 +341,7 @@ def test_filters_order_and_page_stand_in_the_address_and_outlive_a_reload(page: 
     expect(cell(grid, 1, "word")).to_have_text("word 99")
 
 
-def test_csv_has_all_rows_of_the_filters_in_their_order_and_says_where_it_is_cut(page: Page) -> None:
+def test_csv_contains_filtered_rows_up_to_the_limit(page: Page) -> None:
     opened(page, "table=many&filter=id%3Dlte.60&order=id.desc&limit=25")
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as CSV").click()
@@ -356,11 +353,11 @@ def test_csv_has_all_rows_of_the_filters_in_their_order_and_says_where_it_is_cut
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as CSV").click()
     assert len(Path(saved.value.path()).read_text("utf-8").splitlines()) == 1 + LIMIT
-    said = "The daemon limits responses: the file contains only the first 100 of 130 rows."
-    expect(page.get_by_text(said)).to_be_visible()
+    message = "The daemon limits responses: the file contains only the first 100 of 130 rows."
+    expect(page.get_by_text(message)).to_be_visible()
 
 
-def test_another_role_sees_and_may_do_other_things(page: Page, books: Database) -> None:
+def test_role_determines_visible_rows_and_privileges(page: Page, books: Database) -> None:
     books.execute("update book set owner = 'nobody' where id = 2")
     grid = opened(page, role="service_role")
     assert column_of(grid, "title") == ["Notes", "Sketches", "Wheels"]
@@ -390,20 +387,20 @@ def test_another_role_sees_and_may_do_other_things(page: Page, books: Database) 
         ),
     ],
 )
-def test_what_cannot_be_changed_says_why(page: Page, table: str, column: str, reason: str) -> None:
+def test_read_only_cell_shows_the_reason(page: Page, table: str, column: str, reason: str) -> None:
     grid = opened(page, f"table={table}")
-    place = cell(grid, 1, column)
-    expect(place).to_have_attribute("aria-readonly", "true")
-    place.click()
+    target = cell(grid, 1, column)
+    expect(target).to_have_attribute("aria-readonly", "true")
+    target.click()
     page.keyboard.press("x")
     expect(page.get_by_role("group", name="Pending changes")).to_have_count(0)
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog", name=column)).to_contain_text(reason)
     page.keyboard.press("Escape")
-    expect(place).to_be_focused()
+    expect(target).to_be_focused()
 
 
-def test_long_texts_are_short_in_their_cells_and_whole_in_their_windows(page: Page) -> None:
+def test_long_texts_are_truncated_in_cells(page: Page) -> None:
     grid = opened(page)
     assert len(cell(grid, 3, "subtitle").inner_text()) < 130
     cell(grid, 3, "subtitle").dblclick()
@@ -417,13 +414,13 @@ def test_long_texts_are_short_in_their_cells_and_whole_in_their_windows(page: Pa
     expect(dialog.get_by_role("alert")).to_contain_text("Write bytes in hexadecimal")
 
 
-def test_comments_stand_at_the_table_and_its_columns(page: Page) -> None:
+def test_comments_of_table_and_columns_are_shown(page: Page) -> None:
     grid = opened(page)
     expect(page.get_by_text("What can be lent")).to_be_visible()
     expect(grid.get_by_role("columnheader", name="pages")).to_contain_text("Without the cover")
 
 
-def test_everything_is_done_by_the_keyboard(page: Page, books: Database) -> None:
+def test_rows_can_be_edited_by_keyboard(page: Page, books: Database) -> None:
     grid = opened(page)
     cell(grid, 1, "id").focus()
     page.keyboard.press("ArrowRight")
@@ -455,8 +452,8 @@ def test_everything_is_done_by_the_keyboard(page: Page, books: Database) -> None
     )
 
 
-def test_pending_rows_stay_on_top_of_other_pages_and_filters(page: Page) -> None:
-    """And those of other tables stay until one comes back to them."""
+def test_pending_rows_stay_visible_on_other_pages(page: Page) -> None:
+    """Pending rows of other tables are retained, too."""
     grid = opened(page, "table=many&limit=25")
     type_into(page, cell(grid, 1, "word"), "changed")
     page.get_by_role("button", name="Next").click()
@@ -471,7 +468,7 @@ def test_pending_rows_stay_on_top_of_other_pages_and_filters(page: Page) -> None
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [375, 1440])
-def test_nothing_stands_out_of_the_window_or_in_anybodys_way(
+def test_page_fits_the_window_and_is_accessible(
     page: Page, refused: set[str], width: int, theme: str
 ) -> None:
     refused.add("/rest/v1/")
@@ -489,7 +486,7 @@ def test_nothing_stands_out_of_the_window_or_in_anybodys_way(
     assert not obstacles(page)
 
 
-def test_the_schema_leads_to_the_rows(page: Page) -> None:
+def test_schema_page_links_to_rows(page: Page) -> None:
     act_as(page, "anon")
     page.goto("/console/schema?table=author")
     page.get_by_role("link", name="Browse its rows").click()

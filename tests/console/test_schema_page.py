@@ -1,4 +1,4 @@
-"""The page Schema in a browser, with 300 tables and keys (docs/console.md, Schema)."""
+"""The Schema page in a browser, with 300 tables and foreign keys (docs/console.md, Schema)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ comment on table author is '@graphql({{"name": 7}})';
 
 @pytest.fixture(scope="module")
 def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a daemon of 300 tables, of which anonymous callers see two."""
+    """Yield a daemon with 300 tables; anonymous callers can see two."""
     database = server.create_database(SCHEMA)
     with Daemon(tmp_path_factory.mktemp("schema"), database.uri) as made:
         made.wait_ready()
@@ -51,7 +51,7 @@ def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def opened(page: Page, role: str = "service_role") -> Locator:
-    """Open the page as a role, and return the diagram once it is drawn."""
+    """Open the page in a role, and return the diagram once it is drawn."""
     act_as(page, role)
     page.goto("/console/schema")
     diagram = page.get_by_role("img", name=re.compile("Diagram of"))
@@ -60,13 +60,13 @@ def opened(page: Page, role: str = "service_role") -> Locator:
 
 
 def saved(page: Page, button: str) -> str:
-    """Return the text of what a button saves."""
+    """Return the text of the file that a button downloads."""
     with page.expect_download() as download:
         page.get_by_role("button", name=button).click()
     return Path(download.value.path()).read_text("utf-8")
 
 
-def test_all_tables_and_keys_are_drawn_and_none_lies_on_another(page: Page) -> None:
+def test_tables_and_keys_are_drawn_without_overlap(page: Page) -> None:
     diagram = opened(page)
     expect(diagram).to_have_attribute("aria-label", "Diagram of 300 tables and 298 relationships")
     expect(diagram.locator("[data-table]")).to_have_count(TABLES)
@@ -88,11 +88,11 @@ def test_all_tables_and_keys_are_drawn_and_none_lies_on_another(page: Page) -> N
     assert max(rights) <= window["x"] + window["width"]
 
 
-def test_the_page_answers_while_tables_are_placed_and_says_so(page: Page) -> None:
-    held: list[Route] = []
+def test_page_responds_while_the_layout_is_computed(page: Page) -> None:
+    routes: list[Route] = []
 
     def hold(route: Route) -> None:
-        held.append(route)
+        routes.append(route)
 
     page.route("**/layout.worker*", hold)
     act_as(page, "service_role")
@@ -103,7 +103,7 @@ def test_the_page_answers_while_tables_are_placed_and_says_so(page: Page) -> Non
     expect(page.get_by_role("status")).to_have_text("1 of 300 tables, as service_role")
     page.get_by_role("searchbox").fill("")
     expect(page.get_by_role("button", name="Save as SVG")).to_be_disabled()
-    for route in held:
+    for route in routes:
         route.continue_()
     expect(page.locator("[data-table]")).to_have_count(TABLES)
     expect(progress).to_have_count(0)
@@ -116,7 +116,7 @@ def test_the_page_answers_while_tables_are_placed_and_says_so(page: Page) -> Non
     assert page.locator(".diagram svg .column").count() < TABLES
 
 
-def test_a_search_brings_the_table_into_view_in_a_readable_size(page: Page) -> None:
+def test_search_zooms_to_the_table(page: Page) -> None:
     diagram = opened(page)
     page.get_by_role("searchbox").fill("part_77")
     expect(page.get_by_role("status")).to_have_text("1 of 300 tables, as service_role")
@@ -134,7 +134,7 @@ def test_a_search_brings_the_table_into_view_in_a_readable_size(page: Page) -> N
     expect(shown).to_have_count(TABLES)
 
 
-def test_a_chosen_table_and_its_neighbours_stand_beside_its_details(page: Page) -> None:
+def test_selected_table_and_neighbors_stay_visible(page: Page) -> None:
     diagram = opened(page, "anon")
     page.get_by_role("button", name="author").click()
     expect(page.get_by_role("complementary", name="Table author")).to_be_visible()
@@ -148,7 +148,7 @@ def test_a_chosen_table_and_its_neighbours_stand_beside_its_details(page: Page) 
     )
 
 
-def test_a_table_leads_to_a_request_for_its_rows(page: Page) -> None:
+def test_table_links_to_a_request_for_its_rows(page: Page) -> None:
     opened(page, "anon")
     page.get_by_role("button", name="author").click()
     details = page.get_by_role("complementary", name="Table author")
@@ -159,8 +159,8 @@ def test_a_table_leads_to_a_request_for_its_rows(page: Page) -> None:
     expect(details).to_be_visible()
 
 
-def test_a_chosen_table_stands_in_the_address(page: Page) -> None:
-    """Which can be sent to somebody else, reloaded, and gone back from."""
+def test_selected_table_is_part_of_the_url(page: Page) -> None:
+    """The URL can be shared, and the page can be reloaded."""
     opened(page, "anon")
     page.get_by_role("button", name="author").click()
     expect(page.get_by_role("complementary", name="Table author")).to_be_visible()
@@ -174,7 +174,7 @@ def test_a_chosen_table_stands_in_the_address(page: Page) -> None:
     expect(page.get_by_role("complementary")).to_have_count(0)
 
 
-def test_another_role_sees_its_tables_and_columns_alone(page: Page) -> None:
+def test_role_sees_only_its_tables_and_columns(page: Page) -> None:
     diagram = opened(page)
     expect(diagram.locator("[data-table]")).to_have_count(TABLES)
     page.get_by_role("button", name="Calling as").click()
@@ -189,13 +189,12 @@ def test_another_role_sees_its_tables_and_columns_alone(page: Page) -> None:
         expect(details.get_by_role("heading", name=heading)).to_have_count(0)
 
 
-def test_a_table_shows_names_grants_policies_directives_and_problems(page: Page) -> None:
-    """To ``service_role``."""
+def test_service_role_sees_grants_policies_and_problems(page: Page) -> None:
     opened(page)
     page.get_by_role("searchbox").fill("book")
     page.keyboard.press("Enter")
     details = page.get_by_role("complementary", name="Table book")
-    for said in (
+    for text in (
         "Volume",
         "volumeCollection",
         "/rest/v1/book",
@@ -204,7 +203,7 @@ def test_a_table_shows_names_grants_policies_directives_and_problems(page: Page)
         "own books",
         "As it stands on the cover",
     ):
-        expect(details).to_contain_text(said)
+        expect(details).to_contain_text(text)
     expect(details).to_contain_text("(author_id = 1)")
     grants = details.get_by_role("heading", name="Grants").locator("..")
     expect(grants.locator("div").filter(has_text="authenticated")).to_contain_text("SELECT, INSERT")
@@ -214,8 +213,8 @@ def test_a_table_shows_names_grants_policies_directives_and_problems(page: Page)
     expect(author.locator("dl")).to_contain_text("SELECT (id, name)")
 
 
-def test_exports_hold_every_table_and_key(page: Page) -> None:
-    """The SVG is a document of its own, and Mermaid's names are quoted."""
+def test_exports_contain_every_table_and_key(page: Page) -> None:
+    """The SVG is a standalone document, and names in Mermaid are quoted."""
     opened(page)
     drawing = ElementTree.fromstring(saved(page, "Save as SVG"))
     namespace = "{http://www.w3.org/2000/svg}"

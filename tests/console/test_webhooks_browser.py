@@ -1,4 +1,4 @@
-"""The console's page Webhooks: in a browser, with a real daemon, PostgreSQL and a receiver."""
+"""The Webhooks page of the console in a browser, with a real daemon, PostgreSQL and a receiver."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SAMPLE = (ROOT / "docs" / "sample-deliveries.sql").read_text("utf-8")
 
 
 class Receiver:
-    """Takes deliveries on this machine, and answers with ``status``."""
+    """A local receiver that responds with ``status``."""
 
     def __init__(self) -> None:
         self.status = 200
@@ -44,10 +44,10 @@ class Receiver:
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
-            """Notes a delivery and answers it."""
+            """Records deliveries."""
 
             def do_POST(self) -> None:
-                """Note it and answer."""
+                """Record a delivery and respond."""
                 body = self.rfile.read(int(self.headers["content-length"]))
                 receiver.received.append(
                     ({name.lower(): value for name, value in self.headers.items()}, body)
@@ -58,13 +58,13 @@ class Receiver:
                 self.wfile.write(b'{"noted": true}')
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
 
     def is_signed(self, secret: str) -> bool:
-        """Whether the newest delivery has the signature of a secret."""
+        """Whether the latest delivery is signed with a secret."""
         headers, body = self.received[-1]
         try:
             Webhook(secret).verify(body, headers)
@@ -75,7 +75,7 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """Give a receiver that answers 200."""
+    """Yield a receiver that responds with 200 by default."""
     made = Receiver()
     thread = threading.Thread(target=made.server.serve_forever)
     thread.start()
@@ -87,7 +87,7 @@ def receiver() -> Iterator[Receiver]:
 
 @dataclass(frozen=True)
 class Hooks:
-    """Webhooks of the daemon: tokens, and the management API beside the browser."""
+    """The daemon's webhooks, tokens, and direct access to the management API."""
 
     daemon: Daemon
     database: Database
@@ -95,23 +95,22 @@ class Hooks:
     reader: str
     closed: str
 
-    def ask(self, method: str, path: str, **attributes: Any) -> Any:
+    def send(self, method: str, path: str, **attributes: Any) -> Any:
         """Send a request to the project's webhooks and return ``data``."""
         body = json.dumps({"data": {"type": "endpoint", "attributes": attributes}}) if attributes else None
         headers = {"Authorization": f"Bearer {self.token}"}
-        answer = self.daemon.request(method, SCOPE + path, body, headers)
-        assert answer.status < 300, answer.body
-        return answer.json["data"]
+        response = self.daemon.request(method, SCOPE + path, body, headers)
+        assert response.status < 300, response.body
+        return response.json["data"]
 
     def add(self, url: str, *types: str, **more: Any) -> str:
-        """Create an endpoint and return its id."""
+        """Create an endpoint and return its ID."""
         listed = [{"type": one} for one in types or ("*",)]
-        made = self.ask("POST", "/endpoints", url=url, event_types=listed, signing_secret=SECRET, **more)
+        made = self.send("POST", "/endpoints", url=url, event_types=listed, signing_secret=SECRET, **more)
         return str(made["id"])
 
     def endpoints(self) -> list[dict[str, Any]]:
-        """Return the attributes of all endpoints."""
-        return [one["attributes"] for one in self.ask("GET", "/endpoints")]
+        return [one["attributes"] for one in self.send("GET", "/endpoints")]
 
     def publish(self, event_type: str = PAUSED) -> None:
         """Publish an event of the project."""
@@ -119,13 +118,13 @@ class Hooks:
         self.database.execute(sql, (event_type, ACME.organization, REF, '{"reason": "inactivity"}'))
 
     def statuses(self) -> list[str]:
-        """Return the status of the newest deliveries."""
-        return [one["attributes"]["status"] for one in self.ask("GET", "/deliveries?page[size]=100")]
+        """Return the statuses of the latest deliveries."""
+        return [one["attributes"]["status"] for one in self.send("GET", "/deliveries?page[size]=100")]
 
 
 @pytest.fixture(scope="module")
 def shared(daemon: Daemon, console_database: Database) -> Hooks:
-    """Give an organization with a project, a token that may do all, one that may read, and a useless one."""
+    """Create an organization, a project, and tokens: full access, read-only, and without early access."""
     tokens = new_token(), new_token(), new_token()
 
     async def made(database: Any) -> None:
@@ -145,9 +144,9 @@ def shared(daemon: Daemon, console_database: Database) -> Hooks:
 
 @pytest.fixture
 def hooks(shared: Hooks) -> Iterator[Hooks]:
-    """Give webhooks without endpoints."""
+    """Yield webhooks without endpoints."""
     yield shared
-    shared.ask("DELETE", "/endpoints")
+    shared.send("DELETE", "/endpoints")
 
 
 def sign_in(page: Page, token: str) -> None:
@@ -164,15 +163,14 @@ def part(page: Page, name: str) -> None:
 
 
 def card(page: Page, url: str) -> Locator:
-    """Return the card of an endpoint."""
     return page.get_by_role("article", name=url)
 
 
 def choose(page: Page, name: str, value: str) -> str:
-    """Choose a filter of the deliveries, wait until they are listed, and return what was asked."""
-    with page.expect_response(lambda response: "/deliveries?" in response.url) as answered:
+    """Select a filter of the deliveries, wait for the list, and return the URL of the request."""
+    with page.expect_response(lambda response: "/deliveries?" in response.url) as response:
         page.get_by_role("combobox", name=name, exact=True).select_option(value)
-    return answered.value.url
+    return response.value.url
 
 
 def cells(page: Page, column: int) -> list[str]:
@@ -184,7 +182,7 @@ def cells(page: Page, column: int) -> list[str]:
     )
 
 
-def test_a_session_whose_token_was_revoked_ends_with_the_reason(page: Page, hooks: Hooks) -> None:
+def test_revoked_token_ends_the_session_with_the_reason(page: Page, hooks: Hooks) -> None:
     page.goto("/console/webhooks")
     sign_in(page, hooks.token)
     page.get_by_role("button", name="New endpoint").wait_for()
@@ -199,7 +197,7 @@ def test_a_session_whose_token_was_revoked_ends_with_the_reason(page: Page, hook
     expect(page.get_by_label("Personal access token")).to_be_visible()
 
 
-def test_a_token_is_kept_in_the_tab_alone_until_one_signs_out(page: Page, hooks: Hooks) -> None:
+def test_token_is_stored_only_in_the_tab_until_sign_out(page: Page, hooks: Hooks) -> None:
     page.goto("/console/webhooks")
     page.get_by_label("Personal access token").fill("dapat_of_nobody")
     page.get_by_role("button", name="Sign in").click()
@@ -207,11 +205,11 @@ def test_a_token_is_kept_in_the_tab_alone_until_one_signs_out(page: Page, hooks:
     page.get_by_label("Personal access token").fill(hooks.closed)
     page.get_by_role("button", name="Sign in").click()
     page.get_by_text("no early access").wait_for()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     sign_in(page, hooks.token)
     page.get_by_role("button", name="New endpoint").wait_for()
-    assert not any(hooks.token in url for url in asked)
+    assert not any(hooks.token in url for url in urls)
     assert hooks.token in page.evaluate("JSON.stringify(sessionStorage)")
     assert hooks.token not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
     scopes = page.get_by_label("Organization or project").get_by_role("option").all_inner_texts()
@@ -222,7 +220,7 @@ def test_a_token_is_kept_in_the_tab_alone_until_one_signs_out(page: Page, hooks:
     assert hooks.token not in page.evaluate("JSON.stringify(sessionStorage)")
 
 
-def test_a_token_that_may_read_alone_changes_nothing(page: Page, hooks: Hooks, receiver: Receiver) -> None:
+def test_read_only_token_shows_no_actions(page: Page, hooks: Hooks, receiver: Receiver) -> None:
     hooks.add(receiver.url)
     sign_in(page, hooks.reader)
     card(page, receiver.url).wait_for()
@@ -231,9 +229,7 @@ def test_a_token_that_may_read_alone_changes_nothing(page: Page, hooks: Hooks, r
         assert page.get_by_role("button", name=name, exact=True).count() == 0
 
 
-def test_an_endpoint_is_created_with_its_url_checked_as_one_types(
-    page: Page, hooks: Hooks, receiver: Receiver
-) -> None:
+def test_url_is_validated_while_an_endpoint_is_created(page: Page, hooks: Hooks, receiver: Receiver) -> None:
     sign_in(page, hooks.token)
     page.get_by_text("There are no endpoints yet").wait_for()
     page.get_by_role("button", name="New endpoint").click()
@@ -272,7 +268,7 @@ def test_an_endpoint_is_created_with_its_url_checked_as_one_types(
     assert receiver.received[0][0]["x-mine"] == "1"
 
 
-def test_an_endpoint_is_edited_paused_resumed_and_deleted(
+def test_endpoint_can_be_edited_paused_resumed_and_deleted(
     page: Page, hooks: Hooks, receiver: Receiver
 ) -> None:
     hooks.add(receiver.url, description="Old")
@@ -304,10 +300,8 @@ def test_an_endpoint_is_edited_paused_resumed_and_deleted(
     assert hooks.endpoints() == []
 
 
-def test_a_type_that_the_catalogue_has_lost_can_be_taken_off(
-    page: Page, hooks: Hooks, receiver: Receiver
-) -> None:
-    """The management API refuses to write it again."""
+def test_unknown_event_type_can_be_removed(page: Page, hooks: Hooks, receiver: Receiver) -> None:
+    """The management API does not accept unknown types."""
     hooks.add(receiver.url, PAUSED)
     hooks.database.execute("update webhooks.endpoint set event_types = event_types || '{v1.shop.lost}'")
     sign_in(page, hooks.token)
@@ -321,7 +315,7 @@ def test_a_type_that_the_catalogue_has_lost_can_be_taken_off(
 
 
 @pytest.mark.parametrize(("grace", "stays"), [("a day", True), ("no time (it ends immediately)", False)])
-def test_a_new_secret_is_copied_and_signs_from_then_on(
+def test_new_secret_can_be_copied_and_signs_deliveries(
     page: Page, hooks: Hooks, receiver: Receiver, grace: str, stays: bool
 ) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -344,9 +338,7 @@ def test_a_new_secret_is_copied_and_signs_from_then_on(
     assert receiver.is_signed(SECRET) is stays
 
 
-def test_an_endpoint_that_the_service_disabled_says_so_and_is_resumed(
-    page: Page, hooks: Hooks, receiver: Receiver
-) -> None:
+def test_automatically_disabled_endpoint_can_be_resumed(page: Page, hooks: Hooks, receiver: Receiver) -> None:
     hooks.add(receiver.url, max_per_second=7)
     hooks.database.execute(
         "insert into webhooks.failing select id, now() - interval '6 days', true from webhooks.endpoint;"
@@ -362,7 +354,7 @@ def test_an_endpoint_that_the_service_disabled_says_so_and_is_resumed(
     assert page.get_by_label("Maximum attempts per second (optional)").input_value() == "7"
 
 
-def test_a_test_event_shows_at_once_what_came_of_it(page: Page, hooks: Hooks, receiver: Receiver) -> None:
+def test_test_event_shows_request_and_response(page: Page, hooks: Hooks, receiver: Receiver) -> None:
     hooks.add(receiver.url, PAUSED, RESTORED, custom_headers={"X-Mine": "1"})
     sign_in(page, hooks.token)
     card(page, receiver.url).get_by_role("button", name="Test").click()
@@ -392,7 +384,7 @@ def test_a_test_event_shows_at_once_what_came_of_it(page: Page, hooks: Hooks, re
     dialog.get_by_text("accepts 10 tests and retries per minute. Try again in 42 seconds.").wait_for()
 
 
-def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
+def test_attempts_are_listed_and_delivery_can_be_retried(
     page: Page, hooks: Hooks, receiver: Receiver
 ) -> None:
     receiver.status = 400
@@ -416,13 +408,13 @@ def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
     wait_for(lambda: cells(page, 2) == ["Delivered"], "the delivery in the list")
     page.get_by_role("button", name=RESTORED).click()
     page.get_by_role("button", name="Retry now").click()
-    again = attempts.nth(1)
-    again.get_by_text("Manual retry").wait_for()
-    again.get_by_text("The receiver responded with 200").wait_for()
+    retry = attempts.nth(1)
+    retry.get_by_text("Manual retry").wait_for()
+    retry.get_by_text("The receiver responded with 200").wait_for()
     assert receiver.received[-1][0]["webhook-id"] == receiver.received[-2][0]["webhook-id"]
 
 
-def test_deliveries_need_no_scrolling_sideways_on_a_telephone(page: Page, hooks: Hooks) -> None:
+def test_deliveries_fit_a_phone_screen(page: Page, hooks: Hooks) -> None:
     sample(hooks)
     page.set_viewport_size({"width": 375, "height": 740})
     sign_in(page, hooks.token)
@@ -434,7 +426,7 @@ def test_deliveries_need_no_scrolling_sideways_on_a_telephone(page: Page, hooks:
     expect(listed.get_by_role("row").nth(0).get_by_role("cell").nth(1)).to_be_visible()
 
 
-def test_parts_filters_and_deliveries_have_addresses_of_their_own(page: Page, hooks: Hooks) -> None:
+def test_parts_filters_and_deliveries_are_part_of_the_url(page: Page, hooks: Hooks) -> None:
     sample(hooks)
     sign_in(page, hooks.token)
     part(page, "Statistics")
@@ -465,29 +457,27 @@ def test_parts_filters_and_deliveries_have_addresses_of_their_own(page: Page, ho
     page.get_by_role("figure", name="Latency").wait_for()
 
 
-def test_an_address_that_names_nothing_shows_the_first_part_and_all_deliveries(
-    page: Page, hooks: Hooks
-) -> None:
+def test_invalid_url_parameters_are_ignored(page: Page, hooks: Hooks) -> None:
     sample(hooks)
     sign_in(page, hooks.reader)
     page.goto("/console/webhooks?part=receiver&scope=project/nobodys")
     page.get_by_text("3 endpoints").wait_for()
-    with page.expect_response(lambda response: "/deliveries?" in response.url) as answered:
+    with page.expect_response(lambda response: "/deliveries?" in response.url) as response:
         page.goto("/console/webhooks?part=deliveries&status=broken&range=ever")
-    assert "filter" not in answered.value.url
+    assert "filter" not in response.value.url
     wait_for(lambda: cells(page, 2), "the deliveries")
     for name, value in (("Status", ""), ("Time", "all")):
         expect(page.get_by_role("combobox", name=name, exact=True)).to_have_value(value)
 
 
 def sample(hooks: Hooks) -> None:
-    """Make three endpoints with two weeks of deliveries."""
+    """Create three endpoints with two weeks of deliveries."""
     for number in range(3):
         hooks.add(f"http://127.0.0.1:9/{number}")
     hooks.database.execute(SAMPLE)
 
 
-def test_deliveries_are_filtered_and_paged(page: Page, hooks: Hooks) -> None:
+def test_deliveries_can_be_filtered_and_paged(page: Page, hooks: Hooks) -> None:
     sample(hooks)
     sign_in(page, hooks.token)
     part(page, "Deliveries")
@@ -514,14 +504,14 @@ def test_deliveries_are_filtered_and_paged(page: Page, hooks: Hooks) -> None:
     assert quote("filter[since]", safe="[]") in choose(page, "Time", "week")
 
 
-def test_charts_show_what_the_statistics_say(page: Page, hooks: Hooks) -> None:
-    """Each has a table of the same numbers, of today and the 13 days before; zeros if there is nothing."""
+def test_charts_match_the_statistics(page: Page, hooks: Hooks) -> None:
+    """Each chart has a table with the numbers of the last 14 days, including zeros."""
     sample(hooks)
     now = datetime.now(UTC)
     page.clock.set_fixed_time(now)
     sign_in(page, hooks.token)
     part(page, "Statistics")
-    rows = [one["attributes"] for one in hooks.ask("GET", "/statistics")]
+    rows = [one["attributes"] for one in hooks.send("GET", "/statistics")]
     days = [f"{now - timedelta(days=ago):%Y-%m-%d}" for ago in range(13, -1, -1)]
     found = {row["day"]: row for row in rows if row["endpoint_id"] is None and row["day"] in days}
     outcomes = page.get_by_role("figure", name="Deliveries by outcome")
@@ -544,10 +534,10 @@ def test_charts_show_what_the_statistics_say(page: Page, hooks: Hooks) -> None:
     assert [int(row.split("\t")[1]) for row in failures] == sorted(failed.values(), reverse=True)
 
 
-def test_what_failed_for_good_is_recovered(page: Page, hooks: Hooks, receiver: Receiver) -> None:
+def test_failed_deliveries_can_be_recovered(page: Page, hooks: Hooks, receiver: Receiver) -> None:
     receiver.status = 500
     endpoint = hooks.add(receiver.url)
-    hooks.ask("POST", f"/endpoints/{endpoint}/test")
+    hooks.send("POST", f"/endpoints/{endpoint}/test")
     wait_for(lambda: hooks.statuses() == ["failed"], "a failed test")
     receiver.status = 200
     sign_in(page, hooks.token)
@@ -559,7 +549,7 @@ def test_what_failed_for_good_is_recovered(page: Page, hooks: Hooks, receiver: R
     assert len(receiver.received) == 2
 
 
-def test_the_consoles_receiver_takes_a_delivery_and_verifies_it(page: Page, hooks: Hooks) -> None:
+def test_console_receiver_shows_verified_deliveries(page: Page, hooks: Hooks) -> None:
     sign_in(page, hooks.token)
     page.get_by_role("button", name="try the receiver").click()
     page.get_by_role("button", name="Create a receiver").click()
@@ -572,13 +562,13 @@ def test_the_consoles_receiver_takes_a_delivery_and_verifies_it(page: Page, hook
     with page.expect_response(lambda response: response.request.method == "POST"):
         page.get_by_label("Response status").select_option("500")
     [endpoint] = hooks.endpoints()
-    hooks.ask("PATCH", f"/endpoints/{endpoint['id']}", signing_secret="another secret")
+    hooks.send("PATCH", f"/endpoints/{endpoint['id']}", signing_secret="another secret")
     page.get_by_role("button", name="Send a test event").click()
     item.get_by_text("status 500").wait_for()
     item.first.get_by_text("signed with a different secret").wait_for()
 
 
-def test_a_receiver_says_what_has_to_be_allowed(page: Page, hooks: Hooks) -> None:
+def test_receiver_shows_the_required_setting(page: Page, hooks: Hooks) -> None:
     refused = {"accepted": False, "code": "bad_request.endpoint.url.invalid", "message": "Not allowed"}
     page.route("**/url-check", lambda route: route.fulfill(json={"data": {"attributes": refused}}))
     sign_in(page, hooks.token)
@@ -588,9 +578,7 @@ def test_a_receiver_says_what_has_to_be_allowed(page: Page, hooks: Hooks) -> Non
     assert page.get_by_role("button", name="Create an endpoint for it").count() == 0
 
 
-def test_a_dialog_is_opened_filled_and_left_by_the_keyboard(
-    page: Page, hooks: Hooks, receiver: Receiver
-) -> None:
+def test_dialog_can_be_used_by_keyboard(page: Page, hooks: Hooks, receiver: Receiver) -> None:
     focused = "document.activeElement.closest('dialog') ? 'dialog' : document.activeElement.textContent"
     sign_in(page, hooks.token)
     page.get_by_role("button", name="New endpoint").focus()
@@ -608,7 +596,7 @@ def test_a_dialog_is_opened_filled_and_left_by_the_keyboard(
     assert [one["url"] for one in hooks.endpoints()] == [receiver.url]
 
 
-def test_a_dialog_may_be_opened_while_another_closes(page: Page, hooks: Hooks) -> None:
+def test_dialog_can_be_opened_while_another_closes(page: Page, hooks: Hooks) -> None:
     sign_in(page, hooks.token)
     page.get_by_role("button", name="New endpoint").click()
     page.get_by_role("dialog", name="New endpoint").wait_for()
@@ -621,9 +609,9 @@ def test_a_dialog_may_be_opened_while_another_closes(page: Page, hooks: Hooks) -
     page.get_by_label("URL").fill("https://receiver.example/")
 
 
-def test_a_receiver_that_is_gone_says_so(page: Page, hooks: Hooks) -> None:
-    kept = {"name": "gone", "url": "http://127.0.0.1:9/", "secret": SECRET}
-    page.add_init_script(f"sessionStorage.setItem('dataapi.receiver', JSON.stringify({json.dumps(kept)}))")
+def test_lost_receiver_is_reported(page: Page, hooks: Hooks) -> None:
+    stored = {"name": "gone", "url": "http://127.0.0.1:9/", "secret": SECRET}
+    page.add_init_script(f"sessionStorage.setItem('dataapi.receiver', JSON.stringify({json.dumps(stored)}))")
     sign_in(page, hooks.token)
     part(page, "Receiver")
     page.get_by_text("The receiver is gone").wait_for()
@@ -632,7 +620,7 @@ def test_a_receiver_that_is_gone_says_so(page: Page, hooks: Hooks) -> None:
 
 
 @pytest.mark.parametrize("width", [375, 1440])
-def test_no_part_of_the_page_stands_out_of_the_window(page: Page, hooks: Hooks, width: int) -> None:
+def test_every_part_of_the_page_fits_the_window(page: Page, hooks: Hooks, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 740})
     sample(hooks)
     sign_in(page, hooks.token)
@@ -643,8 +631,8 @@ def test_no_part_of_the_page_stands_out_of_the_window(page: Page, hooks: Hooks, 
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_is_a_serious_obstacle(page: Page, hooks: Hooks, receiver: Receiver, theme: str) -> None:
-    """As ``test_accessibility.py`` has it of the other pages: cards, dialogs, attempts and charts."""
+def test_webhooks_page_is_accessible(page: Page, hooks: Hooks, receiver: Receiver, theme: str) -> None:
+    """Covers cards, dialogs, attempts and charts."""
     receiver.status = 400
     hooks.add(receiver.url, description="Billing")
     hooks.publish()

@@ -1,7 +1,7 @@
-"""A Debian 12 that systemd-nspawn boots from a folder, with a clone of the project in a user's home.
+"""A Debian 12 booted by systemd-nspawn from a folder, with a clone of the project in a user's home.
 
-It boots with a layer over it that is dropped at the end, so that each run begins on the bare system. It
-shares the network with this machine, so that the ports that its services listen on must be free.
+An overlay is dropped at the end, so that each run starts with a clean system. The container shares the
+network of this machine, so the ports of its services must be free.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ PATIENCE = 600.0
 class Container:
     """The booted system.
 
-    :param init: the process that is its init.
+    :param init: process ID of its init.
     """
 
     def __init__(self, init: int) -> None:
         self._init = init
 
     def command(self, user: str, script: str) -> list[str]:
-        """Return what runs a script of the shell in the project, as a user who has logged in."""
+        """Return a command that runs a shell script in the project as a logged-in user."""
         variables = network()
         kept = f"--whitelist-environment={','.join(variables)}"
         entered = ["nsenter", f"--target={self._init}", "--mount", "--uts", "--ipc", "--pid", "--"]
@@ -48,20 +48,20 @@ class Container:
         return ["env", *given, *entered, "/usr/sbin/runuser", "--login", kept, user, "--command", typed]
 
     def output(self, user: str, script: str) -> str:
-        """Return what a script prints, which must succeed."""
+        """Run a script and return its output; fail if it fails."""
         words = self.command(user, script)
         done = subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         return done.stdout.decode()
 
     def has_booted(self) -> bool:
-        """Whether everything has started that starts at the boot."""
+        """Whether booting is complete."""
         words = self.command("root", "systemctl is-active --quiet multi-user.target")
         return subprocess.run(words, check=False).returncode == 0
 
 
 @contextmanager
 def booted(description: str, ports: Sequence[int]) -> Iterator[Container]:
-    """Boot the system that the command line names; it is made if it is not there."""
+    """Boot the system named by the command line, and create it if necessary."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("folder", type=Path, help="where the system is, or is to be")
     parser.add_argument("--mirror", help="a Debian mirror, if not debootstrap's")
@@ -75,7 +75,7 @@ def booted(description: str, ports: Sequence[int]) -> Iterator[Container]:
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
-    """Yield a document's blocks of shell commands, each with the JSON that is shown below it, else ""."""
+    """Yield the blocks of shell commands in a document, each with the JSON shown below it, or ""."""
     blocks = documents.blocks(text)
     for block, after in itertools.zip_longest(blocks, blocks[1:]):
         if block.language == "sh":
@@ -83,19 +83,19 @@ def steps(text: str) -> Iterator[tuple[str, str]]:
 
 
 def check(printed: str, shown: str) -> None:
-    """See that commands print what is shown below them."""
+    """Check that commands print the documented output."""
     say(printed)
     assert not shown or documents.fits(json.loads(printed), documents.pattern(shown)), printed
 
 
 def listens(port: int) -> bool:
-    """Whether anybody listens on a port of this machine."""
+    """Whether a port of this machine is in use."""
     with closing(socket.socket()) as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """Return the condition's first true value."""
+    """Return the first true value of a condition."""
     limit = time.monotonic() + PATIENCE
     while not (value := condition()):
         assert time.monotonic() < limit, f"waited in vain for {what}"
@@ -104,7 +104,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 
 def _make(folder: Path, mirror: str | None) -> None:
-    """Install the system, with a user who may use sudo and a clone of the project."""
+    """Install the system, with a sudo user and a clone of the project."""
     if not (folder / "etc/debian_version").exists():
         words = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(folder)]
         run([*words, mirror] if mirror else words)
@@ -126,7 +126,7 @@ def _make(folder: Path, mirror: str | None) -> None:
 
 @contextmanager
 def _boot(folder: Path) -> Iterator[Container]:
-    # Nothing of the system is kept, so that it need not shut down in order.
+    # The overlay is dropped, so that a clean shutdown is unnecessary.
     options = ["--volatile=overlay", "--register=no", "--keep-unit", "--kill-signal=SIGKILL"]
     with folder.with_suffix(".boot.log").open("wb") as log:
         running = subprocess.Popen(

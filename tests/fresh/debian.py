@@ -1,10 +1,10 @@
-"""docs/guides/debian.md, typed as root on a Debian 12 that was booted with nothing installed.
+"""Runs docs/guides/debian.md as root on a freshly booted Debian 12.
 
-Run by hand, as root, on a machine with debootstrap, systemd-nspawn and a network:
+Run manually, as root, on a machine with debootstrap, systemd-nspawn and a network:
 
     python3 tests/fresh/debian.py FOLDER
 
-makes the system in FOLDER, or takes the one that is there.
+The system in FOLDER is created if necessary.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEYS = "/etc/dataapi/dataapi.secrets/publishable-keys"
 
 
 def follow(container: Container, text: str) -> None:
-    """Paste each block into root's shell, and see that what it starts is active."""
+    """Paste each block into root's shell, and check that the services that it starts are active."""
     for script, shown in steps(text):
         say(f"# {script}")
         printed = container.output("root", script)
@@ -35,14 +35,14 @@ def follow(container: Container, text: str) -> None:
 
 
 def newest_key_is_allowed(container: Container) -> bool:
-    """Whether the service has read the last line of the file with the keys."""
+    """Whether the service has read the last line of the key file."""
     key = container.output("root", f"tail -n 1 {KEYS}").strip()
     asked = f"curl --silent --fail --insecure https://localhost/rest/v1/note -H 'apikey: {key}'"
     return subprocess.run(container.command("root", asked), check=False).returncode == 0
 
 
-def see_that_a_mistake_fails_the_reload(container: Container) -> None:
-    """Add a section that there is not, reload, and take it away again."""
+def check_failed_reload(container: Container) -> None:
+    """Add an invalid section, check that the reload fails, and remove it again."""
     file = "/etc/dataapi/dataapi.ini"
     said = container.output(
         "root",
@@ -61,7 +61,7 @@ def main() -> int:
     with booted("Type the guide to a service on Debian 12.", PORTS) as container:
         follow(container, before)
         wait_for(lambda: newest_key_is_allowed(container), "the reload")
-        see_that_a_mistake_fails_the_reload(container)
+        check_failed_reload(container)
         follow(container, heading + after)
     say("it is as the guide says")
     return 0

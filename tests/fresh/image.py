@@ -1,12 +1,13 @@
-"""The image of the Dockerfile: built by buildah, and run read-only as an ordinary user, with a PostgreSQL.
+"""Builds the image of the Dockerfile with buildah, and runs it read-only as an unprivileged user with a
+PostgreSQL.
 
-Run by hand, as root, on a Debian with buildah, runc, debootstrap, postgresql, git and a network:
+Run manually, as root, on a Debian with buildah, runc, debootstrap, postgresql, git and a network:
 
     python3 tests/fresh/image.py FOLDER
 
-builds the last commit's image.  The base that the Dockerfile names is made of Debian in FOLDER, whose Python
-is put where that image has its own, so that no registry of images is asked.  The container and PostgreSQL
-share a network of their own.
+This builds the image of the last commit. The base image is created from Debian in FOLDER, with Debian's
+Python in the path of the original, so that no image registry is used. The container and PostgreSQL share a
+separate network.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ BASE = "docker.io/library/python:3.11-slim-bookworm"
 IMAGE = "localhost/dataapi"
 PACKAGES = "python3,python3-venv,ca-certificates"
 LARGEST = 150
-"""Megabytes that the image may have above its base."""
+"""Maximum size of the image without its base, in megabytes."""
 NAME = "dataapi-image-test"
 ADMINISTRATOR = "postgresql://postgres@127.0.0.1/app"
 TABLES = """
@@ -47,13 +48,13 @@ create function slow() returns text language sql as $$ select pg_sleep(3)::text 
 
 
 def output(*words: str, **options: Any) -> str:
-    """Return what a command prints, which must succeed."""
+    """Run a command and return its output; fail if it fails."""
     printed: str = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
     return printed.strip()
 
 
 def make_base(folder: Path, mirror: str | None) -> None:
-    """Give buildah an image under the name that the Dockerfile begins with."""
+    """Create the base image of the Dockerfile in buildah's storage."""
     if not (folder / "etc/debian_version").exists():
         words = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(folder)]
         run([*words, mirror] if mirror else words)
@@ -80,7 +81,7 @@ def build(scratch: Path) -> None:
 
 @contextmanager
 def mounted(image: str) -> Iterator[Path]:
-    """Give the files of an image."""
+    """Mount an image and yield the folder."""
     made = output("buildah", "from", "--pull-never", image)
     try:
         yield Path(output("buildah", "mount", made))
@@ -89,12 +90,12 @@ def mounted(image: str) -> Iterator[Path]:
 
 
 def megabytes(folder: Path) -> int:
-    """Return how large a folder's files are."""
+    """Return the size of a folder's files in megabytes."""
     return int(output("du", "--summarize", "--block-size=1M", "--apparent-size", str(folder)).split()[0])
 
 
 class Network:
-    """A network of which only the loopback interface is there, and who is in it."""
+    """A network namespace with only a loopback interface."""
 
     def __init__(self) -> None:
         self.path = f"/run/netns/{NAME}"
@@ -108,7 +109,7 @@ class Network:
         run(["ip", "netns", "delete", NAME])
 
     def inside(self, *words: str) -> list[str]:
-        """Return what runs a command in it."""
+        """Return a command that runs in the network."""
         return ["ip", "netns", "exec", NAME, *words]
 
     def sql(self, statement: str, database: str = "app") -> str:
@@ -127,7 +128,7 @@ class Network:
 
 @contextmanager
 def postgresql(network: Network, folder: Path) -> Iterator[list[str]]:
-    """Run a server in the network; give what stops and starts it."""
+    """Run a server in the network; yield the commands that stop and start it."""
     programs = max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     data = folder / "data"
     as_user = ["runuser", "-u", "postgres", "--"]
@@ -145,10 +146,10 @@ def postgresql(network: Network, folder: Path) -> Iterator[list[str]]:
 
 
 class Container:
-    """The image in a container that runc runs, as its own configuration says.
+    """The image in a container run by runc with the image's configuration.
 
-    :param root: the files, which are read-only.
-    :param configuration: the folder that is mounted at ``/etc/dataapi``.
+    :param root: the read-only files.
+    :param configuration: the folder mounted at ``/etc/dataapi``.
     """
 
     def __init__(self, scratch: Path, root: Path, network: Network, configuration: Path) -> None:
@@ -166,7 +167,7 @@ class Container:
         spec = json.loads(file.read_text())
         user, group = map(int, self.image["User"].split(":"))
         process = spec["process"]
-        # Where this machine lets no limits be set, runc cannot set those of its example.
+        # runc cannot set the limits of its default configuration on machines that forbid it.
         process.pop("rlimits")
         process |= {
             "terminal": False,
@@ -196,14 +197,14 @@ class Container:
         return done.returncode == 0
 
     def healthy(self) -> bool:
-        """Whether the image's own check succeeds."""
+        """Whether the image's health check succeeds."""
         kind, *words = self.image["Healthcheck"]["Test"]
         assert kind == "CMD", kind
         return self.succeeds(*words)
 
 
-def try_out(container: Container, network: Network, server: list[str], configuration: Path) -> None:
-    """Set the database up, serve, lose the database and find it again, and stop with a request in flight."""
+def check_container(container: Container, network: Network, server: list[str], configuration: Path) -> None:
+    """Initialize the database, serve, survive a database outage, and stop with a request in flight."""
     network.sql(TABLES)
     options = ["--yes", "--anon=read", "--config=/etc/dataapi/dataapi.ini"]
     assert container.start(f"{NAME}-init", ["dataapi", "init", *options, ADMINISTRATOR]).wait() == 0
@@ -253,7 +254,9 @@ def main() -> int:
             say(f"the base has {megabytes(base)} MB, the image {added} MB more")
             assert added < LARGEST
             with Network() as network, postgresql(network, data) as server:
-                try_out(Container(scratch, root, network, configuration), network, server, configuration)
+                check_container(
+                    Container(scratch, root, network, configuration), network, server, configuration
+                )
     say("the image builds, serves, and stops in order")
     return 0
 

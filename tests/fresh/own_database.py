@@ -1,10 +1,10 @@
-"""The README's way to one's own database, typed on a Debian 12 that was booted with nothing installed.
+"""Runs the README's chapter on your own database on a freshly booted Debian 12.
 
-Run by hand, as root, on a machine with debootstrap, systemd-nspawn and a network:
+Run manually, as root, on a machine with debootstrap, systemd-nspawn and a network:
 
     python3 tests/fresh/own_database.py FOLDER
 
-makes the system in FOLDER, or takes the one that is there.
+The system in FOLDER is created if necessary.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PORTS = (5432, PORT, 8001)
 
 
 def follow(container: Container, text: str) -> None:
-    """Paste each block into a shell of the newcomer; the daemon goes on while the next one is typed."""
+    """Paste each block into a user's shell; the daemon keeps running in the meantime."""
     for script, shown in steps(text):
         *commands, last = script.splitlines()
         serves = "twistd" in last

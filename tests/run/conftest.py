@@ -1,4 +1,4 @@
-"""A database for the daemons under test."""
+"""Fixtures of tests that run daemons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from support import documents
 from support.daemon import SCHEMA
 from support.installation import PATIENT, Installation
-from support.pooler import pooled_if_asked
+from support.pooler import pooled_if_enabled
 from support.postgres import Server
 from support.recorder import Recorder
 from support.story import Story
@@ -23,20 +23,19 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def served(server: Server) -> Database:
-    """Give a database whose daemons answer quickly or slowly, as asked."""
+    """Return a database with a quick and a slow query."""
     return server.create_database(SCHEMA)
 
 
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
-    """Give a receiver."""
     with Recorder() as made:
         yield made
 
 
 @pytest.fixture
 def installation(server: Server, recorder: Recorder, tmp_path: Path) -> Iterator[Installation]:
-    """Give webhooks whose attempts may take long, without a daemon yet."""
+    """Yield webhooks with a long timeout; the test starts the daemons."""
     database = server.create_database()
     made = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
     yield made
@@ -46,11 +45,11 @@ def installation(server: Server, recorder: Recorder, tmp_path: Path) -> Iterator
 
 @pytest.fixture(scope="module")
 def own_server(pytestconfig: pytest.Config) -> Iterator[Server]:
-    """Give a cluster that may be stopped."""
+    """Yield a server that the tests may stop."""
     made = Server()
     try:
         made.create()
-        with pooled_if_asked(pytestconfig, made):
+        with pooled_if_enabled(pytestconfig, made):
             yield made
     finally:
         made.remove()
@@ -58,12 +57,12 @@ def own_server(pytestconfig: pytest.Config) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Server]:
-    """Give a server that takes passwords over TCP, as Debian's does."""
+    """Yield a server that requires passwords over TCP, like Debian's."""
     made = Server()
     try:
         made.create()
         if shutil.which("curl") is None or not made.has_program("createdb"):
-            pytest.skip("curl or createdb is not installed, which the documents use")
+            pytest.skip("the documents need curl and createdb")
         made.require_password("authenticator")
         yield made
     finally:
@@ -72,7 +71,7 @@ def cluster() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def signed_in(cluster: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """Give a reader of the tutorial up to where users sign in; what is read then adds tables of its own."""
+    """Yield a story that has run the tutorial up to signing in."""
     with Story.on_debian(tmp_path_factory.mktemp("reader"), cluster) as made:
         tutorial = documents.read("docs/tutorial.md")
         for title in ("Set up a database", "Create a table", "Start the daemon", "Sign in"):

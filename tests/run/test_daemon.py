@@ -1,4 +1,4 @@
-"""The daemon as an operator meets it: it starts, answers, reloads, drains, and says what is wrong."""
+"""The life of a daemon: start, health checks, reload, shutdown and error messages."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
     from support.postgres import Database
 
-SLOW_ANSWER = {"data": {"noteCollection": {"edges": [{"node": {"slow": 1}}]}}}
+SLOW_RESPONSE = {"data": {"noteCollection": {"edges": [{"node": {"slow": 1}}]}}}
 PASSWORD = "correct-horse-battery"
 
 
 @pytest.fixture(scope="module")
 def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a running daemon that logs every request."""
+    """Yield a running daemon that logs every request."""
     uri = served.uri.replace("authenticator@", f"authenticator:{PASSWORD}@")
     with Daemon(
         tmp_path_factory.mktemp("daemon"), uri, settings={"log-level": "info"}, forks=False
@@ -59,21 +59,20 @@ def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield running
 
 
-def in_background(daemon: Daemon, query: str) -> tuple[threading.Thread, list[Answer]]:
+def send_in_background(daemon: Daemon, query: str) -> tuple[threading.Thread, list[Answer]]:
     """Send a query from another thread."""
-    answers: list[Answer] = []
+    responses: list[Answer] = []
 
     def send() -> None:
         with contextlib.suppress(ConnectionError, HTTPException):
-            answers.append(daemon.graphql(query))
+            responses.append(daemon.graphql(query))
 
     thread = threading.Thread(target=send)
     thread.start()
-    return thread, answers
+    return thread, responses
 
 
-def test_it_is_live_and_ready_and_says_of_what(daemon: Daemon) -> None:
-    """``/live`` and ``/ready`` say 200, the latter with each project's database and catalog."""
+def test_live_and_ready_endpoints_return_200(daemon: Daemon) -> None:
     assert daemon.admin("GET", "/live").status == 200
     ready = daemon.admin("GET", "/ready")
     assert ready.status == 200
@@ -84,8 +83,7 @@ def test_it_is_live_and_ready_and_says_of_what(daemon: Daemon) -> None:
     assert project["problems"] == []
 
 
-def test_a_health_check_asks_whether_it_is_ready(daemon: Daemon, tmp_path: Path) -> None:
-    """``dataapi ready`` exits with 0 while requests can be answered, with 69 when nobody answers."""
+def test_ready_command_reports_state_by_exit_status(daemon: Daemon, tmp_path: Path) -> None:
     checked = subprocess.run(
         [*DATAAPI, "ready", "--config", str(daemon.config)], capture_output=True, text=True, check=False
     )
@@ -101,8 +99,7 @@ def test_a_health_check_asks_whether_it_is_ready(daemon: Daemon, tmp_path: Path)
     assert "does not respond" in checked.stderr
 
 
-def test_versions_are_those_that_are_installed_and_that_serve(daemon: Daemon) -> None:
-    """As PostgreSQL's view of extensions has them; by the admin listener and by both commands."""
+def test_version_is_the_same_in_commands_metrics_and_admin_listener(daemon: Daemon) -> None:
     row = daemon.admin("GET", "/version").json
     assert row.keys() == {"name", "default_version", "installed_version", "comment"}
     version = row["default_version"]
@@ -118,20 +115,17 @@ def test_versions_are_those_that_are_installed_and_that_serve(daemon: Daemon) ->
     assert printed(*DATAAPI, "--version") == printed(TWISTD, "dataapi", "--version") == f"dataapi {version}\n"
 
 
-def test_a_role_that_requests_cannot_assume_is_reported_at_the_start(
-    served: Database, tmp_path: Path
-) -> None:
-    """Each request would be refused for it, so the log and ``/ready`` say what to put right."""
-    told = "requests run as nobody_here, but the login role of db-uri is not a member of that role"
+def test_missing_role_membership_is_reported_at_startup(served: Database, tmp_path: Path) -> None:
+    """Requests would fail for this role, so the log and ``/ready`` explain what to fix."""
+    message = "requests run as nobody_here, but the login role of db-uri is not a member of that role"
     with Daemon(tmp_path, served.uri, project={"db-anon-role": "nobody_here"}) as daemon:
         daemon.wait_ready()
-        assert daemon.admin("GET", "/ready").json["projects"][0]["problems"] == [told]
-        [line] = [line for line in daemon.lines if told in line["message"]]
+        assert daemon.admin("GET", "/ready").json["projects"][0]["problems"] == [message]
+        [line] = [line for line in daemon.lines if message in line["message"]]
         assert (line["level"], line["project"]) == ("error", "abcdefghijklmnopqrst")
 
 
-def test_other_paths_and_methods_of_the_admin_listener_are_refused(daemon: Daemon) -> None:
-    """An unknown admin path is 404; a wrong method is 405 and says which is right."""
+def test_admin_listener_rejects_unknown_paths_and_methods(daemon: Daemon) -> None:
     assert daemon.admin("GET", "/graphql/v1").status == 404
     refused = daemon.admin("GET", "/reload")
     assert (refused.status, refused.headers["Allow"]) == (405, "POST")
@@ -139,7 +133,7 @@ def test_other_paths_and_methods_of_the_admin_listener_are_refused(daemon: Daemo
     assert (refused.status, refused.headers["Allow"]) == (405, "GET, HEAD")
 
 
-def test_metrics_count_requests_and_show_the_pool(daemon: Daemon) -> None:
+def test_metrics_count_requests_and_report_pool_size(daemon: Daemon) -> None:
     sample = 'dataapi_requests_total{area="graphql",code="",method="POST",route="/graphql/v1",status="200"}'
     before = daemon.metric(sample)
     assert daemon.graphql(QUICK).json == {"data": {"noteCollection": {"edges": [{"node": {"id": 1}}]}}}
@@ -149,7 +143,7 @@ def test_metrics_count_requests_and_show_the_pool(daemon: Daemon) -> None:
     assert daemon.metric('dataapi_request_duration_seconds_count{area="graphql"}') >= 1
 
 
-def test_reload_answers_when_the_new_catalog_serves(daemon: Daemon) -> None:
+def test_reload_responds_when_the_new_catalog_is_in_use(daemon: Daemon) -> None:
     before = daemon.admin("GET", "/ready").json["projects"][0]["generation"]
     reloaded = daemon.admin("POST", "/reload")
     assert reloaded.status == 200
@@ -158,8 +152,7 @@ def test_reload_answers_when_the_new_catalog_serves(daemon: Daemon) -> None:
     assert daemon.admin("GET", "/ready").json["projects"][0]["generation"] >= generation
 
 
-def test_what_it_holds_for_clients_is_bounded(served: Database, tmp_path: Path) -> None:
-    """Beyond ``max-bodies`` and ``max-connections`` requests are refused, and the admin listener answers."""
+def test_memory_and_connections_are_limited(served: Database, tmp_path: Path) -> None:
     limits = {"max-bodies": "100000", "max-connections": "2"}
     project = {"max-body": "100000"}
     with (
@@ -172,8 +165,8 @@ def test_what_it_holds_for_clients_is_bounded(served: Database, tmp_path: Path) 
             connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE)
             opened.enter_context(connection).sendall(begun)
 
-        def begin_with_leave(head: str, begun: bytes) -> None:
-            """Send a part of a body once the head is accepted, so that it is this body that has the room."""
+        def begin_after_continue(head: str, begun: bytes) -> None:
+            """Send part of a body once the head is accepted, so that the memory is reserved for this body."""
             connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE)
             opened.enter_context(connection).sendall(
                 head.replace("Host", "Expect: 100-continue\r\nHost").encode()
@@ -183,10 +176,10 @@ def test_what_it_holds_for_clients_is_bounded(served: Database, tmp_path: Path) 
 
         head = f"POST /rest/v1/note HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\nContent-Length: 99000\r\n\r\n"
         body = " " * 98_000
-        begin_with_leave(head, body.encode())
+        begin_after_continue(head, body.encode())
         wait_for(
             lambda: daemon.request("POST", "/rest/v1/note", body, {"apikey": KEY}).status == 503,
-            "a body that is too much",
+            "the second body to be rejected",
         )
         assert daemon.graphql(QUICK).status == 200
         opened.close()
@@ -196,27 +189,25 @@ def test_what_it_holds_for_clients_is_bounded(served: Database, tmp_path: Path) 
         begin(read.encode())
         begin(read.encode())
         wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 2, "two requests")
-        wait_for(lambda: daemon.graphql(QUICK).status == 503, "a connection that is too many")
+        wait_for(lambda: daemon.graphql(QUICK).status == 503, "a connection above the limit")
         assert daemon.graphql(QUICK).json["errors"][0]["extensions"]["code"] == "TOO_MANY_CONNECTIONS"
         assert daemon.admin("GET", "/live").status == 200
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
-def test_a_reloading_signal_reads_the_catalog_again(daemon: Daemon, number: signal.Signals) -> None:
-    """SIGHUP and PostgREST's two signals make the daemon read the catalog again, and it goes on running."""
+def test_signal_reloads_the_catalog(daemon: Daemon, number: signal.Signals) -> None:
     before = daemon.admin("GET", "/ready").json["projects"][0]["generation"]
     daemon.process.send_signal(number)
     wait_for(
         lambda: daemon.admin("GET", "/ready").json["projects"][0]["generation"] > before, "a new generation"
     )
-    told = f"reloaded on {number.name}"
-    wait_for(lambda: any(line["message"] == told for line in daemon.lines), "the line of the reload")
+    message = f"reloaded on {number.name}"
+    wait_for(lambda: any(line["message"] == message for line in daemon.lines), "the line of the reload")
 
 
-def test_log_lines_are_json_with_the_requests_id(daemon: Daemon) -> None:
-    """Every line is a JSON object; a request's line carries the id that the client got."""
-    answer = daemon.graphql(QUICK, **{"X-Request-Id": "from-the-client-1"})
-    assert answer.headers["X-Request-Id"] == "from-the-client-1"
+def test_log_lines_are_json_with_the_request_id(daemon: Daemon) -> None:
+    response = daemon.graphql(QUICK, **{"X-Request-Id": "from-the-client-1"})
+    assert response.headers["X-Request-Id"] == "from-the-client-1"
     [line] = wait_for(
         lambda: [line for line in daemon.lines if line.get("request_id") == "from-the-client-1"], "its line"
     )
@@ -224,7 +215,7 @@ def test_log_lines_are_json_with_the_requests_id(daemon: Daemon) -> None:
     assert all({"ts", "level", "logger", "message"} <= set(line) for line in daemon.lines)
 
 
-def test_log_lines_name_client_project_role_operation_and_error(daemon: Daemon) -> None:
+def test_log_lines_contain_client_project_role_operation_and_error(daemon: Daemon) -> None:
     before = len(daemon.lines)
     body = json.dumps({"query": "query Notes { noteCollection { nonsense } }", "operationName": "Notes"})
     headers = {"apikey": KEY, "X-Forwarded-For": "192.0.2.7, 198.51.100.4"}
@@ -244,7 +235,7 @@ def test_log_lines_name_client_project_role_operation_and_error(daemon: Daemon) 
     ]
 
 
-def test_log_lines_say_where_the_time_went_and_what_postgresql_refused(daemon: Daemon) -> None:
+def test_log_lines_contain_database_time_and_sqlstate(daemon: Daemon) -> None:
     refused = daemon.request(
         "GET", "/rest/v1/note?id=eq.x", headers={"apikey": KEY, "X-Request-Id": "refused"}
     )
@@ -270,8 +261,8 @@ def test_no_secret_is_logged(daemon: Daemon) -> None:
 
 
 @pytest.mark.skipif(Path(SOCKET).exists(), reason="this machine's own journal would get the records")
-def test_the_journal_gets_priorities(served: Database, tmp_path: Path) -> None:
-    """Each line begins with its priority where ``JOURNAL_STREAM`` names what the daemon writes to."""
+def test_log_lines_for_the_journal_begin_with_a_priority(served: Database, tmp_path: Path) -> None:
+    """The service manager sets ``JOURNAL_STREAM`` to the device and inode of the log."""
     output = tmp_path / "output"
     output.touch()
     stream = f"{output.stat().st_dev}:{output.stat().st_ino}"
@@ -286,12 +277,11 @@ def test_the_journal_gets_priorities(served: Database, tmp_path: Path) -> None:
     assert ("<4>", "warn") in lines
 
 
-def test_a_taken_port_ends_the_start_loudly(served: Database, tmp_path: Path) -> None:
-    """A port that is taken makes the daemon exit with 69 and one clear sentence, without a traceback."""
+def test_port_in_use_ends_startup_with_one_error(served: Database, tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, served.uri, forks=False)
-    with socket.socket() as taker:
-        taker.bind(("127.0.0.1", daemon.port))
-        taker.listen()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", daemon.port))
+        other.listen()
         daemon.start()
         assert daemon.process.wait(PATIENCE) == os.EX_UNAVAILABLE
     [line] = map(json.loads, daemon.text.splitlines())
@@ -301,12 +291,12 @@ def test_a_taken_port_ends_the_start_loudly(served: Database, tmp_path: Path) ->
     assert daemon.text.count("cannot listen on") == 1
 
 
-def test_a_taken_port_is_reported_when_a_detached_daemon_starts(served: Database, tmp_path: Path) -> None:
-    """Without ``-n`` the command itself fails, although the daemon would run detached."""
+def test_port_in_use_fails_the_command_of_a_detached_daemon(served: Database, tmp_path: Path) -> None:
+    """The ``twistd`` command binds its ports before it detaches the daemon."""
     daemon = Daemon(tmp_path, served.uri)
-    with socket.socket() as taker:
-        taker.bind(("127.0.0.1", daemon.admin_port))
-        taker.listen()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", daemon.admin_port))
+        other.listen()
         finished = subprocess.run(
             [TWISTD, "dataapi", "--config", str(daemon.config)],
             cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=PATIENCE,
@@ -318,7 +308,7 @@ def test_a_taken_port_is_reported_when_a_detached_daemon_starts(served: Database
     )
 
 
-def test_all_mistakes_of_a_configuration_are_printed(served: Database, tmp_path: Path) -> None:
+def test_all_configuration_errors_are_printed(served: Database, tmp_path: Path) -> None:
     daemon = Daemon(
         tmp_path,
         served.uri,
@@ -335,8 +325,7 @@ def test_all_mistakes_of_a_configuration_are_printed(served: Database, tmp_path:
 
 
 @pytest.mark.direct("a pooler keeps its clients while the server is away")
-def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
-    """A daemon starts without its database, answers 503 with Retry-After, and serves once it is there."""
+def test_daemon_starts_while_the_database_is_down(tmp_path: Path) -> None:
     server = Server()
     try:
         server.create()
@@ -347,22 +336,22 @@ def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
             ready = wait_for(lambda: daemon.try_admin("GET", "/ready"), "an answer")
             assert ready.status == 503
             assert ready.json["projects"][0]["reason"]
-            answer = wait_for(lambda: _try_graphql(daemon), "the public listener")
-            assert answer.status == 503
-            assert int(answer.headers["Retry-After"]) >= 1
-            _assert_reload_says_why(daemon, server)
+            response = wait_for(lambda: _try_graphql(daemon), "the public listener")
+            assert response.status == 503
+            assert int(response.headers["Retry-After"]) >= 1
+            _assert_reload_reports_reason(daemon, server)
             server.start()
             daemon.wait_ready()
             assert daemon.graphql(QUICK).status == 200
             server.stop()
-            _assert_reload_says_why(daemon, server)
+            _assert_reload_reports_reason(daemon, server)
             assert daemon.stop() == 0
     finally:
         server.remove()
 
 
-def _assert_reload_says_why(daemon: Daemon, server: Server) -> None:
-    """Check that a reload names host, port and reason, as ``/ready`` does."""
+def _assert_reload_reports_reason(daemon: Daemon, server: Server) -> None:
+    """Check that a reload reports host, port and reason, as ``/ready`` does."""
     reloaded = daemon.admin("POST", "/reload")
     assert reloaded.status == 503
     [reason] = reloaded.json["failures"].values()
@@ -370,13 +359,12 @@ def _assert_reload_says_why(daemon: Daemon, server: Server) -> None:
     assert reason in [one["reason"] for one in daemon.admin("GET", "/ready").json["projects"]]
 
 
-def test_a_database_that_does_not_answer_holds_nothing_up(tmp_path: Path) -> None:
-    """Where connecting takes for ever, requests are refused with 503, and the daemon can be stopped."""
+def test_unresponsive_database_does_not_block_requests_or_shutdown(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/d"
         with Daemon(tmp_path, uri) as daemon:
-            answer = wait_for(lambda: _try_graphql(daemon), "the public listener")
-            assert answer.status == 503
+            response = wait_for(lambda: _try_graphql(daemon), "the public listener")
+            assert response.status == 503
             assert daemon.stop() == 0
 
 
@@ -387,18 +375,17 @@ def _try_graphql(daemon: Daemon) -> Answer | None:
         return None
 
 
-def test_termination_finishes_requests_in_flight(served: Database, tmp_path: Path) -> None:
-    """SIGTERM: no new connection, the running request is answered, the exit status is 0."""
+def test_sigterm_finishes_requests_in_flight(served: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, served.uri, forks=False) as daemon:
         daemon.wait_ready()
-        thread, answers = in_background(daemon, SLOW)
+        thread, responses = send_in_background(daemon, SLOW)
         wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 1, "the request in flight")
         daemon.process.send_signal(signal.SIGTERM)
         wait_for(lambda: _refuses(daemon.port), "refused connections")
         draining = daemon.admin("GET", "/ready")
         assert (draining.status, draining.json["draining"]) == (503, True)
         thread.join(PATIENCE)
-        assert [answer.json for answer in answers] == [SLOW_ANSWER]
+        assert [response.json for response in responses] == [SLOW_RESPONSE]
         assert daemon.process.wait(PATIENCE) == 0
         assert daemon.lines[-1]["message"] == "stopped"
 
@@ -411,16 +398,16 @@ def _refuses(port: int) -> bool:
     return False
 
 
-def test_a_second_signal_does_not_wait(served: Database, tmp_path: Path) -> None:
+def test_second_sigterm_stops_immediately(served: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, served.uri) as daemon:
         daemon.wait_ready()
-        thread, answers = in_background(daemon, SLOW)
+        thread, responses = send_in_background(daemon, SLOW)
         wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 1, "the request in flight")
         daemon.process.send_signal(signal.SIGTERM)
-        wait_for(lambda: _refuses(daemon.port), "the beginning of the end")
+        wait_for(lambda: _refuses(daemon.port), "refused connections")
         assert daemon.stop() == 1
         thread.join(PATIENCE)
-        assert answers == []
+        assert responses == []
 
 
 @pytest.mark.parametrize(
@@ -431,12 +418,11 @@ def test_a_second_signal_does_not_wait(served: Database, tmp_path: Path) -> None
         f"POST /rest/v1/note HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\nContent-Length: 9\r\n\r\n[",
         "BAD\r\n\r\n",
     ],
-    ids=["idle", "half a head", "half a body", "a refusal"],
+    ids=["idle", "partial head", "partial body", "rejected"],
 )
-def test_clients_without_a_complete_request_do_not_hold_up_the_end(
+def test_clients_without_a_complete_request_do_not_delay_shutdown(
     served: Database, tmp_path: Path, sent: str
 ) -> None:
-    """Their connections are closed when the daemon stops, though they stay open at the client's end."""
     patient = patched(tmp_path, f"import dataapi.service.process as it; it.GRACE = {FOR_EVER}")
     with Daemon(tmp_path, served.uri, environ=patient) as daemon:
         daemon.wait_ready()
@@ -446,8 +432,7 @@ def test_clients_without_a_complete_request_do_not_hold_up_the_end(
             assert daemon.stop() == 0
 
 
-def test_quiet_levels_and_text_lines(served: Database, tmp_path: Path) -> None:
-    """With ``log-level = warn`` only refused requests are logged; ``log-format = text`` is for eyes."""
+def test_log_level_warn_logs_only_rejected_requests(served: Database, tmp_path: Path) -> None:
     settings = {"log-level": "warn", "log-format": "text"}
     with Daemon(tmp_path, served.uri, settings=settings) as daemon:
         daemon.wait_ready()
@@ -460,8 +445,7 @@ def test_quiet_levels_and_text_lines(served: Database, tmp_path: Path) -> None:
         assert "WARN dataapi.requests POST /graphql/v1 401 request_id=" in lines[0]
 
 
-def test_a_detached_daemon_logs_to_its_file_and_cleans_up(served: Database, tmp_path: Path) -> None:
-    """Without ``-n`` the command returns at once, the log is a file, and SIGTERM leaves no pid file."""
+def test_detached_daemon_logs_to_a_file_and_removes_its_pid_file(served: Database, tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, served.uri, settings={"log-level": "info", "workers": "2"})
     started = subprocess.run(
         [TWISTD, "--pidfile=pid", "--logfile=log", "dataapi", "--config", str(daemon.config)],
@@ -470,7 +454,7 @@ def test_a_detached_daemon_logs_to_its_file_and_cleans_up(served: Database, tmp_
     assert (started.returncode, started.stdout, started.stderr) == (0, "", "")
     pid = int((tmp_path / "pid").read_text())
     try:
-        wait_for(lambda: (answer := daemon.try_admin("GET", "/ready")) and answer.status == 200, "/ready")
+        wait_for(lambda: (response := daemon.try_admin("GET", "/ready")) and response.status == 200, "/ready")
         assert daemon.graphql(QUICK).status == 200
     finally:
         os.kill(pid, signal.SIGTERM)
@@ -480,25 +464,24 @@ def test_a_detached_daemon_logs_to_its_file_and_cleans_up(served: Database, tmp_
     assert lines[-1]["message"] == "stopped"
 
 
-def test_a_frozen_server_is_noticed_and_heals_by_itself(own_server: Server, tmp_path: Path) -> None:
-    """It closes no connection: ``/ready`` says so, requests are answered, and then all is well again."""
+def test_daemon_recovers_from_a_frozen_server(own_server: Server, tmp_path: Path) -> None:
+    """A frozen server keeps its connections open."""
     database = own_server.create_database(SCHEMA)
     with Daemon(tmp_path, f"{database.uri}?connect_timeout=2", project={"request-timeout": "8"}) as daemon:
         daemon.wait_ready()
-        comes_back = frozen(own_server)
+        resume = frozen(own_server)
         try:
             assert daemon.graphql(QUICK).status in (503, 504)
-            answer = daemon.admin("GET", "/ready")
-            assert answer.status == 503
-            assert "the database cannot be reached" in answer.json["projects"][0]["reason"]
+            response = daemon.admin("GET", "/ready")
+            assert response.status == 503
+            assert "the database cannot be reached" in response.json["projects"][0]["reason"]
         finally:
-            comes_back()
+            resume()
         daemon.wait_ready()
         wait_for(lambda: daemon.graphql(QUICK).status == 200, "an answer")
 
 
-def test_a_migrated_configuration_serves_as_postgrest_did(served: Database, tmp_path: Path) -> None:
-    """Its own file is refused with the command that translates it, and the translation needs no API key."""
+def test_migrated_postgrest_configuration_serves_requests(served: Database, tmp_path: Path) -> None:
     theirs = tmp_path / "postgrest.conf"
     daemon = Daemon(tmp_path, served.uri)
     theirs.write_text(
@@ -510,7 +493,7 @@ def test_a_migrated_configuration_serves_as_postgrest_did(served: Database, tmp_
         env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert refused.returncode == os.EX_CONFIG
-    assert f"dataapi migrate-config {theirs} translates it" in refused.stderr
+    assert f"translate it with dataapi migrate-config {theirs}" in refused.stderr
     ours = daemon.config
     ours.unlink()
     command = [*DATAAPI, "migrate-config", str(theirs), "--output", str(ours)]
@@ -522,8 +505,8 @@ def test_a_migrated_configuration_serves_as_postgrest_did(served: Database, tmp_
     assert "File exists" in again.stderr
     with daemon:
         daemon.wait_ready()
-        answer = daemon.request("GET", "/rest/v1/note?select=id")
-        assert (answer.status, answer.json) == (200, [{"id": 1}])
+        response = daemon.request("GET", "/rest/v1/note?select=id")
+        assert (response.status, response.json) == (200, [{"id": 1}])
         assert daemon.metric("pgrst_db_pool_max") == 10
         assert daemon.metric('pgrst_schema_cache_loads_total{status="SUCCESS"}') >= 1
         assert daemon.metric("pgrst_schema_cache_query_time_seconds") > 0

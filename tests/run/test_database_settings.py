@@ -1,4 +1,4 @@
-"""Settings in the database: read at the start, when told to, and as soon as a database is there."""
+"""Settings in the database: read at startup, on request, and when a database becomes available."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ end $$;
 
 
 class Configured(NamedTuple):
-    """A daemon, and the database that it has its settings from."""
+    """A daemon and the database that contains its settings."""
 
     daemon: Daemon
     database: Database
 
 
 def status(daemon: Daemon) -> int:
-    """Return the status of a request for a sum."""
     return daemon.request("GET", SUMS, headers={"apikey": KEY}).status
 
 
 def allow_sums(database: Database, value: str) -> None:
-    """Say in the database whether sums may be asked for, in the place that wins over others."""
+    """Set in the database whether aggregates are allowed, at the level with the highest precedence."""
     database.execute(
         f"alter role authenticator in database {database.name} set pgrst.db_aggregates_enabled = '{value}'"
     )
@@ -44,7 +43,7 @@ def allow_sums(database: Database, value: str) -> None:
 
 @pytest.fixture(params=["1", "2"])
 def configured(own_server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Configured]:
-    """Give a daemon with one or two workers whose database has settings, and that database."""
+    """Yield a daemon with one or two workers and with settings in its database."""
     database = own_server.create_database(SCHEMA + FUNCTION)
     project = {"db-config": "yes", "db-pre-config": "public.settings"}
     with Daemon(tmp_path, database.uri, settings={"workers": request.param}, project=project) as daemon:
@@ -53,7 +52,7 @@ def configured(own_server: Server, tmp_path: Path, request: pytest.FixtureReques
     database.execute("alter role authenticator reset all")
 
 
-def test_settings_are_read_again_when_asked(configured: Configured) -> None:
+def test_settings_are_reloaded_on_request(configured: Configured) -> None:
     daemon, database = configured
     assert status(daemon) == 200
     database.execute("alter role authenticator set pgrst.db_aggregates_enabled = 'false'")
@@ -65,12 +64,12 @@ def test_settings_are_read_again_when_asked(configured: Configured) -> None:
     for signal_, value, expected in ((SIGHUP, "false", 400), (SIGUSR2, "true", 200)):
         allow_sums(database, value)
         daemon.process.send_signal(signal_)
-        wait_for(lambda: status(daemon) == expected, signal_.name)  # noqa: B023 - called at once
+        wait_for(lambda: status(daemon) == expected, signal_.name)  # noqa: B023 - called immediately
 
 
 @pytest.mark.direct("a pooler passes no notifications on")
-def test_a_notification_has_the_settings_read_again(configured: Configured) -> None:
-    """As PostgREST does."""
+def test_notification_reloads_settings(configured: Configured) -> None:
+    """PostgREST does this too."""
     daemon, database = configured
     allow_sums(database, "false")
     database.execute("notify pgrst, 'reload config'")
@@ -78,7 +77,7 @@ def test_a_notification_has_the_settings_read_again(configured: Configured) -> N
 
 
 @pytest.mark.direct("a pooler keeps its clients while the server is away")
-def test_a_running_daemon_keeps_the_settings_of_a_database_that_is_away(
+def test_running_daemon_retains_settings_while_the_database_is_down(
     own_server: Server, tmp_path: Path
 ) -> None:
     database = own_server.create_database(SCHEMA + FUNCTION)
@@ -93,9 +92,9 @@ def test_a_running_daemon_keeps_the_settings_of_a_database_that_is_away(
             daemon.config.write_text(daemon.config.read_text().replace("db-max-rows = 0", "db-max-rows = 2"))
             reloaded = daemon.admin("POST", "/reload")
             assert reloaded.status == 503
-            kept = "the settings in the database cannot be read"
-            assert any(kept in line["message"] for line in daemon.lines), "the log says so"
-            assert not withheld(daemon), "they are known"
+            message = "the settings in the database cannot be read"
+            assert any(message in line["message"] for line in daemon.lines), "the log says so"
+            assert not lacks_settings(daemon), "they are known"
             assert status(daemon) == 503
         finally:
             own_server.start()
@@ -103,36 +102,36 @@ def test_a_running_daemon_keeps_the_settings_of_a_database_that_is_away(
         assert status(daemon) == 200
 
 
-def withheld(daemon: Daemon) -> bool:
-    """Tell whether the daemon listens, and says that it lacks the settings of the database."""
+def lacks_settings(daemon: Daemon) -> bool:
+    """Whether the daemon is up but reports that it lacks the settings in the database."""
     daemon.wait_for_admin()
     return b"settings in the database" in daemon.admin("GET", "/ready").body
 
 
 @pytest.mark.direct("a pooler keeps its clients while the server is away")
-def test_a_daemon_waits_for_a_database_that_is_away(own_server: Server, tmp_path: Path) -> None:
+def test_daemon_waits_for_the_database_before_serving(own_server: Server, tmp_path: Path) -> None:
     database = own_server.create_database(SCHEMA + FUNCTION)
     project = {"db-config": "yes", "db-pre-config": "public.settings"}
     own_server.stop()
-    away = True
+    is_down = True
     try:
         with Daemon(tmp_path, database.uri, project=project) as daemon:
-            wait_for(lambda: withheld(daemon), "the reason")
+            wait_for(lambda: lacks_settings(daemon), "the reason")
             assert status(daemon) == 503
             own_server.start()
-            away = False
+            is_down = False
             daemon.wait_ready()
             assert status(daemon) == 200
     finally:
-        if away:
+        if is_down:
             own_server.start()
 
 
-def test_nothing_is_answered_without_the_settings(own_server: Server, tmp_path: Path) -> None:
+def test_requests_fail_until_settings_can_be_read(own_server: Server, tmp_path: Path) -> None:
     database = own_server.create_database(SCHEMA)
     project = {"db-config": "yes", "db-pre-config": "public.settings", "db-aggregates-enabled": "yes"}
     with Daemon(tmp_path, database.uri, project=project) as daemon:
-        wait_for(lambda: withheld(daemon), "the reason")
+        wait_for(lambda: lacks_settings(daemon), "the reason")
         assert status(daemon) == 503
         assert daemon.admin("POST", "/reload").status == 503
         assert status(daemon) == 503
@@ -146,17 +145,16 @@ CONNECTS = f'dataapi_pool_connects_total{{project="{OTHER}"}}'
 
 
 def status_of(daemon: Daemon, host: str) -> int:
-    """Return the status of a read of the project that a host name chooses."""
     return daemon.request("GET", "/rest/v1/note", headers={"apikey": KEY, "Host": host}).status
 
 
-def test_a_wrong_setting_concerns_its_project_alone(own_server: Server, tmp_path: Path) -> None:
+def test_invalid_setting_affects_only_its_project(own_server: Server, tmp_path: Path) -> None:
     wrong, right = own_server.create_database(SCHEMA), own_server.create_database(SCHEMA)
     setting = f"alter role authenticator in database {wrong.name} set pgrst.db_max_rows"
     wrong.execute(f"{setting} = 'many'")
-    kept = {"db-config": "yes", "db-pool-max-idletime": "0"}
+    message = {"db-config": "yes", "db-pool-max-idletime": "0"}
     made = Daemon(
-        tmp_path, wrong.uri, settings={"workers": "2"}, project={**kept, "hosts": "wrong.example.org"}
+        tmp_path, wrong.uri, settings={"workers": "2"}, project={**message, "hosts": "wrong.example.org"}
     )
     service, _, first = made.config.read_text().partition("[project]")
     first = "\n".join(line for line in first.splitlines() if not line.startswith("ref ="))

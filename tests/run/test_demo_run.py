@@ -1,4 +1,4 @@
-"""``twistd -n dataapi --demo``: what a newcomer sees, pastes, and leaves behind."""
+"""``twistd -n dataapi --demo``: its banner, its commands and its cleanup."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.direct("the daemon has a PostgreSQL of its own")
 
 
 class RunningDemo:
-    """A demo in a process of its own, its output read until the banner is complete."""
+    """A running demo whose banner has been printed."""
 
     def __init__(self, folder: Path) -> None:
         self._output = folder / "output"
@@ -42,15 +42,15 @@ class RunningDemo:
 
     @property
     def text(self) -> str:
-        """What it printed so far."""
+        """The output so far."""
         return self._output.read_text("utf-8")
 
     def _complete(self) -> bool:
         assert self.process.poll() is None, self.text
-        return "Add -H" in self.text
+        return "add -H" in self.text
 
     def send(self, method: str, path: str, document: Any = None) -> Any:
-        """Send a request with the printed token of webhooks and return the parsed answer."""
+        """Send a request with the printed webhook token and return the parsed response."""
         [base] = re.findall(r"Console +(http://\S+)/console", self.text)
         [token] = re.findall(r"dapat_[\w-]+", self.text)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -59,7 +59,7 @@ class RunningDemo:
             return json.load(response)
 
     def pasted(self, number: int) -> Any:
-        """Send what the banner's curl command sends and return the parsed answer."""
+        """Run the banner's curl command with this number and return the parsed response."""
         command = self.text.replace("\\\n", " ").split("  curl ")[number + 1]
         words = shlex.split(command.partition("\n")[0])
         options = dict(itertools.pairwise(words))
@@ -73,25 +73,25 @@ class RunningDemo:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
-    """Give a demo that the tests share and the last one ends."""
-    found = RunningDemo(tmp_path_factory.mktemp("demo"))
-    yield found
-    if found.process.poll() is None:
-        found.process.kill()
-        found.process.wait()
+    """Yield a demo shared by all tests of this module; the last one stops it."""
+    match = RunningDemo(tmp_path_factory.mktemp("demo"))
+    yield match
+    if match.process.poll() is None:
+        match.process.kill()
+        match.process.wait()
 
 
-def test_printed_graphql_command_answers(running: RunningDemo) -> None:
-    answer = running.pasted(0)
-    assert "errors" not in answer
-    first = answer["data"]["blogCollection"]["edges"][0]["node"]
+def test_printed_graphql_command_works(running: RunningDemo) -> None:
+    response = running.pasted(0)
+    assert "errors" not in response
+    first = response["data"]["blogCollection"]["edges"][0]["node"]
     assert (first["name"], first["owner"]) == ("Tides and Tables", {"firstName": "Ada"})
     posts = first["blogPostCollection"]["edges"]
     assert posts[0]["node"] == {"title": "Policies are fences", "wordCount": 10}
     assert len(posts) == 2, "the draft is not for anonymous callers"
 
 
-def test_printed_rest_command_answers(running: RunningDemo) -> None:
+def test_printed_rest_command_works(running: RunningDemo) -> None:
     assert running.pasted(1) == [
         {"player": "ada", "score": 310},
         {"player": "chiyo", "score": 275},
@@ -99,8 +99,7 @@ def test_printed_rest_command_answers(running: RunningDemo) -> None:
     ]
 
 
-def test_the_printed_token_sends_a_test_event_to_a_receiver_of_the_demo(running: RunningDemo) -> None:
-    """Nothing else is needed to see a first webhook: the demo may deliver to its own machine."""
+def test_printed_token_delivers_a_test_event(running: RunningDemo) -> None:
     receiver = running.send("POST", "/console/data/receivers", {})
     scope = f"/v2/projects/{DEMO_REF}/webhooks/endpoints"
     attributes = {
@@ -117,10 +116,10 @@ def test_the_printed_token_sends_a_test_event_to_a_receiver_of_the_demo(running:
     assert json.loads(received["body"])["payload"]["is_test"] is True
 
 
-def test_ctrl_c_ends_it_and_leaves_nothing(running: RunningDemo) -> None:
-    found = re.search(r"host=(\S+?)&", running.text)
-    assert found is not None
-    folder = Path(found[1].replace("%2F", "/")).parent
+def test_ctrl_c_stops_the_demo_and_removes_its_files(running: RunningDemo) -> None:
+    match = re.search(r"host=(\S+?)&", running.text)
+    assert match is not None
+    folder = Path(match[1].replace("%2F", "/")).parent
     assert folder.is_dir()
     running.process.send_signal(signal.SIGINT)
     assert running.process.wait(PATIENCE) == -signal.SIGINT

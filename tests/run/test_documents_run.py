@@ -26,7 +26,7 @@ def by_id(daemon: Daemon, document_id: str) -> Answer:
 
 @pytest.fixture(params=["1", "2"], ids=["one process", "two workers"])
 def daemon(served: Database, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
-    """Give a running daemon whose folder is named relative to where it was started."""
+    """Yield a running daemon whose document folder is relative to its working directory."""
     documents = tmp_path / "documents"
     documents.mkdir()
     (documents / "First.graphql").write_text(TYPENAME)
@@ -38,8 +38,7 @@ def daemon(served: Database, tmp_path: Path, request: pytest.FixtureRequest) -> 
         yield running
 
 
-def test_documents_are_read_at_start_and_at_each_reload(daemon: Daemon) -> None:
-    """What is left out is logged and stands in ``/ready``; a reload takes up what was added."""
+def test_documents_are_read_at_startup_and_on_reload(daemon: Daemon) -> None:
     assert by_id(daemon, "First").json == {"data": {"__typename": "Query"}}
     assert daemon.graphql("{ other: __typename }").json["errors"][0]["extensions"] == {
         "code": "PERSISTED_DOCUMENT_REQUIRED"
@@ -53,7 +52,7 @@ def test_documents_are_read_at_start_and_at_each_reload(daemon: Daemon) -> None:
     (documents / "broken.graphql").unlink()
     assert "errors" in by_id(daemon, "Second").json
     assert daemon.admin("POST", "/reload").status == 200
-    for _ in range(10):  # enough to reach every worker, or nearly so
+    for _ in range(10):  # enough to reach every worker with high probability
         assert by_id(daemon, "Second").json == {"data": {"second": "Query"}}
 
     def problems() -> list[str]:
@@ -64,7 +63,7 @@ def test_documents_are_read_at_start_and_at_each_reload(daemon: Daemon) -> None:
     wait_for(lambda: problems() == [], "the end of the problems")
 
 
-def test_a_folder_that_goes_away_leaves_the_documents(daemon: Daemon) -> None:
+def test_documents_stay_available_when_the_folder_is_removed(daemon: Daemon) -> None:
     documents = daemon.folder / "documents"
     documents.rename(daemon.folder / "elsewhere")
     reloaded = daemon.admin("POST", "/reload")

@@ -1,4 +1,4 @@
-"""A daemon with a PostgreSQL of its own, configured by the environment alone."""
+"""A daemon with an embedded PostgreSQL, configured only through the environment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.direct("the daemon has a PostgreSQL of its own")
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Give a folder that root's server user can enter too."""
+    """Yield a folder that the server user can enter when the tests run as root."""
     made = Path(tempfile.mkdtemp())
     made.chmod(0o755)
     yield made
@@ -36,7 +36,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def embedded(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run a daemon that keeps its database in a folder; give its process and admin port."""
+    """Run a daemon with its database in a folder; yield its process and admin port."""
     port, admin = free_port(), free_port()
     variables = {
         "DATAAPI_DATAAPI_ADMIN_LISTEN": f"tcp:{admin}:interface=127.0.0.1",
@@ -59,13 +59,13 @@ def embedded(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a daemon, and with it its PostgreSQL."""
+    """Stop a daemon and its PostgreSQL."""
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 0
 
 
 def status(port: int) -> int | None:
-    """Return the status of ``/ready``, None when nobody answers."""
+    """Return the status of ``/ready``, or None if nothing is listening."""
     with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
         try:
             connection.request("GET", "/ready")
@@ -75,7 +75,7 @@ def status(port: int) -> int | None:
 
 
 def catalog_is_read(kept: Path) -> bool:
-    """Whether a command of ``dataapi`` reaches the database by the address that the README names."""
+    """Whether a ``dataapi`` command can connect with the address from the README."""
     [address] = re.findall(r"`db-uri = (host=DIR/run [^`]*)`", documents.read("README.md"))
     variables = {
         "DATAAPI_PROJECT_DB_URI": address.replace("DIR", str(kept)),
@@ -88,8 +88,7 @@ def catalog_is_read(kept: Path) -> bool:
     return finished.stderr == ""
 
 
-def test_the_embedded_server_runs_with_the_daemon_and_keeps_its_data(folder: Path) -> None:
-    """``--embedded DIR`` starts a PostgreSQL with its data in the folder, stops it, and finds it again."""
+def test_embedded_server_stops_with_the_daemon_and_retains_its_data(folder: Path) -> None:
     for _ in range(2):
         with embedded(folder) as (process, _admin):
             assert catalog_is_read(folder / "kept")
@@ -100,10 +99,10 @@ def test_the_embedded_server_runs_with_the_daemon_and_keeps_its_data(folder: Pat
     assert (folder / "kept" / "data" / "PG_VERSION").stat() == made
 
 
-def test_new_tables_are_usable_by_secret_keys_at_once(folder: Path) -> None:
-    """As they are after ``dataapi init``; other roles are granted nothing, and what is revoked stays so."""
+def test_service_role_can_use_new_tables_until_privileges_are_revoked(folder: Path) -> None:
+    """``dataapi init`` grants the same privileges."""
 
-    def asked(query: str) -> list[tuple[object, ...]]:
+    def execute(query: str) -> list[tuple[object, ...]]:
         kept = folder / "kept" / "run"
         with closing(psycopg2.connect(host=str(kept), user="postgres", dbname="app")) as connection:
             connection.autocommit = True
@@ -113,11 +112,11 @@ def test_new_tables_are_usable_by_secret_keys_at_once(folder: Path) -> None:
 
     may = "select rolname from pg_roles where has_table_privilege(oid, 'note', 'insert') and rolname !~ '^p'"
     with embedded(folder) as (process, _admin):
-        asked("create table note (id int generated always as identity primary key)")
-        assert asked(may) == [("service_role",)]
-        assert asked("select has_sequence_privilege('service_role', 'note_id_seq', 'usage')") == [(True,)]
-        asked("revoke all on note from service_role")
+        execute("create table note (id int generated always as identity primary key)")
+        assert execute(may) == [("service_role",)]
+        assert execute("select has_sequence_privilege('service_role', 'note_id_seq', 'usage')") == [(True,)]
+        execute("revoke all on note from service_role")
         stop(process)
     with embedded(folder) as (process, _admin):
-        assert asked(may) == []
+        assert execute(may) == []
         stop(process)

@@ -1,4 +1,4 @@
-"""A start or a command that fails ends with one sentence on standard error, and a status that says why."""
+"""Failed starts and commands print one sentence on standard error and exit with a specific status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES = {
 }
 FAILURES = [
     ("twistd", "--wrokers 2", os.EX_USAGE, "option --wrokers not recognized"),
-    ("twistd", "stray", os.EX_USAGE, "no stray"),
+    ("twistd", "stray", os.EX_USAGE, "unexpected argument: stray"),
     ("twistd", "--config nowhere.ini", os.EX_CONFIG, "nowhere.ini: cannot be read: No such file"),
     ("twistd", "--config wrong.ini", os.EX_CONFIG, "wrong.ini: [project] db-pool = 'many': expected"),
     ("twistd", "", os.EX_CONFIG, "no file found: tried dataapi.ini and /etc/dataapi/dataapi.ini"),
@@ -40,9 +40,9 @@ FAILURES = [
     ("dataapi", "token list --when", os.EX_USAGE, "dataapi: unrecognized arguments: --when"),
     ("dataapi", "check-config --config wrong.ini", os.EX_CONFIG, "wrong.ini: [project] db-pool = 'many'"),
     ("dataapi", "check-config --config good.ini", os.EX_UNAVAILABLE, "the database cannot be checked: "),
-    ("dataapi", "ready --config good.ini", os.EX_UNAVAILABLE, "http://127.0.0.1:8001, an endpoint of"),
+    ("dataapi", "ready --config good.ini", os.EX_UNAVAILABLE, "http://127.0.0.1:8001 (admin-listen): "),
     ("dataapi", "ready --config nowhere.ini", os.EX_CONFIG, "nowhere.ini: cannot be read: No such file"),
-    ("dataapi", "reload --config good.ini", os.EX_UNAVAILABLE, "an endpoint of admin-listen: "),
+    ("dataapi", "reload --config good.ini", os.EX_UNAVAILABLE, "(admin-listen): "),
     ("dataapi", "keys --config wrong.ini", os.EX_CONFIG, "wrong.ini: [project] db-pool = 'many'"),
     ("dataapi", "schema --role anon --config good.ini", os.EX_UNAVAILABLE, "the database cannot be read: "),
     ("dataapi", "token list --config good.ini", os.EX_CONFIG, "the configuration has no section [webhooks]"),
@@ -57,7 +57,7 @@ FAILURES = [
         "/proc/nowhere/x.ini cannot be written",
     ),
 ]
-"""A program, its words, its exit status, and a part of what it says."""
+"""Program, arguments, exit status, and part of the message."""
 REFUSED = """
 import errno, socket
 
@@ -67,19 +67,18 @@ class Socket(socket.socket):
 
 socket.socket = Socket
 """
-"""Python that makes a process one that no port is given to."""
+"""Python code that denies the process every port."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with configurations."""
+    """Return a folder with configuration files."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
 def command(program: str, words: str) -> list[str]:
-    """Return the words of a command line."""
     start = [TWISTD, "--nodaemon", "--pidfile=", "dataapi"] if program == "twistd" else list(DATAAPI)
     return [*start, *words.split()]
 
@@ -87,7 +86,6 @@ def command(program: str, words: str) -> list[str]:
 def finished(
     words: list[str], folder: Path, environ: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, in a folder."""
     return subprocess.run(
         words, cwd=folder, env=environ or environment(), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, check=False, timeout=PATIENCE,
@@ -95,7 +93,7 @@ def finished(
 
 
 @pytest.mark.parametrize(("program", "words", "status", "sentence"), FAILURES)
-def test_a_failure_is_a_sentence_on_standard_error(
+def test_failure_prints_one_sentence_on_standard_error(
     folder: Path, program: str, words: str, status: int, sentence: str
 ) -> None:
     done = finished(command(program, words), folder)
@@ -106,7 +104,7 @@ def test_a_failure_is_a_sentence_on_standard_error(
 
 
 @pytest.mark.parametrize("words", ["--config nowhere.ini", "--config port.ini"])
-def test_at_a_terminal_the_sentence_is_the_last_line(folder: Path, words: str) -> None:
+def test_failure_is_the_last_line_at_a_terminal(folder: Path, words: str) -> None:
     status, shown = at_terminal(command("twistd", words), cwd=folder, environ=environment())
     last = shown.splitlines()[-1]
     assert status in (os.EX_CONFIG, os.EX_UNAVAILABLE)
@@ -121,7 +119,7 @@ def test_at_a_terminal_the_sentence_is_the_last_line(folder: Path, words: str) -
         ("--logfile=/proc/nowhere/x.log", "the log file /proc/nowhere/x.log cannot be written"),
     ],
 )
-def test_files_of_twistd_that_cannot_be_written_are_named(folder: Path, option: str, sentence: str) -> None:
+def test_unwritable_pid_and_log_files_are_reported(folder: Path, option: str, sentence: str) -> None:
     words = [TWISTD, "--nodaemon", "--pidfile=", option, "dataapi", "--config", "good.ini"]
     done = finished(words, folder)
     assert (done.returncode, done.stdout) == (os.EX_CANTCREAT, "")
@@ -129,11 +127,11 @@ def test_files_of_twistd_that_cannot_be_written_are_named(folder: Path, option: 
     assert line.startswith(f"dataapi: {sentence}")
 
 
-def test_a_taken_port_is_said_on_standard_error_and_in_the_log(folder: Path) -> None:
+def test_port_in_use_is_reported_on_standard_error_and_in_the_log(folder: Path) -> None:
     daemon = Daemon(folder, NOWHERE)
-    with socket.socket() as taker:
-        taker.bind(("127.0.0.1", daemon.port))
-        taker.listen()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", daemon.port))
+        other.listen()
         done = finished(command("twistd", f"--config {daemon.config}"), folder)
     assert done.returncode == os.EX_UNAVAILABLE
     [sentence] = done.stderr.splitlines()
@@ -142,14 +140,14 @@ def test_a_taken_port_is_said_on_standard_error_and_in_the_log(folder: Path) -> 
     assert done.stdout.count("cannot listen on") == 1
 
 
-def test_a_port_that_only_root_may_use_is_a_matter_of_permission(folder: Path) -> None:
-    """Status 77, so that a service manager's log says what kind of mistake it is."""
+def test_privileged_port_exits_with_ex_noperm(folder: Path) -> None:
+    """Service managers log the exit status."""
     done = finished(command("twistd", "--config good.ini"), folder, environment(patched(folder, REFUSED)))
     assert done.returncode == os.EX_NOPERM, done.stderr
     assert "Permission denied" in done.stderr
 
 
-def test_help_of_the_daemon_is_twistds_and_ends_well(folder: Path) -> None:
+def test_daemon_help_lists_options_and_signals(folder: Path) -> None:
     done = finished([TWISTD, "dataapi", "--help"], folder)
     assert done.returncode == 0
     assert {"--config=", "--workers=", "SIGTERM"} <= set(done.stdout.replace(";", "").split())

@@ -1,4 +1,4 @@
-"""The primary is gone and its standby takes over: everything goes on by itself."""
+"""Failover: a standby is promoted after the primary fails, and the daemon continues without intervention."""
 
 from __future__ import annotations
 
@@ -21,35 +21,34 @@ if TYPE_CHECKING:
     from support.postgres import Database
     from support.recorder import Recorder
 
-pytestmark = pytest.mark.direct("the daemon chooses among servers, which it would not see behind a pooler")
+pytestmark = pytest.mark.direct("the daemon must see the servers behind a pooler")
 
 
 @pytest.fixture(scope="module")
 def steady() -> Iterator[Pair]:
-    """Give a primary with its standby, which stay what they are."""
+    """Yield a primary and a standby for tests that change neither."""
     with running_pair() as pair:
         yield pair
 
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    """Give a primary with its standby."""
     with running_pair() as pair:
         yield pair
 
 
 def webhooks_reason(daemon: Daemon) -> str:
-    """Return why webhooks do not work, as ``/ready`` says it."""
+    """Return why webhooks do not work, according to ``/ready``."""
     return str(daemon.admin("GET", "/ready").json["webhooks"]["reason"])
 
 
 @pytest.mark.time_limit(180)
-def test_everything_goes_on_after_a_failover(pair: Pair, recorder: Recorder, tmp_path: Path) -> None:
+def test_service_resumes_after_a_failover(pair: Pair, recorder: Recorder, tmp_path: Path) -> None:
     database = pair.primary.create_database(SCHEMA)
     installation = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
     installation.endpoint()
     pair.follow(database)
-    # Whoever operates it names both servers once.
+    # Operators configure both servers once.
     installation.uri = pair.uri(database.name, "read-write")
     try:
         daemon = installation.daemon()
@@ -90,22 +89,21 @@ def test_everything_goes_on_after_a_failover(pair: Pair, recorder: Recorder, tmp
 
 
 WITHIN = 5.0
-"""Seconds after a promotion in which everything goes on."""
+"""Seconds from a promotion to full service."""
 
 
 @pytest.mark.time_limit(240)
 @pytest.mark.parametrize("outage", ["killed", "frozen", "switched over"])
-def test_what_was_acknowledged_survives_a_failover(
+def test_acknowledged_writes_survive_a_failover(
     pair: Pair, recorder: Recorder, tmp_path: Path, outage: str
 ) -> None:
-    """Rows and events, and all goes on soon after the promotion, while ``/ready`` says what holds."""
     database = pair.primary.create_database(SCHEMA)
     installation = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
     installation.endpoint()
     pair.follow(database)
     pair.acknowledge_together(database)
     installation.uri = pair.uri(database.name, "read-write") + "&connect_timeout=2"
-    comes_back: Callable[[], object] = lambda: None  # noqa: E731 - it is replaced below
+    resume: Callable[[], object] = lambda: None  # noqa: E731 - it is replaced below
     try:
         daemon = installation.daemon()
         wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
@@ -115,7 +113,7 @@ def test_what_was_acknowledged_survives_a_failover(
             if outage == "killed":
                 pair.kill_primary()
             elif outage == "frozen":
-                comes_back = frozen(pair.primary)
+                resume = frozen(pair.primary)
             else:
                 pair.primary.stop()
             wait_for(lambda: daemon.admin("GET", "/ready").status == 503, "/ready to say so")
@@ -138,18 +136,18 @@ def test_what_was_acknowledged_survives_a_failover(
             clients.end()
         rows = {number for (number,) in installation.database.execute("select id from note where id > 1000")}
         assert set(clients.rows) <= rows
-        # What the lost primary's connections had claimed is claimed again when their lease is over.
+        # Another claim follows when the leases of the lost primary's connections expire.
         installation.pass_time(10 * PATIENT)
         wait_for(lambda: set(clients.events) <= delivered(recorder), "every acknowledged event")
-        # A machine on which a promotion takes its time needs more for everything else, too.
+        # On a slow machine the promotion takes long, and so does everything else.
         assert took < WITHIN + 10 * (promoted - began)
     finally:
-        comes_back()
+        resume()
         installation.end()
 
 
 @pytest.mark.time_limit(180)
-def test_a_daemon_on_standbys_listens_on_the_primary(steady: Pair, tmp_path: Path) -> None:
+def test_daemon_on_standbys_listens_on_the_primary(steady: Pair, tmp_path: Path) -> None:
     database = steady.primary.create_database(SCHEMA)
     steady.follow(database)
     uri = steady.uri(database.name, "standby" if steady.primary.version >= 14 else "any")
@@ -170,7 +168,7 @@ def test_a_daemon_on_standbys_listens_on_the_primary(steady: Pair, tmp_path: Pat
         [error] = daemon.graphql(mutation, SECRET_KEY).json["errors"]
         assert (error["message"], error["extensions"]["code"]) == (refused.json["message"], "25006")
         assert project(daemon)["changes"] == "notified"
-        # No request asks for what is unknown, which would have the catalog looked at, too.
+        # A request for an unknown table would reload the catalog, too.
         database.execute("comment on table note is 'What came to mind'")
         steady.follow(database)
         database.execute("notify pgrst, 'reload schema'")
@@ -178,7 +176,7 @@ def test_a_daemon_on_standbys_listens_on_the_primary(steady: Pair, tmp_path: Pat
 
 
 @pytest.mark.time_limit(180)
-def test_a_daemon_on_standbys_delivers_from_the_primary(
+def test_daemon_on_standbys_delivers_from_the_primary(
     steady: Pair, recorder: Recorder, tmp_path: Path
 ) -> None:
     database = steady.primary.create_database(SCHEMA)
@@ -198,9 +196,7 @@ def test_a_daemon_on_standbys_delivers_from_the_primary(
 
 
 @pytest.mark.time_limit(180)
-def test_a_notification_may_overtake_the_change_on_its_way_to_the_standby(
-    steady: Pair, tmp_path: Path
-) -> None:
+def test_schema_reload_waits_for_a_delayed_standby(steady: Pair, tmp_path: Path) -> None:
     database = steady.primary.create_database(SCHEMA)
     steady.follow(database)
     with Daemon(
@@ -217,7 +213,7 @@ def test_a_notification_may_overtake_the_change_on_its_way_to_the_standby(
 
 
 @pytest.mark.time_limit(180)
-def test_a_daemon_on_a_standby_alone_looks_for_changes(pair: Pair, tmp_path: Path) -> None:
+def test_daemon_on_a_single_standby_polls_for_changes(pair: Pair, tmp_path: Path) -> None:
     database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     uri = pair.standby.database(database.name).uri
@@ -237,15 +233,15 @@ def test_a_daemon_on_a_standby_alone_looks_for_changes(pair: Pair, tmp_path: Pat
 
 
 @pytest.mark.time_limit(180)
-def test_a_frozen_primary_is_given_up_for_the_promoted_standby(pair: Pair, tmp_path: Path) -> None:
+def test_frozen_primary_is_replaced_by_the_promoted_standby(pair: Pair, tmp_path: Path) -> None:
     database: Database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     uri = pair.uri(database.name, "read-write") + "&connect_timeout=2"
     with Daemon(tmp_path, uri, project={"request-timeout": "8"}) as daemon:
         daemon.wait_ready()
         with pair.frozen_primary():
-            answer = read(daemon)
-            assert answer.status in (503, 504)
+            response = read(daemon)
+            assert response.status in (503, 504)
             assert daemon.admin("GET", "/ready").status == 503
             pair.standby.promote()
             daemon.wait_ready()

@@ -1,4 +1,4 @@
-"""Guides that go on where the tutorial has a user signed in, run on its database and its daemon."""
+"""Guides that continue from the tutorial, run on its database and daemon."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ GUIDES = [
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-def test_a_guide_is_as_it_says(guide: str, signed_in: Story) -> None:
+def test_commands_of_a_guide_print_the_documented_output(guide: str, signed_in: Story) -> None:
     text = documents.read(guide)
     assert any(block.language == "sh" for block in documents.blocks(text))
     signed_in.read(text)
 
 
-# supabase-js asks for WebSocket even where it is not used, which Node.js 20 has by this option alone.
+# supabase-js requires WebSocket even if it is unused; Node.js 20 needs this option to provide it.
 PROGRAMS = {"js": "node --experimental-websocket", "python": "python"}
 
 
-def of_clients() -> list[tuple[str, str]]:
-    """Return the guides and chapters that show programs with clients."""
+def client_chapters() -> list[tuple[str, str]]:
+    """Return the guides and chapters that contain client programs."""
     guide = "docs/guides/clients.md"
     titles = [line[3:] for line in documents.read(guide).splitlines() if line.startswith("## ")]
     return [*((guide, title) for title in titles), ("docs/guides/from-supabase.md", "Clients")]
 
 
-@pytest.mark.time_limit(180)  # the first run of a machine installs the packages
-@pytest.mark.parametrize(("guide", "title"), of_clients())
-async def test_clients_print_what_their_guide_shows(
+@pytest.mark.time_limit(180)  # the first run installs the packages
+@pytest.mark.parametrize(("guide", "title"), client_chapters())
+async def test_client_programs_print_the_documented_output(
     guide: str, title: str, signed_in: Story, npm_clients: Path, reactor: Any
 ) -> None:
     text = documents.chapter(documents.read(guide), title)

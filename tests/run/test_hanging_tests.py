@@ -1,4 +1,4 @@
-"""A test that hangs is ended, and so are the daemon and the PostgreSQL that it started."""
+"""Hanging tests are ended, together with the daemons and PostgreSQL servers that they started."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_hangs():
 
 
 class InnerRun:
-    """A test run of its own, of one file below this suite's conftest."""
+    """A separate pytest run of one file, with this suite's conftest."""
 
     def __init__(self, folder: Path, body: str) -> None:
         self._started = folder / "started"
@@ -80,11 +80,11 @@ class InnerRun:
 
     @property
     def text(self) -> str:
-        """What it said so far."""
+        """The output so far."""
         return self._output.read_text("utf-8", "replace")
 
     def wait_started(self) -> list[int]:
-        """Wait until the daemon and its PostgreSQL run; return their processes."""
+        """Wait until the daemon and its PostgreSQL run, and return their process IDs."""
 
         def started() -> bool:
             assert self.process.poll() is None, self.text
@@ -95,24 +95,24 @@ class InnerRun:
 
     @property
     def started(self) -> list[int]:
-        """The processes of the daemon and its PostgreSQL."""
+        """The process IDs of the daemon and its PostgreSQL."""
         return [int(pid) for pid in self._started.read_text().split()]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder, and look into the log when the test fails."""
+    """Yield a folder, and print the output of the inner run when the test fails."""
     yield tmp_path
     print((tmp_path / "output").read_text())  # noqa: T201 - shown for a failure
 
 
 def gone(pids: list[int]) -> bool:
-    """Tell whether none of the processes is there."""
+    """Whether none of the processes is alive."""
     return not any(is_alive(pid) for pid in pids)
 
 
-def test_a_timed_out_test_ends_what_it_started(folder: Path) -> None:
-    """The daemon has detached itself, so that its starter knows nothing of it any more."""
+def test_timed_out_test_ends_its_processes(folder: Path) -> None:
+    """The daemon has detached itself from the process that started it."""
     run = InnerRun(folder, TIMED_OUT)
     assert run.process.wait(PATIENCE) == 1
     assert "test_hangs blocks for too long" in run.text
@@ -120,8 +120,8 @@ def test_a_timed_out_test_ends_what_it_started(folder: Path) -> None:
     wait_for(lambda: gone(run.started), "the end of the daemon and its PostgreSQL")
 
 
-def test_a_killed_run_ends_what_it_started(folder: Path) -> None:
-    """SIGKILL leaves nobody time to clean up."""
+def test_killed_run_ends_its_processes(folder: Path) -> None:
+    """A killed process cannot clean up."""
     run = InnerRun(folder, HANGING)
     started = run.wait_started()
     run.process.kill()
@@ -129,7 +129,7 @@ def test_a_killed_run_ends_what_it_started(folder: Path) -> None:
     wait_for(lambda: gone(started), "the end of the daemon and its PostgreSQL")
 
 
-def test_a_test_that_cannot_be_interrupted_ends_the_run(folder: Path) -> None:
+def test_uninterruptible_test_ends_the_run(folder: Path) -> None:
     run = InnerRun(folder, UNSTOPPABLE)
     assert run.process.wait(PATIENCE) == 1
     assert "Timeout (0:00:00.9" in run.text

@@ -34,7 +34,7 @@ TARGET = "/rest/v1/item?select=name&order=id"
 
 
 class Client:
-    """Reads the events of a stream in a thread; a context manager that goes away at the end."""
+    """A context manager that reads the events of a stream in a thread, and disconnects on exit."""
 
     def __init__(self, daemon: Daemon, target: str = TARGET, **headers: str) -> None:
         self.events: Queue[tuple[str, Any]] = Queue()
@@ -65,24 +65,23 @@ class Client:
         self.ended = True
 
     def next(self) -> tuple[str, Any]:
-        """Wait for the next event."""
         try:
             return self.events.get(timeout=PATIENCE)
         except Empty:
             raise AssertionError("no event has come") from None
 
     def names(self) -> list[str]:
-        """Wait for the next snapshot and return the names in it."""
+        """Wait for the next snapshot and return its names."""
         event, rows = self.next()
         assert event == "snapshot", rows
         return [row["name"] for row in rows]
 
     def until(self, names: list[str]) -> None:
-        """Wait for a snapshot."""
+        """Wait for a snapshot with these names."""
         wait_for(lambda: self.names() == names, f"the snapshot {names}")
 
     def close(self) -> None:
-        """Go away."""
+        """Disconnect."""
         self._connection.close()
 
     def __enter__(self) -> Client:
@@ -94,43 +93,41 @@ class Client:
 
 @pytest.fixture
 def database(server: Server) -> Database:
-    """Give the schema above."""
     return server.create_database(SCHEMA)
 
 
 def rename(database: Database, name: str) -> None:
-    """Change the only row."""
     database.execute("update item set name = %s", (name,))
 
 
-def test_connections_may_be_as_many_as_the_system_allows(database: Database, tmp_path: Path) -> None:
-    few, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(few, 256), maximum))
+def test_file_descriptor_limit_is_raised_to_the_maximum(database: Database, tmp_path: Path) -> None:
+    limit, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit, 256), maximum))
     try:
         with Daemon(tmp_path, database.uri) as daemon:
             daemon.wait_ready()
             limits = Path(f"/proc/{daemon.process.pid}/limits").read_text()
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (few, maximum))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, maximum))
     [line] = [line for line in limits.splitlines() if line.startswith("Max open files")]
     soft, hard = line.split()[3:5]
     assert soft == hard
 
 
-def test_a_stop_sends_clients_elsewhere(database: Database, tmp_path: Path) -> None:
+def test_shutdown_tells_clients_to_reconnect(database: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, database.uri, settings={"workers": "2"}, project=QUICK) as daemon:
         daemon.wait_ready()
         clients = [Client(daemon) for _ in range(8)]
         for client in clients:
             assert client.names() == ["first"]
-        open_ones = 'dataapi_live_subscribers{project="abcdefghijklmnopqrst"}'
-        wait_for(lambda: daemon.metric(open_ones) == 8, "the metric of all workers")
+        subscribers = 'dataapi_live_subscribers{project="abcdefghijklmnopqrst"}'
+        wait_for(lambda: daemon.metric(subscribers) == 8, "the metric of all workers")
 
         def live() -> int:
             [project] = daemon.admin("GET", "/ready").json["projects"]
             return int(project["live"]["subscribers"])
 
-        wait_for(lambda: live() == 8, "what /ready says of all workers")
+        wait_for(lambda: live() == 8, "the number of subscribers in /ready")
         assert daemon.stop() == 0
         for client in clients:
             assert client.next() == ("reconnect", None)
@@ -139,7 +136,7 @@ def test_a_stop_sends_clients_elsewhere(database: Database, tmp_path: Path) -> N
         assert len({client.retry for client in clients}) > 1
 
 
-def test_a_worker_that_dies_costs_a_connection(database: Database, tmp_path: Path) -> None:
+def test_clients_of_other_workers_survive_a_killed_worker(database: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, database.uri, settings={"workers": "2"}, project=QUICK) as daemon:
         daemon.wait_ready()
         clients = [Client(daemon) for _ in range(8)]
@@ -152,15 +149,18 @@ def test_a_worker_that_dies_costs_a_connection(database: Database, tmp_path: Pat
             assert again.names() == ["first"]
             rename(database, "second")
             assert again.names() == ["second"]
-            # The end of some may not have been noticed yet.
-            wait_for(lambda: all(one.ended or one.events.qsize() for one in clients), "what becomes of each")
+            # The client threads may not have noticed all closed connections yet.
+            wait_for(
+                lambda: all(one.ended or one.events.qsize() for one in clients),
+                "an event or the end of each stream",
+            )
             for client in clients:
                 assert client.ended or client.names() == ["second"]
         for client in clients:
             client.close()
 
 
-def test_other_settings_move_clients(database: Database, tmp_path: Path) -> None:
+def test_changed_settings_make_clients_reconnect(database: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
         daemon.wait_ready()
         with Client(daemon) as client:
@@ -175,7 +175,7 @@ def test_other_settings_move_clients(database: Database, tmp_path: Path) -> None
 
 @pytest.fixture
 def own() -> Iterator[Server]:
-    """Give a PostgreSQL of the test's own, which could replicate."""
+    """Yield a separate PostgreSQL server that is configured for replication."""
     made = Server(settings={"wal_level": "replica", "max_wal_senders": "2"})
     try:
         made.create()
@@ -185,7 +185,7 @@ def own() -> Iterator[Server]:
 
 
 @pytest.mark.time_limit(180)
-def test_subscriptions_outlive_a_restart_of_postgresql(own: Server, tmp_path: Path) -> None:
+def test_subscriptions_survive_a_restart_of_postgresql(own: Server, tmp_path: Path) -> None:
     database = own.create_database(SCHEMA)
     with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
         daemon.wait_ready()
@@ -202,7 +202,7 @@ def test_subscriptions_outlive_a_restart_of_postgresql(own: Server, tmp_path: Pa
 
 @pytest.mark.time_limit(180)
 @pytest.mark.direct("replication needs servers of its own")
-def test_a_commit_that_is_written_and_not_visible_yet(own: Server, tmp_path: Path) -> None:
+def test_commit_waiting_for_a_standby_is_sent_once_visible(own: Server, tmp_path: Path) -> None:
     database = own.create_database(SCHEMA)
     with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
         daemon.wait_ready()
@@ -218,9 +218,9 @@ def test_a_commit_that_is_written_and_not_visible_yet(own: Server, tmp_path: Pat
             thread.start()
             waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'"
             wait_for(lambda: own.admin.execute(waiting) == [(1,)], "the commit that waits")
-            looks = 'dataapi_live_looks_total{project="abcdefghijklmnopqrst"}'
-            seen = daemon.metric(looks)
-            wait_for(lambda: daemon.metric(looks) > seen + 3, "more looks")
+            polls = 'dataapi_live_looks_total{project="abcdefghijklmnopqrst"}'
+            before = daemon.metric(polls)
+            wait_for(lambda: daemon.metric(polls) > before + 3, "more looks")
             assert client.events.empty()
             position = own.admin.execute("select pg_current_wal_insert_lsn()")
             own.admin.execute("select pg_cancel_backend(%s)", (connection.info.backend_pid,))
@@ -232,14 +232,13 @@ def test_a_commit_that_is_written_and_not_visible_yet(own: Server, tmp_path: Pat
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    """Give a primary with its standby."""
     with running_pair() as pair:
         yield pair
 
 
 @pytest.mark.time_limit(180)
-@pytest.mark.direct("the daemon chooses among servers, which it would not see behind a pooler")
-def test_no_replica_that_is_behind_is_asked(pair: Pair, tmp_path: Path) -> None:
+@pytest.mark.direct("the daemon must see the servers behind a pooler")
+def test_lagging_replica_is_not_queried(pair: Pair, tmp_path: Path) -> None:
     database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     project = {**QUICK, "db-read-uri": pair.read_uri(database.name), "db-read-max-lag": ""}
@@ -259,8 +258,8 @@ def test_no_replica_that_is_behind_is_asked(pair: Pair, tmp_path: Path) -> None:
 
 
 @pytest.mark.time_limit(180)
-@pytest.mark.direct("the daemon chooses among servers, which it would not see behind a pooler")
-def test_subscriptions_outlive_a_failover(pair: Pair, tmp_path: Path) -> None:
+@pytest.mark.direct("the daemon must see the servers behind a pooler")
+def test_subscriptions_survive_a_failover(pair: Pair, tmp_path: Path) -> None:
     database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     with Daemon(tmp_path, pair.uri(database.name, "read-write"), project=QUICK) as daemon:

@@ -1,4 +1,4 @@
-"""The management API of a running daemon with two workers: from an empty database to deliveries."""
+"""The management API of a daemon with two workers, from an empty database to deliveries."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ RESTORE = f"""
     grant usage on schema webhooks to anon;
     grant execute on function webhooks.publish to anon;
 """
-"""What an application does in a function of its own."""
+"""A function that an application might define."""
 
 
 class Receiver(ThreadingHTTPServer):
-    """Takes every delivery on a loopback port.
+    """An HTTP server that accepts every delivery.
 
-    :ivar received: header values and body of each.
+    :ivar received: headers and body of each delivery.
     """
 
     daemon_threads = True
@@ -50,14 +50,14 @@ class Receiver(ThreadingHTTPServer):
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         super().__init__(("127.0.0.1", 0), Handler)
 
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    """Give a receiver that listens."""
+    """Yield a running receiver."""
     with Receiver() as listening:
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
@@ -67,23 +67,22 @@ def receiver() -> Iterator[Receiver]:
 
 
 class Customer:
-    """Speaks to the daemon with a token that the operator's commands made."""
+    """A client with a token created by the operator's commands."""
 
     def __init__(self, daemon: Daemon, token: str) -> None:
         self._daemon = daemon
         self._headers = {"Authorization": f"Bearer {token}"}
 
     def send(self, method: str, path: str, document: Any = None, **headers: str) -> Answer:
-        """Send a request."""
         body = None if document is None else json.dumps(document)
         return self._daemon.request(method, path, body, {**self._headers, **headers})
 
     def call(self, function: str, **headers: str) -> Answer:
-        """Call a function over REST as nobody in particular."""
+        """Call a function over REST without a token."""
         return self._daemon.request("POST", f"/rest/v1/rpc/{function}", "{}", headers)
 
     def delivery(self, event: str) -> Any:
-        """Return the event's only delivery once it is done."""
+        """Wait until the event's only delivery is finished, and return it."""
 
         def done() -> Any:
             [record] = self.send("GET", f"{SCOPE}/deliveries?filter[event_id]={event}").json["data"]
@@ -94,7 +93,7 @@ class Customer:
 
 @pytest.fixture(scope="module")
 def customer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
-    """Give a customer of a daemon whose database the operator's commands prepared."""
+    """Yield a customer of a daemon whose database was prepared by the operator's commands."""
     database = server.create_database()
     allow_migrations(database)
     environ = {
@@ -121,8 +120,8 @@ def customer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield Customer(daemon, token)
 
 
-def test_from_an_endpoint_to_its_deliveries(customer: Customer, receiver: Receiver) -> None:
-    """Create, test, publish, look, delete: any worker answers, one delivers (operations 2, 6, 7, 11, 14)."""
+def test_endpoint_lifecycle_from_creation_to_deletion(customer: Customer, receiver: Receiver) -> None:
+    """Operations 2, 6, 7, 11 and 14."""
     attributes = {
         "url": f"http://127.0.0.1:{receiver.server_port}/hooks",
         "event_types": [{"type": "*"}],
@@ -146,8 +145,8 @@ def test_from_an_endpoint_to_its_deliveries(customer: Customer, receiver: Receiv
         },
         "meta": {"idempotency_key": "once"},
     }  # fmt: skip
-    answers = [customer.send("POST", "/v1/webhooks/events", published, traceparent=TRACE) for _ in range(4)]
-    assert {(answer.status, answer.body) for answer in answers} == {(201, answers[0].body)}
+    responses = [customer.send("POST", "/v1/webhooks/events", published, traceparent=TRACE) for _ in range(4)]
+    assert {(response.status, response.body) for response in responses} == {(201, responses[0].body)}
     wait_for(lambda: len(receiver.received) == 2, "the second delivery")
     headers, body = receiver.received[1]
     event = json.loads(body)

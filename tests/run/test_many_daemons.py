@@ -1,4 +1,4 @@
-"""Two daemons on one database, one of them with workers: what is said to one holds for all (scaling.md)."""
+"""Two daemons on one database, one of them with workers: changes reach all processes (scaling.md)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 LOADS = 'dataapi_catalog_loads_total{outcome="loaded",project="abcdefghijklmnopqrst"}'
 MANY = 12
-"""Requests on connections of their own, of which each worker gets some."""
+"""Number of requests, each on its own connection, so that every worker receives some."""
 
 
 @pytest.fixture(scope="module")
 def installation(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Give the database with webhooks and its daemons."""
+    """Yield a database with webhooks and two daemons."""
     with Recorder() as recorder:
         folder = tmp_path_factory.mktemp("daemons")
         made = Installation(folder, server.create_database(SCHEMA), recorder)
@@ -38,16 +38,16 @@ def installation(server: Server, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def loads(installation: Installation) -> list[float]:
-    """Return how often each daemon's processes have read the schema."""
+    """Return the number of schema loads of each daemon."""
     return [daemon.metric(LOADS) for daemon in installation.daemons]
 
 
 def statuses(daemon: Daemon, path: str, key: str = KEY) -> set[int]:
-    """Return the statuses of requests to all of a daemon's workers."""
+    """Return the response statuses of all workers of a daemon."""
     return {daemon.request("GET", path, headers={"apikey": key}).status for _ in range(MANY)}
 
 
-def test_a_notification_of_a_new_schema_reaches_every_process(installation: Installation) -> None:
+def test_schema_notification_reaches_every_process(installation: Installation) -> None:
     one, two = loads(installation)
     installation.database.execute("create table fresh (id int); grant select on fresh to anon")
     installation.database.execute("notify pgrst, 'reload schema'")
@@ -56,7 +56,7 @@ def test_a_notification_of_a_new_schema_reaches_every_process(installation: Inst
 
 
 @pytest.mark.direct("a pooler passes no notifications on")
-def test_a_notification_of_new_settings_reaches_every_process(installation: Installation) -> None:
+def test_settings_notification_reaches_every_process(installation: Installation) -> None:
     path, name = "/rest/v1/note?select=id.sum()", installation.database.name
     assert [statuses(daemon, path) for daemon in installation.daemons] == [{400}, {400}]
     installation.database.execute(
@@ -64,30 +64,30 @@ def test_a_notification_of_new_settings_reaches_every_process(installation: Inst
     )
     installation.database.execute("notify pgrst, 'reload config'")
     for daemon in installation.daemons:
-        wait_for(lambda: statuses(daemon, path) == {200}, "the new setting")  # noqa: B023 - at once
+        wait_for(lambda: statuses(daemon, path) == {200}, "the new setting")  # noqa: B023 - called immediately
 
 
-def test_keys_are_the_same_at_every_process(installation: Installation) -> None:
+def test_every_process_accepts_the_same_keys(installation: Installation) -> None:
     for daemon in installation.daemons:
         for key, status in ((KEY, 200), (SECRET_KEY, 200), ("sb_publishable_of_nobody", 401)):
             assert statuses(daemon, "/rest/v1/?select=id", key) == {status}
 
 
-def test_tests_of_an_endpoint_are_limited_over_all_daemons(installation: Installation) -> None:
+def test_rate_limit_of_endpoint_tests_spans_all_daemons(installation: Installation) -> None:
     endpoint = installation.endpoint()
     path = f"/v2/organizations/acme/webhooks/endpoints/{endpoint}/test"
-    asked = cycle(installation.daemons)
-    answers = [installation.manage(next(asked), "POST", path, "{}") for _ in range(14)]
-    assert [answer.status for answer in answers if answer] == [201] * 10 + [429] * 4
+    daemons = cycle(installation.daemons)
+    responses = [installation.manage(next(daemons), "POST", path, "{}") for _ in range(14)]
+    assert [response.status for response in responses if response] == [201] * 10 + [429] * 4
 
 
-def test_an_event_is_published_once_whichever_daemon_is_asked_again(installation: Installation) -> None:
+def test_repeated_publish_to_any_daemon_creates_one_event(installation: Installation) -> None:
     body = json.dumps(event("once", payload={"reason": "inactivity"}))
-    answers = [
+    responses = [
         installation.manage(daemon, "POST", "/v1/webhooks/events", body)
         for daemon in installation.daemons
         for _ in range(2)
     ]
-    published = {answer.json["data"]["id"] for answer in answers if answer and answer.status == 201}
+    published = {response.json["data"]["id"] for response in responses if response and response.status == 201}
     assert len(published) == 1
-    assert len([answer for answer in answers if answer]) == 4
+    assert len([response for response in responses if response]) == 4

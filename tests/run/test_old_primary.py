@@ -1,4 +1,4 @@
-"""A standby is promoted and the primary goes on as if nothing had happened: nobody has fenced it."""
+"""Split brain: a standby is promoted while the old primary keeps running without fencing."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from support.postgres import Database
     from support.recorder import Recorder
 
-pytestmark = pytest.mark.direct("the daemon chooses among servers, which it would not see behind a pooler")
+pytestmark = pytest.mark.direct("the daemon must see the servers behind a pooler")
 
-# Which server answers: its port.
+# The function returns the port of the server.
 SERVER = """
 create function server() returns int language sql stable as 'select current_setting(''port'')::int';
 """
@@ -32,25 +32,25 @@ create function server() returns int language sql stable as 'select current_sett
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    """Give a primary with a standby."""
+    """Yield a primary and a standby."""
     with running_pair() as pair:
         yield pair
 
 
 @pytest.fixture
 def trio() -> Iterator[Pair]:
-    """Give a primary with two standbys."""
+    """Yield a primary and two standbys."""
     with running_pair(others=1) as pair:
         yield pair
 
 
 def rows(database: Database) -> set[int]:
-    """Return the numbers of the rows that clients wrote."""
+    """Return the IDs of rows that clients wrote."""
     return {number for (number,) in database.execute("select id from note where id > 1000")}
 
 
 @pytest.mark.time_limit(180)
-def test_an_old_primary_gets_nothing_once_the_new_one_was_seen(
+def test_old_primary_receives_no_writes_after_promotion_is_detected(
     trio: Pair, recorder: Recorder, tmp_path: Path
 ) -> None:
     database = trio.primary.create_database(SCHEMA)
@@ -63,14 +63,14 @@ def test_an_old_primary_gets_nothing_once_the_new_one_was_seen(
         wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
         trio.standby.promote()
         survivor = installation.database = trio.standby.database(database.name)
-        # Once for the APIs and once for webhooks, each of which has connections of its own.
+        # The APIs and webhooks have separate connections.
         wait_for(lambda: daemon.text.count("another server was promoted") == 2, "the promotion to be seen")
         wait_for(lambda: write(daemon, 2).status == 201, "writes")
         daemon.wait_ready()
         clients = Clients(installation, daemon)
         try:
             clients.wait_for_more()
-            # Whatever has to connect again finds the old one first.
+            # Everything that reconnects reaches the old primary first.
             trio.standby.terminate_backends(survivor)
             clients.wait_for_more()
             wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
@@ -87,7 +87,7 @@ def test_an_old_primary_gets_nothing_once_the_new_one_was_seen(
 
 
 @pytest.mark.time_limit(180)
-def test_who_begins_beside_an_old_primary_writes_nothing_to_it(
+def test_daemon_started_during_split_brain_writes_only_to_new_primary(
     pair: Pair, recorder: Recorder, tmp_path: Path
 ) -> None:
     database = pair.primary.create_database(SCHEMA)
@@ -116,7 +116,7 @@ def test_who_begins_beside_an_old_primary_writes_nothing_to_it(
         installation.end()
 
 
-def test_a_command_publishes_at_the_newest_primary(pair: Pair, recorder: Recorder, tmp_path: Path) -> None:
+def test_publish_command_uses_the_newest_primary(pair: Pair, recorder: Recorder, tmp_path: Path) -> None:
     database = pair.primary.create_database(SCHEMA)
     installation = Installation(tmp_path, database, recorder)
     installation.endpoint()
@@ -132,8 +132,8 @@ def test_a_command_publishes_at_the_newest_primary(pair: Pair, recorder: Recorde
 
 
 @pytest.mark.time_limit(180)
-def test_a_promoted_replica_that_is_listed_no_more_makes_no_old_primary(pair: Pair, tmp_path: Path) -> None:
-    """It was promoted for another purpose; until then the reason says what happened."""
+def test_removing_a_promoted_replica_restores_writes(pair: Pair, tmp_path: Path) -> None:
+    """Another application may have promoted the replica. The reason explains the error until the reload."""
     database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     with Daemon(tmp_path, database.uri, project={"db-read-uri": pair.read_uri(database.name)}) as daemon:
@@ -149,15 +149,15 @@ def test_a_promoted_replica_that_is_listed_no_more_makes_no_old_primary(pair: Pa
 
 
 def replicas(daemon: Daemon) -> dict[int, str | None]:
-    """Return why each replica gets no reads, None where it does, by its port."""
+    """Map the port of each replica to the reason why it serves no reads, or None."""
     return {int(one["server"].rpartition(":")[2]): one["reason"] for one in project(daemon)["replicas"]}
 
 
 @pytest.mark.time_limit(240)
-def test_a_replica_gets_reads_while_it_follows_the_primary(trio: Pair, tmp_path: Path) -> None:
+def test_replica_serves_reads_only_while_it_follows_the_primary(trio: Pair, tmp_path: Path) -> None:
     first, second, third = trio.primary, *trio.standbys
     database = first.create_database(SCHEMA + SERVER)
-    # Who may read all statistics is told at once whom a standby follows.
+    # Roles with pg_read_all_stats can see immediately which server a standby follows.
     first.admin.execute("grant pg_read_all_stats to authenticator")
     trio.follow(database)
     hosts = ",".join(f"127.0.0.1:{server.port}" for server in (first, second, third))
@@ -167,7 +167,7 @@ def test_a_replica_gets_reads_while_it_follows_the_primary(trio: Pair, tmp_path:
         daemon.wait_ready()
         wait_for(lambda: {replicas(daemon)[one.port] for one in trio.standbys} == {None}, "both replicas")
 
-        # In good order: the third server follows the second one from now on.
+        # Orderly switchover: the third server follows the second one from now on.
         first.stop()
         second.promote()
         third.lead_to(second)
@@ -175,16 +175,16 @@ def test_a_replica_gets_reads_while_it_follows_the_primary(trio: Pair, tmp_path:
         wait_for(lambda: {replicas(daemon)[one.port] for one in (first, third)} == {None}, "both replicas")
         assert {request(daemon, "GET", "rpc/server").json for _ in range(20)} == {first.port, third.port}
 
-        # Without fencing: what the old primary still takes makes its replica look as if it were ahead.
+        # No fencing: writes on the old primary make its replica appear to be ahead.
         third.promote()
         second.database(database.name).execute(
             "create table filler as select repeat('x', 1000) x from generate_series(1, 5000)"
         )
         wait_for(lambda: "on timeline 2" in str(replicas(daemon)[first.port]), "the promotion to be seen")
         wait_for(lambda: replicas(daemon)[third.port] == "it is not a standby", "the new primary")
-        answer = request(daemon, "POST", "note", json.dumps({"id": 1001, "body": "x"}))
-        assert answer.status == 201
-        position = answer.headers["Dataapi-LSN"]
+        response = request(daemon, "POST", "note", json.dumps({"id": 1001, "body": "x"}))
+        assert response.status == 201
+        position = response.headers["Dataapi-LSN"]
         for _ in range(5):
             read = request(daemon, "GET", "note?select=id&id=eq.1001", Dataapi_LSN=position)
             assert read.json == [{"id": 1001}]

@@ -1,4 +1,4 @@
-"""The README's way from nothing to a delivery, and docs/webhooks.md, as a reader pastes them into a shell."""
+"""The webhook commands of the README and docs/webhooks.md, run as a reader pastes them."""
 
 from __future__ import annotations
 
@@ -23,43 +23,42 @@ PLUGINS = documents.chapter(MORE, "Plugins")
 
 @pytest.fixture(scope="module")
 def story(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """Give the place where the README's way has been gone."""
+    """Yield the story after the README's webhook chapter."""
     if shutil.which("curl") is None:
-        pytest.skip("curl is not installed, which the examples use")
+        pytest.skip("the examples need curl")
     folder = tmp_path_factory.mktemp("story")
     plugins = folder / "dataapi" / "plugins"
     plugins.mkdir(parents=True)
     for number, block in enumerate(documents.blocks(PLUGINS)):
         assert block.language == "python"
         (plugins / f"documented_{number}.py").write_text(block.text)
-    with Story(folder, server.create_database()) as gone:
-        gone.read(START)
-        yield gone
+    with Story(folder, server.create_database()) as story:
+        story.read(START)
+        yield story
 
 
-def test_the_steps_lead_to_a_verified_delivery(story: Story) -> None:
+def test_readme_steps_end_with_a_verified_delivery(story: Story) -> None:
     [delivery] = story.said[-1]["data"]
     assert story.receiver is not None
     assert story.receiver.handled == [delivery["attributes"]["event_id"]]
 
 
-def test_the_page_goes_on_from_there(story: Story) -> None:
-    """Every command of docs/webhooks.md works and answers as it says."""
+def test_commands_of_the_webhooks_page_print_the_documented_output(story: Story) -> None:
     [delivery] = story.said[-1]["data"]
     story.environ["DELIVERY"] = delivery["id"]
     story.environ["ENDPOINT"] = delivery["attributes"]["endpoint_id"]
     story.environ["EVENT"] = delivery["attributes"]["event_id"]
     story.read(MORE.replace(PLUGINS, ""))
     assert story.receiver is not None
-    # The first event and its retry, the one over HTTP; by that type the test event without a type, too.
+    # The first event, its retry, the event over HTTP, and the test event without a type.
     wait_for(lambda: len(story.receiver.handled) >= 3, "the deliveries")  # type: ignore[union-attr]
     rows = story.database.execute("select has_function_privilege('service_role', oid, 'execute') from pg_proc"
                                   " where oid = 'webhooks.publish'::regproc")  # fmt: skip
     assert rows == [(True,)]
 
 
-def test_the_plugins_are_found(story: Story) -> None:
-    # As the page does, which another process of the tests may have read.
+def test_documented_plugins_are_loaded(story: Story) -> None:
+    # docs/webhooks.md does this too, but another test process may have run it.
     story.database.execute("update webhooks.endpoint set event_types = '{*}'")
     payload = json.dumps({"total": {"amount": 5, "currency": "EUR"}})
     story.read(

@@ -1,4 +1,4 @@
-"""``dataapi ready``: a table for people, JSON for programs, and a status for health checks."""
+"""``dataapi ready``: a table for terminals, JSON for programs, and an exit status for health checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 
-def test_each_project_has_a_line_at_a_terminal(served: Database, tmp_path: Path) -> None:
+def test_ready_prints_a_line_per_project_at_a_terminal(served: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, served.uri) as daemon:
         daemon.wait_ready()
         ready = [*DATAAPI, "ready", "--config", str(daemon.config)]
@@ -32,8 +32,7 @@ def test_each_project_has_a_line_at_a_terminal(served: Database, tmp_path: Path)
         assert done.stderr == f"the daemon has no project {'z' * 20}\n"
 
 
-def test_a_daemon_that_is_not_ready_is_to_be_tried_again(tmp_path: Path) -> None:
-    """Status 75, and the reason on standard error beside the answer."""
+def test_ready_exits_with_ex_tempfail_if_the_daemon_is_not_ready(tmp_path: Path) -> None:
     with Daemon(tmp_path, "postgresql://nobody@127.0.0.1:1/none") as daemon:
         daemon.wait_for_admin()
         ready = [*DATAAPI, "ready", "--config", str(daemon.config)]
@@ -43,20 +42,19 @@ def test_a_daemon_that_is_not_ready_is_to_be_tried_again(tmp_path: Path) -> None
     assert json.loads(done.stdout)["ready"] is False
 
 
-def test_commands_reach_a_socket_in_the_file_system(served: Database, tmp_path: Path) -> None:
-    """With ``admin-listen = unix:…``, and whatever proxy the environment names."""
+def test_commands_use_a_unix_socket_despite_proxy_variables(served: Database, tmp_path: Path) -> None:
     socket = f"unix:{tmp_path}/admin.sock:mode=600"
     with Daemon(tmp_path, served.uri, settings={"admin-listen": socket}) as daemon:
         environ = environment({"http_proxy": "http://127.0.0.1:1", "HTTP_PROXY": "http://127.0.0.1:1"})
 
-        def tried(command: str) -> subprocess.CompletedProcess[str]:
+        def run(command: str) -> subprocess.CompletedProcess[str]:
             words = [*DATAAPI, command, "--config", str(daemon.config)]
             return subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
 
-        wait_for(lambda: tried("ready").returncode == os.EX_OK, "the daemon")
-        assert (tried("reload").returncode, tried("reload").stderr) == (os.EX_OK, "")
-        assert json.loads(tried("version").stdout)["installed_version"] is not None
+        wait_for(lambda: run("ready").returncode == os.EX_OK, "the daemon")
+        assert (run("reload").returncode, run("reload").stderr) == (os.EX_OK, "")
+        assert json.loads(run("version").stdout)["installed_version"] is not None
         daemon.stop()
-        gone = tried("ready")
+        gone = run("ready")
     assert gone.returncode == os.EX_UNAVAILABLE
     assert gone.stderr.startswith(f"the daemon does not respond at unix:{tmp_path}/admin.sock (admin-listen)")

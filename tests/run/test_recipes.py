@@ -1,4 +1,4 @@
-"""The recipes and the chapter about logout, run on the tutorial's database, by nginx, and as CI does."""
+"""The recipes and the logout chapter, run on the tutorial's database, with nginx, and as a CI job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECIPES = documents.read("docs/guides/recipes.md")
 
 
 def shown(title: str, language: str) -> list[str]:
-    """Return the blocks of a chapter."""
+    """Return the blocks of a chapter in a language."""
     return [
         block.text
         for block in documents.blocks(documents.chapter(RECIPES, title))
@@ -35,22 +35,22 @@ def shown(title: str, language: str) -> list[str]:
 
 
 @pytest.mark.direct("the documents connect to PostgreSQL itself")
-def test_the_recipes_are_as_they_say(signed_in: Story) -> None:
+def test_recipes_print_the_documented_output(signed_in: Story) -> None:
     signed_in.read(RECIPES)
 
 
 @pytest.mark.direct("the documents connect to PostgreSQL itself")
-def test_who_has_logged_out_is_refused(signed_in: Story) -> None:
+def test_token_is_rejected_after_logout(signed_in: Story) -> None:
     signed_in.read(documents.chapter(documents.read("docs/guides/sign-in.md"), "Logout"))
 
 
-def test_nginx_limits_each_caller(tmp_path: Path) -> None:
-    """By the token, else by address: one that asks too often does not take the others' share."""
+def test_nginx_limits_requests_per_caller(tmp_path: Path) -> None:
+    """The limit applies per token, or per address if there is none."""
     if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is None:
         pytest.skip("needs nginx")
     zone, limit = shown("Rate limits", "nginx")
     assert "rate=20r/s" in zone
-    # So that no machine is too slow to ask too often.
+    # Even a slow machine can exceed this rate.
     zone = zone.replace("rate=20r/s", "rate=1r/m")
     changed = ("server {", f"{zone}\nserver {{"), ("location / {", f"location / {{\n{limit}")
     with (
@@ -62,11 +62,11 @@ def test_nginx_limits_each_caller(tmp_path: Path) -> None:
 
         def status(token: str) -> int:
             connection.request("GET", "/rest/v1/note", headers={"Authorization": token} if token else {})
-            answer = connection.getresponse()
-            answer.read()
-            return answer.status
+            response = connection.getresponse()
+            response.read()
+            return response.status
 
-        # Without an API key nothing is asked of the database.
+        # Requests without an API key never reach the database.
         for token in ("", "Bearer one"):
             assert [status(token) for _ in range(42)] == [401] * 41 + [429]
         assert status("Bearer another") == 401
@@ -74,7 +74,7 @@ def test_nginx_limits_each_caller(tmp_path: Path) -> None:
 
 
 @pytest.mark.direct("the workflow connects to PostgreSQL itself")
-def test_the_workflow_tests_policies_and_the_api(cluster: Server, tmp_path: Path) -> None:
+def test_ci_workflow_tests_policies_and_the_api(cluster: Server, tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml")
     [workflow] = map(yaml.safe_load, shown("Continuous integration", "yaml"))
     job = workflow["jobs"]["api"]

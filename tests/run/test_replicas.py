@@ -1,4 +1,4 @@
-"""Reads on replicas: they are shared, never stale for who wrote, and always answered."""
+"""Reads on replicas: balanced, consistent with the client's own writes, and repeated after failures."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from support.daemon import Answer
     from support.postgres import Database, Server
 
-pytestmark = pytest.mark.direct("the daemon chooses among servers, which it would not see behind a pooler")
+pytestmark = pytest.mark.direct("the daemon must see the servers behind a pooler")
 
-# Which server answers: its port.
+# The function returns the port of the server.
 SCHEMA = """
 create table note (id int primary key, body text);
 insert into note select n, 'x' from generate_series(1, 300) n;
@@ -47,14 +47,14 @@ SERVER = "{ noteCollection(first: 1) { edges { node { server } } } }"
 
 @pytest.fixture(scope="module")
 def trio() -> Iterator[Pair]:
-    """Give a primary with two standbys."""
+    """Yield a primary and two standbys."""
     with running_pair(others=1) as pair:
         yield pair
 
 
 @pytest.fixture(scope="module")
 def database(trio: Pair) -> Database:
-    """Give a database that has come to both standbys."""
+    """Return a database that both standbys have replayed."""
     made = trio.primary.create_database(SCHEMA)
     trio.follow(made)
     return made
@@ -62,7 +62,7 @@ def database(trio: Pair) -> Database:
 
 @pytest.fixture(scope="module")
 def shared(trio: Pair, database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a daemon for all tests that reads on both standbys."""
+    """Yield a daemon that reads from both standbys, shared by all tests."""
     project = {"db-read-uri": trio.read_uri(database.name), "db-read-max-lag": "4"}
     with Daemon(tmp_path_factory.mktemp("daemon"), database.uri, project=project) as started:
         started.wait_ready()
@@ -71,47 +71,46 @@ def shared(trio: Pair, database: Database, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def daemon(trio: Pair, shared: Daemon) -> Iterator[Daemon]:
-    """Give the daemon while both standbys get reads, and let them replay in the end."""
+    """Yield the daemon when both standbys serve reads, and resume replay afterwards."""
     wait_available(shared, trio.standbys)
     yield shared
     resume(trio)
 
 
 def resume(trio: Pair) -> None:
-    """Let the standbys replay."""
     for standby in trio.standbys:
         standby.admin.execute("select pg_wal_replay_resume()")
 
 
 def available(daemon: Daemon) -> set[int]:
-    """Return the ports of the replicas that get reads, as ``/ready`` tells them."""
+    """Return the ports of the replicas that serve reads, according to ``/ready``."""
     [project] = daemon.admin("GET", "/ready").json["projects"]
     return {int(one["server"].rpartition(":")[2]) for one in project["replicas"] if one["available"]}
 
 
 def wait_available(daemon: Daemon, servers: list[Server]) -> None:
-    """Wait until these replicas get reads, and no others."""
+    """Wait until exactly these replicas serve reads."""
     expected = {server.port for server in servers}
     wait_for(lambda: available(daemon) == expected, f"the replicas {expected}")
 
 
 def server(daemon: Daemon, **headers: str) -> int:
-    """Return the port of the server that answers a read."""
+    """Return the port of the server that runs a read."""
     return int(request(daemon, "GET", "rpc/server", **headers).json)
 
 
 def repeated(trio: Pair, daemon: Daemon) -> float:
-    """Return how many reads a replica could not answer, so that another server did."""
+    """Return how many reads were repeated on another server."""
     return counted(trio, daemon, "repeated")
 
 
-def answered(trio: Pair, daemon: Daemon) -> float:
-    """Return how many reads the replicas have answered."""
+def completed(trio: Pair, daemon: Daemon) -> float:
+    """Return how many reads the replicas have completed."""
     return counted(trio, daemon, "answered")
 
 
 def counted(trio: Pair, daemon: Daemon, outcome: str) -> float:
-    """Return how many reads of the replicas had an outcome."""
+    """Return the number of reads of all replicas with an outcome."""
     label = f'outcome="{outcome}",project="abcdefghijklmnopqrst",server="127.0.0.1:{{}}"'
     return sum(
         daemon.metric(f"dataapi_replica_reads_total{{{label.format(one.port)}}}") for one in trio.standbys
@@ -119,14 +118,14 @@ def counted(trio: Pair, daemon: Daemon, outcome: str) -> float:
 
 
 def write(daemon: Daemon, number: int) -> str:
-    """Insert a row and return the position that the answer names."""
-    answer = request(daemon, "POST", "note", json.dumps({"id": number, "body": "x"}))
-    assert answer.status == 201
-    return answer.headers["Dataapi-LSN"]
+    """Insert a row and return the WAL position from the response."""
+    response = request(daemon, "POST", "note", json.dumps({"id": number, "body": "x"}))
+    assert response.status == 201
+    return response.headers["Dataapi-LSN"]
 
 
-def test_reads_are_shared_by_the_replicas(trio: Pair, daemon: Daemon) -> None:
-    """GET of tables and stable functions, and queries; all else is the primary's."""
+def test_reads_are_balanced_over_the_replicas(trio: Pair, daemon: Daemon) -> None:
+    """Everything except GET on tables and stable functions, and GraphQL queries, runs on the primary."""
     standbys, primary = {one.port for one in trio.standbys}, trio.primary.port
     assert {server(daemon) for _ in range(40)} == standbys
     queried = {
@@ -138,21 +137,21 @@ def test_reads_are_shared_by_the_replicas(trio: Pair, daemon: Daemon) -> None:
         for _ in range(40)
     }
     assert {json.loads(line)["_server"] for line in lines} == standbys
-    before = answered(trio, daemon)
+    before = completed(trio, daemon)
     assert request(daemon, "HEAD", "rpc/server").status == 200
     assert request(daemon, "HEAD", "note?limit=1").status == 200
-    assert answered(trio, daemon) == before + 2
+    assert completed(trio, daemon) == before + 2
     assert request(daemon, "GET", "rpc/volatile_server").json == primary
     assert request(daemon, "POST", "rpc/server", "{}").json == primary
     preferred = request(daemon, "GET", "rpc/server", Prefer="consistency=primary")
     assert preferred.json == primary
     assert preferred.headers["Preference-Applied"] == "consistency=primary"
     body = json.dumps({"query": SERVER, "extensions": {"consistency": "primary"}})
-    answer = daemon.request("POST", "/graphql/v1", body, {"apikey": KEY})
-    assert answer.json["data"]["noteCollection"]["edges"][0]["node"]["server"] == primary
+    response = daemon.request("POST", "/graphql/v1", body, {"apikey": KEY})
+    assert response.json["data"]["noteCollection"]["edges"][0]["node"]["server"] == primary
 
 
-def test_check_config_asks_every_replica(trio: Pair, database: Database, own_server: Server) -> None:
+def test_check_config_checks_every_replica(trio: Pair, database: Database, own_server: Server) -> None:
     project = Project("a" * 20, "acme", database.uri, db_read_uri=trio.read_uri(database.name))
     [advice] = [str(finding) for finding in inspect(project) if "db-read-uri" in finding.text]
     assert "grant pg_read_all_stats" in advice
@@ -161,16 +160,16 @@ def test_check_config_asks_every_replica(trio: Pair, database: Database, own_ser
     trio.primary.admin.execute("create role reader login")
     trio.follow(database)
     standby = f"127.0.0.1:{trio.standby.port}"
-    nobody = free_port()
+    unused = free_port()
 
     def faults(uri: str) -> list[str]:
-        """Return what must be corrected."""
+        """Return the problems that check-config reports as wrong."""
         made = replace(project, db_read_uri=uri)
         found = inspect(made)
         return [finding.text for finding in found if finding.wrong and "db-read-uri" in finding.text]
 
-    [unreachable] = faults(f"{trio.read_uri(database.name).replace(standby, f'127.0.0.1:{nobody}')}")
-    assert unreachable.startswith(f"db-read-uri: 127.0.0.1:{nobody} cannot be checked: ")
+    [unreachable] = faults(f"{trio.read_uri(database.name).replace(standby, f'127.0.0.1:{unused}')}")
+    assert unreachable.startswith(f"db-read-uri: 127.0.0.1:{unused} cannot be checked: ")
     assert faults(f"postgresql://authenticator@{standby}/{other.name}") == [
         f"db-read-uri: {standby} has the database {other.name}, but db-uri has {database.name}"
     ]
@@ -183,7 +182,7 @@ def test_check_config_asks_every_replica(trio: Pair, database: Database, own_ser
     assert any("no standby responds" in text for text in texts)
 
 
-def test_the_first_usable_host_answers_where_reads_are_not_balanced(
+def test_first_usable_host_serves_reads_without_balancing(
     trio: Pair, database: Database, tmp_path: Path
 ) -> None:
     project = {"db-read-uri": trio.read_uri(database.name, "disable")}
@@ -217,10 +216,10 @@ def test_reads_do_not_wait_for_a_busy_replica(
         assert {one.result().json["code"] for one in long} == {"57014"}
 
 
-def test_who_wrote_reads_it(trio: Pair, daemon: Daemon) -> None:
+def test_client_reads_its_own_writes(trio: Pair, daemon: Daemon) -> None:
     chance = random.Random(13)
     paused: set[Server] = set()
-    answered = set()
+    completed = set()
     for number in range(1000, 1120):
         if chance.random() < 0.2:
             standby = chance.choice(trio.standbys)
@@ -229,59 +228,59 @@ def test_who_wrote_reads_it(trio: Pair, daemon: Daemon) -> None:
         position = write(daemon, number)
         read = request(daemon, "GET", f"note?select=id,_server&id=eq.{number}", Dataapi_LSN=position)
         assert [row["id"] for row in read.json] == [number]
-        answered.add(read.json[0]["_server"])
+        completed.add(read.json[0]["_server"])
         query = f"{{ noteCollection(filter: {{id: {{eq: {number}}}}}) {{ edges {{ node {{ id }} }} }} }}"
         found = daemon.graphql(query, **{"Dataapi-LSN": position}).json
         assert found["data"]["noteCollection"]["edges"] == [{"node": {"id": number}}]
     resume(trio)
-    assert trio.primary.port in answered
+    assert trio.primary.port in completed
     assert server(daemon, Dataapi_LSN="nonsense") == trio.primary.port
 
 
-def test_a_position_that_was_replayed_leaves_the_read_to_replicas(trio: Pair, daemon: Daemon) -> None:
+def test_read_at_a_replayed_position_uses_replicas(trio: Pair, daemon: Daemon) -> None:
     old, new = write(daemon, 2000), write(daemon, 2001)
 
     def by_replica() -> bool:
-        # The standbys hear of a position only with what is written behind it.
+        # Standbys learn of a position only with later WAL.
         write(daemon, random.randrange(10_000, 10_000_000))
         return server(daemon, Dataapi_LSN=f"{new}, {old}") != trio.primary.port
 
-    wait_for(by_replica, "a replica to answer")
+    wait_for(by_replica, "a read on a replica")
     for standby in trio.standbys:
         standby.admin.execute("select pg_wal_replay_pause()")
-    # A process that has seen the promotion already may have given it.
+    # An old primary may have returned a position that the daemon has not seen replayed.
     assert server(daemon, Dataapi_LSN="9:0/1") == trio.primary.port
     newest = write(daemon, 2002)
     assert server(daemon, Dataapi_LSN=f"{newest}, {old}") == trio.primary.port
     assert server(daemon, Dataapi_LSN=old) != trio.primary.port
 
 
-def test_writes_of_every_kind_name_a_position(daemon: Daemon) -> None:
+def test_every_kind_of_write_returns_a_position(daemon: Daemon) -> None:
     mutation = "mutation { insertIntonoteCollection(objects: [{id: 3000}]) { affectedCount } }"
     assert "Dataapi-LSN" in daemon.graphql(mutation, SECRET_KEY).headers
     assert "Dataapi-LSN" in request(daemon, "POST", "rpc/volatile_server", "{}").headers
     batch = json.dumps({"requests": [{"method": "POST", "path": "/note", "body": {"id": 3001}}]})
-    answer = request(daemon, "POST", "", batch, Content_Type="application/vnd.dataapi.batch+json",
+    response = request(daemon, "POST", "", batch, Content_Type="application/vnd.dataapi.batch+json",
                      Origin="https://example.org")  # fmt: skip
-    assert answer.status == 200, answer.body
-    assert "Dataapi-LSN" in answer.headers
-    assert "Dataapi-LSN" in answer.headers["Access-Control-Expose-Headers"]
+    assert response.status == 200, response.body
+    assert "Dataapi-LSN" in response.headers
+    assert "Dataapi-LSN" in response.headers["Access-Control-Expose-Headers"]
     assert "Dataapi-LSN" not in request(daemon, "GET", "note?limit=1").headers
 
 
-def test_a_replica_that_lags_gets_no_reads(trio: Pair, database: Database, tmp_path: Path) -> None:
+def test_lagging_replica_serves_no_reads(trio: Pair, database: Database, tmp_path: Path) -> None:
     project = {"db-read-uri": trio.read_uri(database.name), "db-read-max-lag": "1"}
     with Daemon(tmp_path, database.uri, project=project) as daemon:
         daemon.wait_ready()
         try:
-            gets_no_reads(trio, daemon)
+            check_lag(trio, daemon)
         finally:
             resume(trio)
         wait_available(daemon, trio.standbys)
 
 
-def gets_no_reads(trio: Pair, daemon: Daemon) -> None:
-    """Have one standby after the other replay nothing."""
+def check_lag(trio: Pair, daemon: Daemon) -> None:
+    """Pause replay on one standby after the other."""
     number = iter(range(4000, 1_000_000))
 
     def written(standbys: list[Server]) -> bool:
@@ -298,7 +297,7 @@ def gets_no_reads(trio: Pair, daemon: Daemon) -> None:
     assert daemon.metric(f"dataapi_replica_lag_seconds{{{label}}}") > 1
 
 
-def test_what_a_replica_does_not_know_yet_the_primary_does(
+def test_read_of_a_table_missing_on_replicas_uses_the_primary(
     trio: Pair, database: Database, daemon: Daemon
 ) -> None:
     for standby in trio.standbys:
@@ -308,17 +307,17 @@ def test_what_a_replica_does_not_know_yet_the_primary_does(
     wait_for(lambda: request(daemon, "GET", "later").status == 200, "the table")
 
 
-def test_killed_replicas_cost_no_answer(trio: Pair, daemon: Daemon) -> None:
+def test_killed_replicas_cause_no_failed_reads(trio: Pair, daemon: Daemon) -> None:
     over = Event()
 
     def load() -> list[Answer]:
-        answers = []
+        responses = []
         while not over.is_set():
-            answers.append(request(daemon, "GET", "note?select=id&limit=5"))
-            answers.append(
+            responses.append(request(daemon, "GET", "note?select=id&limit=5"))
+            responses.append(
                 request(daemon, "GET", "note?select=_server&limit=50", Accept="application/x-ndjson")
             )
-        return answers
+        return responses
 
     with ThreadPoolExecutor(4) as threads:
         clients = [threads.submit(load) for _ in range(4)]
@@ -328,20 +327,20 @@ def test_killed_replicas_cost_no_answer(trio: Pair, daemon: Daemon) -> None:
                 wait_for(lambda: len(available(daemon)) == 1, "the end to be seen")
                 come_back()
                 wait_available(daemon, trio.standbys)
-            return_all = [crashed(standby) for standby in trio.standbys]
+            resume_all = [crashed(standby) for standby in trio.standbys]
             wait_available(daemon, [])
             assert server(daemon) == trio.primary.port
             assert daemon.admin("GET", "/ready").status == 200
         finally:
             over.set()
-        answers = [answer for client in clients for answer in client.result()]
-    for come_back in return_all:
+        responses = [response for client in clients for response in client.result()]
+    for come_back in resume_all:
         come_back()
-    assert {answer.status for answer in answers} == {200}
+    assert {response.status for response in responses} == {200}
     wait_available(daemon, trio.standbys)
 
 
-def test_reads_on_frozen_replicas_are_repeated_elsewhere(
+def test_reads_on_frozen_replicas_are_repeated_on_the_primary(
     trio: Pair, database: Database, tmp_path: Path
 ) -> None:
     project = {"db-read-uri": trio.read_uri(database.name), "db-pool": "1", "request-timeout": "15"}
@@ -352,8 +351,10 @@ def test_reads_on_frozen_replicas_are_repeated_elsewhere(
         wait_for(lambda: all(one.admin.execute(NAPS) for one in trio.standbys), "the reads to run")
         come_back = [frozen(standby) for standby in trio.standbys]
         try:
-            answers = [one.result() for one in running]
-            assert [(answer.status, answer.json) for answer in answers] == [(200, trio.primary.port)] * 4
+            responses = [one.result() for one in running]
+            assert [(response.status, response.json) for response in responses] == [
+                (200, trio.primary.port)
+            ] * 4
             assert daemon.stop() == 0
         finally:
             for resumes in come_back:
@@ -361,8 +362,8 @@ def test_reads_on_frozen_replicas_are_repeated_elsewhere(
         assert [line for line in daemon.lines if line["level"] == "critical"] == []
 
 
-def test_reads_go_on_while_there_is_no_primary(trio: Pair, daemon: Daemon) -> None:
-    """``/ready`` says 200, so that proxies send them, and that there are no writes."""
+def test_reads_continue_without_a_primary(trio: Pair, daemon: Daemon) -> None:
+    """``/ready`` returns 200, so that proxies keep sending reads."""
     ready = daemon.admin("GET", "/ready")
     assert (ready.status, ready.json["writes"]) == (200, True)
     come_back = crashed(trio.primary)
@@ -379,7 +380,7 @@ def test_reads_go_on_while_there_is_no_primary(trio: Pair, daemon: Daemon) -> No
     wait_for(lambda: daemon.admin("GET", "/ready").json["writes"] is True, "the primary")
 
 
-def test_a_read_that_conflicts_with_recovery_is_repeated(
+def test_read_canceled_by_recovery_conflict_is_repeated(
     trio: Pair, database: Database, daemon: Daemon
 ) -> None:
     for standby in trio.standbys:
@@ -390,11 +391,11 @@ def test_a_read_that_conflicts_with_recovery_is_repeated(
         reading = threads.submit(request, daemon, "GET", "rpc/slow")
         running = "select 1 from pg_stat_activity where wait_event = 'PgSleep'"
         wait_for(lambda: any(one.admin.execute(running) for one in trio.standbys), "the read to run")
-        # The other replica, on which the read is repeated, gives it up, too.
+        # The read is also canceled on the other replica where it is repeated.
         while not reading.done():
             database.execute("lock table note; alter table note alter body set statistics 7")
-        answer = reading.result()
-    assert (answer.status, answer.json) == (200, trio.primary.port)
+        response = reading.result()
+    assert (response.status, response.json) == (200, trio.primary.port)
     assert repeated(trio, daemon) > before
     for standby in trio.standbys:
         standby.admin.execute("alter system reset max_standby_streaming_delay")

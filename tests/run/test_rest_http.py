@@ -1,4 +1,4 @@
-"""REST as a client meets it: over HTTP, from a running daemon."""
+"""REST over HTTP, from a running daemon."""
 
 from __future__ import annotations
 
@@ -27,27 +27,24 @@ WITH_KEY = {"apikey": KEY}
 
 @pytest.fixture(scope="module")
 def database(server: Server) -> Database:
-    """Give the leaderboard."""
     return server.create_database(SCHEMA)
 
 
 @pytest.fixture(scope="module")
 def daemon(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a running daemon."""
     with Daemon(tmp_path_factory.mktemp("rest"), database.uri) as running:
         running.wait_ready()
         yield running
 
 
-def test_rows_are_read_in_order_by_the_columns_that_are_asked_for(daemon: Daemon) -> None:
-    """``select`` lists columns or ``*``, ``order`` names a column and its direction; rows come as JSON."""
-    answer = daemon.request(
+def test_select_and_order_choose_columns_and_order(daemon: Daemon) -> None:
+    response = daemon.request(
         "GET", "/rest/v1/leaderboard?select=player,score&order=score.desc", None, WITH_KEY
     )
-    assert answer.status == 200
-    assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
-    assert answer.headers["Content-Range"] == "0-2/*"
-    assert [tuple(row.items()) for row in answer.json] == [
+    assert response.status == 200
+    assert response.headers["Content-Type"] == "application/json; charset=utf-8"
+    assert response.headers["Content-Range"] == "0-2/*"
+    assert [tuple(row.items()) for row in response.json] == [
         (("player", "Cy"), ("score", 40)),
         (("player", "Ada"), ("score", 30)),
         (("player", "Bob"), ("score", 20)),
@@ -56,13 +53,12 @@ def test_rows_are_read_in_order_by_the_columns_that_are_asked_for(daemon: Daemon
     assert [set(row) for row in rows] == [{"id", "player", "score", "created_at"}] * 3
 
 
-def test_the_key_may_be_in_the_url(daemon: Daemon) -> None:
-    """The parameter ``apikey`` is no filter; without a key there is no answer."""
+def test_api_key_is_accepted_in_the_url(daemon: Daemon) -> None:
     assert len(daemon.request("GET", f"/rest/v1/leaderboard?apikey={KEY}&limit=2").json) == 2
     assert daemon.request("GET", "/rest/v1/leaderboard").status == 401
 
 
-def test_each_key_sees_its_own_roles_tables(daemon: Daemon) -> None:
+def test_each_key_can_read_only_the_tables_of_its_role(daemon: Daemon) -> None:
     refused = daemon.request("GET", "/rest/v1/secret", None, WITH_KEY)
     assert refused.status == 401
     assert refused.json == {
@@ -75,15 +71,14 @@ def test_each_key_sees_its_own_roles_tables(daemon: Daemon) -> None:
     assert JWT_SECRET not in daemon.text
 
 
-def test_head_and_options(daemon: Daemon) -> None:
-    """HEAD has the headers alone, OPTIONS says what a table takes."""
+def test_head_has_no_body_and_options_lists_methods(daemon: Daemon) -> None:
     head = daemon.request("HEAD", "/rest/v1/leaderboard?limit=1", None, WITH_KEY)
     assert (head.status, head.body, head.headers["Content-Range"]) == (200, b"", "0-0/*")
     options = daemon.request("OPTIONS", "/rest/v1/leaderboard", None, WITH_KEY)
     assert (options.status, options.headers["Allow"]) == (200, "OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE")
 
 
-def test_a_new_column_is_there_after_a_reload(daemon: Daemon, database: Database) -> None:
+def test_new_column_is_available_after_a_reload(daemon: Daemon, database: Database) -> None:
     path = "/rest/v1/leaderboard?limit=1&order=id"
     assert "level" not in daemon.request("GET", path, None, WITH_KEY).json[0]
     database.execute("alter table leaderboard add level int default 7")

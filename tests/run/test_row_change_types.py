@@ -1,4 +1,4 @@
-"""Types of row changes that are added while daemons run: every process learns of them within seconds."""
+"""Event types of row changes that are added at run time reach every process within seconds."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 ORDER = "v1.shop.order"
 SCOPE = f"/v2/organizations/{ACME.organization}/webhooks"
 ENVIRON = {"DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY}
-ASKED = 12
-"""Requests, each on a connection of its own, so that both workers get some."""
+REQUESTS = 12
+"""Number of requests, each on its own connection, so that both workers receive some."""
 
 
-def test_each_worker_learns_of_a_type_and_of_its_end(database: Database, tmp_path: Path) -> None:
+def test_workers_learn_of_added_and_removed_types(database: Database, tmp_path: Path) -> None:
     database.execute(SCHEMA)
     allow_migrations(database)
     token = new_token()
@@ -45,7 +45,7 @@ def test_each_worker_learns_of_a_type_and_of_its_end(database: Database, tmp_pat
 
         def known() -> list[bool]:
             found = []
-            for _ in range(ASKED):
+            for _ in range(REQUESTS):
                 listed = daemon.request("GET", f"{SCOPE}/event-types", None, headers).json["data"]
                 described = daemon.request("GET", "/v2/openapi.json").json["webhooks"]
                 found += [ORDER in [one["id"] for one in listed], ORDER in described]
@@ -65,5 +65,5 @@ def test_each_worker_learns_of_a_type_and_of_its_end(database: Database, tmp_pat
         created = daemon.request("POST", f"{SCOPE}/endpoints", body, headers)
         assert created.json.get("error", {}).get("code") != "bad_request.validation"
         types("remove", ORDER)
-        wait_for(lambda: not any(known()), "both workers to forget the type")
+        wait_for(lambda: not any(known()), "both workers to drop the type")
         daemon.stop()

@@ -1,4 +1,4 @@
-"""What systemd hears from the daemon, and whether it understands our unit."""
+"""Notifications for systemd, and the validity of our unit files."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[socket.socket]:
-    """Give the socket on which a service manager listens."""
+    """Yield the notification socket of a service manager."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
         listening.settimeout(PATIENCE)
         yield listening
 
 
-def heard(manager: socket.socket, beginning: str) -> str:
-    """Return the next message that begins like this, passing over others."""
+def wait_for_message(manager: socket.socket, beginning: str) -> str:
+    """Return the next message with this prefix, ignoring others."""
     return str(wait_for(lambda: _next(manager, beginning), beginning))
 
 
@@ -41,56 +41,56 @@ def _next(manager: socket.socket, beginning: str) -> str | None:
     return message if message.startswith(beginning) else None
 
 
-def test_ready_reloading_stopping(served: Database, tmp_path: Path, manager: socket.socket) -> None:
+def test_systemd_is_notified_of_start_reload_and_stop(
+    served: Database, tmp_path: Path, manager: socket.socket
+) -> None:
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
     with Daemon(tmp_path, served.uri, "--workers", "2", environ=environ) as daemon:
-        assert "STATUS=serving" in heard(manager, "READY=1")
+        assert "STATUS=serving" in wait_for_message(manager, "READY=1")
         assert daemon.admin("GET", "/ready").status == 200
         daemon.process.send_signal(signal.SIGHUP)
-        assert "MONOTONIC_USEC=" in heard(manager, "RELOADING=1")
-        assert heard(manager, "READY=1").endswith("STATUS=serving")
+        assert "MONOTONIC_USEC=" in wait_for_message(manager, "RELOADING=1")
+        assert wait_for_message(manager, "READY=1").endswith("STATUS=serving")
         daemon.config.write_text(f"{daemon.config.read_text()}[nonsense]\n")
         daemon.process.send_signal(signal.SIGHUP)
-        assert heard(manager, "READY=1").endswith("STATUS=serving; the last reload failed")
+        assert wait_for_message(manager, "READY=1").endswith("STATUS=serving; the last reload failed")
         assert daemon.stop() == 0
-        heard(manager, "STOPPING=1")
+        wait_for_message(manager, "STOPPING=1")
 
 
-def test_the_watchdog_is_patted(served: Database, tmp_path: Path, manager: socket.socket) -> None:
-    """With ``WATCHDOG_USEC`` the daemon gives signs of life, again and again."""
+def test_watchdog_notifications_are_repeated(
+    served: Database, tmp_path: Path, manager: socket.socket
+) -> None:
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
     with Daemon(tmp_path, served.uri, environ=environ):
         for _ in range(3):
-            heard(manager, "WATCHDOG=1")
+            wait_for_message(manager, "WATCHDOG=1")
 
 
-def test_readiness_is_reported_while_the_database_is_away(tmp_path: Path, manager: socket.socket) -> None:
-    """Without its database the daemon is up all the same: it answers 503 until the database comes."""
+def test_startup_is_complete_while_the_database_is_down(tmp_path: Path, manager: socket.socket) -> None:
+    """The daemon does not wait for its database: until it is available, requests get 503."""
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
     with Daemon(tmp_path, "postgresql://nobody@127.0.0.1:1/none", environ=environ) as daemon:
-        heard(manager, "READY=1")
+        wait_for_message(manager, "READY=1")
         assert daemon.admin("GET", "/ready").status == 503
-        assert "the database cannot be reached" in heard(manager, "STATUS=not ready")
+        assert "the database cannot be reached" in wait_for_message(manager, "STATUS=not ready")
 
 
-def test_the_status_is_that_of_the_database(
-    own_server: Server, tmp_path: Path, manager: socket.socket
-) -> None:
-    """``systemctl status`` shows that it is away, and that it is back."""
+def test_status_follows_the_database(own_server: Server, tmp_path: Path, manager: socket.socket) -> None:
     database = own_server.create_database("create table note (id int primary key)")
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
     uri = f"{database.uri}?connect_timeout=2"
     with Daemon(tmp_path, uri, environ=environ) as daemon:
         daemon.wait_ready()
-        comes_back = frozen(own_server)
+        resume = frozen(own_server)
         try:
-            assert "the database cannot be reached" in heard(manager, "STATUS=not ready")
+            assert "the database cannot be reached" in wait_for_message(manager, "STATUS=not ready")
         finally:
-            comes_back()
-        heard(manager, "STATUS=serving")
+            resume()
+        wait_for_message(manager, "STATUS=serving")
 
 
-def test_the_guide_installs_what_the_unit_starts() -> None:
+def test_guide_and_unit_use_the_same_paths() -> None:
     guide = documents.read("docs/guides/debian.md")
     unit = documents.read("etc/dataapi.service")
     [command] = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
@@ -104,8 +104,7 @@ def test_the_guide_installs_what_the_unit_starts() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_the_unit_is_understood() -> None:
-    """``systemd-analyze verify`` finds nothing to say about the unit's settings."""
+def test_systemd_accepts_the_units() -> None:
     units = [str(ROOT / "etc" / f"dataapi.{kind}") for kind in ("service", "socket")]
     finished = subprocess.run(
         ["systemd-analyze", "verify", *units],
@@ -119,6 +118,5 @@ def test_the_unit_is_understood() -> None:
     assert complaints == []
 
 
-def test_the_journal_calls_the_service_by_its_name() -> None:
-    """``journalctl --identifier dataapi`` finds what the daemon says, and what its interpreter does."""
+def test_journal_identifier_is_the_service_name() -> None:
     assert f"SyslogIdentifier={IDENTIFIER}\n" in documents.read("etc/dataapi.service")

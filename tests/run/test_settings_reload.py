@@ -1,4 +1,4 @@
-"""The configuration is read again while requests are answered: keys, limits, projects, and mistakes in it."""
+"""Reload of the configuration under load: keys, limits, projects, and invalid settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEW_KEY = "sb_publishable_of_tomorrow"
 def running(
     served: Database, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Daemon]:
-    """Give a daemon with one or two workers that logs every request."""
+    """Yield a daemon with one or two workers that logs every request."""
     settings = {"workers": request.param, "log-level": "info"}
     with Daemon(tmp_path_factory.mktemp("reload"), served.uri, settings=settings) as made:
         made.wait_ready()
@@ -32,7 +32,7 @@ def running(
 
 @pytest.fixture
 def daemon(running: Daemon) -> Iterator[Daemon]:
-    """Give that daemon with an empty log, and restore its configuration afterwards."""
+    """Yield the daemon with an empty log, and restore its configuration afterwards."""
     before = running.config.read_text()
     running.output.write_text("")
     yield running
@@ -41,21 +41,21 @@ def daemon(running: Daemon) -> Iterator[Daemon]:
 
 
 def rewrite(daemon: Daemon, old: str, new: str) -> None:
-    """Change the configuration file."""
+    """Replace text in the configuration file."""
     text = daemon.config.read_text()
     assert old in text
     daemon.config.write_text(text.replace(old, new))
 
 
 def reloads(daemon: Daemon) -> int:
-    """Count the reloads so far."""
+    """Return the number of reloads in the log."""
     return sum("reloaded on" in line["message"] for line in daemon.lines)
 
 
 class Caller(threading.Thread):
-    """Asks again and again with a key.
+    """A thread that sends requests with a key.
 
-    :ivar statuses: of the answers so far.
+    :ivar statuses: the statuses of the responses so far.
     """
 
     def __init__(self, daemon: Daemon, key: str) -> None:
@@ -65,23 +65,23 @@ class Caller(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Ask until the end."""
+        """Send requests until ``end`` is called."""
         while not self._ended.is_set():
             self.statuses.append(self._daemon.graphql(QUICK, self._key).status)
 
     def end(self) -> set[int]:
-        """Ask no more, and return the statuses of all answers."""
+        """Stop sending requests, and return all statuses."""
         self._ended.set()
         self.join()
         return set(self.statuses)
 
     def more(self) -> None:
-        """Wait for some further answers."""
+        """Wait for more responses."""
         count = len(self.statuses)
         wait_for(lambda: len(self.statuses) > count + 5, "answers")
 
 
-def test_keys_are_rotated_without_a_refusal(daemon: Daemon) -> None:
+def test_key_rotation_rejects_no_requests(daemon: Daemon) -> None:
     old = Caller(daemon, KEY)
     old.start()
     assert daemon.graphql(QUICK, NEW_KEY).status == 401
@@ -102,30 +102,29 @@ def test_keys_are_rotated_without_a_refusal(daemon: Daemon) -> None:
 
 
 @pytest.mark.direct("a pooler passes no notifications on")
-def test_a_notification_has_the_configuration_read_again(daemon: Daemon, served: Database) -> None:
-    """As PostgREST does; limits and the level of the log hold from then on."""
+def test_notification_reloads_the_configuration(daemon: Daemon, served: Database) -> None:
+    """PostgREST does this too."""
     sums = "/rest/v1/note?select=id.sum()"
     assert daemon.request("GET", sums, headers={"apikey": KEY}).status == 400
     daemon.graphql(QUICK)
-    wait_for(lambda: "/graphql/v1" in daemon.text, "its log line, which comes from a worker by its parent")
+    wait_for(lambda: "/graphql/v1" in daemon.text, "the log line of the worker, written by its parent")
     rewrite(daemon, "log-level = info", "log-level = warn")
     rewrite(daemon, "[project]", "[project]\ndb-aggregates-enabled = yes")
     served.execute("notify pgrst, 'reload config'")
     wait_for(lambda: reloads(daemon) > 0, "the reload")
     assert daemon.request("GET", sums, headers={"apikey": KEY}).json == [{"sum": 1}]
-    assert "/graphql/v1" not in str(answered(daemon))
+    assert "/graphql/v1" not in str(logged_by_request(daemon))
 
 
-def answered(daemon: Daemon) -> list[dict[str, Any]]:
-    """Send a request and return the log lines that came meanwhile."""
+def logged_by_request(daemon: Daemon) -> list[dict[str, Any]]:
+    """Send a request and return the log lines that it produced."""
     before = len(daemon.lines)
     daemon.graphql(QUICK)
     daemon.wait_ready()
     return daemon.lines[before:]
 
 
-def test_a_mistake_keeps_the_settings_and_is_named(daemon: Daemon) -> None:
-    """By the answer of ``/reload`` and by the log; so does a database that cannot be used."""
+def test_invalid_setting_is_reported_and_changes_nothing(daemon: Daemon) -> None:
     rewrite(daemon, "[project]", "[project]\ndb-pool = many")
     reloaded = daemon.admin("POST", "/reload")
     assert reloaded.status == 503
@@ -140,9 +139,7 @@ def test_a_mistake_keeps_the_settings_and_is_named(daemon: Daemon) -> None:
     assert daemon.graphql(QUICK).status == 200
 
 
-def test_a_mistake_fails_the_command_and_is_no_reload_in_the_log(daemon: Daemon) -> None:
-    """``dataapi reload``, which systemd runs, exits with 0 only if all that it read is used."""
-
+def test_reload_command_fails_on_invalid_settings(daemon: Daemon) -> None:
     def reload() -> tuple[int, str]:
         command = [*DATAAPI, "reload", "--config", str(daemon.config)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -167,18 +164,18 @@ def test_a_mistake_fails_the_command_and_is_no_reload_in_the_log(daemon: Daemon)
     rewrite(daemon, f"tcp:{daemon.admin_port}:", f"tcp:{daemon.port}:")
     rewrite(daemon, "[dataapi]\nlisten", "[dataapi]\nlisten = tcp:1 ;")
     code, reason = reload()
-    assert (code, "the daemon answers 404" in reason) == (os.EX_UNAVAILABLE, True)
+    assert (code, "the daemon responded with status 404" in reason) == (os.EX_UNAVAILABLE, True)
     assert reloads(daemon) == 1
 
 
-def test_what_only_a_restart_changes_is_named(daemon: Daemon) -> None:
+def test_settings_that_need_a_restart_are_reported(daemon: Daemon) -> None:
     rewrite(daemon, f"tcp:{daemon.port}:", "tcp:1:")
     assert daemon.admin("POST", "/reload").status == 200
     assert daemon.graphql(QUICK).status == 200
     assert any("a restart is needed for the new values of listen" in line["message"] for line in daemon.lines)
 
 
-def test_what_was_read_of_the_database_is_shown(daemon: Daemon) -> None:
+def test_schema_cache_endpoint_returns_the_catalog(daemon: Daemon) -> None:
     shown = daemon.admin("GET", "/schema_cache")
     assert shown.status == 200
     [catalog] = shown.json.values()

@@ -1,4 +1,4 @@
-"""OpenTelemetry's spans, as a collector gets them."""
+"""OpenTelemetry spans as a collector receives them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 class Collector(ThreadingHTTPServer):
-    """Takes spans by OTLP over HTTP.
+    """A collector of spans with OTLP over HTTP.
 
-    :ivar spans: those that arrived.
+    :ivar spans: the received spans.
     """
 
     daemon_threads = True
@@ -52,14 +52,14 @@ class Collector(ThreadingHTTPServer):
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         super().__init__(("127.0.0.1", 0), Handler)
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """Give a collector that listens."""
+    """Yield a running collector."""
     with Collector() as listening:
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
@@ -68,7 +68,7 @@ def collector() -> Iterator[Collector]:
         thread.join()
 
 
-def test_a_request_is_a_span_of_its_callers_trace(
+def test_request_span_belongs_to_the_trace_of_the_caller(
     server: Server, tmp_path: Path, collector: Collector
 ) -> None:
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}"}
@@ -91,7 +91,7 @@ def test_a_request_is_a_span_of_its_callers_trace(
     assert '"note"' in sql
 
 
-def test_graphql_requests_that_wait_for_a_connection_have_a_span_of_the_queue(
+def test_waiting_graphql_requests_have_a_queue_span(
     server: Server, tmp_path: Path, collector: Collector
 ) -> None:
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}"}
@@ -99,8 +99,8 @@ def test_graphql_requests_that_wait_for_a_connection_have_a_span_of_the_queue(
     with Daemon(tmp_path, database.uri, project={"db-pool": "1"}, environ=environ) as daemon:
         daemon.wait_ready()
         with ThreadPoolExecutor(3) as threads:
-            answers = list(threads.map(daemon.graphql, [SLOW] * 3))
-        assert [answer.status for answer in answers] == [200] * 3
+            responses = list(threads.map(daemon.graphql, [SLOW] * 3))
+        assert [response.status for response in responses] == [200] * 3
         daemon.stop()
     requests = {span.span_id for span in collector.spans if span.name == "POST /graphql/v1"}
     assert len(requests) == 3
@@ -111,7 +111,7 @@ def test_graphql_requests_that_wait_for_a_connection_have_a_span_of_the_queue(
     assert any(span.end_time_unix_nano - span.start_time_unix_nano > 500_000_000 for span in waited)
 
 
-def test_an_attempt_is_a_span_that_its_receiver_continues(
+def test_delivery_attempt_passes_its_span_to_the_receiver(
     installation: Installation, collector: Collector
 ) -> None:
     installation.endpoint()
@@ -129,8 +129,8 @@ def test_an_attempt_is_a_span_that_its_receiver_continues(
     assert known["dataapi.outcome"].string_value == "success"
 
 
-def test_a_collector_that_never_answers_does_not_hold_up_the_end(server: Server, tmp_path: Path) -> None:
-    """The exporter itself would wait for an hour, and the SDK for 30 seconds."""
+def test_unresponsive_collector_does_not_delay_shutdown(server: Server, tmp_path: Path) -> None:
+    """The exporter would wait for an hour, and the SDK for 30 seconds."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environ = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
@@ -144,8 +144,8 @@ def test_a_collector_that_never_answers_does_not_hold_up_the_end(server: Server,
             assert "did not accept the last spans" in daemon.text
 
 
-def test_nothing_is_imported_without_a_collector() -> None:
-    """Who exports no spans does not pay for the SDK."""
+def test_opentelemetry_is_not_imported_without_a_collector() -> None:
+    """Importing the SDK costs time and memory."""
     program = (
         "import sys, dataapi.service.assembly, dataapi.service.webhooks, dataapi.web.app\n"
         "from dataapi.telemetry.tracing import tracing_of\n"

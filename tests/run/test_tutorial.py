@@ -1,4 +1,4 @@
-"""From a server without the API's roles: the README's way to an answer, the tutorial's to a webhook."""
+"""The README and the tutorial, on a server without the roles of the API."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.direct("the documents connect to PostgreSQL itself")
 
 @pytest.fixture
 def story(cluster: Server, tmp_path: Path) -> Iterator[Story]:
-    """Give a reader whose server has neither the API's roles nor the database ``app``."""
+    """Yield a story on a server with neither the API's roles nor the database ``app``."""
     with Story.on_debian(tmp_path, cluster) as made:
         yield made
 
 
-def test_the_readme_leads_to_an_answer_from_ones_own_database(story: Story) -> None:
+def test_readme_commands_serve_your_own_database(story: Story) -> None:
     story.read(documents.chapter(documents.read("README.md"), "Use your own database"))
     assert story.said == [{"data": {"noteCollection": {"edges": [{"node": {"id": 1, "body": "Hello"}}]}}}]
     story.read("```sh\ndataapi check-config\n```\n")
@@ -35,8 +35,8 @@ def test_the_readme_leads_to_an_answer_from_ones_own_database(story: Story) -> N
     assert not [line for line in story.daemon.lines if line["level"] != "info"], "nothing is wrong"
 
 
-def test_the_readme_leads_to_an_answer_by_roles_made_by_hand(story: Story) -> None:
-    """The SQL for an administrator and the smallest configuration, each as it stands there."""
+def test_readme_sql_and_configuration_serve_your_own_database(story: Story) -> None:
+    """The README shows the SQL for administrators and a minimal configuration."""
     shown = documents.indented(documents.chapter(documents.read("README.md"), "Use your own database"))
     [sql] = [block for block in shown if block.startswith("create role")]
     [configuration] = [block for block in shown if block.startswith("[project]")]
@@ -51,7 +51,7 @@ def test_the_readme_leads_to_an_answer_by_roles_made_by_hand(story: Story) -> No
     assert story.said == [[]]
 
 
-def test_the_tutorial_leads_to_a_delivery(story: Story) -> None:
+def test_tutorial_ends_with_a_delivery(story: Story) -> None:
     story.read(documents.read("docs/tutorial.md"))
     receiver = story.receiver
     assert receiver is not None

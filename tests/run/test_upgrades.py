@@ -1,4 +1,4 @@
-"""Another version takes over from the one that serves, and no request is lost (docs/guides/upgrades.md)."""
+"""A new version replaces a running daemon without losing requests (docs/guides/upgrades.md)."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ CLIENTS = 4
 
 
 class Load:
-    """Clients that ask again and again; use it as a context manager."""
+    """A context manager that runs clients in threads."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.outcomes: list[object] = []
         self._daemon = daemon
         self._ended = threading.Event()
-        self._clients = [threading.Thread(target=self._ask, daemon=True) for _ in range(CLIENTS)]
+        self._clients = [threading.Thread(target=self._send, daemon=True) for _ in range(CLIENTS)]
 
     def __enter__(self) -> Load:
-        """Begin to ask."""
+        """Start the clients."""
         for client in self._clients:
             client.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ask no more."""
+        """Stop the clients."""
         self.end()
 
     def end(self) -> None:
-        """Ask no more, and wait for the last answers."""
+        """Stop the clients after their last responses."""
         self._ended.set()
         for client in self._clients:
             client.join()
 
-    def _ask(self) -> None:
+    def _send(self) -> None:
         while not self._ended.is_set():
             try:
                 self.outcomes.append(self._daemon.graphql(QUICK, KEY).status)
@@ -65,14 +65,14 @@ class Load:
                 self.outcomes.append(repr(error))
 
     def more(self) -> None:
-        """Wait for some further answers."""
+        """Wait for more responses."""
         count = len(self.outcomes)
         wait_for(lambda: len(self.outcomes) > count + 10 * CLIENTS, "answers")
 
 
 @pytest.fixture
 def listening() -> Iterator[socket.socket]:
-    """Give a socket as systemd holds it."""
+    """Yield a listening socket like one passed by systemd."""
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as bound:
         yield bound
 
@@ -80,7 +80,7 @@ def listening() -> Iterator[socket.socket]:
 def make(
     folder: Path, served: Database, listening: socket.socket, environ: Mapping[str, str] | None = None
 ) -> Daemon:
-    """Start a daemon on the socket, with an admin listener of its own."""
+    """Start a daemon on the socket with its own admin listener."""
     folder.mkdir()
     daemon = Daemon(folder, served.uri, settings={"listen": "systemd:domain=INET:name=http"})
     daemon.port = listening.getsockname()[1]
@@ -96,7 +96,7 @@ def make(
 
 
 def versions(daemon: Daemon, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return what ``dataapi version`` of an installation says of the daemon: installed here, and serving."""
+    """Return the installed and the running version according to ``dataapi version``."""
     command = Path(sys.executable).with_name("dataapi")
     row = json.loads(
         subprocess.run(
@@ -107,7 +107,9 @@ def versions(daemon: Daemon, environ: Mapping[str, str]) -> tuple[str, str]:
     return row["default_version"], row["installed_version"]
 
 
-def test_a_second_process_takes_over(served: Database, tmp_path: Path, listening: socket.socket) -> None:
+def test_second_process_takes_over_without_losing_requests(
+    served: Database, tmp_path: Path, listening: socket.socket
+) -> None:
     installed = tmp_path / "installed"
     installed.write_text("1.0.0")
     environ = patched(tmp_path, INSTALLED.format(path=str(installed)))
@@ -128,9 +130,7 @@ def test_a_second_process_takes_over(served: Database, tmp_path: Path, listening
     assert set(load.outcomes) == {200}
 
 
-def test_requests_wait_while_the_service_restarts(
-    served: Database, tmp_path: Path, listening: socket.socket
-) -> None:
+def test_requests_wait_during_a_restart(served: Database, tmp_path: Path, listening: socket.socket) -> None:
     with make(tmp_path / "old", served, listening) as old:
         old.wait_ready()
         with Load(old) as load:

@@ -1,6 +1,6 @@
-"""Deliveries of real daemons that are killed, cut off, held up or led astray (issue: webhooks, faults).
+"""Deliveries of real daemons that are killed, disconnected, frozen or given a wrong clock.
 
-Nothing published is lost, what comes twice has the same ``webhook-id``, and nothing is left in the queue.
+No published event is lost, duplicates have the same ``webhook-id``, and the queue is empty at the end.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from support.recorder import Recorder
 
 OUTAGE = float(os.environ.get("WEBHOOK_OUTAGE", "4"))
-"""Seconds for which PostgreSQL is away; a minute by ``WEBHOOK_OUTAGE=60``."""
+"""Seconds for which PostgreSQL is down. Set WEBHOOK_OUTAGE=60 for a minute."""
 
 LONG = 1000.0
-"""Seconds that pass only in the database, when a test says so."""
+"""Seconds by which a test moves the times in the database."""
 
 pytestmark = pytest.mark.time_limit(300 + 2 * OUTAGE)
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.time_limit(300 + 2 * OUTAGE)
 # Several daemons -----------------------------------------------------------------------------------------
 
 
-def test_daemons_killed_between_attempts_make_five_in_all(installation: Installation) -> None:
+def test_daemons_killed_between_attempts_make_five_attempts(installation: Installation) -> None:
     installation.endpoint()
     installation.settings = {"timeout": str(PATIENT), "retry-waits": ", ".join([str(LONG)] * 4)}
     installation.recorder.behave(Behaviour.REFUSE)
@@ -58,7 +58,7 @@ def test_daemons_killed_between_attempts_make_five_in_all(installation: Installa
     assert len(verified(installation.recorder.at(HOOK))) == 5
 
 
-def test_a_daemon_takes_over_when_the_lease_is_over(
+def test_other_daemon_takes_over_when_the_lease_expires(
     server: Server, recorder: Recorder, tmp_path: Path
 ) -> None:
     installation = Installation(tmp_path, server.create_database(), recorder)
@@ -81,16 +81,16 @@ def test_a_daemon_takes_over_when_the_lease_is_over(
 
 
 def cut_off(daemon: Daemon) -> None:
-    """Let a daemon's machine be gone, and PostgreSQL find that its connections are dead."""
+    """Simulate the loss of a daemon's machine, after which PostgreSQL ends the dead connections."""
     daemon.process.send_signal(signal.SIGSTOP)
 
 
 @pytest.mark.parametrize("end", [kill, cut_off])
-def test_a_daemon_goes_on_with_a_dead_ones_work_at_once(
+def test_work_of_a_dead_daemon_is_taken_over_before_lease_expires(
     installation: Installation, end: Callable[[Daemon], None]
 ) -> None:
-    """Long before the lease is over, once PostgreSQL has seen that its process is gone."""
-    # Through a pooler it would be over first.
+    """PostgreSQL sees that the process is gone long before the lease expires."""
+    # A pooler would keep the connections for longer than the lease.
     installation.past_pooler = True
     installation.settings = {"timeout": str(LONG)}
     installation.endpoint()
@@ -108,16 +108,16 @@ def test_a_daemon_goes_on_with_a_dead_ones_work_at_once(
 
 
 def end_of_lease(installation: Installation) -> float:
-    """Return a moment that is just before the end of the only lease, by the monotonic clock."""
+    """Return a monotonic time just before the end of the only lease."""
     now = time.monotonic()
     [(seconds,)] = installation.database.execute(
         "select extract(epoch from claimable_at - clock_timestamp())::float8 from webhooks.due where leased"
     )
-    assert LEASE - seconds < PATIENCE, "the lease is as long as it should be"
+    assert LEASE - seconds < PATIENCE, "the lease has its full length"
     return now + float(seconds)
 
 
-def test_two_daemons_share_a_queue_and_one_survives_the_other(installation: Installation) -> None:
+def test_daemon_finishes_the_shared_queue_of_a_killed_daemon(installation: Installation) -> None:
     installation.endpoint()
     installation.recorder.behave(Behaviour.HOLD)
     killed, other = installation.pair()
@@ -136,13 +136,13 @@ def test_two_daemons_share_a_queue_and_one_survives_the_other(installation: Inst
     requests = installation.recorder.at(HOOK)
     ids = {(one.event["payload"]["number"], one.identifier) for one in requests}
     assert sorted(number for number, _ in ids) == list(range(1000))
-    # Whatever the killed one had under way or not yet recorded, which one statement's worth limits.
+    # The killed daemon may have had this many attempts in flight or unrecorded.
     assert len(requests) - 1000 <= 512
     made = other.metric('dataapi_webhooks_attempts_total{outcome="success"}')
     assert 0 < made < 1000
 
 
-def test_an_attempt_that_two_claimed_counts_once(installation: Installation) -> None:
+def test_attempt_claimed_twice_counts_once(installation: Installation) -> None:
     installation.endpoint()
     installation.recorder.behave(Behaviour.HOLD)
     daemons = installation.pair()
@@ -159,9 +159,9 @@ def test_an_attempt_that_two_claimed_counts_once(installation: Installation) -> 
     assert len(verified(installation.recorder.at(HOOK))) == 2
 
 
-@pytest.mark.parametrize("answer", [Behaviour.TAKE, Behaviour.REFUSE])
-def test_what_a_paused_daemon_says_after_its_lease_is_not_taken(
-    installation: Installation, answer: Behaviour
+@pytest.mark.parametrize("behaviour", [Behaviour.TAKE, Behaviour.REFUSE])
+def test_outcome_recorded_after_lease_expiry_is_ignored(
+    installation: Installation, behaviour: Behaviour
 ) -> None:
     installation.endpoint()
     installation.recorder.behave(Behaviour.HOLD)
@@ -172,38 +172,38 @@ def test_what_a_paused_daemon_says_after_its_lease_is_not_taken(
     other = installation.daemon()
     installation.pass_time(PATIENT + 10)
     wait_for(lambda: len(installation.recorder.requests) == 2, "the same attempt of the other daemon")
-    installation.recorder.behave(answer)
+    installation.recorder.behave(behaviour)
     installation.wait_settled()
     records = installation.records()
     paused.process.send_signal(signal.SIGCONT)
-    wait_for(lambda: paused.metric("dataapi_webhooks_lost_outcomes_total") == 1, "what is not taken")
+    wait_for(lambda: paused.metric("dataapi_webhooks_lost_outcomes_total") == 1, "the rejected outcome")
     other.stop()
-    attempts = [1] if answer is Behaviour.TAKE else [1, 2, 3, 4, 5]
+    attempts = [1] if behaviour is Behaviour.TAKE else [1, 2, 3, 4, 5]
     assert [record[2] for record in records] == attempts
     assert installation.records() == records
     assert installation.due == 0
     assert len(verified(installation.recorder.at(HOOK))) == len(attempts) + 1
 
 
-def test_a_paused_daemon_does_not_begin_what_another_took_over(installation: Installation) -> None:
+def test_resumed_daemon_skips_deliveries_taken_over_by_another(installation: Installation) -> None:
     installation.settings = {"timeout": str(PATIENT), "concurrency-per-host": "1"}
     installation.endpoint()
     paused = installation.daemon()
     installation.publish_many(400)
     requests = installation.recorder.requests
-    # A receiver that was quick has some claimed ahead.
+    # After quick responses the daemon claims deliveries ahead.
     wait_for(lambda: len(requests) > 100, "the first deliveries")
     installation.recorder.behave(Behaviour.HOLD)
     wait_for(
         lambda: requests[-1].behaviour is Behaviour.HOLD and len(installation.records()) == len(requests) - 1,
-        "a request that is held up, and the records of those before it",
+        "a delayed request, and the records of earlier ones",
     )
     paused.process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     claimed = [each for each in installation.leases if each[1]]
     installation.recorder.behave(Behaviour.TAKE)
     other = installation.daemon()
-    wait_for(lambda: installation.leases == claimed, "nothing to be left but what the paused one claimed")
+    wait_for(lambda: installation.leases == claimed, "only the deliveries claimed by the paused daemon")
     installation.pass_time(PATIENT + 10)
     installation.wait_settled()
     wait_for(lambda: time.monotonic() - began > RELEASE_AFTER, "claimed work to be too old")
@@ -221,9 +221,9 @@ def test_a_paused_daemon_does_not_begin_what_another_took_over(installation: Ins
 # PostgreSQL ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("away", [stopped, crashed, frozen])
-def test_deliveries_survive_postgresql_being_away(
-    own_server: Server, recorder: Recorder, tmp_path: Path, away: Callable[[Server], Callable[[], None]]
+@pytest.mark.parametrize("outage", [stopped, crashed, frozen])
+def test_deliveries_survive_a_postgresql_outage(
+    own_server: Server, recorder: Recorder, tmp_path: Path, outage: Callable[[Server], Callable[[], None]]
 ) -> None:
     settings = {"timeout": str(PATIENT + OUTAGE), "retry-waits": ", ".join([str(LONG)] * 4)}
     installation = Installation(tmp_path, own_server.create_database(), recorder, settings=settings)
@@ -235,13 +235,13 @@ def test_deliveries_survive_postgresql_being_away(
         daemon = installation.daemon()
         installation.publish(1)
         wait_for(lambda: recorder.at("/answered") and installation.records(), "the first attempts")
-        comes_back = away(own_server)
+        resume = outage(own_server)
         try:
             recorder.behave(Behaviour.TAKE, "/answered")
             recorder.behave(Behaviour.TAKE, "/retried")
             time.sleep(OUTAGE)
         finally:
-            comes_back()
+            resume()
         installation.pass_time(LONG)
         daemon.wait_ready()
         installation.publish(2)
@@ -255,7 +255,7 @@ def test_deliveries_survive_postgresql_being_away(
     assert Counter(record[3] for record in installation.records()) == {"success": 4, "failed": 1}
 
 
-def test_a_daemon_stops_though_postgresql_says_nothing(
+def test_daemon_stops_while_postgresql_is_frozen(
     own_server: Server, recorder: Recorder, tmp_path: Path
 ) -> None:
     settings = {"timeout": str(PATIENT)}
@@ -265,11 +265,11 @@ def test_a_daemon_stops_though_postgresql_says_nothing(
         daemon = installation.daemon()
         installation.publish_many(1000)
         wait_for(lambda: len(recorder.requests) > 300, "the first deliveries")
-        comes_back = frozen(own_server)
+        resume = frozen(own_server)
         try:
             assert daemon.stop() == 0
         finally:
-            comes_back()
+            resume()
         installation.pass_time(PATIENT + 10)
         installation.daemon()
         installation.wait_settled()
@@ -283,7 +283,7 @@ def test_a_daemon_stops_though_postgresql_says_nothing(
 # Receivers -----------------------------------------------------------------------------------------------
 
 
-def test_a_receiver_that_hangs_for_ever_delays_none_of_a_thousand(installation: Installation) -> None:
+def test_hanging_receiver_does_not_delay_other_receivers(installation: Installation) -> None:
     installation.settings = {"timeout": "100", "concurrency-per-host": "2"}
     installation.recorder.behave(Behaviour.HANG, "/dead")
     installation.endpoint("/dead", "127.0.0.9")
@@ -303,8 +303,7 @@ def test_a_receiver_that_hangs_for_ever_delays_none_of_a_thousand(installation: 
     }  # fmt: skip
 
 
-def test_a_redirect_is_a_failure_and_never_followed(installation: Installation) -> None:
-    """A 3xx is a failure like any other."""
+def test_redirect_is_a_failure_and_is_not_followed(installation: Installation) -> None:
     installation.settings = {"retry-waits": "0.1, 0.1, 0.1, 0.1"}
     installation.endpoint()
     installation.recorder.behave(Behaviour.REDIRECT)
@@ -330,7 +329,7 @@ time.time = stepping
 """
 
 
-def test_retries_and_time_limits_do_not_follow_a_clock_that_steps(installation: Installation) -> None:
+def test_retries_and_timeouts_ignore_clock_steps(installation: Installation) -> None:
     folder = installation.folder / "clock"
     folder.mkdir()
     offset = folder / "offset"

@@ -1,4 +1,4 @@
-"""SIGKILL at every step of a delivery: nothing gets lost, only what was sent comes again (issue: faults)."""
+"""SIGKILL at every step of a delivery: no event is lost, and only sent requests are repeated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wait_blocked(installation: Installation) -> None:
 
 
 def end_statements(installation: Installation) -> None:
-    """Let what daemons' statements did be undone."""
+    """Terminate the daemons' connections, so that their statements are rolled back."""
     installation.database.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where usename = 'authenticator' and datname = current_database()"
@@ -47,14 +47,14 @@ def end_statements(installation: Installation) -> None:
 
 
 def before_the_claim(installation: Installation, daemon: Daemon) -> None:
-    """Stop it before it can learn of the event."""
+    """Kill the daemon before it can learn of the event."""
     daemon.process.send_signal(signal.SIGSTOP)
     installation.publish(1)
     kill(daemon)
 
 
 def while_claiming(installation: Installation, daemon: Daemon) -> None:
-    """Let its claim be carried out when nobody is there any more to hear of it."""
+    """Kill the daemon while its claim waits for a lock; the claim then succeeds."""
     daemon.process.send_signal(signal.SIGSTOP)
     installation.publish(1)
     with locked(installation, "lock table webhooks.due in share mode"):
@@ -65,7 +65,7 @@ def while_claiming(installation: Installation, daemon: Daemon) -> None:
 
 
 def after_the_claim(installation: Installation, daemon: Daemon) -> None:
-    """Let it connect to a receiver that does not accept, so that nothing was sent yet."""
+    """Kill the daemon while it connects to a receiver that does not accept, before it has sent anything."""
     with installation.recorder.unaccepting() as port:
         installation.database.execute("update webhooks.endpoint set url = %s", (f"http://127.0.0.1:{port}/",))
         installation.publish(1)
@@ -75,7 +75,7 @@ def after_the_claim(installation: Installation, daemon: Daemon) -> None:
 
 
 def during_the_post(installation: Installation, daemon: Daemon) -> None:
-    """Let the receiver keep it waiting for the answer."""
+    """Kill the daemon while it waits for the response."""
     installation.recorder.behave(Behaviour.HANG)
     installation.publish(1)
     wait_for(lambda: installation.recorder.requests, "the request")
@@ -83,7 +83,7 @@ def during_the_post(installation: Installation, daemon: Daemon) -> None:
 
 
 def _until_the_commit(installation: Installation, daemon: Daemon, then: Callable[[], None]) -> None:
-    """Let the receiver answer, hold up the outcome's record, kill the daemon, and do something."""
+    """Kill the daemon while the record of an outcome waits for a lock, then call a function."""
     installation.recorder.behave(Behaviour.HOLD)
     installation.publish(1)
     wait_for(lambda: installation.recorder.requests, "the request")
@@ -95,18 +95,18 @@ def _until_the_commit(installation: Installation, daemon: Daemon, then: Callable
 
 
 def before_the_commit(installation: Installation, daemon: Daemon) -> None:
-    """Let the outcome's record be undone."""
+    """Kill the daemon, and roll back the record of the outcome."""
     _until_the_commit(installation, daemon, lambda: end_statements(installation))
 
 
 def during_the_commit(installation: Installation, daemon: Daemon) -> None:
-    """Let the outcome be recorded when nobody is there any more to hear of it."""
+    """Kill the daemon; the outcome is then recorded."""
     _until_the_commit(installation, daemon, lambda: None)
     installation.wait_settled()
 
 
 def after_the_commit(installation: Installation, daemon: Daemon) -> None:
-    """Let everything be done."""
+    """Kill the daemon after the delivery."""
     installation.publish(1)
     installation.wait_settled()
     kill(daemon)
@@ -124,7 +124,7 @@ def after_the_commit(installation: Installation, daemon: Daemon) -> None:
         (after_the_commit, 1),
     ],
 )
-def test_a_daemon_killed_at_any_step_loses_nothing(
+def test_daemon_killed_at_any_step_loses_no_delivery(
     installation: Installation, step: Callable[[Installation, Daemon], None], received: int
 ) -> None:
     installation.endpoint()

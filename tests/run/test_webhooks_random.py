@@ -1,7 +1,7 @@
-"""Deliveries keep their promises whatever happens to daemons, database and receivers.
+"""Delivery guarantees hold under random faults of daemons, database and receivers.
 
-One seed of 10 seconds, unless the environment says otherwise: ``WEBHOOK_SEED`` is the first one, and
-``WEBHOOK_SEEDS`` how many follow one another; ``WEBHOOK_SECONDS`` is how long each of them goes on.
+Runs one seed for 10 seconds by default. Environment variables: ``WEBHOOK_SEED`` is the first seed,
+``WEBHOOK_SEEDS`` the number of seeds, and ``WEBHOOK_SECONDS`` the seconds per seed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ SECONDS = float(os.environ.get("WEBHOOK_SECONDS", "10"))
 @pytest.mark.campaign
 @pytest.mark.time_limit(2 * PATIENCE + SECONDS)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
-def test_promises_are_kept_whatever_happens(own_server: Server, tmp_path: Path, seed: int) -> None:
+def test_delivery_guarantees_hold_under_random_faults(own_server: Server, tmp_path: Path, seed: int) -> None:
     with Recorder() as recorder:
         installation = Installation(tmp_path, own_server.create_database(), recorder)
         campaign = Campaign(installation, own_server, seed)
         try:
             campaign.run(SECONDS)
             campaign.settle(PATIENCE)
-            told = Verdict(campaign).check()
+            verdict = Verdict(campaign).check()
         except BaseException as error:
             error.add_note("\n".join([f"seed {seed}", *campaign.log]))
             raise
         finally:
             installation.end()
-    print(f"seed {seed}: {told}")  # noqa: T201 - for whoever runs many seeds
+    print(f"seed {seed}: {verdict}")  # noqa: T201 - for runs with many seeds

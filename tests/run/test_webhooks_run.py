@@ -1,4 +1,4 @@
-"""Webhooks of the real daemon, with worker processes."""
+"""Webhooks of a running daemon with worker processes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ select count(*) from pg_stat_activity where usename = 'authenticator' and datnam
 
 @pytest.fixture
 def receiver() -> Iterator[Any]:
-    """Give a receiver with a list ``received`` of headers and bodies."""
+    """Yield a receiver whose list ``received`` contains headers and bodies."""
 
     class Handler(BaseHTTPRequestHandler):
-        """Takes every delivery."""
+        """Accepts every delivery."""
 
         def do_POST(self) -> None:
-            """Note it and answer."""
+            """Record the request and respond with 204."""
             body = self.rfile.read(int(self.headers["content-length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
             listening.received.append((headers, body))  # type: ignore[attr-defined]
@@ -48,7 +48,7 @@ def receiver() -> Iterator[Any]:
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listening.received = []  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ def receiver() -> Iterator[Any]:
 
 
 def prepare(database: Database, url: str) -> None:
-    """Make an organization, its project and an endpoint."""
+    """Create an organization, its project and an endpoint."""
 
     async def made(fetches: Any) -> None:
         store = make_store(fetches, Cipher([KEY]), 14)
@@ -73,10 +73,9 @@ def prepare(database: Database, url: str) -> None:
         complete(made(fetches))
 
 
-def test_workers_share_deliveries_and_their_figures_add_up(
+def test_workers_share_deliveries_and_add_up_their_metrics(
     tmp_path: Path, database: Database, receiver: Any
 ) -> None:
-    """Every worker process delivers; /ready and /metrics speak for all; nothing secret is logged."""
     allow_migrations(database)
     with Daemon(tmp_path, database.uri, settings={"workers": "2"}, environ=ENVIRON) as daemon:
         daemon.wait_ready()
@@ -101,8 +100,8 @@ def test_workers_share_deliveries_and_their_figures_add_up(
     assert "inactivity" not in daemon.text
 
 
-def test_apis_work_where_webhooks_cannot(tmp_path: Path, database: Database) -> None:
-    """A role that may not make the schema: /ready is 200 all the same, and says what webhooks lack."""
+def test_apis_work_if_webhooks_cannot_create_their_schema(tmp_path: Path, database: Database) -> None:
+    """The login role may not create the schema."""
     with Daemon(tmp_path, database.uri, settings={"workers": "2"}, environ=ENVIRON) as daemon:
         daemon.wait_ready()
 
@@ -123,15 +122,15 @@ def test_apis_work_where_webhooks_cannot(tmp_path: Path, database: Database) -> 
         assert daemon.stop() == 0
 
 
-def test_without_their_section_nothing_of_webhooks_is_made(tmp_path: Path, database: Database) -> None:
-    """Although the role may; the management API says that they are off, until a reload turns them on."""
+def test_webhooks_are_off_without_their_section(tmp_path: Path, database: Database) -> None:
+    """The role may create the schema."""
     database.execute(f"grant create on database {database.name} to authenticator")
     with Daemon(tmp_path, database.uri) as daemon:
         daemon.wait_ready()
         assert daemon.admin("GET", "/ready").json["webhooks"] is None
-        answer = daemon.request("GET", "/v2/access")
+        response = daemon.request("GET", "/v2/access")
         off = "Webhooks are off: the configuration has no section [webhooks]"
-        assert (answer.status, answer.json["error"]["message"]) == (404, off)
+        assert (response.status, response.json["error"]["message"]) == (404, off)
         assert database.execute("select to_regnamespace('webhooks')") == [(None,)]
         written = daemon.config.read_text()
         daemon.config.write_text(f"{written}[webhooks]\nencryption-key = {KEY}\n")
@@ -146,7 +145,7 @@ def test_without_their_section_nothing_of_webhooks_is_made(tmp_path: Path, datab
 
 
 @pytest.mark.direct("PostgreSQL sees the pooler's connections, not the daemon's")
-def test_a_worker_opens_no_more_connections_than_the_guide_counts(
+def test_worker_opens_no_more_connections_than_documented(
     tmp_path: Path, database: Database, receiver: Any
 ) -> None:
     allow_migrations(database)
@@ -163,7 +162,7 @@ def test_a_worker_opens_no_more_connections_than_the_guide_counts(
             return peaks[-1]
 
         with ThreadPoolExecutor(20) as threads:
-            answers = [threads.submit(daemon.graphql, SLOW) for _ in range(8)]
+            responses = [threads.submit(daemon.graphql, SLOW) for _ in range(8)]
             wait_for(lambda: watch() >= 2 * 3, "full pools")
             database.execute(
                 "select webhooks.publish(%s, 'acme', %s, '{\"reason\": \"inactivity\"}', 'key ' || n) "
@@ -171,10 +170,10 @@ def test_a_worker_opens_no_more_connections_than_the_guide_counts(
                 (PAUSED, REF),
             )
             for _ in range(4):
-                given_up = HTTPConnection("127.0.0.1", daemon.port)
-                given_up.request("POST", "/graphql/v1", json.dumps({"query": SLOW}), HEADERS)
-                given_up.close()
+                canceled = HTTPConnection("127.0.0.1", daemon.port)
+                canceled.request("POST", "/graphql/v1", json.dumps({"query": SLOW}), HEADERS)
+                canceled.close()
             wait_for(lambda: watch() and len(receiver.received) >= 400, "the deliveries")
-            wait_for(lambda: watch() and all(answer.done() for answer in answers), "the answers")
-    # Of the eight besides the pool, two listen all the time, and up to four are for webhooks.
+            wait_for(lambda: watch() and all(response.done() for response in responses), "the answers")
+    # Of the eight connections outside the pool, two always listen, and up to four are for webhooks.
     assert 2 * (3 + 2 + 1) <= max(peaks) <= 2 * (3 + 8)

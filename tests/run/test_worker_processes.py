@@ -1,4 +1,4 @@
-"""Several workers behind one set of sockets: replaced when they die, drained together, never left behind."""
+"""Worker processes that share sockets: they are replaced, drained, and ended with their parent."""
 
 from __future__ import annotations
 
@@ -26,39 +26,38 @@ if TYPE_CHECKING:
 READY_WORKERS = "dataapi_workers"
 STUCK = "dataapi_workers_stuck"
 RESTARTS = "dataapi_worker_restarts_total"
-ANSWERED = 'dataapi_requests_total{area="graphql",code="",method="POST",route="/graphql/v1",status="200"}'
+REQUESTS = 'dataapi_requests_total{area="graphql",code="",method="POST",route="/graphql/v1",status="200"}'
 
 
 @pytest.fixture(scope="module")
 def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a daemon with two workers."""
     folder = tmp_path_factory.mktemp("workers")
     with Daemon(folder, served.uri, "--workers", "2", settings={"log-level": "info"}) as running:
         running.wait_ready()
         yield running
 
 
-def test_workers_answer_and_their_figures_are_added_up(daemon: Daemon) -> None:
-    before = daemon.metric(ANSWERED)
+def test_metrics_of_workers_are_added_up(daemon: Daemon) -> None:
+    before = daemon.metric(REQUESTS)
     for _ in range(10):
         assert daemon.graphql(QUICK).status == 200
-    assert daemon.metric(ANSWERED) == before + 10
+    assert daemon.metric(REQUESTS) == before + 10
     assert daemon.metric(READY_WORKERS) == 2
     assert daemon.metric('dataapi_pool_size{project="abcdefghijklmnopqrst"}') == 20
     assert daemon.admin("GET", "/ready").json["workers"] == 2
 
 
-def test_the_console_shows_all_workers_whichever_answers(daemon: Daemon) -> None:
+def test_every_worker_reports_all_workers_to_the_console(daemon: Daemon) -> None:
     def workers() -> Any:
-        answer = daemon.request("GET", "/console/data/health", headers={"apikey": SECRET_KEY})
-        assert answer.status == 200, answer.body
-        return answer.json["workers"]
+        response = daemon.request("GET", "/console/data/health", headers={"apikey": SECRET_KEY})
+        assert response.status == 200, response.body
+        return response.json["workers"]
 
     wait_for(lambda: workers() and workers()["serving"] == [1, 2], "both workers")
     assert (workers()["configured"], workers()["stuck"], workers()["own"] in (1, 2)) == (2, [], True)
 
 
-def test_connections_opened_together_are_spread_over_the_workers(daemon: Daemon) -> None:
+def test_simultaneous_connections_are_spread_over_the_workers(daemon: Daemon) -> None:
     before = len(daemon.lines)
     opened = [HTTPConnection("127.0.0.1", daemon.port, PATIENCE) for _ in range(32)]
     for connection in opened:
@@ -74,12 +73,11 @@ def test_connections_opened_together_are_spread_over_the_workers(daemon: Daemon)
 
 
 def requests_of(daemon: Daemon, first: int) -> list[dict[str, Any]]:
-    """Return the log lines of the requests of that test."""
+    """Return the log lines of the requests with these paths."""
     return [line for line in daemon.lines[first:] if "/rest/v1/spread_" in str(line.get("path"))]
 
 
-def test_all_workers_reload(daemon: Daemon) -> None:
-    """``POST /reload`` answers when every worker serves its new catalog."""
+def test_reload_request_reloads_all_workers(daemon: Daemon) -> None:
     loads = 'dataapi_catalog_loads_total{outcome="loaded",project="abcdefghijklmnopqrst"}'
     before = daemon.metric(loads)
     assert daemon.admin("POST", "/reload").status == 200
@@ -87,7 +85,7 @@ def test_all_workers_reload(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
-def test_a_reloading_signal_reaches_every_worker(daemon: Daemon, number: signal.Signals) -> None:
+def test_signal_reloads_every_worker(daemon: Daemon, number: signal.Signals) -> None:
     loads = 'dataapi_catalog_loads_total{outcome="loaded",project="abcdefghijklmnopqrst"}'
     before, children = daemon.metric(loads), daemon.children
     for child in children:
@@ -97,7 +95,7 @@ def test_a_reloading_signal_reaches_every_worker(daemon: Daemon, number: signal.
     assert daemon.children == children
 
 
-def test_lines_of_workers_carry_their_number_and_the_requests_id(daemon: Daemon) -> None:
+def test_log_lines_contain_worker_number_and_request_id(daemon: Daemon) -> None:
     daemon.graphql(QUICK, **{"X-Request-Id": "worker-test-1"})
     found = wait_for(
         lambda: [line for line in daemon.lines if line.get("request_id") == "worker-test-1"], "the line"
@@ -105,9 +103,9 @@ def test_lines_of_workers_carry_their_number_and_the_requests_id(daemon: Daemon)
     assert found[0]["worker"] in (1, 2)
 
 
-def test_a_killed_worker_is_replaced_while_the_other_serves(daemon: Daemon) -> None:
+def test_killed_worker_is_replaced_while_the_other_serves(daemon: Daemon) -> None:
     restarts = daemon.metric(RESTARTS)
-    answered = daemon.metric(ANSWERED)
+    handled = daemon.metric(REQUESTS)
     victim, other = daemon.children
     os.kill(victim, signal.SIGKILL)
     wait_for(lambda: daemon.metric(RESTARTS) == restarts + 1, "the restart")
@@ -118,11 +116,11 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(daemon: Daemon) -> N
     assert len(daemon.children) == 2
     for _ in range(6):
         assert daemon.graphql(QUICK).status == 200
-    assert daemon.metric(ANSWERED) == answered + 6
+    assert daemon.metric(REQUESTS) == handled + 6
     assert any(line["level"] == "error" and "ended" in line["message"] for line in daemon.lines)
 
 
-def test_a_stopped_worker_is_named_at_once_and_replaced(daemon: Daemon) -> None:
+def test_stopped_worker_is_reported_and_replaced(daemon: Daemon) -> None:
     victim, other = daemon.children
     restarts = daemon.metric(RESTARTS)
     os.kill(victim, signal.SIGSTOP)
@@ -143,7 +141,7 @@ def test_a_stopped_worker_is_named_at_once_and_replaced(daemon: Daemon) -> None:
     assert daemon.graphql(QUICK).status == 200
 
 
-def test_a_worker_that_dies_during_the_first_start_is_started_again(served: Database, tmp_path: Path) -> None:
+def test_worker_killed_during_startup_is_restarted(served: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, served.uri, "--workers", "2") as daemon:
         victim = wait_for(lambda: daemon.children, "a worker")[0]
         os.kill(victim, signal.SIGKILL)
@@ -154,12 +152,11 @@ def test_a_worker_that_dies_during_the_first_start_is_started_again(served: Data
         assert daemon.stop() == 0
 
 
-def test_termination_drains_every_worker(served: Database, tmp_path: Path) -> None:
-    """SIGTERM to the parent: workers answer what is in flight, then all exit, the parent with 0."""
+def test_sigterm_drains_every_worker(served: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, served.uri, "--workers", "2") as daemon:
         daemon.wait_ready()
-        answers: list[Answer] = []
-        threads = [threading.Thread(target=lambda: answers.append(daemon.graphql(SLOW))) for _ in range(4)]
+        responses: list[Answer] = []
+        threads = [threading.Thread(target=lambda: responses.append(daemon.graphql(SLOW))) for _ in range(4)]
         for thread in threads:
             thread.start()
         wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 4, "the requests in flight")
@@ -167,11 +164,11 @@ def test_termination_drains_every_worker(served: Database, tmp_path: Path) -> No
         assert daemon.stop() == 0
         for thread in threads:
             thread.join(PATIENCE)
-        assert [answer.status for answer in answers] == [200] * 4
+        assert [response.status for response in responses] == [200] * 4
         assert not any(is_alive(pid) for pid in children)
 
 
-def test_workers_do_not_outlive_their_parent(served: Database, tmp_path: Path) -> None:
+def test_workers_end_with_their_parent(served: Database, tmp_path: Path) -> None:
     with Daemon(tmp_path, served.uri, "--workers", "2") as daemon:
         daemon.wait_ready()
         children = daemon.children
@@ -185,7 +182,7 @@ def test_workers_do_not_outlive_their_parent(served: Database, tmp_path: Path) -
 
 
 def over_unix(path: Path) -> bytes:
-    """Ask over a Unix socket; the answer's first line."""
+    """Send a request over a Unix socket and return the status line."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(PATIENCE)
         client.connect(str(path))
@@ -193,9 +190,7 @@ def over_unix(path: Path) -> bytes:
         return client.recv(4096).partition(b"\r\n")[0]
 
 
-def test_a_unix_socket_survives_its_workers_and_goes_with_the_daemon(
-    served: Database, tmp_path: Path
-) -> None:
+def test_unix_socket_survives_workers_and_is_removed_at_shutdown(served: Database, tmp_path: Path) -> None:
     path = tmp_path / "api"
     with Daemon(tmp_path, served.uri, "--workers", "2", "--listen", f"unix:{path}") as daemon:
         daemon.wait_ready()
@@ -216,7 +211,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def activate(daemon: Daemon, listening: socket.socket) -> Daemon:
-    """Start a daemon as systemd does, with a socket that is bound already."""
+    """Start a daemon with a bound socket, as systemd does."""
     listening.set_inheritable(True)
     descriptor = listening.fileno()
     command = [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(daemon.config)]
@@ -231,18 +226,18 @@ def activate(daemon: Daemon, listening: socket.socket) -> Daemon:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_sockets_of_the_service_manager_are_served(served: Database, tmp_path: Path, workers: str) -> None:
+def test_daemon_serves_sockets_of_the_service_manager(served: Database, tmp_path: Path, workers: str) -> None:
     settings = {"listen": "systemd:domain=INET:name=http", "workers": workers}
     daemon = Daemon(tmp_path, served.uri, settings=settings)
     with socket.create_server(("127.0.0.1", daemon.port)) as listening, activate(daemon, listening):
         daemon.wait_ready()
         assert daemon.graphql(QUICK).status == 200
         assert daemon.stop() == 0
-        # Whoever comes now waits for the next daemon, instead of being refused.
+        # New clients wait for the next daemon instead of being refused.
         socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE).close()
 
 
-def test_the_path_of_a_service_managers_socket_is_left_alone(served: Database, tmp_path: Path) -> None:
+def test_socket_path_of_the_service_manager_is_not_removed(served: Database, tmp_path: Path) -> None:
     path = tmp_path / "api"
     daemon = Daemon(tmp_path, served.uri, settings={"listen": "systemd:domain=UNIX:name=http"})
     with socket.socket(socket.AF_UNIX) as listening:

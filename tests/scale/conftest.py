@@ -1,4 +1,4 @@
-"""A Citus cluster of three nodes, and the same tables on one server; skipped where PostgreSQL lacks Citus."""
+"""A Citus cluster of three nodes, and the same tables on one server. Skipped if Citus is not installed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PROJECT: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def distributed(server: Server) -> Iterator[Database]:
-    """Yield the database of a cluster with two workers that has the tables."""
+    """Yield the database of a cluster with two workers, with all tables."""
     server.require("citus")
     with cluster() as (_, database):
         yield database
@@ -35,7 +35,7 @@ def distributed(server: Server) -> Iterator[Database]:
 def both(
     request: pytest.FixtureRequest, distributed: Database, server: Server, reactor: Any
 ) -> Iterator[Both]:
-    """Serve the tables of one server and those of the cluster, with ``db-max-rows`` if that is given."""
+    """Serve both databases, optionally with ``db-max-rows``."""
     project = {**_PROJECT, "db_max_rows": getattr(request, "param", None)}
     with (
         serving(reactor, plain_tables(server), **project) as one,

@@ -1,4 +1,4 @@
--- Created once the tables are distributed, so that Citus creates them on the workers, too.
+-- Created after the tables are distributed, so that Citus also creates them on the workers.
 
 create function total_hours(company int) returns numeric language sql stable as
     $$ select sum(hours) from task where company_id = company $$;

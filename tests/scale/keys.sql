@@ -1,4 +1,4 @@
--- Added once the tables are distributed: Citus takes none from a table of one server to a distributed one.
+-- Added after distribution: Citus rejects foreign keys from local tables to distributed ones.
 alter table company add foreign key (country) references country;
 alter table employee add foreign key (company_id) references company;
 alter table employee add foreign key (skill_id) references skill;

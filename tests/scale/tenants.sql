@@ -1,4 +1,4 @@
--- Companies with what belongs to each, and tables that all of them share.
+-- Companies with their rows, and tables shared by all companies.
 
 create table country (code text primary key, name text not null);
 create table skill (id int primary key, name text not null);

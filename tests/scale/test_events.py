@@ -1,4 +1,4 @@
-"""Events that are raised with a change of distributed rows are delivered, if and only if that commits."""
+"""Events of transactions that change distributed rows are delivered if and only if they commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from support.service import Service
 
 CREATED = "v1.task.created"
-# What is called once for a change, and changes the rows of a shard and the coordinator's own.
+# The function is called once, and writes both to a shard and on the coordinator.
 FUNCTION = f"""
 grant usage on schema webhooks to anon;
 grant execute on function webhooks.publish to anon;
@@ -33,14 +33,14 @@ end $$;
 
 @pytest.fixture
 def service(distributed: Database, reactor: Any) -> Iterator[Service]:
-    """Serve the cluster, letting clients undo what they ask for."""
+    """Serve the cluster and let clients roll transactions back."""
     with serving(reactor, distributed, db_tx_end=TransactionEnd.COMMIT_ALLOW_OVERRIDE) as made:
         yield made
 
 
 @pytest.fixture
 def deliveries(distributed: Database, reactor: Any) -> Iterator[Deliveries]:
-    """Give what makes dispatchers on the coordinator."""
+    """Yield a factory of dispatchers on the coordinator."""
     pool = Pool(reactor, distributed.uri, size=3)
     run(pool.start())
     made = Deliveries(reactor, distributed, pool)
@@ -49,7 +49,7 @@ def deliveries(distributed: Database, reactor: Any) -> Iterator[Deliveries]:
     run(pool.stop())
 
 
-async def test_an_event_raised_with_a_change_of_a_shard_is_delivered(
+async def test_event_of_a_shard_transaction_is_delivered(
     service: Service, deliveries: Deliveries, world: World, distributed: Database
 ) -> None:
     receiver = Receiver()
@@ -61,8 +61,8 @@ async def test_an_event_raised_with_a_change_of_a_shard_is_delivered(
     await deliveries.dispatcher(store)
     for number, end in ((500, "rollback"), (501, "commit")):
         task, headers = {"company": 3, "number": number}, {"Prefer": f"tx={end}"}
-        answer = await service.rest("POST", "rpc/create_task", task, headers=headers)
-        assert answer.status == 204, answer.text
+        response = await service.rest("POST", "rpc/create_task", task, headers=headers)
+        assert response.status == 204, response.text
     while await store.queue.next_due() is not None:
         await pause()
     assert [event_of(request)["payload"]["id"] for request in receiver.received] == [501]

@@ -1,4 +1,4 @@
-"""Runs the audits of the npm package ``graphql-http`` against any URL."""
+"""Runs the audits of the npm package ``graphql-http`` against a URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from support.node import install, run_script
 
 AUDITS = 60
-"""How many audits that version of the package has."""
+"""Number of audits in this version of the package."""
 
 _PACKAGES = ("graphql-http@1.22.4", "graphql@16.11.0")
 _SCRIPT = Path(__file__).parent.parent / "web" / "audit.mjs"
@@ -19,10 +19,10 @@ _SCRIPT = Path(__file__).parent.parent / "web" / "audit.mjs"
 async def audit(
     reactor: Any, directory: Path, url: str, headers: Mapping[str, str]
 ) -> list[dict[str, str | None]]:
-    """Return the audits' results: ``id``, ``name``, ``status`` (``ok`` when passed) and ``reason``.
+    """Return the results of the audits: ``id``, ``name``, ``status`` (``ok`` if passed) and ``reason``.
 
-    :param directory: where the packages are kept between runs.
-    :param headers: sent with every request.
+    :param directory: directory for the packages, shared between runs.
+    :param headers: headers of every request.
     """
     await install(reactor, directory, *_PACKAGES)
     out = await run_script(reactor, _SCRIPT, str(directory), url, json.dumps(dict(headers)))

@@ -1,4 +1,4 @@
-"""Random events, changes and faults against running daemons, the same ones for the same seed."""
+"""Random events, changes and faults against running daemons, reproducible by seed."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ BEHAVIOURS = {
     Behaviour.TAKE: 8, Behaviour.REFUSE: 2, Behaviour.HANG: 1, Behaviour.RESET: 1, Behaviour.REDIRECT: 1,
 }  # fmt: skip
 AWAY = (503,)
-"""What a daemon answers whose database cannot be asked."""
+"""Status of a daemon whose database is unavailable."""
 
 
 class Campaign:
-    """What is done to an installation, and what has to come of it.
+    """Actions on an installation, and their expected results.
 
-    :ivar answers: to requests for tokens, by their idempotency keys.
-    :ivar faults: when something was broken, as spans of the monotonic clock.
-    :ivar log: what was done, for whoever has to understand a failure.
+    :ivar answers: responses to token requests, by idempotency key.
+    :ivar faults: time spans of faults, on the monotonic clock.
+    :ivar log: actions performed, for diagnosing failures.
     """
 
     def __init__(self, installation: Installation, server: Server, seed: int) -> None:
@@ -54,7 +54,7 @@ class Campaign:
         self._number = 0
         self._began = time.monotonic()
         self._running: list[Daemon] = []
-        # Of odd seeds, one daemon has two processes.
+        # With odd seeds, one daemon has two processes.
         self._words = [(), ("--workers", "2") if seed % 2 else ()]
         self._actions: dict[Callable[[], None], float] = {
             self.publish_by_sql: 8, self.publish_by_http: 5, self.publish_by_command: 0.7,
@@ -67,7 +67,7 @@ class Campaign:
         }  # fmt: skip
 
     def run(self, seconds: float) -> None:
-        """Do things at random for so long."""
+        """Perform random actions for this many seconds."""
         for words in self._words:
             self._running.append(self.installation.daemon(*words))
         for _ in range(5):
@@ -80,9 +80,9 @@ class Campaign:
             action()
 
     def settle(self, seconds: float) -> None:
-        """Break nothing any more, and wait until all is delivered or given up."""
+        """Stop injecting faults, and wait until every delivery is finished."""
         recorder = self.installation.recorder
-        # All paths: an endpoint is still at an earlier one if no daemon was able to move it.
+        # Reset all paths: an endpoint may still have an earlier URL if no daemon could move it.
         for path in [path for target in self.targets for path in target.paths]:
             if recorder.behaviours.get(path) in (Behaviour.HANG, Behaviour.RESET):
                 recorder.behave(Behaviour.TAKE, path)
@@ -90,7 +90,7 @@ class Campaign:
             daemon.wait_ready()
         for event in self.published:
             self._publish(event)
-        # Those who died cannot hold anything any longer.
+        # Killed processes cannot hold leases any longer.
         self.step_over_leases()
         self.installation.wait_settled(seconds)
 
@@ -108,7 +108,7 @@ class Campaign:
         return self.installation.recorder.behaviours.get(target.paths[-1], Behaviour.TAKE)
 
     def _some(self, *, steady: bool | None = None) -> Target:
-        """Choose an endpoint that is there."""
+        """Choose an endpoint that exists."""
         return self._random.choice(
             [one for one in self.targets if not one.deleted and steady in (None, one.steady)]
         )
@@ -116,14 +116,14 @@ class Campaign:
     def _manage(
         self, method: str, path: str, body: Any, success: int, *refusals: int
     ) -> dict[str, Any] | None:
-        """Ask one of the daemons; None when it refuses as it may, or is not able to answer."""
+        """Send a request to a daemon, and return None if it is rejected legitimately or fails."""
         daemon = self._random.choice(self._running)
-        answer = self.installation.manage(daemon, method, path, None if body is None else json.dumps(body))
-        if answer is None or answer.status in (*AWAY, *refusals):
-            self._note(f"  {method} {path}: {None if answer is None else answer.status}")
+        response = self.installation.manage(daemon, method, path, None if body is None else json.dumps(body))
+        if response is None or response.status in (*AWAY, *refusals):
+            self._note(f"  {method} {path}: {None if response is None else response.status}")
             return None
-        assert answer.status == success, answer
-        data: dict[str, Any] = answer.json["data"]
+        assert response.status == success, response
+        data: dict[str, Any] = response.json["data"]
         return data
 
     # Publishing ------------------------------------------------------------------------------------------
@@ -133,14 +133,14 @@ class Campaign:
         return Published(self._number, [one.identifier for one in self.targets if one.steady])
 
     def _publish(self, event: Published) -> None:
-        """Publish by SQL what is not known to be; the key keeps it from being raised twice."""
+        """Publish an event that may not exist by SQL. Its idempotency key prevents a duplicate."""
         if not event.known:
             with suppress(psycopg2.Error):
                 self.installation.publish(event.number, key=event.key)
                 event.known = True
 
     def publish_by_sql(self) -> None:
-        """Raise some events, or almost."""
+        """Publish some events, and roll some back."""
         for _ in range(self._random.randint(1, 6)):
             event = self._event()
             if self._random.random() < 0.2:
@@ -154,7 +154,7 @@ class Campaign:
                 self._publish(event)
 
     def publish_by_http(self) -> None:
-        """Raise an event over HTTP; what came of it is found out by publishing it again."""
+        """Publish an event over HTTP. If the outcome is unknown, publish it again to find out."""
         event = self._event()
         self._note(f"publish {event.number} by HTTP")
         self.published.append(event)
@@ -162,7 +162,7 @@ class Campaign:
         event.known = self.installation.publish_by_http(daemon, event.number, event.key)
 
     def publish_by_command(self) -> None:
-        """Raise an event by the command, which has no key of ours."""
+        """Publish an event with the command, without an idempotency key."""
         event = self._event()
         self._note(f"publish {event.number} by command")
         self.by_command.append(event)
@@ -171,14 +171,14 @@ class Campaign:
     # Endpoints and receivers -----------------------------------------------------------------------------
 
     def change_behaviour(self) -> None:
-        """Let a receiver do something else."""
+        """Change the behaviour of a receiver."""
         target = self._some()
         [behaviour] = self._random.choices(list(BEHAVIOURS), list(BEHAVIOURS.values()))
         self._note(f"{target.paths[-1]} will {behaviour}")
         self.installation.recorder.behave(behaviour, target.paths[-1])
 
     def add(self) -> None:
-        """Add an endpoint on a host of its own."""
+        """Add an endpoint on a new host."""
         number = len(self.targets) + 1
         host, path = f"127.0.0.{number % 250 + 1}", f"/{number}"
         body = endpoint(url=self.installation.url(path, host))
@@ -191,7 +191,7 @@ class Campaign:
         self._manage("PATCH", f"{ENDPOINTS}/{target.identifier}", changed, 200)
 
     def change_url(self) -> None:
-        """Move an endpoint; who moves takes the behaviour along."""
+        """Move an endpoint to a new URL with the same behaviour."""
         target = self._some()
         path = f"{target.paths[0]}/{len(target.paths)}"
         self._note(f"move {target.paths[-1]} to {path}")
@@ -200,7 +200,7 @@ class Campaign:
         self._change(target, url=self.installation.url(path, target.host))
 
     def change_secret(self) -> None:
-        """Give an endpoint another secret."""
+        """Change the secret of an endpoint."""
         target = self._some()
         target.secrets.append(f"secret number {len(target.secrets)}")
         grace = self._random.choice([0, 60])
@@ -208,20 +208,20 @@ class Campaign:
         self._change(target, signing_secret=target.secrets[-1], grace_seconds=grace)
 
     def change_rate(self) -> None:
-        """Let an endpoint get so many attempts a second, or as many as there are."""
+        """Set or remove the rate limit of an endpoint."""
         target, rate = self._some(), self._random.choice([None, None, 5, 50])
         self._note(f"{target.paths[-1]} takes {rate} a second")
         self._change(target, max_per_second=rate)
 
     def toggle(self) -> None:
-        """Disable an endpoint, or enable it."""
+        """Enable or disable an endpoint."""
         target = self._some(steady=False)
         enabled = self._random.random() < 0.5
         self._note(f"{target.paths[-1]} is enabled: {enabled}")
         self._change(target, enabled=enabled)
 
     def delete(self) -> None:
-        """Delete an endpoint, though not the last ones."""
+        """Delete an endpoint, but keep a few."""
         if sum(one.steady for one in self.targets) > 3:
             target = self._some(steady=True)
             target.steady, target.deleted = False, True
@@ -229,7 +229,7 @@ class Campaign:
             self._manage("DELETE", f"{ENDPOINTS}/{target.identifier}", None, 200)
 
     def retry(self) -> None:
-        """Ask for a manual retry of any delivery."""
+        """Request a manual retry of a random delivery."""
         records = self.installation.database.execute("select id::text from webhooks.delivery order by id")
         if records:
             [identifier] = self._random.choice(records)
@@ -238,7 +238,6 @@ class Campaign:
             self._manage("POST", path, None, 201, 400, 404, 429)
 
     def test(self) -> None:
-        """Send a test event."""
         target = self._some()
         self._note(f"test {target.paths[-1]}")
         self._manage("POST", f"{ENDPOINTS}/{target.identifier}/test", {}, 201, 400, 404, 429)
@@ -246,22 +245,22 @@ class Campaign:
     # Operators -------------------------------------------------------------------------------------------
 
     def create_token(self) -> None:
-        """Create a token of the organization with an idempotency key that may have come before."""
+        """Create a token with a new or used idempotency key."""
         key = f"token {self._random.randrange(8)}"
         self._note(f"create {key}")
         body = json.dumps(document("token", permissions=["webhooks:read"]))
         path = "/v2/organizations/acme/tokens"
-        answers = self.answers.setdefault(key, set())
-        answer = self.installation.manage(
+        responses = self.answers.setdefault(key, set())
+        response = self.installation.manage(
             self._random.choice(self._running), "POST", path, body, token=self.installation.operator, key=key
         )
-        # A first request that was interrupted leaves its key unanswered.
-        if answer is not None and answer.status not in (*AWAY, 409):
-            assert answer.status == 201, answer
-            answers.add(answer.body)
+        # An interrupted first request leaves its key without a response.
+        if response is not None and response.status not in (*AWAY, 409):
+            assert response.status == 201, response
+            responses.add(response.body)
 
     def open_portal(self) -> None:
-        """Make a portal link to the project, which shows that project and nothing else."""
+        """Create a portal link, and check that it shows only its project."""
         self._note("open the portal")
         body = json.dumps(document("portal_link", project_ref=REF))
         links = "/v2/organizations/acme/portal-links"
@@ -275,37 +274,37 @@ class Campaign:
             ("/v2/organizations/acme/webhooks/deliveries", 403),
             ("/v2/organizations", 403),
         ):
-            answer = ask(self._random.choice(self._running), "GET", path, token=token)
-            assert answer is None or answer.status in (expected, *AWAY), answer
+            response = ask(self._random.choice(self._running), "GET", path, token=token)
+            assert response is None or response.status in (expected, *AWAY), response
 
     def wait(self) -> None:
-        """Let things happen."""
+        """Wait for a moment."""
         time.sleep(self._random.random() / 2)
 
     # Faults ----------------------------------------------------------------------------------------------
 
     def _replace(self, number: int) -> None:
-        place = self._random.randrange(len(self._running))
-        with self._fault(f"signal {number} to daemon {place}"):
-            self._running[place].stop(number)
-        self._running[place] = self.installation.daemon(*self._words[place])
+        index = self._random.randrange(len(self._running))
+        with self._fault(f"signal {number} to daemon {index}"):
+            self._running[index].stop(number)
+        self._running[index] = self.installation.daemon(*self._words[index])
 
     def kill(self) -> None:
-        """Kill a daemon and start another."""
+        """Kill a daemon and start another one."""
         self._replace(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Stop a daemon in good order and start another."""
+        """Stop a daemon with SIGTERM and start another one."""
         self._replace(signal.SIGTERM)
 
     def kill_worker(self) -> None:
-        """Kill one process of a daemon that has several."""
+        """Kill one worker of a daemon with several."""
         if workers := self._running[1].children:
             with self._fault("kill a worker"), suppress(ProcessLookupError):
                 os.kill(self._random.choice(workers), signal.SIGKILL)
 
     def pause(self) -> None:
-        """Let a process pause for longer than its leases, as a virtual machine does that is moved."""
+        """Pause a process for longer than its leases, like a migrated virtual machine."""
         daemon = self._random.choice(self._running)
         process = self._random.choice(daemon.children or [daemon.process.pid])
         with self._fault("pause a process"), suppress(ProcessLookupError, psycopg2.Error):
@@ -317,12 +316,12 @@ class Campaign:
                 os.kill(process, signal.SIGCONT)
 
     def lose_connections(self) -> None:
-        """End every connection of the daemons."""
+        """Terminate all connections of the daemons."""
         with self._fault("end all connections"):
             self._server.terminate_backends(self.installation.database)
 
     def lose_postgresql(self) -> None:
-        """Let PostgreSQL be away for a moment."""
+        """Stop PostgreSQL for a moment."""
         away = self._random.choice([stopped, crashed, frozen])
         with self._fault(f"PostgreSQL is {away.__name__}"):
             comes_back = away(self._server)
@@ -330,6 +329,6 @@ class Campaign:
             comes_back()
 
     def step_over_leases(self) -> None:
-        """Let the database's clock step over every lease, whoever holds it."""
+        """Advance the database's clock beyond every lease."""
         with self._fault("step over all leases"):
             self.installation.pass_time(LEASE)

@@ -1,4 +1,4 @@
-"""Catalogs for tests: read from a database at once, or made up in memory."""
+"""Catalogs for tests: read from a database without a reactor, or built in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def fetch_with(uri: str) -> Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]:
-    """Return a blocking stand-in for the pool's ``fetch`` on a connection of its own each time."""
+    """Return a blocking replacement for the pool's ``fetch`` that opens a connection for each call."""
 
     def run(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         connection = psycopg2.connect(uri)
@@ -32,12 +32,12 @@ def fetch_with(uri: str) -> Callable[[str, Sequence[Any]], Awaitable[list[tuple[
 
 
 def at_once(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
-    """Run what would run in a thread right here."""
+    """Replace ``deferToThread``: run the function synchronously."""
     return succeed(function(*arguments))
 
 
 def load_catalog(uri: str, *schemas: str) -> Catalog:
-    """Reflect a database as the daemon does, blocking."""
+    """Load the catalog of a database without a reactor."""
     deferred = Deferred.fromCoroutine(reflect(fetch_with(uri), schemas or ("public",), 1, at_once))
     results: list[Catalog] = []
     deferred.addCallback(results.append)
@@ -48,20 +48,15 @@ def load_catalog(uri: str, *schemas: str) -> Catalog:
 
 
 def table_named(catalog: Catalog, name: str, schema: str = "public") -> Table:
-    """Return the table of that name."""
     return next(table for table in catalog.tables.values() if (table.schema, table.name) == (schema, name))
 
 
 def column_named(table: Table, name: str) -> Column:
-    """Return the column of that name."""
     return next(column for column in table.columns if column.name == name)
 
 
 class MadeUp:
-    """A database made up of a few calls, in the form that the reflection query has.
-
-    Oids are numbers from 100 up, in the order of the calls.
-    """
+    """An in-memory database, in the format of the reflection query."""
 
     def __init__(
         self,
@@ -71,7 +66,7 @@ class MadeUp:
         superuser: bool = False,
         features: frozenset[str] = frozenset(),
     ) -> None:
-        """Make a database without tables.
+        """Create a database without tables.
 
         :param superuser: whether the role ``anon`` has every privilege.
         """
@@ -110,9 +105,9 @@ class MadeUp:
         schema: str = "public",
         types: Mapping[str, int] | None = None,
     ) -> int:
-        """Add a table; columns that end in ``id`` are numbers, others texts unless they are in ``types``.
+        """Add a table and return its OID.
 
-        Return its oid.
+        By default, columns that end in ``id`` are numbers and others are texts.
         """
         of = {column: "20" if column.endswith(("id", "Id")) else "25" for column in columns}
         of |= {column: str(oid) for column, oid in (types or {}).items()}
@@ -143,7 +138,7 @@ class MadeUp:
         self, name: str, table: str, columns: Sequence[str], foreign: str, comment: str | None = None,
         foreign_columns: Sequence[str] = ("id",),
     ) -> None:  # fmt: skip
-        """Add a foreign key between tables of the first schema, or named ``schema.table``."""
+        """Add a foreign key between tables of the first schema or tables named ``schema.table``."""
         oid, local = self._names[table if "." in table else f"public.{table}"]
         foreign_oid, remote = self._names[foreign if "." in foreign else f"public.{foreign}"]
         self._document.setdefault("foreign_keys", []).append(
@@ -152,7 +147,7 @@ class MadeUp:
         )  # fmt: skip
 
     def enum(self, name: str, *labels: str, comment: str | None = None, schema: str = "public") -> int:
-        """Add an enum type; return its oid."""
+        """Add an enum type and return its OID."""
         oid = self._next()
         row = _type(oid, name, "e", "E", schema)
         row[10], row[13] = list(labels), comment
@@ -160,7 +155,7 @@ class MadeUp:
         return int(oid)
 
     def array(self, element: int) -> int:
-        """Add the type of arrays of a type; return its oid."""
+        """Add an array type and return its OID."""
         oid = self._next()
         row = _type(oid, f"_{oid}", "A", "A", "public")
         row[4] = str(element)
@@ -168,7 +163,7 @@ class MadeUp:
         return int(oid)
 
     def composite(self, name: str) -> int:
-        """Add a composite type that is no table's row type; return its oid."""
+        """Add a composite type that does not belong to a table, and return its OID."""
         oid = self._next()
         row = _type(oid, name, "c", "C", "public")
         row[8] = self._next()
@@ -176,7 +171,7 @@ class MadeUp:
         return int(oid)
 
     def row_type(self, name: str, table: int) -> None:
-        """Add the row type of a table of the first schema, which functions of its rows need."""
+        """Add the row type of a table of the first schema, for functions of its rows."""
         (row,) = (row for row in self._document["tables"] if row[0] == str(table))
         found = _type(row[4], name, "c", "C", "public")
         found[8] = row[0]
@@ -186,7 +181,7 @@ class MadeUp:
         self, name: str, *types: int, comment: str | None = None, returns: int = 25,
         returns_set: bool = False, acl: str = "everybody",
     ) -> int:  # fmt: skip
-        """Add a function in the first schema that takes those types; return its oid."""
+        """Add a function to the first schema and return its OID."""
         oid = self._next()
         self._document.setdefault("functions", []).append(
             [oid, self._schemas["public"], name, list(map(str, types)), None, None, None, False,
@@ -195,7 +190,6 @@ class MadeUp:
         return int(oid)
 
     def catalog(self) -> Catalog:
-        """Build the catalog."""
         return build_catalog(self._document, 1, tuple(self._schemas), self._features)
 
 

@@ -1,4 +1,4 @@
-"""Certificates for servers of the tests."""
+"""Certificates for test servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAY = timedelta(days=1)
 
 
 def make_certificate(folder: Path) -> Path:
-    """Make a certificate for localhost and return the file with it and its key."""
+    """Create a certificate for localhost, and return the file with the certificate and its key."""
     own = Authority.create(x509.DNSName("localhost"), subject="localhost")
     private = own.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -36,16 +36,16 @@ def make_certificate(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority that issues certificates."""
+    """A certificate authority."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
     @classmethod
     def create(cls, *names: x509.GeneralName, subject: str = "authority") -> Authority:
-        """Create an authority that signs itself.
+        """Create a self-signed authority.
 
-        :param names: its subject alternative names, for a server that is its own authority.
+        :param names: subject alternative names, for a server that is its own authority.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         made = _builder(subject, key.public_key(), subject, names, NOW + DAY)
@@ -58,12 +58,12 @@ class Authority:
 
     @property
     def served(self) -> ServedCertificate:
-        """Its own certificate, for a server."""
+        """The authority's own certificate, for a server."""
         return ServedCertificate(self.certificate, self.key)
 
     @property
     def trusted(self) -> OutgoingTls:
-        """Connections that trust this authority alone."""
+        """TLS settings that trust only this authority."""
         return OutgoingTls(trustRootFromCertificates([Certificate.loadPEM(self.pem)]))
 
     def issue(
@@ -71,7 +71,7 @@ class Authority:
     ) -> ServedCertificate:
         """Issue a certificate for a server.
 
-        :param names: its subject alternative names; without any, it has no such extension.
+        :param names: subject alternative names; if there are none, the extension is omitted.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         made = _builder("authority", key.public_key(), subject, names, until)
@@ -101,7 +101,7 @@ def _builder(
 
 @implementer(IOpenSSLServerConnectionCreator)
 class ServedCertificate:
-    """Creates a server's end of TLS connections."""
+    """Creates the server side of TLS connections."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._context = SSL.Context(SSL.TLS_SERVER_METHOD)
@@ -109,5 +109,5 @@ class ServedCertificate:
         self._context.use_privatekey(key)
 
     def serverConnectionForTLS(self, tlsProtocol: object) -> SSL.Connection:  # noqa: ARG002, N802, N803
-        """Create the server's end of one connection; the names are twisted's."""
+        """Create the server side of a connection. Twisted defines the names."""
         return SSL.Connection(self._context, None)

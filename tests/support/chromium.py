@@ -1,4 +1,4 @@
-"""Debian's Chromium, without a window."""
+"""A headless Chromium."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 _PROGRAMS = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")
-"""The shell comes first: it draws no window, and takes two thirds of the processor time."""
+"""The headless shell comes first: it uses two thirds of the processor time."""
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Run the browser, or skip the test if there is none."""
+    """Run the browser, or skip the test if it is not installed."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright for Python")
     program = next(filter(Path.exists, map(Path, _PROGRAMS)), None)
     if program is None:
         pytest.skip(f"needs {' or '.join(_PROGRAMS)}")
     playwright.expect.set_options(timeout=PATIENCE * 1000)
     with playwright.sync_playwright() as driver:
-        # Containers have neither the rights for its sandbox nor much shared memory.
+        # Containers lack the privileges for its sandbox, and have little shared memory.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
         browser = driver.chromium.launch(executable_path=program, args=arguments)
         yield browser

@@ -1,4 +1,4 @@
-"""Time that does not depend on how fast the machine is."""
+"""Timeouts that do not depend on the speed of the machine."""
 
 FOR_EVER = 3600.0
-"""More seconds than a test may take: what waits so long hangs."""
+"""Seconds that exceed every test's time limit."""

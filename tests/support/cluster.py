@@ -15,10 +15,10 @@ _HERE = Path(__file__).parents[1] / "scale"
 _SETTINGS = {
     "shared_preload_libraries": "citus",
     "citus.node_conninfo": "sslmode=prefer",
-    # Each shard that a transaction changes prepares one of its own.
+    # A transaction prepares one transaction on each changed shard.
     "max_prepared_transactions": "100",
 }
-# Workers are connected to as the role of a request.
+# Connections to workers use the role of the request.
 _LOGIN = "alter role anon login; alter role authenticated login; alter role service_role login"
 _REST = ("keys.sql", "functions.sql", "rows.sql")
 
@@ -29,7 +29,7 @@ def _texts(*names: str) -> list[str]:
 
 @contextmanager
 def cluster() -> Iterator[tuple[Server, Database]]:
-    """Yield the coordinator of a cluster with two workers, and its database that has the tables."""
+    """Yield the coordinator of a cluster with two workers, and its database with the tables."""
     nodes = [Server(settings=_SETTINGS) for _ in range(3)]
     try:
         for node in nodes:
@@ -44,7 +44,7 @@ def cluster() -> Iterator[tuple[Server, Database]]:
             database.execute("select citus_add_node('127.0.0.1', %s)", (worker.port,))
         for text in _texts("tenants.sql", "distribute.sql", *_REST):
             database.execute(text)
-        # A request that waits for locks over several nodes fails, and not the run.
+        # A distributed deadlock then fails the request instead of blocking the run.
         database.execute("alter database distributed set statement_timeout = '10s'")
         yield coordinator, database
     finally:
@@ -53,5 +53,5 @@ def cluster() -> Iterator[tuple[Server, Database]]:
 
 
 def plain_tables(server: Server) -> Database:
-    """Return a database of one server with the same tables."""
+    """Return a single-server database with the same tables."""
     return server.create_database(*_texts("tenants.sql", *_REST))

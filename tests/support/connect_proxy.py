@@ -1,4 +1,4 @@
-"""An HTTP proxy on this machine that makes tunnels, or refuses to."""
+"""An HTTP proxy that opens tunnels with CONNECT, or refuses to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Tunnel(Protocol):
-    """One connection to the proxy: reads CONNECT, and then passes on bytes both ways."""
+    """A connection to the proxy: handles CONNECT, then forwards bytes in both directions."""
 
     transport: Any
     peer: Any = None
@@ -25,7 +25,7 @@ class Tunnel(Protocol):
         self._data = b""
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Connect to where the request says, and from then on pass on what comes."""
+        """Connect to the requested address, then forward data."""
         if self.peer is not None:
             self.peer.transport.write(data)
             return
@@ -33,7 +33,7 @@ class Tunnel(Protocol):
         if not self._data.endswith(b"\r\n\r\n"):
             return
         line, *lines = self._data.decode().split("\r\n")
-        self._proxy.asked.append(line)
+        self._proxy.requests.append(line)
         self._proxy.headers.append(dict(one.split(": ") for one in lines if one))
         if self._proxy.answer is not None:
             self.transport.write(self._proxy.answer)
@@ -47,27 +47,27 @@ class Tunnel(Protocol):
         self.transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
 
     def setPeer(self, peer: Any) -> None:  # noqa: N802 - twisted's name
-        """Take the connection to the receiver."""
+        """Store the connection to the receiver."""
         self.peer = peer
 
 
 @dataclass
 class ConnectProxy:
-    """A proxy on this machine.
+    """A proxy on the loopback interface.
 
-    :ivar answer: what it says instead of making a tunnel.
+    :ivar answer: bytes to send instead of opening a tunnel.
     """
 
     reactor: Any
     answer: bytes | None = None
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
     def factory(self) -> Factory:
-        """Make what listens."""
+        """Return the protocol factory."""
         return Factory.forProtocol(lambda: Tunnel(self))
 
     def listen(self, world: World) -> OutgoingRoute:
-        """Listen, and return the way through this proxy."""
+        """Listen, and return a route through this proxy."""
         listened: Any = self
         return OutgoingRoute(parse_proxy(f"http://bob:p%40ss@127.0.0.1:{world.listen(listened)}"))

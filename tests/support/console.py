@@ -1,4 +1,4 @@
-"""What tests of the console's pages do in a browser."""
+"""Browser actions for tests of the console."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def token(role: str, **claims: object) -> str:
-    """Return a token that the daemon takes, for ten minutes."""
+    """Return a token that is valid for ten minutes."""
     return jwt.encode({"role": role, "exp": int(time.time()) + 600, **claims}, JWT_SECRET, "HS256")
 
 
 def act_as(page: Page, role: str, **claims: object) -> None:
-    """Have the console call the APIs as a role from the next page that is opened on."""
+    """Set the role for API calls of all pages opened from now on."""
     kind = {"anon": "anonymous", "service_role": "service"}.get(role, "user")
     chosen = {"kind": kind, "apiKey": KEY, "token": "" if role == "anon" else token(role, **claims)}
     page.add_init_script(f"sessionStorage.setItem('dataapi.identity', JSON.stringify({json.dumps(chosen)}))")
@@ -32,12 +32,12 @@ def act_as(page: Page, role: str, **claims: object) -> None:
 
 @contextmanager
 def copying(page: Page) -> Iterator[list[str]]:
-    """Give a list that has what the page copied to the clipboard, as soon as it is there."""
+    """Yield a list that will contain the text that the page copies to the clipboard."""
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.evaluate("navigator.clipboard.writeText('')")
     copied: list[str] = []
     yield copied
-    copied.append(wait_for(lambda: page.evaluate("navigator.clipboard.readText()"), "what is copied"))
+    copied.append(wait_for(lambda: page.evaluate("navigator.clipboard.readText()"), "the copied text"))
 
 
 @cache
@@ -46,7 +46,7 @@ def _axe() -> str:
 
 
 def obstacles(page: Page) -> list[str]:
-    """Return what axe finds on the page that is serious or critical, one line for each element."""
+    """Return the serious and critical problems found by axe, one line per element."""
     page.evaluate(_axe())
     found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
     return [
@@ -58,5 +58,5 @@ def obstacles(page: Page) -> list[str]:
 
 
 def show_in(page: Page, theme: str) -> None:
-    """Show all pages that are opened from now on in a theme."""
+    """Set the theme of all pages opened from now on."""
     page.add_init_script(f"localStorage.setItem('dataapi.theme', '{theme}')")

@@ -1,7 +1,7 @@
-"""Measures the processor time of each test, its PostgreSQL and daemons included: ``pytest --costs=FILE``.
+"""Measures the processor time of each test, including PostgreSQL and daemons: ``pytest --costs=FILE``.
 
-Unlike wall time, that does not depend on what else the machine does. A fixture counts for the first test that
-uses it.
+Processor time does not depend on the load of the machine. The time of a fixture counts for the first test
+that uses it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _BECOME_SUBREAPER = 36
 
 
 class Costs:
-    """Measures tests in the process that runs them, and sums them up in the one that reports."""
+    """Measures tests in each process, and adds up the results in the reporting process."""
 
     def __init__(self, file: str) -> None:
         self._file = Path(file)
         self._before = 0.0
         self._seconds: dict[str, float] = {}
-        # A server that detaches itself becomes our child. Otherwise its time would not be ours.
+        # Become the parent of detached servers, so that their processor time is counted.
         ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1)
 
     def pytest_sessionstart(self) -> None:
-        """Start the clock, so that imports count for the first test."""
+        """Start the clock, so that the first test includes imports."""
         self._before = _processor_seconds()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add what was used since the last test ended."""
+        """Record the time since the last test."""
         report = yield
         if call.when == "teardown":
             now = _processor_seconds()
@@ -50,13 +50,13 @@ class Costs:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the figure of a test, wherever it ran."""
+        """Record the time of a test, regardless of its process."""
         for name, value in report.user_properties:
             if name == _PROPERTY and isinstance(value, float):
                 self._seconds[report.nodeid] = value
 
     def pytest_terminal_summary(self) -> None:
-        """Write the seconds of each module and each test, the most expensive first."""
+        """Write the seconds of each module and test, most expensive first."""
         modules: defaultdict[str, float] = defaultdict(float)
         for test, seconds in self._seconds.items():
             modules[test.partition("::")[0]] += seconds
@@ -68,7 +68,7 @@ class Costs:
 
 
 def _processor_seconds() -> float:
-    """Return the processor time of this process and its descendants, ended ones included."""
+    """Return the processor time of this process and its descendants, including ended ones."""
     used: dict[int, int] = {}
     children: defaultdict[int, list[int]] = defaultdict(list)
     for name in filter(str.isdigit, os.listdir("/proc")):

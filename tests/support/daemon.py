@@ -1,4 +1,4 @@
-"""Starts the real daemon, ``twistd -n dataapi``, in a process of its own and talks to it."""
+"""Starts real daemons, ``twistd -n dataapi``, and sends requests to them."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ create function _slow(note) returns int
     language plpgsql stable as 'begin perform pg_sleep(2); return 1; end';
 """
 QUICK = "{ noteCollection { edges { node { id } } } }"
-"""Over ``SCHEMA``, asks the database and is answered at once."""
+"""A query over ``SCHEMA`` with a quick result."""
 SLOW = "{ noteCollection { edges { node { slow } } } }"
-"""Over ``SCHEMA``, is answered after two seconds."""
+"""A query over ``SCHEMA`` that takes two seconds."""
 PATIENCE = 120.0
-"""Seconds after which what should have happened is thought never to happen, on the slowest of machines."""
+"""Timeout of expected events, in seconds, suitable for slow machines."""
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """Return the condition's first true value; fails when it stays false."""
+    """Return the first true value of a condition; fail after a timeout."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
@@ -55,7 +55,7 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE)
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP answer."""
+    """An HTTP response."""
 
     status: int
     headers: Mapping[str, str]
@@ -63,12 +63,12 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body, parsed."""
+        """The parsed body."""
         return json.loads(self.body)
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a daemon: ours, without what configures one."""
+    """Return the environment of a daemon: the current one without daemon settings."""
     environ = {
         name: value
         for name, value in os.environ.items()
@@ -77,24 +77,24 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     try:
         distribution("dataapi-daemon")
     except PackageNotFoundError:
-        # Run from the tree when it was not installed.
+        # Run from the source tree if the package is not installed.
         path = [str(ROOT), str(ROOT / "daemon"), environ.get("PYTHONPATH", "")]
         environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
     return {**environ, **(extra or {})}
 
 
 def patched(folder: Path, text: str) -> dict[str, str]:
-    """Return the environment of a daemon that runs some Python before anything else."""
+    """Return an environment in which a daemon first runs some Python code."""
     (folder / "sitecustomize.py").write_text(text)
     return {"PYTHONPATH": str(folder)}
 
 
 class Daemon:
-    """A daemon in its own folder with its own ports; use it as a context manager.
+    """A daemon with its own folder and ports; use it as a context manager.
 
     :param forks: whether to fork a process that has imported the daemon, which takes a third of the time of
-        running ``twistd``. Benchmarks, and daemons with a ``PYTHONPATH`` of their own, always run it.
-    :ivar output: the file that takes its standard output and error.
+        running ``twistd``. Benchmarks, and daemons with their own ``PYTHONPATH``, always run it.
+    :ivar output: the file with its standard output and error.
     """
 
     def __init__(
@@ -133,25 +133,24 @@ class Daemon:
         self.config.write_text(f"[dataapi]\n{_section(service)}\n[project]\n{_section(served)}\n")
 
     def __enter__(self) -> Daemon:
-        """Start it, unless it was started otherwise."""
+        """Start the daemon, unless it has been started."""
         if self._process is None:
             self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it, if it still runs."""
+        """Stop the daemon if it is running."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
 
     @property
     def process(self) -> Process:
-        """The running process."""
         assert self._process is not None
         return self._process
 
     def start(self) -> None:
-        """Start the process and return at once."""
+        """Start the process without waiting for it to become ready."""
         command = [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(self.config), *self._words]
         environ = environment(self._environ)
         if self._forks and processes.VARIABLE in environ and "PYTHONPATH" not in environ:
@@ -168,11 +167,11 @@ class Daemon:
             )
 
     def adopt(self, process: subprocess.Popen[bytes]) -> None:
-        """Take a process that was started in another way than ours."""
+        """Use a process that was started elsewhere."""
         self._process = process
 
     def wait_for_admin(self) -> None:
-        """Wait until the admin listener answers."""
+        """Wait until the admin listener responds."""
         wait_for(lambda: self._alive() and self.try_admin("GET", "/live"), "the admin listener")
 
     def _alive(self) -> bool:
@@ -180,12 +179,12 @@ class Daemon:
         return True
 
     def wait_ready(self) -> None:
-        """Wait until ``/ready`` says 200."""
+        """Wait until ``/ready`` returns 200."""
 
         def ready() -> bool:
             self._alive()
-            answer = self.try_admin("GET", "/ready")
-            return answer is not None and answer.status == 200
+            response = self.try_admin("GET", "/ready")
+            return response is not None and response.status == 200
 
         wait_for(ready, "/ready")
 
@@ -195,7 +194,7 @@ class Daemon:
         return self.process.wait(PATIENCE)
 
     def metric(self, sample: str) -> float:
-        """Return a sample of ``/metrics`` by its name and labels as they are shown, 0 when it is not."""
+        """Return a sample of ``/metrics`` by its name and labels, or 0 if there is none."""
         for line in self.admin("GET", "/metrics").body.decode().splitlines():
             name, _, value = line.rpartition(" ")
             if name == sample:
@@ -204,22 +203,22 @@ class Daemon:
 
     @property
     def children(self) -> list[int]:
-        """The processes that it started."""
+        """The process IDs of its children."""
         task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(pid) for pid in task.read_text().split()]
 
     @property
     def text(self) -> str:
-        """Everything it wrote so far."""
+        """Everything that it has written so far."""
         return self.output.read_text("utf-8", "replace")
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Its log lines, each of which must be JSON."""
+        """Its log lines, parsed as JSON."""
         return [json.loads(line) for line in self.text.splitlines()]
 
     def graphql(self, query: str, key: str = KEY, **headers: str) -> Answer:
-        """Post a GraphQL document."""
+        """Send a GraphQL document by POST."""
         body = json.dumps({"query": query})
         return self.request("POST", "/graphql/v1", body, {"apikey": key, **headers})
 
@@ -234,7 +233,7 @@ class Daemon:
         return _send(self.admin_port, method, path, None, {})
 
     def try_admin(self, method: str, path: str) -> Answer | None:
-        """Send a request to the admin listener, which may not be there (yet, or any more)."""
+        """Send a request to the admin listener, or return None if it is not listening."""
         try:
             return self.admin(method, path)
         except OSError:

@@ -1,4 +1,4 @@
-"""What became of work that has nothing to wait for."""
+"""Results of work that completes immediately."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def outcome(work: Deferred[Any] | Coroutine[Any, Any, Any]) -> Any:
-    """Return the result of a Deferred or a coroutine, or its exception; fails while it has neither."""
+    """Return the result of a Deferred or coroutine, or its exception; fail if it is not complete."""
     deferred = work if isinstance(work, Deferred) else Deferred.fromCoroutine(work)
     results: list[Any] = []
     deferred.addBoth(results.append)

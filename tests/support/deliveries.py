@@ -1,4 +1,4 @@
-"""Dispatchers on a real queue, sending to receivers on this machine."""
+"""Dispatchers on a real queue that send to local receivers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from support.receiver import Received
 
 QUICK = Webhooks(retry_waits=(0.1, 0.2, 0.3, 0.4), timeout=60.0)
-"""The schedule, much shortened."""
+"""A shortened retry schedule."""
 
 
 class Deliveries:
-    """A migrated database and the dispatchers on it; ``end`` stops them."""
+    """A migrated database with its dispatchers; ``end`` stops them."""
 
     def __init__(self, reactor: Any, database: Database, pool: Pool) -> None:
         self._reactor = reactor
@@ -40,7 +40,7 @@ class Deliveries:
         self._ends: list[Callable[[], Any]] = []
 
     async def store(self) -> Store:
-        """Migrate, and return the store."""
+        """Migrate the database and return the store."""
         return await migrated(self._database, self._pool)
 
     async def dispatcher(
@@ -52,7 +52,7 @@ class Deliveries:
         queue: Any = None,
         listen: bool = True,
     ) -> Dispatcher:
-        """Start a dispatcher that hears of new work and may send to this machine."""
+        """Start a dispatcher that is notified of new work and may send to this machine."""
         address_check = AddressCheck(Names(["127.0.0.1"]), networks(["127.0.0.0/8"]))
         sender = AttemptSender(self._reactor, address_check, time.time, timeout=rules.timeout)
         dispatcher = Dispatcher(
@@ -78,7 +78,7 @@ class Deliveries:
         return dispatcher
 
     def end(self) -> None:
-        """Stop everything."""
+        """Stop all dispatchers."""
         for end in reversed(self._ends):
             end()
 
@@ -90,6 +90,6 @@ async def records(store: Store, size: int = 100, **filters: Any) -> list[Deliver
 
 
 def event_of(request: Received) -> Mapping[str, Any]:
-    """Return the envelope that came."""
+    """Return the event envelope of a request."""
     envelope: Mapping[str, Any] = json.loads(request.body)
     return envelope

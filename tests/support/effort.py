@@ -1,4 +1,4 @@
-"""How much work something is, whatever the machine and whatever else runs on it."""
+"""Amounts of work, independent of the speed and load of the machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class _Collections:
-    """Counts the processor's time of full garbage collections.
+    """Measures the processor time of full garbage collections.
 
-    They look through all that the tests of this process have made, which is no work of what is measured.
+    They traverse all objects of earlier tests, so their time is not part of the measured work.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class _Collections:
         self._began = 0.0
 
     def __call__(self, phase: str, info: dict[str, Any]) -> None:
-        """Be told of a collection that starts or stops."""
+        """Handle the start or end of a collection."""
         if info["generation"] < 2:
             return
         if phase == "start":
@@ -36,9 +36,9 @@ gc.callbacks.append(_collections)
 
 
 class Effort:
-    """Counts the processor's time in units of a fixed piece of work, some milliseconds of a fast machine.
+    """Measures processor time in units of a fixed amount of work, a few milliseconds on a fast machine.
 
-    :param processes: others whose time counts, too, such as PostgreSQL's.
+    :param processes: other processes to measure, such as PostgreSQL's.
     """
 
     def __init__(self, processes: Iterable[int] = ()) -> None:
@@ -47,12 +47,12 @@ class Effort:
 
     @property
     def seconds(self) -> float:
-        """The processor's time since this was made."""
+        """Processor time since creation, in seconds."""
         return self._now() - self._began
 
     @property
     def units(self) -> float:
-        """The same in units."""
+        """Processor time since creation, in units."""
         return in_units(self.seconds)
 
     def _now(self) -> float:
@@ -61,7 +61,7 @@ class Effort:
 
 
 def in_units(seconds: float) -> float:
-    """Return how many units the processor does in so much of its time."""
+    """Convert seconds of processor time to units."""
     return seconds / min(_piece_of_work() for _ in range(3))
 
 

@@ -1,4 +1,4 @@
-"""Clients of a daemon while one server takes the place of another."""
+"""Clients of a daemon during a failover."""
 
 from __future__ import annotations
 
@@ -30,32 +30,31 @@ NOTES = "{ noteCollection { edges { node { id } } } }"
 
 
 def read(daemon: Daemon, target: str = "note?select=id") -> Answer:
-    """Read over REST."""
     return daemon.request("GET", f"/rest/v1/{target}", headers={"apikey": KEY})
 
 
 def write(daemon: Daemon, number: int) -> Answer:
-    """Insert a row over REST."""
     body = json.dumps({"id": number, "body": "x"})
     return daemon.request("POST", "/rest/v1/note", body, {"apikey": SECRET_KEY})
 
 
 def request(daemon: Daemon, method: str, target: str, body: str | None = None, **headers: str) -> Answer:
-    """Send a REST request of a service."""
+    """Send a REST request with the secret key."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return daemon.request(method, f"/rest/v1/{target}", body, {"apikey": SECRET_KEY, **named})
 
 
 def project(daemon: Daemon) -> Any:
-    """Return what ``/ready`` says of the project."""
-    answer = daemon.try_admin("GET", "/ready")
-    return answer.json["projects"][0] if answer else {}
+    """Return the state of the project according to ``/ready``."""
+    response = daemon.try_admin("GET", "/ready")
+    return response.json["projects"][0] if response else {}
 
 
 class Clients:
-    """Clients who write rows and publish events one after the other, whatever the answers are.
+    """Clients that continuously write rows and publish events, regardless of errors.
 
-    :ivar rows, events: the numbers of those that were acknowledged.
+    :ivar rows: numbers of acknowledged rows.
+    :ivar events: numbers of acknowledged events.
     """
 
     def __init__(self, installation: Installation, daemon: Daemon) -> None:
@@ -83,16 +82,16 @@ class Clients:
 
     def _publish(self, number: int) -> int:
         body = event(f"number {number}", payload={"number": number, "reason": "inactivity"})
-        answer = self._installation.manage(self._daemon, "POST", "/v1/webhooks/events", json.dumps(body))
-        return 0 if answer is None else answer.status
+        response = self._installation.manage(self._daemon, "POST", "/v1/webhooks/events", json.dumps(body))
+        return 0 if response is None else response.status
 
     def wait_for_more(self) -> None:
-        """Wait until rows and events are acknowledged that are not yet."""
+        """Wait until more rows and events are acknowledged."""
         rows, events = len(self.rows), len(self.events)
         wait_for(lambda: len(self.rows) > rows + 3 and len(self.events) > events + 3, "acknowledged writes")
 
     def end(self) -> None:
-        """Let the clients go, once their requests are answered."""
+        """Stop the clients after their last responses."""
         self._over.set()
         for each in self._ends:
             each.result()
@@ -100,5 +99,5 @@ class Clients:
 
 
 def delivered(recorder: Recorder) -> set[int]:
-    """Return the numbers of the events that were delivered."""
+    """Return the numbers of the delivered events."""
     return {one.event["payload"]["number"] for one in recorder.at(HOOK)}

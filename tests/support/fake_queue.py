@@ -1,4 +1,4 @@
-"""A queue and a client on paper, for the dispatcher's rules; the queue keeps the contract of the real one."""
+"""An in-memory queue and HTTP client for tests of the dispatcher. The queue follows the real contract."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSED = AttemptOutcome(False, START, 5, 500)
 
 @dataclass
 class Row:
-    """An attempt that is to be made."""
+    """A planned attempt."""
 
     work: DueWork
     due: float
@@ -31,11 +31,11 @@ class Row:
 
 @dataclass
 class FakeQueue:
-    """The queue of one database, in memory.
+    """An in-memory queue of one database.
 
-    :ivar done: the outcomes that were taken, with their work.
-    :ivar away: whether the database is away.
-    :ivar claims: how often something was claimed.
+    :ivar done: accepted outcomes with their work.
+    :ivar away: whether the database is unavailable.
+    :ivar claims: number of claims.
     """
 
     clock: Clock
@@ -47,7 +47,7 @@ class FakeQueue:
     claims: int = 0
 
     def add(self, url: str = "https://a.example/", endpoint: UUID | None = None, **named: Any) -> UUID:
-        """Plan an attempt that is due now; return its event.  Each host is an organization's own."""
+        """Add an attempt that is due now, and return its event. Each host has its own organization."""
         event, now = uuid4(), self.clock.seconds()
         values = {
             "claim": Claim(uuid4(), 0), "event_id": event, "endpoint_id": endpoint or uuid4(),
@@ -73,7 +73,7 @@ class FakeQueue:
         full: Collection[str] = (),
         holder: int | None = None,  # noqa: ARG002 - the real queue's
     ) -> ClaimResult:
-        """Take what is due."""
+        """Claim due attempts."""
         self._check()
         self.claims += 1
         now, counts, found = self.clock.seconds(), dict[UUID, int](), list[DueWork]()
@@ -102,16 +102,16 @@ class FakeQueue:
             found.append(row.work)
         return ClaimResult(tuple(found), settled)
 
-    def _held(self, claim: Claim) -> Row | None:
+    def _leased(self, claim: Claim) -> Row | None:
         row = self.rows.get(claim.delivery_id)
         return row if row is not None and row.leased and row.work.claim == claim else None
 
     async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
-        """Record outcomes and plan what follows."""
+        """Record outcomes and plan retries."""
         self._check()
         taken = set()
         for one in finished:
-            row = self._held(one.claim)
+            row = self._leased(one.claim)
             if row is None:
                 continue
             taken.add(one.claim.delivery_id)
@@ -124,16 +124,16 @@ class FakeQueue:
         return frozenset(taken)
 
     async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
-        """Give claims back."""
+        """Release claims."""
         self._check()
-        held = [row for row in map(self._held, claims) if row is not None]
-        for row in held:
+        rows = [row for row in map(self._leased, claims) if row is not None]
+        for row in rows:
             row.leased, row.claimable = False, max(row.due, self.clock.seconds() + seconds)
             row.work = replace(row.work, claim=replace(row.work.claim, fence=row.work.claim.fence + 1))
-        return len(held)
+        return len(rows)
 
     async def next_due(self, excluded: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
-        """Return the seconds until something can be claimed."""
+        """Return the seconds until the next attempt can be claimed."""
         self._check()
         excluded = set(excluded)
         times = [
@@ -144,16 +144,16 @@ class FakeQueue:
         return min(times) - self.clock.seconds() if times else None
 
     async def rendered(self, event: UUID, payload: Mapping[str, Any]) -> bytes:
-        """Keep an older version's body."""
+        """Return the body of an older version."""
         self._check()
         return self.bodies.setdefault(event, str(dict(payload)).encode())
 
 
 class FakeSender:
-    """Notes attempts; ``answer`` ends them, at once when it returns an outcome.
+    """Records attempts; ``answer`` ends an attempt immediately if it returns an outcome.
 
-    :ivar sent: what was begun, with when.
-    :ivar open: attempts under way, oldest first.
+    :ivar sent: started attempts with their times.
+    :ivar open: running attempts, oldest first.
     """
 
     def __init__(self, clock: Clock, answer: Any = lambda _attempt: None) -> None:
@@ -163,7 +163,7 @@ class FakeSender:
         self.open: list[tuple[Attempt, Deferred[AttemptOutcome]]] = []
 
     async def send(self, attempt: Attempt) -> AttemptOutcome:
-        """Begin an attempt."""
+        """Start an attempt."""
         self.sent.append((self._clock.seconds(), attempt))
         outcome = self.answer(attempt)
         if outcome is not None:
@@ -181,5 +181,5 @@ class FakeSender:
 
     @property
     def times(self) -> list[float]:
-        """When attempts began."""
+        """The start times of the attempts."""
         return [round(at, 6) for at, _ in self.sent]

@@ -1,4 +1,4 @@
-"""Which films a query string of the REST API selects, and which ones SQL does."""
+"""Films selected by a query string of the REST API, and by SQL."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 async def ids(service: Service, query: str) -> list[int]:
-    """Return the ids of the films that match a query string."""
+    """Return the IDs of the films that match a query string."""
     return [row["id"] for row in await service.read(f"film?select=id&order=id&{query}")]
 
 
 def ids_where(service: Service, condition: str) -> list[int]:
-    """Return the ids of the films that match a condition in SQL."""
+    """Return the IDs of the films that match an SQL condition."""
     return [row[0] for row in service.database.execute(f"select id from film where {condition} order by id")]

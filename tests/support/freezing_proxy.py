@@ -1,4 +1,4 @@
-"""A TCP proxy in front of PostgreSQL that can freeze: it accepts bytes, but does not pass them on."""
+"""A TCP proxy for PostgreSQL that can freeze: it accepts bytes without forwarding them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Pipe(Protocol):
-    """One side of a connection; what it receives goes to the other side."""
+    """One side of a connection; forwards received data to the other side."""
 
     transport: Any
 
@@ -52,8 +52,8 @@ class _Pipe(Protocol):
 class FreezingProxy:
     """The proxy.
 
-    :ivar uri: leads through it.
-    :ivar freezes_new: whether connections that are made now are frozen from the beginning.
+    :ivar uri: connection URI through the proxy.
+    :ivar freezes_new: whether new connections are frozen.
     """
 
     def __init__(self, reactor: Any, database: Database) -> None:
@@ -69,17 +69,17 @@ class FreezingProxy:
         )
 
     def freeze(self, *, new: bool = False) -> None:
-        """Pass nothing on over the connections of the moment, nor over new ones if that is asked for."""
+        """Freeze the current connections, and optionally new ones."""
         self.freezes_new = new
         for pipe in self.pipes:
             pipe.frozen = True
 
     def thaw(self) -> None:
-        """Serve new connections; frozen ones have lost data and stay as they are."""
+        """Serve new connections. Frozen ones have lost data and stay frozen."""
         self.freezes_new = False
 
     async def stop(self) -> None:
-        """Close everything."""
+        """Close all connections."""
         await self._port.stopListening()
         for pipe in list(self.pipes):
             pipe.transport.abortConnection()

@@ -1,4 +1,4 @@
-"""Webhooks as an operator runs them: a database, daemons in processes of their own, a recording receiver."""
+"""A webhooks installation: a database, daemon processes, and a recording receiver."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from support.recorder import Recorder
 
 WAITS = "0.2, 0.3, 0.4, 0.5"
-"""The schedule of attempts, much shortened."""
+"""A shortened retry schedule."""
 TIMEOUT = 1.0
 PATIENT = 60.0
-"""Seconds that an attempt may take where a test holds it up."""
+"""Timeout of attempts in tests that delay responses, in seconds."""
 LEASE = TIMEOUT + 10.0
-"""Seconds for which nobody takes over from a daemon that hangs."""
+"""Length of a lease, in seconds."""
 ENDPOINTS = "/v2/organizations/acme/webhooks/endpoints"
 
 
 @dataclass
 class Installation:
-    """An organization with a project, ready for endpoints; ``end`` kills what still runs.
+    """An organization with a project, ready for endpoints; ``end`` kills the remaining daemons.
 
-    :ivar settings: of the section ``[webhooks]``, for what is started from now on.
-    :ivar token: may do everything.
-    :ivar operator: an operator's token.
-    :ivar uri: what daemons and commands reach the database by, "" for its own.
-    :ivar past_pooler: whether webhooks have connections of their own to PostgreSQL itself, where a pooler
-        stands before it, as docs/guides/poolers.md advises.
+    :ivar settings: section ``[webhooks]`` of daemons started from now on.
+    :ivar token: a token with all permissions.
+    :ivar operator: an operator token.
+    :ivar uri: connection URI of daemons and commands; "" for the database's.
+    :ivar past_pooler: whether webhooks connect directly to PostgreSQL if there is a pooler
+        (docs/guides/poolers.md).
     """
 
     folder: Path
@@ -65,9 +65,9 @@ class Installation:
     daemons: list[Daemon] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Make schema, organization, project and a token that may do everything."""
+        """Create the schema, the organization, its project, and a token with all permissions."""
         allow_migrations(self.database)
-        # The tests' cluster forgets the last commits when it is killed, unless it is told not to.
+        # The test cluster loses its last commits when it is killed, unless this is set.
         self.database.execute(f"alter database {self.database.name} set synchronous_commit = on")
         self.command("organization", "create", ACME.organization, "--early-access")
         self.command("project", "create", REF, "--organization", ACME.organization)
@@ -78,7 +78,7 @@ class Installation:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What configures the webhooks of a daemon or command."""
+        """Environment variables that configure webhooks."""
         settings = {
             "retry-waits": WAITS,
             "timeout": str(TIMEOUT),
@@ -119,26 +119,25 @@ class Installation:
         return made
 
     def pair(self) -> tuple[Daemon, Daemon]:
-        """Start two daemons at once and wait until both deliver."""
+        """Start two daemons concurrently and wait until both deliver."""
         first, second = self._started(()), self._started(())
         first.wait_ready()
         second.wait_ready()
         return first, second
 
     def end(self) -> None:
-        """Kill every daemon."""
         for daemon in self.daemons:
             daemon.__exit__()
 
     def command(self, *words: str) -> str:
-        """Run ``dataapi`` in this process and return what it prints."""
+        """Run ``dataapi`` in this process and return its output."""
         output, errors = io.StringIO(), io.StringIO()
         code = run(words, self._operator, output, errors)
         assert code == 0, errors.getvalue()
         return output.getvalue()
 
     def complaints(self) -> list[str]:
-        """Return what daemons logged as errors of their own, or said outside of the log."""
+        """Return internal errors in the logs of daemons, and output outside of the logs."""
         whole = [line for daemon in self.daemons for line in daemon.text.splitlines(keepends=True)]
         return [line for line in whole if _is_complaint(line)]
 
@@ -149,12 +148,12 @@ class Installation:
         return f"http://{host}:{self.recorder.port}{path}"
 
     def endpoint(self, path: str = HOOK, host: str = "127.0.0.1") -> str:
-        """Add an endpoint of the organization for a path of the recorder; return its identifier."""
+        """Create an endpoint of the organization for a path of the recorder, and return its ID."""
         [identifier] = self.endpoints([self.url(path, host)])
         return identifier
 
     def endpoints(self, urls: Iterable[str]) -> list[str]:
-        """Add endpoints past the API's limits; return their identifiers."""
+        """Create endpoints without the API's limits, and return their IDs."""
 
         async def add(database: Any) -> list[str]:
             store = Endpoints(database, Cipher([KEY]), maximum=10_000)
@@ -175,10 +174,10 @@ class Installation:
         token: str = "",
         key: str = "",
     ) -> Answer | None:
-        """Ask the management API; None when the daemon breaks off.
+        """Send a request to the management API, and return None if the connection breaks.
 
-        :param token: instead of the one that may do everything.
-        :param key: of idempotency.
+        :param token: token to use (default: the one with all permissions).
+        :param key: idempotency key.
         """
         headers = {
             "Authorization": f"Bearer {token or self.token}",
@@ -192,7 +191,7 @@ class Installation:
     # Publishing ------------------------------------------------------------------------------------------
 
     def publish(self, number: int, *, commit: bool = True, key: str = "") -> None:
-        """Raise an event by SQL, and commit or not; raises ``psycopg2.Error`` when PostgreSQL is away."""
+        """Publish an event by SQL. Raises ``psycopg2.Error`` if PostgreSQL is unavailable."""
         with closing(psycopg2.connect(self.database.admin_uri)) as connection, connection.cursor() as cursor:
             cursor.execute(
                 "select webhooks.publish(%s, 'acme', %s, jsonb_build_object('number', %s), %s)",
@@ -202,7 +201,7 @@ class Installation:
                 connection.commit()
 
     def publish_many(self, count: int) -> None:
-        """Raise events with the numbers from 0 in one transaction."""
+        """Publish events numbered from 0 in one transaction."""
         self.database.execute(
             "select webhooks.publish(%s, 'acme', %s, jsonb_build_object('number', n), 'many ' || n) "
             "from generate_series(0, %s) n",
@@ -210,15 +209,15 @@ class Installation:
         )
 
     def publish_by_http(self, daemon: Daemon, number: int, key: str) -> bool:
-        """Raise an event over HTTP; False when it is not known whether it was raised."""
+        """Publish an event over HTTP. Return False if the outcome is unknown."""
         body = event(key, payload={"number": number, "reason": "inactivity"})
-        answer = self.manage(daemon, "POST", "/v1/webhooks/events", json.dumps(body))
-        # Neither 503 nor 504 promises anything: there is no connection, or none was free in time.
-        assert answer is None or answer.status in (201, 503, 504), answer
-        return answer is not None and answer.status == 201
+        response = self.manage(daemon, "POST", "/v1/webhooks/events", json.dumps(body))
+        # After 503 and 504 the outcome is open: no connection was available in time.
+        assert response is None or response.status in (201, 503, 504), response
+        return response is not None and response.status == 201
 
     def publish_by_command(self, number: int) -> bool:
-        """Raise an event with ``dataapi event publish``; False when that said it failed."""
+        """Publish an event with ``dataapi event publish``. Return False if the command failed."""
         program = Path(sys.executable).with_name("dataapi")
         words = ["event", "publish", PAUSED, "--organization", "acme", "--project", REF]
         done = subprocess.run(
@@ -231,17 +230,17 @@ class Installation:
         )
         return done.returncode == 0
 
-    # What the database says ------------------------------------------------------------------------------
+    # Database -----------------------------------------------------------------------------------------------
 
     @property
     def due(self) -> int:
-        """How many attempts are still to be made."""
+        """Number of outstanding attempts."""
         [(count,)] = self.database.execute("select count(*) from webhooks.due")
         return int(count)
 
     @property
     def sessions(self) -> list[int]:
-        """PostgreSQL's processes for the daemons."""
+        """The daemons' PostgreSQL backends."""
         rows = self.database.execute(
             "select pid from pg_stat_activity"
             " where usename = 'authenticator' and datname = current_database()"
@@ -249,18 +248,18 @@ class Installation:
         return [pid for (pid,) in rows]
 
     def wait_settled(self, seconds: float = PATIENCE) -> None:
-        """Wait until no attempt is to be made any more."""
+        """Wait until no attempts are outstanding."""
         wait_for(lambda: self.due == 0, "the queue to be empty", seconds)
 
     def wait_leased(self) -> None:
-        """Wait until somebody claimed all that there is."""
+        """Wait until all outstanding attempts are claimed."""
         wait_for(
             lambda: self.database.execute("select bool_and(leased) from webhooks.due") == [(True,)],
             "the claim",
         )
 
     def wait_only_leased(self) -> None:
-        """Wait until nothing can be claimed any more."""
+        """Wait until no attempt can be claimed."""
         wait_for(
             lambda: self.database.execute("select 1 from webhooks.due where not leased limit 1") == [],
             "the last claim",
@@ -268,14 +267,14 @@ class Installation:
 
     @property
     def leases(self) -> list[tuple[str, bool]]:
-        """Each attempt that is still to be made, and whether somebody holds it."""
+        """Outstanding attempts, and whether they are leased."""
         return self.database.execute(
             "select delivery_id::text, leased from webhooks.due order by delivery_id"
         )
 
     def pass_time(self, seconds: float) -> None:
-        """Let the database's clock be so many seconds further, as due work sees it."""
-        # Whoever writes there is let finish first: locking rows in another order could end in a deadlock.
+        """Advance the database's clock for due work."""
+        # Wait for concurrent writers: locking rows in another order could cause a deadlock.
         self.database.execute(
             "lock table webhooks.due in share row exclusive mode;"
             " update webhooks.due set due_at = due_at - %s * interval '1 s',"
@@ -292,9 +291,9 @@ class Installation:
 
 
 def _is_complaint(line: str) -> bool:
-    """Tell whether a line is an error that neither an outage nor a killed process explains."""
+    """Whether a line is an error that neither an outage nor a killed process explains."""
     if not line.endswith("\n"):
-        # Whoever wrote it was killed.
+        # The process was killed while writing it.
         return False
     try:
         entry = json.loads(line)
@@ -305,5 +304,5 @@ def _is_complaint(line: str) -> bool:
 
 
 def kill(daemon: Daemon) -> None:
-    """End a daemon without a chance to do anything about it."""
+    """Send SIGKILL to a daemon."""
     daemon.stop(signal.SIGKILL)

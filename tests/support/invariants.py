@@ -1,4 +1,4 @@
-"""What must be true of every campaign once it has settled."""
+"""Invariants of campaigns that have settled."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from support.known import Published, Target
 
 MAXIMUM = 5
-"""Automatic attempts."""
+"""Maximum number of automatic attempts."""
 NEAR = 3.0
-"""Seconds between a fault and a request that it may have to do with; claimed work waits that long."""
+"""Seconds between a fault and a request that it may affect. Claimed work can wait that long."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """An attempt as the history shows it."""
+    """An attempt in the history."""
 
     event: str
     trigger: str
@@ -32,7 +32,7 @@ class Record:
 
 
 class Verdict:
-    """Compares what a campaign did, what the database says, and what the receiver got."""
+    """Compares the actions of a campaign with the database and the received requests."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
@@ -42,7 +42,7 @@ class Verdict:
             " body::jsonb #> '{payload,is_test}' is not null"
             " from webhooks.event v join webhooks.endpoint e on e.id = v.endpoint_id"
         )
-        # What the service tells of endpoints has no number either.
+        # Events about endpoints have no number either.
         self._events: dict[str, tuple[str, int | None]] = {
             event: (endpoint, number) for event, endpoint, number, _ in rows
         }
@@ -57,7 +57,7 @@ class Verdict:
         self._by_endpoint = {target.identifier: target for target in campaign.targets}
 
     def check(self) -> str:
-        """Fail when an invariant is broken; else say how much there was."""
+        """Fail if an invariant is violated; otherwise return a summary."""
         assert self._campaign.installation.due == 0
         complaints = self._campaign.installation.complaints()
         assert not complaints, complaints
@@ -74,7 +74,7 @@ class Verdict:
         return f"{len(self._events)} events, {received} requests, {faults} faults, {dict(records)}"
 
     def _nothing_is_lost_or_made_up(self) -> None:
-        """Hold what was committed, and what was rolled back, against the events of each endpoint."""
+        """Check that exactly the committed events were delivered to each endpoint."""
         copies = Counter((endpoint, number) for endpoint, number in self._events.values())
         assert all(count == 1 for (_, number), count in copies.items() if number is not None), copies
         numbers = {number for _, number in self._events.values()}
@@ -85,14 +85,14 @@ class Verdict:
             self._there(event, copies)
 
     def _each_key_made_one_token(self) -> None:
-        """However often a request came, to whichever daemon, whatever happened to it."""
+        """Check that repeated requests with an idempotency key created one token."""
         campaign = self._campaign
-        assert all(len(answers) <= 1 for answers in campaign.answers.values()), campaign.answers
+        assert all(len(responses) <= 1 for responses in campaign.answers.values()), campaign.answers
         [(tokens,)] = campaign.installation.database.execute(
             "select count(*) from webhooks.token where organization_slug = 'acme' and portal is null"
         )
-        answered = sum(map(len, campaign.answers.values()))
-        assert answered <= tokens - 1 <= len(campaign.answers)
+        tokens_returned = sum(map(len, campaign.answers.values()))
+        assert tokens_returned <= tokens - 1 <= len(campaign.answers)
 
     def _there(self, event: Published, copies: Counter[tuple[str, int | None]]) -> None:
         if event in self._campaign.published:
@@ -102,24 +102,24 @@ class Verdict:
                 assert copies[identifier, event.number] == 1, f"event {event.number} got lost"
 
     def _ended(self, event: str, target: Target, *, is_test: bool) -> None:
-        """Each event's attempts are numbered without a gap, five at most, and the last one is final."""
+        """Check that attempts are numbered without gaps, at most five, and end with a final one."""
         records = [one for one in self._records[event] if one.trigger != "manual"]
-        told = f"{event} to {target.paths}: {self._records[event]}"
-        assert records, f"no attempt of {told}"
-        assert {one.trigger for one in records} == {"test" if is_test else "automatic"}, told
-        assert [one.attempt for one in records] == list(range(1, len(records) + 1)), told
-        assert [one.final for one in records] == [False] * (len(records) - 1) + [True], told
-        assert all(one.status == "failed" for one in records[:-1]), told
+        message = f"{event} to {target.paths}: {self._records[event]}"
+        assert records, f"no attempt of {message}"
+        assert {one.trigger for one in records} == {"test" if is_test else "automatic"}, message
+        assert [one.attempt for one in records] == list(range(1, len(records) + 1)), message
+        assert [one.final for one in records] == [False] * (len(records) - 1) + [True], message
+        assert all(one.status == "failed" for one in records[:-1]), message
         last = records[-1]
-        assert len(records) <= (1 if is_test else MAXIMUM), told
+        assert len(records) <= (1 if is_test else MAXIMUM), message
         if last.status == "failed":
-            assert is_test or len(records) == MAXIMUM, told
+            assert is_test or len(records) == MAXIMUM, message
         if last.status == "skipped":
-            assert not target.steady, told
-        assert all(one.final for one in self._records[event] if one.trigger == "manual"), told
+            assert not target.steady, message
+        assert all(one.final for one in self._records[event] if one.trigger == "manual"), message
 
     def _genuine(self, event: str, requests: list[Recorded]) -> None:
-        """Whatever has one id has the same bytes, was for this endpoint, and is signed with its secret."""
+        """Check that requests with an ID are identical, for this endpoint, and correctly signed."""
         assert len({one.body for one in requests}) == 1, event
         for one in requests:
             assert one.path != ELSEWHERE, "a redirect was followed"
@@ -132,7 +132,7 @@ class Verdict:
                 assert not target.steady, f"{one} is of no event"
 
     def _as_often_as_recorded(self, event: str, requests: list[Recorded]) -> None:
-        """Hold requests against records: one without a record was under way when something broke."""
+        """Compare requests with records. A request without a record was in flight during a fault."""
         sent = [one for one in self._records[event] if one.status != "skipped"]
         given = Counter(one.behaviour for one in requests)
         for code, behaviour in ((200, Behaviour.TAKE), (500, Behaviour.REFUSE), (302, Behaviour.REDIRECT)):
@@ -141,7 +141,7 @@ class Verdict:
             return
         first, last = requests[0].at - NEAR, requests[-1].at
         if len(sent) < len(self._records[event]):
-            # What broke off was not repeated but skipped, as its endpoint was disabled meanwhile.
+            # An interrupted attempt may be skipped if its endpoint was disabled.
             last += NEAR
         faults = sum(began <= last and ended >= first for began, ended in self._campaign.faults)
         assert len(requests) <= len(sent) + faults, (sent, requests, faults)

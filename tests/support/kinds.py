@@ -1,4 +1,4 @@
-"""Kinds of requests of both APIs, each to be answered alike on one server and on a Citus cluster."""
+"""Requests of both APIs that must have the same result on one server and on a Citus cluster."""
 
 # ruff: noqa: E501 - a line is a request
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """A request; what it changes is undone.
+    """A request whose changes are rolled back.
 
-    :ivar target: what follows ``/rest/v1/``, or a GraphQL document.
-    :ivar body: of a REST request; None for a GraphQL one.
-    :ivar method: of a REST request, "" for GraphQL.
+    :ivar target: path and query below ``/rest/v1/``, or a GraphQL document.
+    :ivar body: body of a REST request; None for GraphQL.
+    :ivar method: method of a REST request; "" for GraphQL.
     """
 
     target: str
@@ -423,7 +423,7 @@ REFUSED = [
         headers=_MINIMAL,
     ),
 ]
-"""What Citus does not do: many rows of shards for each row of a reference table, or for deleted rows of all shards."""
+"""Requests that Citus does not support: many rows of shards per row of a reference table."""
 
 KINDS = [
     *(Kind(f"employee?{each}&order=company_id,id") for each in _FILTERS),
@@ -440,14 +440,14 @@ _CLAIMS = {"role": "authenticated", "company_id": 3}
 
 @dataclass(frozen=True)
 class Both:
-    """The same tables behind two services: of one server, and distributed over a cluster."""
+    """The same tables behind two services, on one server and distributed over a cluster."""
 
     plain: Service
     distributed: Service
 
 
 async def send(service: Service, kind: Kind) -> Answer:
-    """Send a request to a service with the claims of a user of company 3."""
+    """Send a request with the claims of a user of company 3."""
     authorization = f"Bearer {jwt.encode(_CLAIMS, SECRET, 'HS256')}"
     headers = {"Authorization": authorization, **kind.headers}
     if not kind.method:
@@ -455,7 +455,7 @@ async def send(service: Service, kind: Kind) -> Answer:
     return await service.rest(kind.method, kind.target, kind.body, headers=headers)
 
 
-def told(answer: Answer) -> tuple[Any, ...]:
-    """Return what a client is told that must not depend on where the rows are."""
+def comparable(answer: Answer) -> tuple[Any, ...]:
+    """Return the parts of a response that must not depend on the location of the rows."""
     names = ("content-range", "location", "content-type", "x-said", "preference-applied")
     return (answer.status, *(answer.headers.get(name) for name in names), answer.text)

@@ -1,4 +1,4 @@
-"""What a campaign knows of the endpoints that it made and the events that it raised."""
+"""Endpoints and events of a campaign."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from support.webhooks import SECRET
 
 @dataclass
 class Target:
-    """An endpoint as the campaign knows it.
+    """An endpoint of a campaign.
 
-    :ivar paths: those of the URLs that it ever had, the present one last.
-    :ivar secrets: those that it ever had.
-    :ivar steady: whether it is never disabled nor deleted, so that it misses nothing.
+    :ivar paths: paths of all its URLs, the current one last.
+    :ivar secrets: all its secrets.
+    :ivar steady: whether it is never disabled or deleted, so that it receives every event.
     """
 
     identifier: str
@@ -27,10 +27,10 @@ class Target:
 
 @dataclass
 class Published:
-    """An event as the campaign knows it.
+    """An event of a campaign.
 
-    :ivar known: whether it is certain that it was raised.
-    :ivar targets: identifiers of the steady endpoints that were there before.
+    :ivar known: whether it is certain that it was published.
+    :ivar targets: IDs of the steady endpoints that existed before.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Statements that last exactly as long as a test wants."""
+"""SQL statements that block until a test releases them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 LATCHED = "pg_advisory_xact_lock_shared(1)"
-"""An expression that has no value before the latch is opened."""
+"""An SQL expression that blocks until the latch is opened."""
 
 
 @contextmanager
 def latched(database: Database) -> Iterator[Callable[[], None]]:
-    """Hold up what evaluates ``LATCHED`` in this database; give what opens the latch, as the end does."""
+    """Block the evaluation of ``LATCHED`` in this database. Yield a function that opens the latch."""
     connection = psycopg2.connect(database.admin_uri)
     try:
         with connection.cursor() as cursor:
@@ -29,7 +29,7 @@ def latched(database: Database) -> Iterator[Callable[[], None]]:
 
 
 def held_up(database: Database) -> int:
-    """Count the statements that wait for the latch."""
+    """Return the number of statements that wait for the latch."""
     rows = database.execute(
         "select count(*) from pg_locks where locktype = 'advisory' and not granted"
         " and database = (select oid from pg_database where datname = current_database())"

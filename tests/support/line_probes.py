@@ -1,10 +1,10 @@
-"""Notes which lines of the daemon the tests' own process runs, in the place of coverage's trace function.
+"""Records which lines of the daemon run in the tests' process, instead of coverage's trace function.
 
-That is called for every line of every library, too, which doubles the processor's time.  Probes are in the
-daemon's code alone.  They stay there: to take out those that were hit is to look through all modules and
-running frames, again and again.  Daemons in processes of their own are traced.
+The trace function is called for every line of every library, and doubles the processor time. Probes exist
+only in the daemon's code. They are not removed when hit, because that would search all modules and running
+frames repeatedly. Daemons in other processes are traced.
 
-Importing this starts it, before the first import of ``dataapi``, if coverage is measured at all.
+Importing this module starts it if coverage is measured. It must precede the first import of ``dataapi``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RUNNING = _started()
 
 
 def hand_over() -> None:
-    """Give coverage the lines that were run so far, to be reported with those of the daemons."""
+    """Pass the executed lines to coverage, to be combined with those of the daemons."""
     if _RUNNING is not None:
         tracing, probes = _RUNNING
         files = probes.get_coverage()["files"]

@@ -1,4 +1,4 @@
-"""A project of this process that serves live queries, and clients that read its events."""
+"""An in-process service with live queries, and clients that read its events."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 PATIENCE = 60.0
-"""Seconds after which what should have happened is thought never to happen, on the slowest of machines."""
+"""Timeout of expected events, in seconds, suitable for slow machines."""
 INTERVAL = 0.05
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event of a stream."""
+    """An event of a stream."""
 
     name: str
     data: str
@@ -44,17 +44,17 @@ class Event:
 
     @property
     def json(self) -> Any:
-        """The data, parsed."""
+        """The parsed data."""
         return json.loads(self.data)
 
 
 class Stream(Protocol):
-    """Reads a stream of events, as its standard says.
+    """Reads a stream of server-sent events.
 
-    :ivar events: those that have come and were not taken.
-    :ivar retry: the last value of the field, in milliseconds.
-    :ivar comments: how many comments have come.
-    :ivar ended: fires when the stream has.
+    :ivar events: received events that have not been read.
+    :ivar retry: last value of the field ``retry``, in milliseconds.
+    :ivar comments: number of received comments.
+    :ivar ended: fires at the end of the stream.
     """
 
     transport: Any
@@ -74,7 +74,7 @@ class Stream(Protocol):
 
     @property
     def text(self) -> str:
-        """All that has come as it is, of an answer that is no stream of events."""
+        """The received text of a response that is not a stream."""
         return b"".join(self._whole).decode()
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
@@ -87,12 +87,12 @@ class Stream(Protocol):
         *lines, rest = b"".join(self._parts).split(b"\n")
         self._parts = [rest]
         for line in lines:
-            self._take(line.decode())
+            self._parse(line.decode())
         if self.events and self._waiting is not None:
             waiting, self._waiting = self._waiting, None
             waiting.callback(None)
 
-    def _take(self, line: str) -> None:
+    def _parse(self, line: str) -> None:
         if line:
             name, _, value = line.partition(":")
             if not name:
@@ -122,7 +122,7 @@ class Stream(Protocol):
         return self.events.popleft()
 
     def close(self) -> None:
-        """Go away."""
+        """Disconnect."""
         if not self.has_ended:
             self.transport.loseConnection()
 
@@ -148,7 +148,7 @@ class _Body:
 
 
 class LiveService:
-    """One project, served with live queries; use it through ``serving_live``."""
+    """A project with live queries; use it through ``serving_live``."""
 
     def __init__(self, reactor: Any, database: Database, settings: Mapping[str, Any], **project: Any) -> None:
         fields = {
@@ -169,7 +169,7 @@ class LiveService:
         self._port: Any = None
 
     async def start(self) -> None:
-        """Connect, reflect and listen."""
+        """Connect, load the catalog and listen."""
         await self.part.start()
         assert self.part.apis is not None
         observe = request_observer(RequestMetrics(), "error", lambda _record: None)
@@ -177,7 +177,7 @@ class LiveService:
         self._port = self.reactor.listenTCP(0, self.site, interface="127.0.0.1")
 
     async def stop(self) -> None:
-        """Close everything."""
+        """Stop everything."""
         await self._port.stopListening()
         await self.part.drain()
         await self.site.drain(5.0)
@@ -188,12 +188,12 @@ class LiveService:
 
     @property
     def url(self) -> str:
-        """Where the service listens, without a path."""
+        """Base URL of the service."""
         return f"http://127.0.0.1:{self._port.getHost().port}"
 
     @property
     def figures(self) -> Any:
-        """The figures of the live queries."""
+        """Metrics of the live queries."""
         assert self.part.apis is not None
         assert self.part.apis.live is not None
         return self.part.apis.live.figures()
@@ -206,7 +206,7 @@ class LiveService:
         token: str | None = None,
         **headers: str,
     ) -> Stream:
-        """Ask for events; the answer may be another one."""
+        """Request a stream; the response may be an error."""
         sent = Headers({"Accept": ["text/event-stream"], "apikey": [KEY]})
         if token is not None:
             sent.addRawHeader("Authorization", f"Bearer {token}")
@@ -228,11 +228,11 @@ class LiveService:
         return stream
 
     async def rest(self, target: str, **named: Any) -> Stream:
-        """Ask for a read of the REST API by events."""
+        """Request a stream of a REST read."""
         return await self.open(f"/rest/v1/{target}", **named)
 
     async def graphql(self, query: str, **named: Any) -> Stream:
-        """Ask for a GraphQL operation by events."""
+        """Request a stream of a GraphQL operation."""
         return await self.open("/graphql/v1", {"query": query}, **named)
 
     async def next(self, stream: Stream) -> Event:
@@ -240,7 +240,6 @@ class LiveService:
         return await stream.event(self.reactor)
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until a condition holds."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < deadline, f"waited in vain for {what}"
@@ -248,7 +247,7 @@ class LiveService:
 
 
 def signed(role: str = "authenticated", **claims: Any) -> str:
-    """Sign a token."""
+    """Return a signed token."""
     return jwt.encode({"role": role, **claims}, SECRET, "HS256")
 
 
@@ -256,7 +255,7 @@ def signed(role: str = "authenticated", **claims: Any) -> str:
 def serving_live(
     reactor: Any, database: Database, settings: Mapping[str, Any] | None = None, **project: Any
 ) -> Iterator[LiveService]:
-    """Serve a database with live queries; named arguments are fields of the project's settings."""
+    """Serve a database with live queries; keyword arguments are project settings."""
     service = LiveService(reactor, database, settings or {}, **project)
     run(service.start())
     try:

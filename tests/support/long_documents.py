@@ -1,4 +1,4 @@
-"""Documents that take as long to read, to check or to compile as the limits allow."""
+"""GraphQL documents that take as long to parse, validate or compile as the limits allow."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ TABLES = """
 create table person (id int primary key, name text, email text, boss_id int references person);
 grant all on person to anon;
 """
-"""What they ask for."""
+"""Tables for the documents."""
 
 
 def each(text: str, count: int) -> str:
-    """Repeat a text with a number in it."""
+    """Repeat a template with a number."""
     return " ".join(text.replace("<N>", str(number)) for number in range(count))
 
 
@@ -23,10 +23,10 @@ BACKSLASH = chr(92)
 
 
 def documents(tokens: int) -> dict[str, str]:
-    """Return documents of up to that many tokens by what they are about."""
+    """Return documents of up to this many tokens, by topic."""
 
-    def many(text: str, each_takes: int, maximum: int = tokens) -> str:
-        return each(text, min(tokens // each_takes - 10, maximum))
+    def many(text: str, tokens_each: int, maximum: int = tokens) -> str:
+        return each(text, min(tokens // tokens_each - 10, maximum))
 
     fields = many("a<N>: personByPk(id: <N>) { id person { name } }", 15, 999)
     aliases = many("a<N>: name", 5, 999)

@@ -1,4 +1,4 @@
-"""The management API on a loopback port, over a database of the tests' own, and its client."""
+"""The management API on a loopback port, with its own database and a client."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 OTHER = "globex"
 OTHER_REF = "tsrqponmlkjihgfedcba"
 CLOSED = "initech"
-"""An organization that is not on the allowlist, with a project."""
+"""An organization without early access, with a project."""
 CLOSED_REF = "closedclosedclosedcl"
 ORGANIZATION = f"/v2/organizations/{ACME.organization}/webhooks"
 PROJECT = f"/v2/projects/{REF}/webhooks"
 SCOPES = (ORGANIZATION, PROJECT)
 NO_SUCH = "5b0ad6c8-3f1e-4c52-9d7a-0e6f8a2b4c19"
-"""An identifier as endpoints and deliveries have it, which none has."""
+"""A valid identifier that does not exist."""
 ALL = tuple(Permission)
 
 ADDRESSES = {
@@ -55,7 +55,7 @@ ADDRESSES = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back to a request."""
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -63,18 +63,18 @@ class Answer:
 
     @property
     def body(self) -> Any:
-        """The body, parsed."""
+        """The parsed body."""
         return json.loads(self.content)
 
     @property
     def data(self) -> Any:
-        """The ``data`` of a success."""
+        """The ``data`` member of a success."""
         assert self.status < 300, self.content
         return self.body["data"]
 
     @property
     def refusal(self) -> tuple[int, str]:
-        """Status and code of an error, after a look at its form."""
+        """Status and code of an error whose format is valid."""
         error = self.body["error"]
         assert set(self.body) == {"error"}
         assert {"code", "message", "id"} <= set(error) <= {"code", "message", "id", "issues"}
@@ -83,16 +83,15 @@ class Answer:
 
     @property
     def pointers(self) -> list[str]:
-        """Where in the request the issues are: JSON pointers, or the names of parameters."""
+        """The locations of the issues: JSON pointers, or names of parameters."""
         metas = [issue["meta"] for issue in self.body["error"]["issues"]]
         return [meta.get("pointer", meta.get("parameter")) for meta in metas]
 
 
 class Names:
-    """Knows the addresses of a few names; ``slow.example`` is never answered."""
+    """A resolver for a few names; ``slow.example`` never resolves."""
 
     async def addresses(self, name: str) -> Sequence[Address]:
-        """Return the addresses of a name."""
         if name == "slow.example":
             await Deferred()
         if name not in ADDRESSES:
@@ -101,12 +100,12 @@ class Names:
 
 
 class Management:
-    """The API, served; use it through ``managing``.
+    """The served API; use it through ``managing``.
 
-    :ivar store: what it works on.
-    :ivar token: one of acme's that may do everything.
-    :ivar operator: an operator's.
-    :ivar reason: set to make the API say that webhooks do not work.
+    :ivar store: its store.
+    :ivar token: a token of acme with all permissions.
+    :ivar operator: an operator token.
+    :ivar reason: set to make the API report that webhooks do not work.
     """
 
     def __init__(self, reactor: Any, database: Database) -> None:
@@ -122,9 +121,9 @@ class Management:
         self.operator = new_token()
 
     async def start(self, *, require_https: bool = False, keys: Sequence[str] = (KEY,)) -> None:
-        """Migrate, fill the directory, listen.
+        """Migrate, create organizations and tokens, and listen.
 
-        :param keys: that encrypt secrets.
+        :param keys: keys that encrypt secrets.
         """
         await self.pool.start()
         await migrated(self.database, self.pool)
@@ -142,20 +141,20 @@ class Management:
         self._port = self._reactor.listenTCP(0, self._site, interface="127.0.0.1")
 
     async def stop(self) -> None:
-        """Close everything."""
+        """Stop everything."""
         await self._port.stopListening()
         await self._site.drain(5.0)
         await self.pool.stop()
 
     @property
     def url(self) -> str:
-        """Where it listens, without a path."""
+        """Base URL of the API."""
         return f"http://127.0.0.1:{self._port.getHost().port}"
 
     async def new_token(
         self, organization: str = ACME.organization, permissions: Sequence[Permission] = ALL, **named: Any
     ) -> str:
-        """Make a token."""
+        """Create a token."""
         secret = new_token()
         await self.store.directory.create_token(secret, organization, permissions, named.get("expires_at"))
         return secret
@@ -169,10 +168,10 @@ class Management:
         token: str | None = "",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request and wait for the answer.
+        """Send a request and return the response.
 
-        :param body: bytes as they are, anything else as JSON.
-        :param token: instead of acme's own; None for none.
+        :param body: bytes are sent unchanged, other values as JSON.
+        :param token: token to use (default: acme's; None for no token).
         """
         sent: Any = dict(headers or {})
         if token is not None:
@@ -195,7 +194,7 @@ class Management:
         return (await self.send("POST", f"{scope}/endpoints", endpoint(**attributes))).data
 
     async def delivery(self, scope: str = ORGANIZATION, **attributes: Any) -> str:
-        """Create an endpoint, send it a test event, and return the pending delivery's identifier."""
+        """Create an endpoint, send it a test event, and return the ID of the pending delivery."""
         made = await self.create(scope, **attributes)
         sent = await self.send("POST", f"{scope}/endpoints/{made['id']}/test")
         found: str = sent.data["attributes"]["delivery_id"]
@@ -203,7 +202,7 @@ class Management:
 
 
 def described(method: str, target: str) -> set[tuple[int, str]]:
-    """Return the statuses and codes of whatever may be refused, as the description has them."""
+    """Return the error statuses and codes of an operation according to the OpenAPI description."""
     path = target.partition("?")[0]
     for template, methods in BY_PATH.items():
         if method in methods and re.fullmatch(re.sub(r"{\w+}", "[^/]*", template), path):
@@ -212,9 +211,9 @@ def described(method: str, target: str) -> set[tuple[int, str]]:
 
 
 def endpoint(**attributes: Any) -> dict[str, Any]:
-    """Return a document that creates an endpoint which takes everything, unless it is said otherwise.
+    """Return a document that creates an endpoint, by default for every event type.
 
-    An attribute that is None is left out.
+    Attributes that are None are omitted.
     """
     given = {
         "url": "https://receiver.example/hooks",
@@ -226,12 +225,12 @@ def endpoint(**attributes: Any) -> dict[str, Any]:
 
 
 def document(kind: str, **attributes: Any) -> dict[str, Any]:
-    """Return a document with attributes as they are."""
+    """Return a document with these attributes."""
     return {"data": {"type": kind, "attributes": attributes}}
 
 
 def event(key: str, **attributes: Any) -> dict[str, Any]:
-    """Return a document that publishes an event of acme's project, unless it is said otherwise."""
+    """Return a document that publishes an event, by default of acme's project."""
     given = {
         "type": "v1.project.paused",
         "organization_slug": ACME.organization,

@@ -1,4 +1,4 @@
-"""An HTTP client and fake backends, so that the web layer is tested without sockets."""
+"""An HTTP client and fake backends, for tests of the web layer without sockets."""
 
 from __future__ import annotations
 
@@ -41,42 +41,42 @@ Rest = Callable[[Request, Caller], Awaitable[Reply]]
 
 
 async def typename(_request: GraphQLRequest, _caller: Caller, _http: Request) -> GraphQLResponse:
-    """Answer whatever is asked with the type of the root."""
+    """Respond to every query with the type of the root."""
     return GraphQLResponse(Stage.EXECUTION, '{"__typename":"Query"}')
 
 
 async def empty_list(_request: Request, _caller: Caller) -> Reply:
-    """Answer whatever is asked with no rows."""
+    """Respond to every request with an empty list."""
     return Reply(200, (("Content-Type", "application/json; charset=utf-8"),), b"[]")
 
 
 @dataclass
 class Fake:
-    """A backend's part that answers by a function and remembers what it was asked."""
+    """A fake handler that calls a function and records the requests."""
 
     function: Callable[..., Awaitable[Any]]
-    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    received: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
-        """Remember and answer."""
-        self.asked.append((http, caller))
+        """Record the request and respond."""
+        self.received.append((http, caller))
         reply: Reply = await self.function(http, caller)
         return reply
 
 
 class FakeEngine(Fake):
-    """The same for GraphQL, asked what was read of a request."""
+    """A fake GraphQL engine that records the parsed requests."""
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
-        """Read, remember, answer and respond."""
+        """Parse and record the request, and respond."""
         request = transport.read(http)
-        self.asked.append((request, caller, http))
+        self.received.append((request, caller, http))
         return transport.respond(await self.function(request, caller, http), http)
 
 
 @dataclass(frozen=True)
 class Response:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     reason: str
@@ -89,7 +89,7 @@ class Response:
 
 
 class Connection:
-    """One connection of a client; what the server writes is read from ``transport``."""
+    """A client connection; ``transport`` contains the data written by the server."""
 
     def __init__(self, web: Web) -> None:
         self.transport = StringTransport()
@@ -98,22 +98,22 @@ class Connection:
         self.lost = False
 
     def send(self, data: bytes) -> None:
-        """Send bytes, and notice when the server closes."""
+        """Send bytes, and handle a close by the server."""
         self.protocol.dataReceived(data)
         self.notice()
 
     def notice(self) -> None:
-        """End the connection when the server asked for it."""
+        """Close the connection if the server requested it."""
         if self.transport.disconnecting and not self.lost:
             self.close()
 
     def close(self) -> None:
-        """Go away, as a client does that gives up."""
+        """Disconnect like a client that gives up."""
         self.lost = True
         self.protocol.connectionLost(Failure(ConnectionDone()))
 
     def take(self) -> Response:
-        """Take one complete answer out of what was written."""
+        """Remove a complete response from the written data, and return it."""
         data = self.transport.value()
         head, separator, rest = data.partition(b"\r\n\r\n")
         assert separator, f"no complete answer in {data!r}"
@@ -131,7 +131,7 @@ class Connection:
 
 
 class Web:
-    """The whole web layer on fakes."""
+    """The complete web layer with fake backends."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Web:
         *,
         key: str | None = KEY,
     ) -> Response:
-        """Send one request on a connection of its own and return the answer."""
+        """Send a request on a new connection and return the response."""
         connection = Connection(self)
         connection.send(raw(method, target, body, headers, key=key))
         return connection.take()
@@ -176,7 +176,6 @@ class Web:
     def graphql(
         self, document: Any, *headers: tuple[str, str], body: bytes | None = None, key: str | None = KEY
     ) -> Response:
-        """POST a GraphQL request."""
         content = json.dumps(document).encode() if body is None else body
         sent = dict((("Content-Type", "application/json"), *headers))
         return self.request("POST", "/graphql/v1", content, tuple(sent.items()), key=key)
@@ -190,7 +189,7 @@ def raw(
     *,
     key: str | None = KEY,
 ) -> bytes:
-    """Write a request as it goes over the wire."""
+    """Return the bytes of a request."""
     lines = [f"{method} {target} HTTP/1.1", "Host: api.example.org"]
     lines += [f"{name}: {value}" for name, value in headers]
     if key is not None:

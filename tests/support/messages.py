@@ -1,4 +1,4 @@
-"""Short ways to make messages in tests."""
+"""Shortcuts for creating messages in tests."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 def message(text: str, *values: str | None, types: tuple[str, ...] | None = None, **named: Any) -> Message:
-    """Make a message of one statement, as ``anon`` and with slots of type text unless said otherwise."""
+    """Return a message with one statement, by default as ``anon`` and with slots of type text."""
     bound = Bound(Statement(text, types or ("text",) * len(values)), values)
     fields: dict[str, Any] = {"role": "anon", "settings": (), "statements": (bound,), **named}
     return Message(**fields)
 
 
 def running(awaitable: Coroutine[Any, Any, Any]) -> defer.Deferred[Any]:
-    """Start a coroutine now and return its Deferred."""
+    """Start a coroutine and return its Deferred."""
     return defer.Deferred.fromCoroutine(awaitable)
 
 
 async def until(reactor: Any, condition: Callable[[], bool]) -> None:
-    """Wait for a condition; the test's time limit ends a wait that is in vain."""
+    """Wait for a condition, at most until the test's time limit."""
     while not condition():
         await task.deferLater(reactor, 0.01)
 
 
 async def open_all(pool: Pool, size: int) -> None:
-    """Use a pool until all its connections are open: one may be free again before the last is needed."""
+    """Open all connections of a pool by using them concurrently."""
     while pool.figures().idle < size:
         await defer.gatherResults([running(pool.run(message("select pg_sleep(0.05)"))) for _ in range(size)])

@@ -1,4 +1,4 @@
-"""Runs JavaScript with npm packages, which are kept between runs; skips tests where that cannot be."""
+"""Runs JavaScript with npm packages that are cached between runs; skips tests if it cannot."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ CLIENTS = (
     "graphql-sse@2.6.1",
     "eventsource@4.1.0",
 )
-"""The clients of the APIs that people use, which tests share, as do workers."""
+"""Popular clients of the APIs, shared by all tests and workers."""
 
 
 async def install(reactor: Any, directory: Path, *packages: str) -> None:
-    """Have the packages in a directory of their own, installing them when they are not all there."""
+    """Install packages into a directory if some of them are missing."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed, which these tests run JavaScript with")
@@ -51,14 +51,14 @@ async def install(reactor: Any, directory: Path, *packages: str) -> None:
 
 
 async def run_script(reactor: Any, script: Path, *arguments: str) -> str:
-    """Run a script and return what it prints; fails when it does."""
+    """Run a script and return its output; fail if the script fails."""
     out, errors, code = await run(reactor, "node", str(script), *arguments)
     assert code == 0, errors
     return out
 
 
 async def run(reactor: Any, *command: str) -> tuple[str, str, int]:
-    """Run a program and return its output, its errors and its status."""
+    """Run a program and return its output, its errors and its exit status."""
     program = shutil.which(command[0])
     assert program is not None
     out, errors, code = await getProcessOutputAndValue(

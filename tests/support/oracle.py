@@ -1,9 +1,8 @@
-"""Judges GraphQL answers: whatever graphql-core would have made of the same data must be what came.
+"""Checks GraphQL results by comparing them with graphql-core's for the same data.
 
-The answer's data is given to graphql-core's own executor as the values of the fields.  It
-merges fields, resolves fragments and directives and completes values by the rules of the
-GraphQL specification, so a member too many, one that is missing, a wrong order, a null
-where the schema allows none and a value of a wrong kind all show as a difference.
+The data of the result is passed to graphql-core's executor as the values of the fields. It merges fields,
+resolves fragments and directives, and completes values by the rules of the GraphQL specification. So every
+difference is detected: extra or missing members, wrong order, forbidden nulls, and values of wrong types.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _STRINGS = frozenset({"BigInt", "BigFloat", "UUID", "Date", "Time", "Datetime", 
 def check_answer(
     schema: RoleSchema, text: str, variables: Mapping[str, Any], operation: str | None, data: Any
 ) -> None:
-    """Fail unless the data is a complete answer to the operation, in the order of the query."""
+    """Check that the data is a complete result of the operation, in the order of the query."""
 
     def resolve(source: Any, info: Any, **arguments: Any) -> Any:
         value = source[info.path.key]
@@ -53,7 +52,7 @@ def check_answer(
 
 
 def _each(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply a function to a value, or to the items of a list, leaving null alone."""
+    """Apply a function to a value or to the items of a list, skipping null."""
     if isinstance(value, list):
         return [_each(function, item) for item in value]
     return None if value is None else function(value)
@@ -65,6 +64,6 @@ def _check_string(value: Any) -> Any:
 
 
 def eager(schema: RoleSchema) -> GraphQLSchema:
-    """Return the schema with every type made, as graphql-core itself would build it."""
+    """Return the complete schema, as graphql-core itself would build it."""
     types = [type_ for name, type_ in schema.schema.type_map.items() if not name.startswith("__")]
     return GraphQLSchema(query=schema.schema.query_type, mutation=schema.schema.mutation_type, types=types)

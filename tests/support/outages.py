@@ -1,4 +1,4 @@
-"""Ways for PostgreSQL to be away; each returns what brings it back."""
+"""PostgreSQL outages; each function returns a function that ends the outage."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 def stopped(server: Server) -> Callable[[], None]:
-    """Stop it in good order."""
+    """Shut PostgreSQL down."""
     server.stop("fast")
     return server.start
 
 
 def crashed(server: Server) -> Callable[[], None]:
-    """Stop it in the midst of what it does."""
+    """Stop PostgreSQL without a clean shutdown."""
     server.stop("immediate")
     return server.start
 
 
 def frozen(server: Server) -> Callable[[], None]:
-    """Let it say nothing any more, without closing a connection."""
+    """Freeze PostgreSQL without closing its connections."""
     postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
     with open(f"/proc/{postmaster}/task/{postmaster}/children") as listed:
         pids = [postmaster, *map(int, listed.read().split())]
@@ -38,5 +38,5 @@ def _signal(pids: list[int], number: int) -> None:
         try:
             os.kill(pid, number)
         except ProcessLookupError:
-            # A connection ended meanwhile.
+            # The connection has already ended.
             continue

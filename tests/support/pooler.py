@@ -1,6 +1,6 @@
-"""PgBouncer before the tests' cluster, where the machine has it.
+"""PgBouncer in front of the test cluster, if it is installed.
 
-``PGBOUNCER`` names the program to use; without it, the machine's is used.
+``PGBOUNCER`` sets the program (default: the installed one).
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     from support.postgres import Database, Server
 
 THROUGH_POOLER = "--through-pgbouncer"
-"""The option that puts a pooler before PostgreSQL."""
+"""The option that puts a pooler in front of PostgreSQL."""
 
 _PROGRAM = os.environ.get("PGBOUNCER") or shutil.which(
     "pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin"
 )
 _START_LIMIT = 10.0
 _SHARED = (
-    # Each test has its own database, whose connections nobody needs afterwards.
+    # Each test has its own database, and its pooled connections are useless afterwards.
     "server_idle_timeout = 5",
     "default_pool_size = 12",
     "max_client_conn = 1000",
     "server_login_retry = 1",
 )
 RESETTING = ("server_reset_query = RESET ALL", "server_reset_query_always = 1")
-"""Lets no setting that a function makes for its session reach the next client."""
+"""Resets session settings made by functions before the next client."""
 
 
 @contextmanager
 def pooled(
     server: Server, database: Database, mode: str, *further: str, statements: int = 0
 ) -> Iterator[Database]:
-    """Give the database with a ``uri`` that leads through PgBouncer; skips the test where there is none.
+    """Yield the database with a ``uri`` through PgBouncer; skip the test if it is not installed.
 
     :param mode: ``session`` or ``transaction``.
-    :param further: lines of its configuration.
-    :param statements: how many it keeps prepared; the test is skipped where it is too old for that.
+    :param further: additional configuration lines.
+    :param statements: number of prepared statements; the test is skipped if PgBouncer does not support them.
     """
     lines = keeping(statements)
     if statements and not lines:
@@ -61,34 +61,34 @@ def pooled(
 
 @contextmanager
 def all_pooled(server: Server, *further: str) -> Iterator[int]:
-    """Let every database's ``uri`` lead through PgBouncer in transaction mode; give its process."""
+    """Route every database's ``uri`` through PgBouncer in transaction mode; yield its process."""
     lines = (*_SHARED, *keeping(200), *further)
     with _running(server, "*", "transaction", lines) as (server.pooler, process):
         yield process
     server.pooler = 0
 
 
-def pooled_if_asked(config: pytest.Config, server: Server) -> AbstractContextManager[object]:
-    """Return what puts PgBouncer before a server where the run's option asks for it."""
+def pooled_if_enabled(config: pytest.Config, server: Server) -> AbstractContextManager[object]:
+    """Return a context manager that puts PgBouncer in front of a server if the option is set."""
     return all_pooled(server, *RESETTING) if config.getoption(THROUGH_POOLER) else nullcontext()
 
 
 def version() -> tuple[int, ...]:
-    """Return the version of PgBouncer, such as (1, 25, 2), and () where there is none."""
+    """Return the version of PgBouncer, such as (1, 25, 2), or () if it is not installed."""
     if _PROGRAM is None:
         return ()
-    told = subprocess.run([_PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
-    return tuple(int(part) for part in told.split()[1].split("."))
+    output = subprocess.run([_PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(part) for part in output.split()[1].split("."))
 
 
 def keeping(statements: int) -> tuple[str, ...]:
-    """Return what has PgBouncer keep so many statements prepared, if it can."""
+    """Return the settings for this many prepared statements, if PgBouncer supports them."""
     return (f"max_prepared_statements = {statements}",) if version() >= (1, 21) else ()
 
 
 @contextmanager
 def _running(server: Server, names: str, mode: str, further: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Run PgBouncer before the databases of these names, and give its port and its process."""
+    """Run PgBouncer for these databases; yield its port and its process."""
     if _PROGRAM is None:
         pytest.skip("needs pgbouncer")
     port = free_port()

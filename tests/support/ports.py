@@ -1,4 +1,4 @@
-"""Ports for what the tests start in processes of its own."""
+"""Ports for processes that the tests start."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 import socket
 
 _PORTS = range(20_000, 32_768)
-"""Below what systems take for outgoing connections, which could take a port before it is listened on."""
+"""Ports below the range for outgoing connections."""
 
 _NUMBERS = itertools.count(os.getpid() * 997)
-"""Where to begin and go on: test runs at the same time begin elsewhere."""
+"""Sequence of candidate ports. Concurrent test runs start at different ones."""
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on; each call returns another one.
+    """Return an unused port of 127.0.0.1; each call returns a different one.
 
-    :raises OSError: when there is none.
+    :raises OSError: if there is none.
     """
     for _ in _PORTS:
         port = _PORTS[next(_NUMBERS) % len(_PORTS)]

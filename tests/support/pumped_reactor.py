@@ -1,4 +1,4 @@
-"""A reactor on real sockets that runs only when a test pumps it, and whose time the test advances."""
+"""A reactor on real sockets that runs only when a test pumps it, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from twisted.internet.protocol import Factory
 
 _SMALL_BUFFER = 8192
-"""Bytes that a socket holds for a client that does not read."""
+"""Size of a socket buffer, in bytes."""
 _DELIVERY = 0.001
-"""Seconds that the kernel gets to take what one end sent to the other."""
+"""Timeout for transfers within the kernel, in seconds."""
 
 
 class PumpedReactor(Clock):
-    """Reads and writes what is ready when it is pumped."""
+    """Reads and writes ready descriptors when it is pumped."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,28 +30,24 @@ class PumpedReactor(Clock):
         self._writers: dict[Any, None] = {}
 
     def addReader(self, reader: Any) -> None:  # noqa: N802 - twisted's name
-        """Read from it when there is something."""
         self._readers[reader] = None
 
     def removeReader(self, reader: Any) -> None:  # noqa: N802 - twisted's name
-        """Read no more from it."""
         self._readers.pop(reader, None)
 
     def addWriter(self, writer: Any) -> None:  # noqa: N802 - twisted's name
-        """Write to it when there is room."""
         self._writers[writer] = None
 
     def removeWriter(self, writer: Any) -> None:  # noqa: N802 - twisted's name
-        """Write no more to it."""
         self._writers.pop(writer, None)
 
     @property
     def watched(self) -> int:
-        """How many descriptors are read from or written to."""
+        """Number of descriptors with readers or writers."""
         return len(self._readers | self._writers)
 
     def run(self) -> None:
-        """Do what is due until nothing is ready."""
+        """Run due calls and ready descriptors until nothing is left."""
         self.advance(0)
         while True:
             readable, writable, _ = select.select([*self._readers], [*self._writers], [], _DELIVERY)
@@ -66,14 +62,14 @@ class PumpedReactor(Clock):
             self.advance(0)
 
     def pass_time(self, seconds: float, step: float = 0.5) -> None:
-        """Advance the time, and do what is due and ready after each step."""
+        """Advance the clock in steps, and run due calls and ready descriptors after each."""
         end = self.seconds() + seconds
         while (left := end - self.seconds()) > 0:
             self.advance(min(left, step))
             self.run()
 
     def _end(self, descriptor: Any, reason: Exception | None, *, reading: bool) -> None:
-        """Tell a descriptor that it is at its end, or at that of its input."""
+        """Notify a descriptor of the end of the connection or of its input."""
         if reason is None:
             return
         self.removeReader(descriptor)
@@ -84,12 +80,12 @@ class PumpedReactor(Clock):
             descriptor.connectionLost(Failure(reason))
 
     def connect(self, factory: Factory, host: str = "127.0.0.1") -> socket.socket:
-        """Connect a client to a server's factory over loopback; return the client's end.
+        """Connect a client to a server factory over loopback; return the client socket.
 
-        :param host: the client's address as the server sees it.
+        :param host: address of the client as seen by the server.
         """
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            # Set before the handshake, as both ends agree on windows then.
+            # Set before the handshake, when both ends negotiate window sizes.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SMALL_BUFFER)
             client = socket.socket()
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL_BUFFER)

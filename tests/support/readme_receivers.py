@@ -1,4 +1,4 @@
-"""The README's receivers of deliveries, in processes of their own."""
+"""The README's webhook receivers, as separate processes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ OF_WORDS = {
     PYTHON: ('environ["WEBHOOK_SECRET"])', 'environ["WEBHOOK_SECRET"].encode())'),
     NODE: ("env.WEBHOOK_SECRET)", 'env.WEBHOOK_SECRET, { format: "raw" })'),
 }
-"""What the libraries' examples say to change for a secret without ``whsec_``."""
+"""Changes that the library examples require for a secret without ``whsec_``."""
 
 
 class Running:
-    """A receiver in a process of its own."""
+    """A running receiver."""
 
     def __init__(self, example: str, folder: Path, secret: str) -> None:
         [block] = documents.blocks(EXAMPLES[example])
@@ -72,22 +72,22 @@ class Running:
 
     @property
     def handled(self) -> list[str]:
-        """The ids of the events that it handled."""
+        """The IDs of the handled events."""
         return re.findall(r"^(\S+) v1\.project\.paused$", self.text, re.MULTILINE)
 
     @property
     def text(self) -> str:
-        """What it printed so far."""
+        """The output so far."""
         return self._output.read_text("utf-8", "replace")
 
     def answer(self, headers: Mapping[str, str], body: bytes) -> int:
-        """Send a request and return the status of the answer."""
+        """Send a request and return the status of the response."""
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
             connection.request("POST", "/", body, dict(headers))
             return connection.getresponse().status
 
     def end(self) -> None:
-        """End it and leave nothing behind."""
+        """Stop the receiver and remove its files."""
         self._process.kill()
         self._process.wait()
         self._script.unlink()

@@ -1,4 +1,4 @@
-"""A receiver of deliveries over real sockets that answers, or misbehaves, as it is told."""
+"""A receiver of deliveries over real sockets whose responses the test chooses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @dataclass(frozen=True)
 class Received:
-    """One request as it came over the wire."""
+    """A received request."""
 
     line: str
     headers: dict[str, str]
@@ -32,7 +32,7 @@ class Received:
 
 
 class Talk(Protocol):
-    """One connection: reads whole requests and has each answered."""
+    """A connection that reads complete requests and passes them to the receiver."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -40,7 +40,7 @@ class Talk(Protocol):
         self.lost: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
-        """Count it, and say what is said first."""
+        """Record the connection, and send the greeting."""
         self._receiver.connections.append(self)
         self.write(self._receiver.greeting)
         if not self._receiver.reads:
@@ -48,7 +48,7 @@ class Talk(Protocol):
             transport.pauseProducing()
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Take requests out of what came."""
+        """Parse requests from the received data."""
         self._data += data
         while b"\r\n\r\n" in self._data:
             head, _, rest = self._data.partition(b"\r\n\r\n")
@@ -63,18 +63,17 @@ class Talk(Protocol):
             self._receiver.take(Received(line, headers, rest[:length], self))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's name
-        """Tell that the sender went."""
+        """Record that the sender disconnected."""
         self.lost.callback(None)
 
     def write(self, data: bytes) -> None:
-        """Send."""
         assert self.transport is not None
         self.transport.write(data)
 
 
 @dataclass
 class Receiver:
-    """Listens, notes requests, and answers them by ``answer``."""
+    """Listens, records requests, and responds by calling ``answer``."""
 
     answer: Callable[[Received], None] = lambda request: request.connection.write(OK)
     received: list[Received] = field(default_factory=list)
@@ -83,12 +82,12 @@ class Receiver:
     reads: bool = True
 
     def take(self, request: Received) -> None:
-        """Note and answer a request."""
+        """Record a request and respond."""
         self.received.append(request)
         self.answer(request)
 
     def sends(self, data: bytes, *, close: bool = False) -> None:
-        """Answer every request with these bytes."""
+        """Respond to every request with these bytes."""
 
         def answer(request: Received) -> None:
             request.connection.write(data)
@@ -99,20 +98,20 @@ class Receiver:
         self.answer = answer
 
     def factory(self) -> Factory:
-        """Make what listens."""
+        """Return the protocol factory."""
         return Factory.forProtocol(lambda: Talk(self))
 
 
 class Names:
-    """A resolver that knows what it is told; each look-up takes the next answer, the last one for ever."""
+    """A fake resolver; each lookup returns the next result, and the last result is repeated."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self._answers = list(answers)
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
 
     async def addresses(self, name: str) -> Sequence[Address]:
-        """Return the next answer; no address at all is an ``OSError``."""
-        self.asked.append(name)
+        """Return the next result; an empty one raises ``OSError``."""
+        self.lookups.append(name)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if not answer:
             raise OSError("no such name")
@@ -120,7 +119,7 @@ class Names:
 
 
 class World:
-    """Receivers, senders and their end."""
+    """Receivers and senders of a test."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -128,7 +127,7 @@ class World:
         self._senders: list[AttemptSender] = []
 
     def listen(self, receiver: Receiver, interface: str = "127.0.0.1", *, tls: Any = None) -> int:
-        """Let the receiver listen; return its port."""
+        """Listen on a free port, and return the port."""
         if tls is None:
             port = self._reactor.listenTCP(0, receiver.factory(), interface=interface)
         else:
@@ -137,13 +136,13 @@ class World:
         return int(port.getHost().port)
 
     def listen_at(self, receiver: Receiver, interface: str, port: int) -> None:
-        """Let the receiver listen on a given port of another address."""
+        """Listen on a given port of another address."""
         self._ports.append(self._reactor.listenTCP(port, receiver.factory(), interface=interface))
 
     def sender(
         self, names: Any = None, allowed: Sequence[str] = ("127.0.0.0/8", "::1/128"), **options: Any
     ) -> AttemptSender:
-        """Make a sender that finds every name on this machine, unless told otherwise."""
+        """Return a sender that by default resolves every name to this machine."""
         address_check = AddressCheck(names or Names(["127.0.0.1"]), networks(allowed))
         options = {"timeout": 5.0, **options}
         sender = AttemptSender(self._reactor, address_check, lambda: 1_614_265_330.9, **options)
@@ -151,7 +150,7 @@ class World:
         return sender
 
     def end(self) -> None:
-        """Close everything."""
+        """Close all receivers and senders."""
         for sender in self._senders:
             sender.close()
         for port in self._ports:
@@ -159,7 +158,7 @@ class World:
 
 
 class Timed:
-    """A reactor that connects now and keeps a clock's time."""
+    """A reactor with real connections and a simulated clock."""
 
     def __init__(self, reactor: Any, clock: Clock) -> None:
         self.connectTCP = reactor.connectTCP
@@ -168,13 +167,13 @@ class Timed:
 
 
 def attempt(port: int, path: str = "/", scheme: str = "http", **values: Any) -> Attempt:
-    """Make an attempt to send a small event to a receiver."""
+    """Return an attempt to send a small event."""
     url = f"{scheme}://{NAME}:{port}{path}"
     return Attempt(**{"url": url, "secret": SECRET, "event_id": "evt", "body": b'{"a": 1}', **values})
 
 
 async def pause(seconds: float = 0.005) -> None:
-    """Let the reactor run for a moment."""
+    """Run the reactor for a moment."""
     from twisted.internet import reactor  # noqa: PLC0415 - pytest-twisted chooses it
 
     await deferLater(reactor, seconds)

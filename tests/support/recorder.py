@@ -1,4 +1,4 @@
-"""A receiver in a thread of its own that records what reaches it and behaves as it is told, path by path."""
+"""A receiver in a thread that records requests and has a behaviour per path."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 HOOK = "/hook"
 ELSEWHERE = "/elsewhere"
-"""Where ``Behaviour.REDIRECT`` leads; nothing may ever come here."""
+"""Target of ``Behaviour.REDIRECT``; must never receive a request."""
 
 
 class Behaviour(StrEnum):
-    """What happens to a request once it was read."""
+    """Treatment of received requests."""
 
     TAKE = "take"
     REFUSE = "refuse"
     HANG = "hang"
     HOLD = "hold"
-    """Answered by what its path's behaviour becomes."""
+    """The response is delayed until the path's behaviour changes."""
     RESET = "reset"
     REDIRECT = "redirect"
 
 
-_ANSWERS = {
+_RESPONSES = {
     Behaviour.TAKE: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     Behaviour.REFUSE: b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\noops",
     Behaviour.REDIRECT: f"HTTP/1.1 302 Found\r\nLocation: {ELSEWHERE}\r\nContent-Length: 0\r\n\r\n".encode(),
@@ -44,10 +44,10 @@ _ANSWERS = {
 
 @dataclass(frozen=True)
 class Recorded:
-    """One request.
+    """A recorded request.
 
-    :ivar at: when its last byte was read, by the monotonic clock.
-    :ivar behaviour: what was done with it.
+    :ivar at: monotonic time of its last byte.
+    :ivar behaviour: treatment of the request.
     """
 
     path: str
@@ -58,20 +58,20 @@ class Recorded:
 
     @property
     def identifier(self) -> str:
-        """The event that it claims to be."""
+        """The event ID from the header."""
         return self.headers["webhook-id"]
 
     @property
     def event(self) -> Any:
-        """The envelope."""
+        """The event envelope."""
         return json.loads(self.body)
 
 
 @dataclass
 class Recorder:
-    """Listens on every address of this machine (127.0.0.2 is another host than 127.0.0.1); a context manager.
+    """A context manager that listens on every loopback address (127.0.0.2 is a different host).
 
-    :ivar port: where it listens.
+    :ivar port: its port.
     """
 
     requests: list[Recorded] = field(default_factory=list)
@@ -79,37 +79,37 @@ class Recorder:
     port: int = 0
 
     def __enter__(self) -> Recorder:
-        """Begin to listen."""
+        """Start listening."""
         self._loop = asyncio.new_event_loop()
         self._talks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        # In that thread: Playwright keeps a loop of its own running in this one.
+        # Playwright runs an event loop in the main thread.
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close everything."""
+        """Close all connections."""
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
 
     def of(self, identifier: str) -> list[Recorded]:
-        """Return the requests that deliver an event, in the order in which they came."""
+        """Return the requests for an event, in order."""
         return [one for one in list(self.requests) if one.identifier == identifier]
 
     def at(self, path: str) -> list[Recorded]:
-        """Return the requests for a path, in the order in which they came."""
+        """Return the requests for a path, in order."""
         return [one for one in list(self.requests) if one.path == path]
 
     def behave(self, behaviour: Behaviour, path: str = HOOK) -> None:
-        """Treat requests for a path so from now on."""
+        """Set the behaviour of a path for current and future requests."""
         self.behaviours[path] = behaviour
 
     @contextmanager
     def unaccepting(self) -> Iterator[int]:
-        """Give a port of this machine that connections are made to in vain: neither accepted nor refused."""
+        """Yield a port that neither accepts nor rejects connections."""
         with ExitStack() as sockets:
             full = sockets.enter_context(socket.socket())
             full.bind(("127.0.0.1", 0))
@@ -136,7 +136,7 @@ class Recorder:
         await self._server.wait_closed()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
+        """Serve a connection."""
         talk = asyncio.current_task()
         assert talk is not None
         self._talks.add(talk)
@@ -144,7 +144,7 @@ class Recorder:
             while await self._exchange(reader, writer):
                 pass
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            # The daemon is gone, or we are closing.
+            # The daemon has disconnected, or the recorder is closing.
             pass
         finally:
             self._talks.discard(talk)
@@ -153,7 +153,7 @@ class Recorder:
                 await writer.wait_closed()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Read a request and treat it; False when the connection is done with."""
+        """Read and treat a request; return False if the connection ends."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, *lines = head.rstrip().split("\r\n")
         headers = {name.lower(): value for name, _, value in (one.partition(": ") for one in lines)}
@@ -170,13 +170,13 @@ class Recorder:
         if behaviour in (Behaviour.HANG, Behaviour.HOLD):
             await reader.read()
             return False
-        writer.write(_ANSWERS[behaviour])
+        writer.write(_RESPONSES[behaviour])
         await writer.drain()
         return True
 
 
 def verified(requests: list[Recorded]) -> list[Recorded]:
-    """Return requests whose signatures and bodies are right: one id, one body."""
+    """Check signatures and that requests with the same ID have the same body; return the requests."""
     for one in requests:
         Webhook(SECRET).verify(one.body, dict(one.headers))
         assert one.event["id"] == one.identifier

@@ -1,4 +1,4 @@
-"""A primary and the standbys that follow it, each a cluster of the tests' own."""
+"""A primary and its standbys, each a separate cluster."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _REPLICATING = {"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "
 
 
 class Pair:
-    """A primary with its standby, which ``running_pair`` makes and removes.
+    """A primary with its standby, created and removed by ``running_pair``.
 
-    :ivar others: further standbys of the primary.
+    :ivar others: additional standbys of the primary.
     """
 
     def __init__(self, others: int = 0) -> None:
@@ -33,7 +33,7 @@ class Pair:
         self._gone: set[Server] = set()
 
     def create(self) -> None:
-        """Make and start both; skips the test where PostgreSQL cannot."""
+        """Create and start all servers; skip the test if PostgreSQL does not support it."""
         if not self.primary.has_program("pg_basebackup"):
             pytest.skip("this PostgreSQL lacks pg_basebackup")
         self.primary.create()
@@ -42,18 +42,17 @@ class Pair:
 
     @property
     def standbys(self) -> list[Server]:
-        """All standbys."""
         return [self.standby, *self.others]
 
     def remove(self) -> None:
-        """Stop both and delete their folders."""
+        """Stop all servers and delete their folders."""
         for server in (self.primary, *self.standbys):
             if server in self._gone:
                 (server.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
             server.remove()
 
     def kill_primary(self) -> None:
-        """End the primary as a power failure does."""
+        """Kill the primary like a power failure."""
         pids = _processes(self.primary)
         self._gone.add(self.primary)
         for pid in pids:
@@ -61,7 +60,7 @@ class Pair:
         wait_for(lambda: not any(_runs(pid) for pid in pids), "the primary's end")
 
     def acknowledge_together(self, database: Database) -> None:
-        """Let the primary acknowledge nothing of a database that its standby has not written down, too."""
+        """Make commits of a database wait for the standby to write them."""
         self.primary.admin.execute("alter system set synchronous_standby_names = '*'")
         self.primary.admin.execute("select pg_reload_conf()")
         database.execute(f"alter database {database.name} set synchronous_commit = 'on'")
@@ -70,7 +69,7 @@ class Pair:
 
     @contextmanager
     def frozen_primary(self) -> Iterator[None]:
-        """Let the primary say nothing for the block, without closing a connection."""
+        """Freeze the primary during the block without closing its connections."""
         comes_back = frozen(self.primary)
         try:
             yield
@@ -78,13 +77,13 @@ class Pair:
             comes_back()
 
     def uri(self, name: str, attributes: str = "") -> str:
-        """Return the URI of a database on either server, the primary first.
+        """Return the URI of a database on both servers, the primary first.
 
-        :param attributes: ``target_session_attrs``, where that is to be said.
+        :param attributes: value of ``target_session_attrs``.
         """
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in (self.primary, self.standby))
-        said = f"?target_session_attrs={attributes}" if attributes else ""
-        return f"postgresql://authenticator@{hosts}/{name}{said}"
+        options = f"?target_session_attrs={attributes}" if attributes else ""
+        return f"postgresql://authenticator@{hosts}/{name}{options}"
 
     def read_uri(self, name: str, balance: str = "random") -> str:
         """Return the URI of a database on the standbys."""
@@ -92,19 +91,19 @@ class Pair:
         return f"postgresql://authenticator@{hosts}/{name}?load_balance_hosts={balance}"
 
     def has_followed(self, database: Database) -> bool:
-        """Tell whether all that the primary did until now can be seen on the standbys."""
+        """Whether the standbys have replayed all changes of the primary."""
         [(position,)] = database.execute("select pg_current_wal_insert_lsn()")
         there = "select pg_last_wal_replay_lsn() >= %s::pg_lsn"
         return all(one.admin.execute(there, (position,))[0][0] for one in self.standbys)
 
     def follow(self, database: Database) -> None:
-        """Wait until the standby has all that the primary did until now."""
+        """Wait until the standbys have replayed all changes of the primary."""
         wait_for(lambda: self.has_followed(database), "the standby")
 
 
 @contextmanager
 def running_pair(others: int = 0) -> Iterator[Pair]:
-    """Give a primary with its standby, and further standbys, for as long as the block runs."""
+    """Run a primary with one or more standbys."""
     pair = Pair(others)
     try:
         pair.create()

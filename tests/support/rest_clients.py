@@ -1,4 +1,4 @@
-"""What is common to the tests of Python client libraries: calls, and two libraries that make them."""
+"""Calls for the tests of Python client libraries, and two libraries to make them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from support.service import Service
 
 RESTORE = "select restore()"
-"""Puts the first rows back."""
+"""Restores the initial rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call as a program makes it, and what the library's documentation promises of it.
+    """A call of a client library with its documented result.
 
-    :ivar build: makes the request of a client; ``execute`` is called on what it returns.
+    :ivar build: builds the request from a client; ``execute`` is called on its result.
     :ivar data: the response's ``data``.
     :ivar count: the response's ``count``.
-    :ivar error: the members of the ``APIError`` that is raised instead.
-    :ivar leaves: SQL that shows what the call changed, and its rows.
+    :ivar error: the members of the expected ``APIError``.
+    :ivar leaves: SQL that reads the changed rows, and the expected rows.
     """
 
     name: str
@@ -45,22 +45,21 @@ class Call:
 
 
 def ids(*numbers: int) -> list[dict[str, int]]:
-    """Return rows that have an id only."""
+    """Return rows with only an ID."""
     return [{"id": number} for number in numbers]
 
 
 def names(*found: str | None) -> list[dict[str, str | None]]:
-    """Return rows that have a name only."""
+    """Return rows with only a name."""
     return [{"name": name} for name in found]
 
 
 def titles(*found: str) -> list[dict[str, str]]:
-    """Return rows that have a title only."""
+    """Return rows with only a title."""
     return [{"title": title} for title in found]
 
 
 def error(code: str, message: str, details: Any = None, hint: str | None = None) -> dict[str, Any]:
-    """Return the members of an error."""
     return {"code": code, "message": message, "details": details, "hint": hint}
 
 
@@ -77,33 +76,33 @@ def with_postgrest(url: str, build: Callable[[Any], Any], **headers: str) -> Any
 
 
 def with_supabase(url: str, build: Callable[[Any], Any], **headers: str) -> Any:
-    """Make a call with the blocking client of ``supabase``."""
+    """Make a call with the synchronous client of ``supabase``."""
     with httpx.Client(verify=False) as session:
         client = create_client(url, KEY, ClientOptions(httpx_client=session, headers=headers))
         return build(client).execute()
 
 
 LIBRARIES = {"postgrest": with_postgrest, "supabase": with_supabase}
-"""How each library makes a call."""
+"""Functions that make a call, by library."""
 
 
 async def make(
     reactor: Any, service: Service, library: str, build: Callable[[Any], Any], **headers: str
 ) -> Any:
-    """Make a call in a thread, as these libraries have loops of their own; return the response.
+    """Make a call in a thread, because the libraries run their own event loops, and return the response.
 
-    Raises what the library raises.
+    Raises the exceptions of the library.
     """
     try:
         return await threads.deferToThread(LIBRARIES[library], service.url, build, **headers)
     finally:
-        # After an error the pool looks at its connection once more.
+        # After an error the pool checks its connection.
         while not service.pool.figures().idle:
             await task.deferLater(reactor, 0.001)
 
 
 async def check(reactor: Any, service: Service, call: Call) -> None:
-    """Make a call with ``postgrest``, which ``supabase`` uses, and compare its result with the promise."""
+    """Make a call with ``postgrest``, the base of ``supabase``, and check its result."""
     refusal = response = None
     try:
         response = await make(reactor, service, "postgrest", call.build)

@@ -1,6 +1,6 @@
-"""Makes what schemathesis sends mean something: it cannot know which names resolve or what payloads are.
+"""Replaces generated values that schemathesis cannot know, such as resolvable names and valid payloads.
 
-Only what the document allows is replaced, so that refusals of the rest are still asked for.
+Only valid values are replaced, so that invalid ones are still sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TYPES = installed_catalogue().types
 
 @schemathesis.hook
 def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
-    """Replace what no schema can tell."""
+    """Replace values that schemathesis cannot generate from the schema."""
     for document in case.body if isinstance(case.body, list) else [case.body]:
         data = document.get("data") if isinstance(document, dict) else None
         attributes = data.get("attributes") if isinstance(data, dict) else None
@@ -33,7 +33,7 @@ def _make_meaningful(path: str, attributes: dict[str, Any]) -> None:
     headers = attributes.get("custom_headers")
     if isinstance(headers, dict) and len({name.lower() for name in headers}) < len(headers) <= 20:
         attributes["custom_headers"] = {}
-    # A disabled endpoint takes no test and no retry, an enabled one no test of a type it is not told of.
+    # Disabled endpoints accept no tests and retries, enabled ones no tests of unsubscribed types.
     if attributes.get("enabled") is False:
         attributes["enabled"] = True
     if path.endswith("/test") and str(attributes.get("type")) in _TYPES:
@@ -46,7 +46,7 @@ def _make_meaningful(path: str, attributes: dict[str, Any]) -> None:
 
 
 def _make_event(attributes: dict[str, Any]) -> None:
-    """Give an event of a known type the payload and the scope that its type wants."""
+    """Set the payload and scope required by a known event type."""
     known = _TYPES.get(str(attributes.get("type")))
     if known is None or not isinstance(attributes.get("payload", {}), dict):
         return

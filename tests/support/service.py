@@ -1,4 +1,4 @@
-"""The service in this process (pool, catalog, authenticator, engine, site), and a client."""
+"""The in-process service (pool, catalog, authenticator, engine, site), and a client."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 
 _URL = "!#$%&'()*+,/:;=?@[]~"
-"""What stays as it is in a URL, escapes included."""
+"""Characters that remain unescaped in URLs, including existing escapes."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back to a request.
+    """The response to a request.
 
-    :ivar messages: what was sent to the database to answer it.
+    :ivar messages: messages sent to the database for the request.
     :ivar content: the bytes of the body.
     """
 
@@ -66,18 +66,18 @@ class Answer:
 
     @property
     def body(self) -> Any:
-        """The body, parsed."""
+        """The parsed body."""
         return json.loads(self.text)
 
     @property
     def data(self) -> Any:
-        """The data of an answer without errors."""
+        """The data of a response without errors."""
         assert "errors" not in self.body, self.body["errors"]
         return self.body["data"]
 
     @property
     def errors(self) -> list[Any]:
-        """The errors of an answer that has some."""
+        """The errors of a response with errors."""
         found: list[Any] = self.body["errors"]
         return found
 
@@ -90,12 +90,12 @@ class Answer:
 
     @property
     def statements(self) -> list[str]:
-        """The texts of the statements that were run."""
+        """The SQL of the executed statements."""
         return [bound.statement.text for message in self.messages for bound in message.statements]
 
 
 class _Everything(Protocol):
-    """Gathers what comes until the connection ends."""
+    """Collects data until the connection ends."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -109,7 +109,7 @@ class _Everything(Protocol):
 
 
 class _Recorder:
-    """Runs messages and keeps them."""
+    """Runs and records messages."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -129,7 +129,7 @@ class _Recorder:
 
 
 class Service:
-    """One project, served; use it through ``serving``."""
+    """A served project; use it through ``serving``."""
 
     def __init__(self, reactor: Any, database: Database, **project: Any) -> None:
         fields = {"jwt_secret": SECRET, "publishable_keys": (KEY,), "graphql_max_cost": 10_000_000, **project}
@@ -171,14 +171,14 @@ class Service:
         self._schemas: dict[tuple[int, str], RoleSchema] = {}
 
     async def start(self) -> None:
-        """Connect, reflect and listen."""
+        """Connect, load the catalog and listen."""
         await self._folder.load()
         await self._pool.start()
         await self._watcher.start()
         self._port = self._reactor.listenTCP(0, self._site, interface="127.0.0.1")
 
     async def stop(self) -> None:
-        """Close everything."""
+        """Stop everything."""
         await self._port.stopListening()
         await self._site.drain(5.0)
         await self._watcher.stop()
@@ -193,33 +193,33 @@ class Service:
 
     @property
     def pool(self) -> Pool:
-        """The pool of one connection that answers."""
+        """The pool with one connection."""
         return self._pool
 
     @property
     def url(self) -> str:
-        """Where the service listens, without a path."""
+        """Base URL of the service."""
         return f"http://127.0.0.1:{self._port.getHost().port}"
 
     @property
     def catalog(self) -> Catalog:
-        """The snapshot that serves."""
+        """The current catalog."""
         assert self._watcher.current is not None, self._watcher.error
         return self._watcher.current
 
     async def reload(self) -> None:
-        """Read the persisted documents and reflect again."""
+        """Reload the persisted documents and the catalog."""
         await self._folder.load()
         await self._watcher.reload()
 
     async def execute(self, text: str) -> list[tuple[Any, ...]]:
-        """Run SQL as the superuser and reflect again."""
+        """Run SQL as the superuser and reload the catalog."""
         rows = self.database.execute(text)
         await self.reload()
         return rows
 
     def schema(self, role: str = "anon") -> RoleSchema:
-        """Make the schema of a role, apart from the engine's own."""
+        """Build the schema of a role, independently of the engine's."""
         key = self.catalog.generation, role
         if key not in self._schemas:
             names = CatalogNames(self.catalog)
@@ -227,11 +227,11 @@ class Service:
         return self._schemas[key]
 
     def collections(self, role: str = "anon") -> set[str]:
-        """Return the names of the fields of ``Query`` that tables and functions gave."""
+        """Return the fields of ``Query`` that belong to tables and functions."""
         return set(self.entries(role)) - {"node", "heartbeat"}
 
     def fields(self, type_name: str, role: str = "anon") -> dict[str, str]:
-        """Return the fields of a type, each with its type."""
+        """Return the fields of a type with their types."""
         found = self.schema(role).object_type(type_name).fields
         return {name: str(field.type) for name, field in found.items()}
 
@@ -252,44 +252,44 @@ class Service:
         headers: Mapping[str, str] | None = None,
         check: bool = True,
     ) -> Answer:
-        """Send a request by POST, wait for its answer and check that it is a complete one."""
+        """Send a request by POST, and check that the response is complete."""
         body: dict[str, Any] = {"query": query}
         if variables is not None:
             body["variables"] = variables
         if operation is not None:
             body["operationName"] = operation
-        answer = await self.send(json.dumps(body).encode(), role=role, headers=headers)
-        if check and answer.status == 200 and "errors" not in answer.body:
-            check_answer(self.schema(role), query, variables or {}, operation, answer.body["data"])
-        return answer
+        response = await self.send(json.dumps(body).encode(), role=role, headers=headers)
+        if check and response.status == 200 and "errors" not in response.body:
+            check_answer(self.schema(role), query, variables or {}, operation, response.body["data"])
+        return response
 
     async def data(self, query: str, variables: Mapping[str, Any] | None = None, **named: Any) -> Any:
-        """Send a request and return its data; fails on errors and on more than one message."""
-        answer = await self.ask(query, variables, **named)
-        assert len(answer.messages) <= 1, "one operation is one message"
-        return answer.data
+        """Send a request and return its data; fail on errors and on more than one message."""
+        response = await self.ask(query, variables, **named)
+        assert len(response.messages) <= 1, "one operation is one message"
+        return response.data
 
     async def rows(self, base: str, fields: str = "id", arguments: str = "", **named: Any) -> list[Any]:
-        """Ask for the collection of a base name; return its nodes."""
+        """Query the collection of a base name, and return its nodes."""
         arguments = f"({arguments})" if arguments else ""
         query = f"{{ rows: {base}Collection{arguments} {{ edges {{ node {{ {fields} }} }} }} }}"
         return nodes((await self.data(query, **named))["rows"])
 
     async def ids(self, base: str, arguments: str = "", **named: Any) -> list[Any]:
-        """Ask for the ids of a collection's rows."""
+        """Query the IDs of a collection."""
         return [row["id"] for row in await self.rows(base, "id", arguments, **named)]
 
     async def send(
         self, body: bytes, *, role: str = "anon", headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send the bytes of a body and wait for the answer."""
+        """Send the bytes of a body and return the response."""
         sent = {"content-type": "application/json", **(headers or {})}
         return await self._exchange("POST", "/graphql/v1", body, role, sent)
 
     async def get(
         self, members: Mapping[str, str], *, role: str = "anon", headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send a request by GET and wait for the answer."""
+        """Send a request by GET and return the response."""
         return await self._exchange("GET", f"/graphql/v1?{urlencode(members)}", None, role, headers or {})
 
     async def rest(
@@ -301,10 +301,10 @@ class Service:
         role: str = "anon",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a REST request and wait for the answer.
+        """Send a REST request and return the response.
 
-        :param target: what follows ``/rest/v1/``, with blanks and quotes as they are.
-        :param body: bytes or text as they are, anything else as JSON.
+        :param target: path and query below ``/rest/v1/``, unescaped.
+        :param body: bytes and text are sent unchanged, other values as JSON.
         """
         sent = dict(headers or {})
         if body is not None and not isinstance(body, bytes | str):
@@ -317,20 +317,20 @@ class Service:
     async def console(
         self, name: str, *, role: str = "anon", headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Ask for data of the console's pages."""
+        """Request data of the console."""
         return await self._exchange("GET", f"/console/data/{name}", None, role, headers or {})
 
     async def read(self, target: str, **named: Any) -> Any:
-        """Return the body of a read of the REST API that succeeds."""
-        answer = await self.rest("GET", target, **named)
-        assert answer.status == 200, answer.text
-        return answer.body
+        """Return the body of a successful REST read."""
+        response = await self.rest("GET", target, **named)
+        assert response.status == 200, response.text
+        return response.body
 
     async def raw(self, *pieces: bytes, close: bool = True) -> Answer:
-        """Send bytes as they are on a connection of their own; wait until the server closes it.
+        """Send bytes on a new connection, and wait until the server closes it.
 
-        :param pieces: sent one after the other, with a turn of the reactor in between.
-        :param close: whether the first piece gets headers with the API key that ask for the end.
+        :param pieces: sent one by one, with a reactor turn in between.
+        :param close: whether to add ``Connection: close`` and the API key to the first piece.
         """
         self._recorder.messages.clear()
         endpoint = HostnameEndpoint(self._reactor, "127.0.0.1", self._port.getHost().port)
@@ -353,8 +353,8 @@ class Service:
         )
 
     async def _idle(self) -> None:
-        """Wait until the pool has nothing to do."""
-        # After an error the pool looks at its connection once more; a request meanwhile would start a timer.
+        """Wait until the pool is idle."""
+        # After an error the pool checks its connection; a concurrent request would start a timer.
         while not self._pool.figures().idle:
             await task.deferLater(self._reactor, 0.001)
 
@@ -376,20 +376,20 @@ class Service:
 
 
 def token(role: str) -> str:
-    """Sign a token that says the role."""
+    """Return a signed token for a role."""
     return jwt.encode({"role": role, "sub": f"a user of {role}"}, SECRET, "HS256")
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
-    """Wait for a coroutine on the reactor."""
+    """Run a coroutine on the reactor and return its result."""
     return pytest_twisted.blockon(defer.Deferred.fromCoroutine(work))
 
 
 @contextmanager
 def serving(reactor: Any, database: Database, **project: Any) -> Iterator[Service]:
-    """Serve a database; named arguments are fields of the project's settings.
+    """Serve a database; keyword arguments are project settings.
 
-    The pool has one connection or ``db_pool``; one, so that a module's fixture opens none while a test runs.
+    By default the pool has one connection, so that a module's fixture opens none during a test.
     """
     service = Service(reactor, database, **project)
     run(service.start())
@@ -400,5 +400,5 @@ def serving(reactor: Any, database: Database, **project: Any) -> Iterator[Servic
 
 
 def nodes(connection: Any) -> list[Any]:
-    """Return the nodes of a connection's edges."""
+    """Return the nodes of a connection."""
     return [edge["node"] for edge in connection["edges"]]

@@ -1,4 +1,4 @@
-"""Says at the end of a run why tests were skipped, and how many each reason skipped."""
+"""Reports at the end of a run why tests were skipped, with counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write a line for each reason, the most frequent one first."""
+    """Write a line for each reason, most frequent first."""
     reasons: Counter[str] = Counter()
     for report in terminalreporter.getreports("skipped"):
         _, _, reason = report.longrepr

@@ -1,4 +1,4 @@
-"""Slots of statements whose source is the value itself, for tests that bind nothing."""
+"""Statement slots whose source is the value itself."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from dataapi.sql.algebra import Parameter, SlotSource
 
 
 def parameter(source: Hashable, type_: str = "unknown") -> Parameter:
-    """Return a slot that is found again by its source."""
+    """Return a slot that is identified by its source."""
     return Parameter(cast("SlotSource", source), type_)

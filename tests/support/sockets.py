@@ -1,4 +1,4 @@
-"""Real connections to the web layer on fakes: bytes in, bytes out, whatever server is between."""
+"""Real connections to the web layer with fake backends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Client(Protocol):
-    """Keeps what it gets until the server closes."""
+    """A client that stores received data until the server closes the connection."""
 
     transport: Any
 
@@ -29,14 +29,13 @@ class Client(Protocol):
         self._awaited: tuple[bytes, Deferred[None]] | None = None
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Keep what came."""
         self.received += data
         if self._awaited is not None and self._awaited[0] in self.received:
             (_, awaited), self._awaited = self._awaited, None
             awaited.callback(None)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802 - twisted's name
-        """Tell what came, or how the connection broke."""
+        """Fire ``ended`` with the received data or the failure."""
         if self._awaited is not None:
             self._awaited[1].errback(reason)
         if reason.check(type(connectionDone.value)):
@@ -45,16 +44,15 @@ class Client(Protocol):
             self.ended.errback(reason)
 
     def send(self, data: bytes) -> None:
-        """Send bytes."""
         self.transport.write(data)
 
     def abort(self) -> None:
-        """Break the connection off."""
+        """Reset the connection."""
         self.ended.addErrback(lambda _: self.received)
         self.transport.abortConnection()
 
     async def wait_for(self, text: bytes) -> None:
-        """Wait until this came."""
+        """Wait until this text has been received."""
         if text not in self.received:
             awaited: Deferred[None] = Deferred()
             self._awaited = text, awaited
@@ -70,7 +68,7 @@ class Served:
         self.port = reactor.listenTCP(0, self.site, interface="127.0.0.1")
 
     async def connect(self, data: bytes = b"") -> Client:
-        """Connect, and send something."""
+        """Connect and send data."""
         creator = ClientCreator(self._reactor, Client)
         client: Client = await creator.connectTCP("127.0.0.1", self.port.getHost().port)
         client.send(data)
@@ -79,9 +77,9 @@ class Served:
 
 @asynccontextmanager
 async def served(reactor: Any, web: Web, **limits: Any) -> AsyncGenerator[Served, None]:
-    """Serve while the block runs.
+    """Serve during the block.
 
-    :param limits: those of the site.
+    :param limits: limits of the site.
     """
     running = Served(reactor, web, **limits)
     try:
@@ -92,7 +90,7 @@ async def served(reactor: Any, web: Web, **limits: Any) -> AsyncGenerator[Served
 
 
 async def talk(reactor: Any, web: Web, data: bytes, leave: Deferred[None] | None = None) -> bytes:
-    """Send bytes over a real connection; return what came until it was closed, by us when ``leave`` fires."""
+    """Send bytes over a real connection, and return the response; disconnect when ``leave`` fires."""
     async with served(reactor, web) as running:
         client = await running.connect(data)
         if leave is not None:
@@ -102,5 +100,5 @@ async def talk(reactor: Any, web: Web, data: bytes, leave: Deferred[None] | None
 
 
 def statuses(received: bytes) -> list[int]:
-    """Return the statuses of the answers that came."""
+    """Return the statuses of the responses."""
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", received)]

@@ -1,4 +1,4 @@
-"""Statements of the algebra run on a database of films, each parameter's source being its value."""
+"""Algebra statements run on a database of films; the source of each parameter is its value."""
 
 from __future__ import annotations
 
@@ -109,22 +109,20 @@ class Films:
     catalog: Catalog
 
     def table(self, name: str) -> Table:
-        """Return a table."""
         return table_named(self.catalog, name)
 
     def function(self, name: str) -> Function:
-        """Return a function."""
         return next(each for each in self.catalog.functions if each.name == name)
 
     def run(self, compiled: Compiled, *, prepared: bool = True) -> list[tuple[Any, ...]]:
-        """Return a statement's rows, JSON as bytes; everything it did is undone."""
+        """Run a statement, roll it back, and return its rows with JSON as bytes."""
         rows, _ = self.run_counting(compiled, prepared=prepared)
         return rows
 
     def run_counting(
         self, compiled: Compiled, *, prepared: bool = True
     ) -> tuple[list[tuple[Any, ...]], list[str]]:
-        """Return a statement's rows and which functions it called, as these told by themselves."""
+        """Return a statement's rows, and the instrumented functions that it called."""
         statement, values = compiled.statement, compiled.sources
         connection = psycopg2.connect(self.database.admin_uri)
         try:
@@ -134,8 +132,8 @@ class Films:
                 if prepared:
                     types = f"({','.join(statement.types)})" if values else ""
                     cursor.execute(f"prepare tested{types} as {statement.text}")
-                    places = f"({','.join(['%s'] * len(values))})" if values else ""
-                    cursor.execute(f"execute tested{places}", values or None)
+                    parameters = f"({','.join(['%s'] * len(values))})" if values else ""
+                    cursor.execute(f"execute tested{parameters}", values or None)
                 else:
                     cursor.execute(with_literals(cursor, statement, values))
                 rows = cursor.fetchall()
@@ -146,12 +144,12 @@ class Films:
 
 
 def with_literals(cursor: Any, statement: Statement, values: Sequence[object]) -> str:
-    """Return a statement's text with values as psycopg2 quotes them in its slots."""
+    """Return a statement's text with values quoted by psycopg2."""
     literals = [cursor.mogrify("%s", (value,)).decode() for value in values]
     return substitute_literals(statement.text, statement.types, literals)
 
 
 def make_films(server: Server) -> Films:
-    """Return a new database of films."""
+    """Create a database of films."""
     database = server.create_database(SCHEMA)
     return Films(database, load_catalog(database.uri))

@@ -1,6 +1,6 @@
-"""A document's blocks, run from top to bottom as a reader pastes them into a shell.
+"""Runs the blocks of a document from top to bottom, as a reader pastes them into a shell.
 
-What a document installs is there already, and commands that start the daemon start it on free ports.
+Programs that a document installs exist already, and commands that start the daemon use free ports.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ PGHOST={host} PGUSER=postgres exec "$@"
 
 
 class Story:
-    """A reader's shell, with what the documents have them start; use it as a context manager.
+    """A reader's shell and the programs started in it; use it as a context manager.
 
-    :ivar receiver: runs from the first command on that names its port, as the daemon does.
-    :ivar said: the JSON documents that the last command with curl printed, or the text that is shown in full.
+    :ivar receiver: started by the first command that contains its port, like the daemon.
+    :ivar said: the JSON documents printed by the last curl command, or the text if its output is shown in
+        full.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Story:
 
     @classmethod
     def on_debian(cls, folder: Path, server: Server) -> Story:
-        """Return one whose reader administers a server without the API's roles and without ``app``."""
+        """Return a story for administrators of a server without the API's roles and the database ``app``."""
         server.admin.execute("drop database if exists app with (force)")
         server.admin.execute(removal_sql(webhooks=True))
         programs = folder / "bin"
@@ -81,20 +82,20 @@ class Story:
         return made
 
     def __enter__(self) -> Story:
-        """Return it; nothing runs yet."""
+        """Return the story without starting anything."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the receiver and the daemon."""
+        """Stop the receiver and the daemon."""
         if self.receiver is not None:
             self.receiver.end()
         if self._started:
             self.daemon.__exit__()
 
     def read(self, text: str, programs: Mapping[str, str] = NO_PROGRAMS) -> None:
-        """Do what a document says, block by block, and see that it is as it says.
+        """Run a document block by block, and check the documented output.
 
-        :param programs: what runs the blocks that are programs, by their language.
+        :param programs: interpreters of program blocks, by language.
         """
         for block, after in itertools.pairwise([*documents.blocks(text), Block("", "", 0)]):
             if block.language == "sql":
@@ -116,13 +117,13 @@ class Story:
                 self._run(block.text, after)
 
     def _program(self, block: Block, after: Block, command: str) -> None:
-        """Run a program from a file of the folder."""
+        """Run a program from a file in the folder."""
         file = self.folder / f"program.{block.language}"
         file.write_text(self._here(block.text))
         self._run(f"{command} {file.name}", after)
 
     def _run(self, script: str, after: Block) -> None:
-        """Run a script until it prints what the block after it shows, if that shows an output."""
+        """Run a script until it prints the documented output, if there is any."""
         shown = after if after.language in ("json", "text") else None
         try:
             wait_for(lambda: self._shell(script, shown), script)
@@ -136,7 +137,7 @@ class Story:
         )
 
     def _configure(self, text: str) -> None:
-        """Write a configuration, or add lines to the end of the one that is there."""
+        """Write a configuration file, or append to it."""
         values = {"jwt-secret": JWT_SECRET, "encryption-key": new_key()}
         for name, value in values.items():
             if f"@/etc/dataapi/{name}" in text:
@@ -159,12 +160,12 @@ class Story:
             wait_for(lambda: self.daemon.admin("GET", "/ready").json["webhooks"]["ready"], "webhooks")
 
     def _shell(self, script: str, shown: Block | None) -> bool:
-        """Run a script, whose variables the next one finds; return whether it prints what is shown of it."""
+        """Run a script that keeps its variables; return whether it prints the documented output."""
         script = "\n".join(line for line in script.splitlines() if not _INSTALLS.match(line))
         script = self._here(script)
-        kept = self.folder / "environment"
+        saved = self.folder / "environment"
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", f"set -a\n{script}\nenv -0 > {kept}"],
+            ["bash", "-euo", "pipefail", "-c", f"set -a\n{script}\nenv -0 > {saved}"],
             cwd=self.folder,
             env=self.environ,
             capture_output=True,
@@ -173,7 +174,7 @@ class Story:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        self.environ = dict(one.split("=", 1) for one in kept.read_text().split("\0") if one)
+        self.environ = dict(one.split("=", 1) for one in saved.read_text().split("\0") if one)
         shows_json = shown is not None and shown.language == "json"
         self.said = _documents(done.stdout) if "curl" in script or shows_json else []
         assert not any("error" in document for document in self.said), self.said
@@ -185,7 +186,7 @@ class Story:
         return fits(self.said[-1], pattern(shown.text))
 
     def _here(self, text: str) -> str:
-        """Return a text with the addresses that this reader's servers have."""
+        """Replace the addresses in a text with those of this story's servers."""
         text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.daemon.port}")
         text = text.replace("127.0.0.1:8001", f"127.0.0.1:{self.daemon.admin_port}")
         if self.receiver is not None:
@@ -194,7 +195,7 @@ class Story:
 
 
 def _documents(text: str) -> list[Any]:
-    """Return the JSON documents of an output, which stand one after the other."""
+    """Parse consecutive JSON documents in an output."""
     found, decoder, rest = [], json.JSONDecoder(), text.strip()
     while rest:
         document, end = decoder.raw_decode(rest)

@@ -1,4 +1,4 @@
-"""Programs at a terminal: a pseudo-terminal of 200 columns on which somebody types and reads."""
+"""Programs at a pseudo-terminal of 200 columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS, _COLUMNS = 50, 200
 
 
 class Terminal:
-    """Runs a program at a terminal of its own; use it as a context manager."""
+    """A context manager that runs a program at a terminal."""
 
     def __init__(self, words: Sequence[str], *, cwd: Path, environ: Mapping[str, str]) -> None:
         self._ours, its = pty.openpty()
@@ -40,18 +40,18 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the program, if it still runs."""
+        """End the program if it is running."""
         os.close(self._ours)
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
 
     def type(self, text: str) -> None:
-        """Type as somebody would."""
+        """Type a text."""
         os.write(self._ours, text.encode())
 
     def read_to(self, mark: str) -> str:
-        """Return what is shown up to a mark that has not been read yet."""
+        """Return the output up to a new occurrence of a mark."""
         deadline = time.monotonic() + PATIENCE
         while mark not in self.text:
             assert self._read(deadline), f"waited in vain for {mark!r}: {self.text!r}"
@@ -59,7 +59,7 @@ class Terminal:
         return shown
 
     def read_all(self) -> str:
-        """Return what is shown until the program ends, with line ends as in files."""
+        """Return the output until the program ends, with normalized line ends."""
         deadline = time.monotonic() + PATIENCE
         while self._read(deadline):
             pass
@@ -67,7 +67,7 @@ class Terminal:
         return self.text.replace("\r\n", "\n")
 
     def _read(self, deadline: float) -> bool:
-        """Read what there is, or wait for some; False at the end or when it takes too long."""
+        """Read available output, or wait for it; return False at the end or after the timeout."""
         ready, _, _ = select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))
         try:
             read = os.read(self._ours, 65536) if ready else b""
@@ -80,7 +80,7 @@ class Terminal:
 def at_terminal(
     words: Sequence[str], *, cwd: Path, environ: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Run a program at a terminal; return its exit status and what it shows."""
+    """Run a program at a terminal; return its exit status and output."""
     with Terminal(words, cwd=cwd, environ={**os.environ, "TERM": "xterm", **(environ or {})}) as terminal:
         shown = terminal.read_all()
         return terminal.process.returncode, shown

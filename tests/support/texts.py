@@ -1,7 +1,7 @@
-"""Texts that people read: docstrings, comments, messages and documentation.
+"""Texts for people: docstrings, comments, messages and documentation.
 
-``PYTHONPATH=tests python -m support.texts PATH [PATH ...]`` prints those of files and folders, and
-``--sample 60`` prints 60 at random, for a review by somebody who does not know the code.
+``PYTHONPATH=tests python -m support.texts PATH [PATH ...]`` prints the texts of files and folders, and
+``--sample 60`` prints 60 random ones, for a review by a newcomer.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _SQL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text and where it stands.
+    """A text and its location.
 
-    :ivar path: below the project's root.
-    :ivar line: the first line of a docstring, comment or message; 0 for a sentence of a document.
+    :ivar path: path relative to the project's root.
+    :ivar line: first line of a docstring, comment or message; 0 for a sentence of a document.
     """
 
     path: str
@@ -51,7 +51,7 @@ class Text:
 
 
 def texts(*paths: Path) -> Iterator[Text]:
-    """Yield the texts of Python and Markdown files; folders are searched."""
+    """Yield the texts of Python and Markdown files and folders."""
     for path in paths:
         files = sorted([*path.rglob("*.py"), *path.rglob("*.md")]) if path.is_dir() else [path]
         for file in files:
@@ -73,7 +73,7 @@ def _of_module(name: str, source: str) -> Iterator[Text]:
 
 
 def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Yield all strings that stand as statements: docstrings, and strings below assignments."""
+    """Yield all strings used as statements: docstrings, and strings below assignments."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Expr)
@@ -84,7 +84,7 @@ def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
 
 
 def _comments(name: str, source: str) -> Iterator[Text]:
-    """Yield comments; lines that follow each other are one text."""
+    """Yield comments; consecutive lines are one text."""
     first, lines = 0, list[str]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT or _DIRECTIVE.match(token.string) or token.string.startswith("#!"):
@@ -106,7 +106,6 @@ def _sentences(name: str, source: str) -> Iterator[Text]:
 
 
 def main(words: list[str]) -> None:
-    """Print texts."""
     parser = argparse.ArgumentParser(description="Print the texts of files and folders.")
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     parser.add_argument(

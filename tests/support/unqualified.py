@@ -1,6 +1,6 @@
-"""Finds in SQL what PostgreSQL would look for in the search path: operators and functions without a schema.
+"""Finds operators and functions in SQL that have no schema, so that PostgreSQL uses the search path.
 
-Whoever may create objects in an exposed schema could otherwise have their own run by every caller.
+Otherwise anyone who can create objects in an exposed schema could run code as other callers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOKEN = re.compile(
 _OWN_OBJECTS_ONLY = re.compile(
     r"set_config\('search_path','pg_catalog',true\)|set local search_path = pg_catalog;",
 )
-"""What SQL begins with that finds nothing but PostgreSQL's own objects."""
+"""Prefix of SQL with a search path that contains only PostgreSQL's own objects."""
 
 _WORDS = """
 all analyze and any array as by coalesce conflict distinct else elsif except execute exists explain filter
@@ -43,26 +43,26 @@ from greatest having if in intersect into join key lateral least limit materiali
 or over partition prepare returning row select set some then union values when where within
 """
 _BEFORE_PARENTHESIS = frozenset(_WORDS.split())
-"""Words that are no function's name before a parenthesis."""
+"""Keywords that are not functions before a parenthesis."""
 _BEFORE_LIST = frozenset({"as", ",", "with", "recursive", ")", "prepare", "execute"})
-"""What stands before a name with a list of columns, types or values."""
+"""Tokens before a name with a list of columns, types or values."""
 _HIDDEN = frozenset({"between", "ilike", "like", "natural", "nullif", "overlaps", "similar", "using"})
-"""Words for which PostgreSQL looks for an operator by its name alone."""
+"""Keywords that make PostgreSQL look up an operator only by name."""
 _ENDS_ASSIGNMENTS = frozenset({";", "from", "returning", "where"})
 
 
 def unqualified(sql: str) -> list[str]:
-    """Return the operators and functions that SQL names without their schemas, each with what follows it.
+    """Return the unqualified operators and functions in SQL, each with the token that follows it.
 
-    What an operator is looked for behind the scenes counts too: ``in``, ``nullif``, ``is distinct from``.
+    This includes syntax that PostgreSQL expands to an operator: ``in``, ``nullif``, ``is distinct from``.
     """
     return [] if _OWN_OBJECTS_ONLY.search(sql) else list(_found(_tokens(sql)))
 
 
 class Watch:
-    """Reads the SQL that the daemon and its commands send in this process, and keeps what it finds.
+    """Checks the SQL that the daemon and its commands send in this process.
 
-    :ivar found: what was found since it was last taken.
+    :ivar found: problems since the last call of ``taken``.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Watch:
         self._clean: set[int] = set()
 
     def read(self, sql: str) -> None:
-        """Read SQL, unless it was found to be clean before."""
+        """Check SQL, unless it has been checked before."""
         if hash(sql) not in self._clean:
             found = unqualified(sql)
             self.found += found
@@ -78,17 +78,17 @@ class Watch:
                 self._clean.add(hash(sql))
 
     def taken(self) -> list[str]:
-        """Return what was found, and forget it."""
+        """Return and reset the problems."""
         found, self.found = self.found, []
         return found
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Read what goes out on connections, the bodies of ``DO`` blocks included."""
+        """Check SQL sent on connections, including the bodies of ``DO`` blocks."""
         send, block_body = Connection.send, BlockStatement.block_body
 
         def read_and_send(connection: Connection, steps: Sequence[Step], ending: Sequence[Step] = ()) -> Any:
-            # The daemon's own SQL says in its first statement that it finds nothing but PostgreSQL's own.
+            # The daemon's own SQL restricts the search path in its first statement.
             self.read(";".join([step.text.decode() for step in steps]))
             return send(connection, steps, ending)
 
@@ -114,26 +114,26 @@ WATCH = Watch()
 
 def _tokens(sql: str) -> list[tuple[str, str]]:
     tokens = []
-    place = 0
-    while place < len(sql):
-        match = _TOKEN.match(sql, place)
-        assert match is not None, f"cannot be read from here: {sql[place : place + 40]}"
+    position = 0
+    while position < len(sql):
+        match = _TOKEN.match(sql, position)
+        assert match is not None, f"cannot be read from here: {sql[position : position + 40]}"
         kind = "value" if match["value"] else match.lastgroup or ""
         if kind != "blank":
             text = match[0].lower() if kind == "word" else match[0].replace("%%", "%")
             tokens.append((kind, text))
-        place = match.end()
+        position = match.end()
     return tokens
 
 
 def _found(tokens: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield what is found; assignments, as after ``set``, are no operators."""
+    """Yield unqualified operators and functions. Assignments, such as after ``set``, are not operators."""
     edge = ("", "")
     assigning = [False]
-    for place, (kind, text) in enumerate(tokens):
-        before = tokens[place - 1] if place else edge
-        after = tokens[place + 1] if place + 1 < len(tokens) else edge
-        earlier = tokens[place - 2][1] if place > 1 else ""
+    for position, (kind, text) in enumerate(tokens):
+        before = tokens[position - 1] if position else edge
+        after = tokens[position + 1] if position + 1 < len(tokens) else edge
+        earlier = tokens[position - 2][1] if position > 1 else ""
         if text == "(":
             assigning.append(False)
         elif text == ")":
@@ -148,14 +148,14 @@ def _found(tokens: Sequence[tuple[str, str]]) -> Iterator[str]:
             continue
         if (
             (kind == "operator" and not _is_no_operator(text, before, after))
-            or (kind == "word" and _hides_operator(text, before, tokens[place + 1 : place + 3]))
+            or (kind == "word" and _hides_operator(text, before, tokens[position + 1 : position + 3]))
             or (after[1] == "(" and _is_called(kind, text, before[1]))
         ):
-            yield " ".join(token for _, token in tokens[max(0, place - 3) : place + 4])
+            yield " ".join(token for _, token in tokens[max(0, position - 3) : position + 4])
 
 
 def _is_no_operator(text: str, before: tuple[str, str], after: tuple[str, str]) -> bool:
-    """Whether it is all columns or rows, or the sign of a number."""
+    """Whether a token is ``*`` for all columns or rows, or the sign of a number."""
     begins = before[0] in ("word", "operator") or before[1] in ("(", ",", "", "=>")
     return (text == "*" and (begins or after[1] == "from")) or (
         text == "-" and begins and after[0] == "value"

@@ -1,4 +1,4 @@
-"""A store of webhooks in a database of the tests' own, with an organization and a project in it."""
+"""A webhooks store in a separate database, with an organization and a project."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ PAUSED = "v1.project.paused"
 
 
 def allow_migrations(database: Database) -> None:
-    """Give the login role a schema ``webhooks`` of its own, as an administrator would."""
+    """Create a schema ``webhooks`` owned by the login role, as an administrator would."""
     database.execute("create schema webhooks authorization authenticator")
 
 
 async def migrated(database: Database, fetches: SqlRunner, *, retention_days: int = 14) -> Store:
-    """Migrate a database and return its store, with organization acme, allowed, and its project."""
+    """Migrate a database and return its store, with organization acme, its early access, and its project."""
     allow_migrations(database)
     await migrate(fetches)
     store = make_store(fetches, Cipher([KEY]), retention_days)
@@ -50,33 +50,33 @@ async def migrated(database: Database, fetches: SqlRunner, *, retention_days: in
 
 
 async def add_endpoint(store: Store, scope: Scope = ACME, **named: Any) -> Endpoint:
-    """Add an endpoint that takes every event, unless it is said otherwise."""
+    """Add an endpoint that by default receives every event."""
     given = {"url": "https://receiver.example/", "event_types": ("*",), "signing_secret": SECRET, **named}
     return await store.endpoints.create(scope, NewEndpoint(**given))
 
 
 async def publish(store: Store, scope: Scope = PROJECT, event_type: str = PAUSED, **payload: Any) -> UUID:
-    """Publish an event with an idempotency key of its own."""
+    """Publish an event with a new idempotency key."""
     return await store.publisher.publish(NewEvent(event_type, scope, payload, str(uuid4())))
 
 
 async def claim(store: Store, maximum: int = 100, lease: float = 30.0, **named: Any) -> tuple[DueWork, ...]:
-    """Claim what is due."""
+    """Claim due work."""
     return (await store.queue.claim(maximum, lease, **{"per_endpoint": maximum, **named})).work
 
 
 def made_at(identifier: UUID) -> datetime:
-    """Return when an identifier of version 7 was made, to the millisecond (RFC 9562)."""
+    """Return the creation time of a version 7 UUID, in milliseconds (RFC 9562)."""
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=identifier.int >> 80)
 
 
 def success(work: DueWork, **named: Any) -> FinishedAttempt:
-    """Say that an attempt succeeded."""
+    """Return a successful attempt."""
     return FinishedAttempt(work.claim, AttemptOutcome(True, datetime.now(UTC), 12, 200, **named))
 
 
 def failure(work: DueWork, retry_in: float | None = None, **named: Any) -> FinishedAttempt:
-    """Say that an attempt failed without a response, and whether there is another one."""
+    """Return an attempt that failed without a response, with or without a retry."""
     return FinishedAttempt(
         work.claim, AttemptOutcome(False, datetime.now(UTC), 12, **{"error": "timeout", **named}), retry_in
     )

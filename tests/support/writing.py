@@ -1,4 +1,4 @@
-"""A database to write to by REST: every kind of key, default, type and privilege that a change meets."""
+"""A database for REST writes, with every kind of key, default, type and privilege that affects changes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ grant insert on write_only to anon, authenticated;
 _TABLES = """book author counter numbered fixed pair "Odd Table" key_only keyless named event secret
     write_only owned told zone paint types keyed"""
 
-# To truncate that many tables takes more processor time than most tests.
+# Truncating all tables takes more processor time than most tests.
 RESET = f"""
 {"".join(f"delete from {table};" for table in re.findall('".*?"|[a-z_]+', _TABLES))}
 select setval(name || '_id_seq', 1, false) from unnest(array['counter', 'numbered', 'fixed']) name;

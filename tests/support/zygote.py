@@ -1,8 +1,8 @@
-"""Starts daemons as forks of a process that has imported them: imports take most of the time of a start.
+"""Starts daemons as forks of a process that has imported them, because imports take most of the startup time.
 
-Run as a program, this module is that process. It reads one start from each line of standard input, and writes
-the process identifier of the fork. A second fork in between ends immediately. So the daemon becomes a child
-of the tests' process, which can wait for it and gets its exit status.
+Run as a program, this module is that process. It reads one start per line of standard input, and writes the
+process ID of the fork. An intermediate fork exits immediately, so that the daemon becomes a child of the
+tests' process and can be waited for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BECOME_SUBREAPER = 36
 
 
 class Fork:
-    """A forked daemon, with the methods of ``subprocess.Popen`` that tests use."""
+    """A forked daemon with the methods of ``subprocess.Popen`` that tests use."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -36,7 +36,6 @@ class Fork:
         self._descriptor = os.pidfd_open(pid)
 
     def poll(self) -> int | None:
-        """Return the exit status, or None if the process still runs."""
         if self.returncode is None:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
             if ended:
@@ -45,7 +44,7 @@ class Fork:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end and return the exit status, which is negative after a signal."""
+        """Wait for the end and return the exit status; it is negative after a signal."""
         if self.poll() is None:
             select.select([self._descriptor], [], [], timeout)
         status = self.poll()
@@ -54,12 +53,12 @@ class Fork:
         return status
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless the process has ended."""
+        """Send a signal unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill the process, unless it has ended."""
+        """Kill the process unless it has ended."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -78,9 +77,9 @@ def fork(command: Sequence[str], folder: Path, environ: Mapping[str, str], outpu
 
 @cache
 def _zygote(mark: str) -> subprocess.Popen[str]:
-    """Start the process that forks. It ends when the tests' process ends, which closes its standard input."""
+    """Start the process that forks. It ends when the tests' process closes its standard input."""
     ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1)
-    # It outlives the test that starts it first, so it belongs to the run.
+    # The process outlives the first test that uses it, so it belongs to the run.
     run = os.environ[mark].partition(".")[0] + "."
     environ = {**os.environ, mark: run.ljust(_MARK_LENGTH)}
     command = [sys.executable, "-P", __file__, mark]
@@ -122,7 +121,7 @@ def _shown(mark: str) -> ctypes.Array[ctypes.c_char]:
 
 def _import_daemon() -> None:
     """Import what a daemon imports, apart from the reactor: processes cannot share its descriptors."""
-    # Klein imports the reactor for its own server, which a daemon does not use.
+    # Klein imports the reactor for its own server, but the daemon does not use it.
     sys.modules["twisted.internet.reactor"] = ModuleType("no reactor")
     import dataapi.service.project  # noqa: PLC0415 - only in the program
     import dataapi.tap  # noqa: PLC0415
@@ -133,7 +132,7 @@ def _import_daemon() -> None:
 
     list(getPlugins(IServiceMaker))
     del sys.modules["twisted.internet.reactor"]
-    # Forks share the memory of objects that no collection touches.
+    # Exclude existing objects from garbage collection, so that forks share their memory.
     gc.collect()
     gc.freeze()
 

@@ -1,6 +1,6 @@
 // Runs the audits of the npm package graphql-http against a server and prints their results as JSON.
-// Usage: node audit.mjs DIRECTORY URL HEADERS, where DIRECTORY holds node_modules and HEADERS is a
-// JSON object that every request is given, such as the API key.
+// Usage: node audit.mjs DIRECTORY URL HEADERS, where DIRECTORY contains node_modules, and HEADERS is
+// a JSON object with headers for every request, such as the API key.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def failures() -> Iterator[list[LogEvent]]:
-    """Collect the failures that are logged, with the request id that the log would show."""
+    """Collect logged failures with their request IDs."""
     found: list[LogEvent] = []
 
     @implementer(ILogObserver)
     def observer(event: LogEvent) -> None:
-        # Twisted's reactor logs what escapes from a protocol in the earlier form.
+        # Twisted's reactor logs exceptions from protocols in the legacy format.
         if "log_failure" in event or event.get("isError"):
             found.append({**event, "request": request_id.get()})
 

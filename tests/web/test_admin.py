@@ -1,4 +1,4 @@
-"""The admin listener over HTTP in memory, for something operated on paper."""
+"""The admin listener over HTTP in memory, with a fake daemon."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from twisted.logger import LogEvent
 READY = DaemonState(
     (ProjectState("p", database_available=True, generation=3, problems=("table x: bad name",)),)
 )
-AWAY = DaemonState(
+DOWN = DaemonState(
     (ProjectState("p", database_available=False, generation=None, reason="connection refused"),)
 )
 
 
 class DaemonControl:
-    """Something operated on paper."""
+    """A fake daemon."""
 
     def __init__(self, state: DaemonState = READY, reloaded: Reloaded | None = None) -> None:
         self._state = state
@@ -35,28 +35,28 @@ class DaemonControl:
         self.reload_began: Deferred[None] | None = None
 
     async def state(self) -> DaemonState:
-        """Tell the state."""
+        """Return the state."""
         return self._state
 
     async def catalogs(self) -> dict[str, Any]:
-        """Have no catalog."""
+        """Return no catalogs."""
         return {}
 
     async def snapshot(self) -> Snapshot:
-        """Fail, or tell one figure."""
-        if self._state is AWAY:
+        """Return one metric, or fail."""
+        if self._state is DOWN:
             raise LookupError("inside")
         return {"dataapi_workers": {(): 2.0}}
 
     async def reload(self, _settings: Settings | None = None) -> Reloaded:
-        """Reload, when allowed to."""
+        """Reload when the test permits it."""
         if self.reload_began is not None:
             await self.reload_began
         return self._reloaded
 
 
-class Answer:
-    """An answer, read from the wire."""
+class Response:
+    """A response, parsed from bytes."""
 
     def __init__(self, data: bytes) -> None:
         head, _, self.body = data.partition(b"\r\n\r\n")
@@ -66,131 +66,124 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body, parsed."""
+        """The parsed body."""
         return json.loads(self.body)
 
 
 class Connection:
-    """A connection to the admin listener, in memory."""
+    """An in-memory connection to the admin listener."""
 
-    def __init__(self, operated: DaemonControl, peer: str = "10.0.0.7", **settings: Any) -> None:
+    def __init__(self, daemon: DaemonControl, peer: str = "10.0.0.7", **settings: Any) -> None:
         self.transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 40000))
-        site = make_admin_site(operated, Clock(), operated.reload, lambda: Settings((), **settings))
+        site = make_admin_site(daemon, Clock(), daemon.reload, lambda: Settings((), **settings))
         site.doStart()
         self.protocol = site.buildProtocol(None)
         assert self.protocol is not None
         self.protocol.makeConnection(self.transport)
 
     def send(self, method: str, path: str, *headers: str, host: str = "x") -> None:
-        """Send a request."""
         assert self.protocol is not None
         lines = (f"{method} {path} HTTP/1.1", f"Host: {host}", "Content-Length: 0", *headers, "", "")
         self.protocol.dataReceived("\r\n".join(lines).encode())
 
 
-def ask(operated: DaemonControl, method: str, path: str, **settings: Any) -> Answer:
-    """Return the answer to one request."""
-    connection = Connection(operated, **settings)
+def send(daemon: DaemonControl, method: str, path: str, **settings: Any) -> Response:
+    """Return the response to a request."""
+    connection = Connection(daemon, **settings)
     connection.send(method, path)
-    return Answer(connection.transport.value())
+    return Response(connection.transport.value())
 
 
-def test_live_needs_nothing() -> None:
-    """``GET /live`` is 200 whatever the state of databases."""
-    assert ask(DaemonControl(AWAY), "GET", "/live").status == 200
+def test_live_returns_200_without_a_database() -> None:
+    assert send(DaemonControl(DOWN), "GET", "/live").status == 200
 
 
-def test_ready_reports_the_reason() -> None:
-    """``GET /ready`` is 200 or 503, with what is wrong with which project."""
-    answer = ask(DaemonControl(), "GET", "/ready")
-    assert answer.status == 200
-    assert answer.json["projects"][0]["problems"] == ["table x: bad name"]
-    answer = ask(DaemonControl(AWAY), "GET", "/ready")
-    assert answer.status == 503
-    assert answer.headers["Retry-After"] == "1"
-    assert answer.json["projects"][0]["reason"] == "connection refused"
+def test_ready_reports_problems_and_reasons() -> None:
+    response = send(DaemonControl(), "GET", "/ready")
+    assert response.status == 200
+    assert response.json["projects"][0]["problems"] == ["table x: bad name"]
+    response = send(DaemonControl(DOWN), "GET", "/ready")
+    assert response.status == 503
+    assert response.headers["Retry-After"] == "1"
+    assert response.json["projects"][0]["reason"] == "connection refused"
 
 
-def test_one_project_without_its_database_takes_no_others_away() -> None:
-    """The daemon is ready while any project serves, unless ``ready-requires`` says all."""
-    both = DaemonControl(DaemonState((*READY.projects, replace(AWAY.projects[0], ref="q"))))
-    answer = ask(both, "GET", "/ready")
-    assert (answer.status, answer.json["ready"], answer.json["writes"]) == (200, True, True)
-    assert answer.json["unready_projects"] == ["q"]
-    answer = ask(both, "GET", "/ready", ready_requires="all")
-    assert (answer.status, answer.json["ready"]) == (503, False)
-    assert ask(both, "GET", "/ready?project=p", ready_requires="all").status == 200
-    asked = ask(both, "GET", "/ready?project=q")
-    assert (asked.status, [project["ref"] for project in asked.json["projects"]]) == (503, ["q"])
-    assert ask(both, "GET", "/ready?project=p&project=q").status == 503
-    unknown = ask(both, "GET", "/ready?project=r")
+def test_ready_returns_200_while_any_project_is_ready() -> None:
+    both = DaemonControl(DaemonState((*READY.projects, replace(DOWN.projects[0], ref="q"))))
+    response = send(both, "GET", "/ready")
+    assert (response.status, response.json["ready"], response.json["writes"]) == (200, True, True)
+    assert response.json["unready_projects"] == ["q"]
+    response = send(both, "GET", "/ready", ready_requires="all")
+    assert (response.status, response.json["ready"]) == (503, False)
+    assert send(both, "GET", "/ready?project=p", ready_requires="all").status == 200
+    single = send(both, "GET", "/ready?project=q")
+    assert (single.status, [project["ref"] for project in single.json["projects"]]) == (503, ["q"])
+    assert send(both, "GET", "/ready?project=p&project=q").status == 503
+    unknown = send(both, "GET", "/ready?project=r")
     assert (unknown.status, unknown.json["projects"]) == (404, ["p", "q"])
 
 
-def test_metrics_are_in_the_text_format_with_the_process_beside() -> None:
-    """``GET /metrics`` has our figures and those of the process."""
-    answer = ask(DaemonControl(), "GET", "/metrics?name=x")
-    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    assert b"\ndataapi_workers 2.0\n" in answer.body
-    assert b"process_resident_memory_bytes" in answer.body
+def test_metrics_include_process_metrics_in_text_format() -> None:
+    response = send(DaemonControl(), "GET", "/metrics?name=x")
+    assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert b"\ndataapi_workers 2.0\n" in response.body
+    assert b"process_resident_memory_bytes" in response.body
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/live", "/reload", "/nothing", "/", "/live/", "/%ff", "//live"])
 @pytest.mark.parametrize("host", ["evil.example", "[evil", "localhost"])
-def test_no_request_is_an_internal_error(failures: list[LogEvent], method: str, path: str, host: str) -> None:
+def test_no_request_causes_an_internal_error(
+    failures: list[LogEvent], method: str, path: str, host: str
+) -> None:
     connection = Connection(DaemonControl(), "127.0.0.1")
     connection.send(method, path, host=host)
-    status = Answer(connection.transport.value()).status
+    status = Response(connection.transport.value()).status
     assert status == 403 if host != "localhost" else status in (200, 404, 405)
     assert failures == []
 
 
 def test_head_has_no_body() -> None:
-    """``HEAD`` answers like ``GET`` without the body."""
-    answer = ask(DaemonControl(), "HEAD", "/ready")
-    assert (answer.status, answer.body) == (200, b"")
-    assert int(answer.headers["Content-Length"]) > 0
+    response = send(DaemonControl(), "HEAD", "/ready")
+    assert (response.status, response.body) == (200, b"")
+    assert int(response.headers["Content-Length"]) > 0
 
 
-def test_reload_answers_when_it_is_done() -> None:
-    """``POST /reload`` answers 200 with the generations, and not before they serve."""
-    operated = DaemonControl()
-    operated.reload_began = Deferred()
-    connection = Connection(operated)
+def test_reload_responds_when_it_is_complete() -> None:
+    daemon = DaemonControl()
+    daemon.reload_began = Deferred()
+    connection = Connection(daemon)
     connection.send("POST", "/reload")
     assert connection.transport.value() == b""
-    operated.reload_began.callback(None)
-    answer = Answer(connection.transport.value())
-    assert (answer.status, answer.json["generations"]) == (200, {"p": 4})
+    daemon.reload_began.callback(None)
+    response = Response(connection.transport.value())
+    assert (response.status, response.json["generations"]) == (200, {"p": 4})
 
 
-def test_a_reload_that_failed_says_so() -> None:
-    """A reload that left an old catalog in place is 503 with the reason."""
-    answer = ask(DaemonControl(reloaded=Reloaded({}, {"p": "away"})), "POST", "/reload")
-    assert (answer.status, answer.json["failures"]) == (503, {"p": "away"})
+def test_failed_reload_returns_503_with_the_reason() -> None:
+    response = send(DaemonControl(reloaded=Reloaded({}, {"p": "away"})), "POST", "/reload")
+    assert (response.status, response.json["failures"]) == (503, {"p": "away"})
 
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [("POST", "/ready", "GET, HEAD"), ("GET", "/reload", "POST"), ("DELETE", "/metrics", "GET, HEAD")],
 )
-def test_a_wrong_method_is_405_with_the_right_ones(method: str, path: str, allowed: str) -> None:
-    answer = ask(DaemonControl(), method, path)
-    assert (answer.status, answer.headers["Allow"]) == (405, allowed)
+def test_wrong_method_returns_405_with_allow(method: str, path: str, allowed: str) -> None:
+    response = send(DaemonControl(), method, path)
+    assert (response.status, response.headers["Allow"]) == (405, allowed)
 
 
-def test_an_unknown_path_is_404_and_names_the_known_ones() -> None:
-    answer = ask(DaemonControl(), "GET", "/health")
-    assert answer.status == 404
-    assert "/ready" in answer.json["paths"]
+def test_unknown_path_returns_404_with_known_paths() -> None:
+    response = send(DaemonControl(), "GET", "/health")
+    assert response.status == 404
+    assert "/ready" in response.json["paths"]
 
 
-def test_a_failure_inside_shows_nothing_of_itself() -> None:
-    """An unforeseen failure is 500, its text in the log alone."""
-    answer = ask(DaemonControl(AWAY), "GET", "/metrics")
-    assert answer.status == 500
-    assert b"inside" not in answer.body
+def test_internal_error_reveals_no_details() -> None:
+    response = send(DaemonControl(DOWN), "GET", "/metrics")
+    assert response.status == 500
+    assert b"inside" not in response.body
 
 
 @pytest.mark.parametrize(
@@ -207,15 +200,15 @@ def test_a_failure_inside_shows_nothing_of_itself() -> None:
     ],
 )
 @pytest.mark.parametrize(("method", "path"), [("GET", "/ready"), ("POST", "/reload")])
-def test_a_name_that_a_foreign_site_may_have_is_refused(
+def test_loopback_requests_with_foreign_host_names_are_rejected(
     peer: str, host: str, status: int, method: str, path: str
 ) -> None:
     connection = Connection(DaemonControl(), peer)
     connection.send(method, path, host=host)
-    answer = Answer(connection.transport.value())
-    assert answer.status == status
+    response = Response(connection.transport.value())
+    assert response.status == status
     if status == 403:
-        assert host in answer.json["message"]
+        assert host in response.json["message"]
 
 
 @pytest.mark.parametrize(
@@ -231,12 +224,12 @@ def test_a_name_that_a_foreign_site_may_have_is_refused(
         (("Sec-Fetch-Site: same-site",), 403),
     ],
 )
-def test_a_page_of_another_site_reloads_nothing(headers: tuple[str, ...], status: int) -> None:
+def test_cross_site_reload_is_rejected(headers: tuple[str, ...], status: int) -> None:
     for peer in ("127.0.0.1", "10.0.0.7"):
-        operated = DaemonControl()
-        connection = Connection(operated, peer)
+        daemon = DaemonControl()
+        connection = Connection(daemon, peer)
         connection.send("POST", "/reload", *headers, host="127.0.0.1:8001")
-        assert Answer(connection.transport.value()).status == status
-        connection = Connection(operated, peer)
+        assert Response(connection.transport.value()).status == status
+        connection = Connection(daemon, peer)
         connection.send("GET", "/ready", *headers, host="127.0.0.1:8001")
-        assert Answer(connection.transport.value()).status == 200
+        assert Response(connection.transport.value()).status == 200

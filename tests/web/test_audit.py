@@ -1,4 +1,4 @@
-"""The ``graphql-http`` audits notice a server that does not conform, or their failure would be silent."""
+"""The ``graphql-http`` audits detect a server that does not conform to GraphQL over HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.time_limit(180)
-async def test_the_audits_notice_a_server_that_does_not_conform(reactor: Any, npm_audit: Path) -> None:
+async def test_audits_detect_a_nonconforming_server(reactor: Any, npm_audit: Path) -> None:
     web = Web(typename)
     site = make_site(web.backends, reactor, web.served.append)
     port = reactor.listenTCP(0, site, interface="127.0.0.1")

@@ -1,4 +1,4 @@
-"""A connection as a state machine: whatever comes in whatever order, it ends, and gives back what it held."""
+"""A state machine test of connections: whatever clients send, connections end and release their resources."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 4
 MAX_BODIES = 100_000
 REFUSED = 64
-"""Connections beyond the limit that are answered 503."""
+"""Connections above the limit that get a 503 response."""
 HEADER_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 20.0
 TIMEOUT = 60.0
-"""Seconds for which a connection may be idle, or a client not read its answer."""
+"""Seconds for which a connection may be idle, or a client may not read."""
 
 GET = raw("GET", "/rest/v1/note")
 WAITING = raw("GET", "/rest/v1/note?wait")
@@ -52,26 +52,26 @@ UNREADABLE = {
 PIECES = {
     "a request": GET,
     "two requests": GET + GET,
-    "a request of an old client": GET.replace(b"HTTP/1.1", b"HTTP/1.0"),
+    "an HTTP/1.0 request": GET.replace(b"HTTP/1.1", b"HTTP/1.0"),
     "the last request": raw("GET", TARGET, headers=[("Connection", "close")]),
     "a request without a key": raw("GET", TARGET, key=None),
     "a request that waits": WAITING,
     "three requests that wait": WAITING * 3,
-    "a large answer": LARGE,
-    "three large answers": LARGE * 3,
+    "a large response": LARGE,
+    "three large responses": LARGE * 3,
     "a stream": raw("GET", "/rest/v1/note?stream"),
     "a whole body": POST + b"x" * 30_000,
     "the head of a body": POST,
-    "the head of a body that waits to be asked for": POST.replace(b"Host", b"Expect: 100-continue\r\nHost"),
+    "the head of a body with Expect": POST.replace(b"Host", b"Expect: 100-continue\r\nHost"),
     "a body that is too large": raw("POST", TARGET, headers=[("Content-Length", "90000")]),
     "a body without a key": raw("POST", TARGET, headers=[("Content-Length", "9000")], key=None),
     "a part of a body": b"x" * 5000,
-    "much of a body": b"x" * 20_000,
+    "a large part of a body": b"x" * 20_000,
     "chunks": CHUNKED + b"5\r\nhello\r\n0\r\n\r\n",
     "the head of chunks": CHUNKED,
     "a chunk": b"5\r\nhello\r\n",
     "the last chunk": b"0\r\n\r\n",
-    "half a head": GET[:30],
+    "partial head": GET[:30],
     "a byte": b"G",
     "a line end": b"\r\n",
     "an upgrade": raw("GET", TARGET, headers=[("Connection", "Upgrade"), ("Upgrade", "websocket")]),
@@ -80,13 +80,13 @@ PIECES = {
 
 
 class Notes:
-    """Answers requests when the test says so."""
+    """A handler whose responses the test controls."""
 
     def __init__(self) -> None:
         self.waiting: list[Deferred[Reply]] = []
 
-    async def answer(self, request: Request, _caller: Caller) -> Reply:
-        """Answer as the query asks."""
+    async def respond(self, request: Request, _caller: Caller) -> Reply:
+        """Respond as the query requests."""
         if request.query == "wait":
             return await self.wait()
         if request.query == "stream":
@@ -94,7 +94,7 @@ class Notes:
         return Reply(200, (), b"x" * (300_000 if request.query == "large" else 5))
 
     async def wait(self) -> Reply:
-        """Wait for the test, unless the request is cancelled."""
+        """Wait for the test or for cancellation."""
         waiting: Deferred[Reply] = Deferred()
         self.waiting.append(waiting)
         try:
@@ -109,7 +109,7 @@ class Notes:
 
 
 class Server:
-    """A site on real sockets, whose time is the test's."""
+    """A site on real sockets with a simulated clock."""
 
     def __init__(self, **limits: Any) -> None:
         self.reactor = PumpedReactor()
@@ -117,7 +117,7 @@ class Server:
         project = replace(PROJECT, max_body=50_000, request_timeout=REQUEST_TIMEOUT)
         self.web = Web(
             typename,
-            self.notes.answer,
+            self.notes.respond,
             project,
             clock=self.reactor,
             **{
@@ -130,14 +130,14 @@ class Server:
         self._clients: list[socket.socket] = []
 
     def connect(self, data: bytes = b"", host: str = "127.0.0.1") -> socket.socket:
-        """Connect a client, which sends something."""
+        """Connect a client and send data."""
         client = self.reactor.connect(self.site, host)
         self._clients.append(client)
         self.send(client, data)
         return client
 
     def send(self, client: socket.socket, data: bytes) -> None:
-        """Send as much as the server takes."""
+        """Send data until the server closes the connection."""
         with contextlib.suppress(OSError):
             while data:
                 data = data[client.send(data) :]
@@ -145,7 +145,7 @@ class Server:
         self.reactor.run()
 
     def read(self, client: socket.socket) -> bytes:
-        """Read what there is."""
+        """Read all available data."""
         received = b""
         with contextlib.suppress(OSError):
             while piece := client.recv(65_536):
@@ -154,26 +154,26 @@ class Server:
         return received
 
     def half_close(self, client: socket.socket) -> None:
-        """End the client's output, not its input."""
+        """Close the client's sending side."""
         with contextlib.suppress(OSError):
             client.shutdown(socket.SHUT_WR)
         self.reactor.run()
 
-    def leave(self, client: socket.socket, *, reset: bool = False) -> None:
-        """Close the client's end, in an orderly way or not."""
+    def disconnect(self, client: socket.socket, *, reset: bool = False) -> None:
+        """Close or reset the connection at the client's end."""
         if reset:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         self.reactor.run()
 
     def pass_time_until_empty(self, limit: float) -> None:
-        """Let time pass until nobody is connected and nothing is done, for so many seconds."""
+        """Advance the clock until no connections or requests are left, at most by ``limit`` seconds."""
         end = self.reactor.seconds() + limit
         while (self.site.connections or self.site.in_flight) and self.reactor.seconds() < end:
             self.reactor.pass_time(0.5)
 
-    def assert_nothing_is_held(self) -> None:
-        """All that connections and requests took was given back, and as many clients as ever are served."""
+    def assert_all_released(self) -> None:
+        """Check that all resources are released and that the maximum number of clients is served again."""
         assert not self.site.connections
         assert self.site.in_flight == 0
         assert self.site.bodies.free == MAX_BODIES
@@ -185,7 +185,7 @@ class Server:
             assert len(self.site.connections) == MAX_CONNECTIONS
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all clients and cancel all requests."""
         for client in self._clients:
             client.close()
         self.reactor.run()
@@ -195,12 +195,12 @@ class Server:
 
 
 def open_descriptors() -> int:
-    """Count the descriptors of this process."""
+    """Return the number of open file descriptors."""
     return len(os.listdir("/proc/self/fd"))
 
 
 class ConnectionMachine(RuleBasedStateMachine):
-    """Clients that do anything, in any order, at a server that answers when it likes."""
+    """Clients that perform arbitrary actions in any order, and a server that responds at any time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,18 +213,18 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule()
     def connect(self) -> None:
-        """Connect, and send nothing."""
+        """Connect without sending anything."""
         self.clients.append(self.server.connect())
 
     @rule(piece=st.sampled_from(sorted(PIECES)))
     def connect_and_send(self, piece: str) -> None:
-        """Connect, and send something."""
+        """Connect and send a piece."""
         self.clients.append(self.server.connect(PIECES[piece]))
 
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 9), piece=st.sampled_from(sorted(PIECES)))
     def send(self, number: int, piece: str) -> None:
-        """Send something."""
+        """Send a piece."""
         self.server.send(self._client(number), PIECES[piece])
 
     @precondition(lambda self: self.clients)
@@ -236,25 +236,25 @@ class ConnectionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 9))
     def read(self, number: int) -> None:
-        """Read what there is, which other clients never do."""
+        """Read from one client; others never read."""
         self.server.read(self._client(number))
 
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 9))
     def half_close(self, number: int) -> None:
-        """End a client's output."""
+        """Close a client's sending side."""
         self.server.half_close(self._client(number))
 
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 9), reset=st.booleans())
-    def leave(self, number: int, reset: bool) -> None:
-        """Close a connection from the client's end."""
-        self.server.leave(self.clients.pop(number % len(self.clients)), reset=reset)
+    def disconnect(self, number: int, reset: bool) -> None:
+        """Close a connection at the client's end."""
+        self.server.disconnect(self.clients.pop(number % len(self.clients)), reset=reset)
 
     @precondition(lambda self: self.server.notes.waiting)
     @rule(number=st.integers(0, 9), outcome=st.sampled_from(["small", "large", "refused", "failed"]))
-    def answer(self, number: int, outcome: str) -> None:
-        """Answer a request that waits."""
+    def respond(self, number: int, outcome: str) -> None:
+        """Respond to a waiting request."""
         waiting = self.server.notes.waiting[number % len(self.server.notes.waiting)]
         if outcome == "refused":
             waiting.errback(ApiError(409, "23505", "There is one"))
@@ -266,34 +266,34 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.3, 1.5, 11.0, 25.0]))
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.server.reactor.pass_time(seconds)
 
     @invariant()
-    def holds_no_more_than_it_may(self) -> None:
-        """Hold connections and bodies within their limits, and count the requests that wait."""
+    def stays_within_limits(self) -> None:
+        """Check the limits of connections and bodies, and the count of waiting requests."""
         site = self.server.site
         assert len(site.connections) <= MAX_CONNECTIONS + REFUSED
         assert 0 <= site.bodies.free <= MAX_BODIES
         assert site.in_flight >= len(self.server.notes.waiting)
 
     def teardown(self) -> None:
-        """End in one of two ways: all clients go away, or the server drains and they read what they get."""
+        """Disconnect all clients, or drain the server while the clients read."""
         if len(self.clients) % 2:
             self._drain()
         for client in self.clients:
-            self.server.leave(client)
+            self.server.disconnect(client)
         self.server.pass_time_until_empty(REQUEST_TIMEOUT + TIMEOUT)
-        self.server.assert_nothing_is_held()
+        self.server.assert_all_released()
         self.server.close()
         assert open_descriptors() == self.descriptors
 
     def _drain(self) -> None:
-        """Clients that sent a complete request get the answer; all others are gone after a second."""
+        """Check that complete requests get responses, and that other connections close after a second."""
         server = self.server
         drained = server.site.drain(1000.0)
         server.reactor.pass_time(1.0)
-        for _ in range(20):  # answers to requests that were sent together follow one another
+        for _ in range(20):  # pipelined responses follow one another
             while server.notes.waiting:
                 server.notes.waiting[0].callback(Reply(200, (), b"answer"))
                 server.reactor.run()
@@ -309,14 +309,14 @@ TestConnectionMachine.settings = settings(stateful_step_count=20)
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Serve for one test."""
+    """Yield a server."""
     server = Server()
     yield server
     server.close()
 
 
 def is_closed(client: socket.socket) -> bool:
-    """Whether the server has closed a connection; what is left to read is read."""
+    """Whether the server has closed a connection. Discards unread data."""
     try:
         while client.recv(65_536):
             pass
@@ -329,7 +329,7 @@ def is_closed(client: socket.socket) -> bool:
 
 @pytest.mark.parametrize("unreadable", UNREADABLE)
 @pytest.mark.parametrize("earlier", [b"", GET, GET + GET])
-def test_a_connection_that_ends_with_a_refusal_leaves_its_room(
+def test_connection_closed_after_an_error_releases_its_slot(
     server: Server, earlier: bytes, unreadable: str
 ) -> None:
     for _ in range(2 * MAX_CONNECTIONS):
@@ -337,12 +337,12 @@ def test_a_connection_that_ends_with_a_refusal_leaves_its_room(
         server.read(client)
         server.send(client, UNREADABLE[unreadable])
         assert server.read(client).startswith(b"HTTP/1.1 4")
-        server.leave(client)
+        server.disconnect(client)
         assert not server.site.connections
-    server.assert_nothing_is_held()
+    server.assert_all_released()
 
 
-def test_a_client_that_does_not_close_after_a_refusal_is_disconnected(server: Server) -> None:
+def test_client_that_stays_open_after_an_error_is_disconnected(server: Server) -> None:
     client = server.connect(GET + b"BAD\r\n\r\n")
     assert b"HTTP/1.1 400 " in server.read(client)
     server.reactor.pass_time(29)
@@ -353,16 +353,16 @@ def test_a_client_that_does_not_close_after_a_refusal_is_disconnected(server: Se
 
 UNFINISHED = {
     "nothing": b"",
-    "half a head": GET[:30],
-    "half a body": POST + b"x",
-    "nothing behind a request": GET,
-    "half a head behind a request": GET + GET[:30],
-    "a refused request": b"BAD\r\n\r\n",
+    "partial head": GET[:30],
+    "partial body": POST + b"x",
+    "nothing after a request": GET,
+    "partial head after a request": GET + GET[:30],
+    "an invalid request": b"BAD\r\n\r\n",
 }
 
 
 @pytest.mark.parametrize("sent", UNFINISHED)
-def test_clients_without_a_complete_request_make_room_for_others(server: Server, sent: str) -> None:
+def test_connections_without_complete_requests_are_evicted(server: Server, sent: str) -> None:
     silent = [server.connect(UNFINISHED[sent]) for _ in range(MAX_CONNECTIONS)]
     for client in silent:
         server.read(client)
@@ -372,7 +372,7 @@ def test_clients_without_a_complete_request_make_room_for_others(server: Server,
         assert len(server.site.connections) == MAX_CONNECTIONS
 
 
-def test_the_oldest_client_without_a_request_makes_room_first(server: Server) -> None:
+def test_oldest_connection_without_a_request_is_evicted_first(server: Server) -> None:
     server.connect(WAITING)
     server.connect(WAITING)
     first = server.connect(GET[:30])
@@ -384,7 +384,7 @@ def test_the_oldest_client_without_a_request_makes_room_first(server: Server) ->
     assert (is_closed(first), is_closed(second)) == (True, False)
 
 
-def test_a_client_that_was_sending_its_request_learns_why_it_has_to_go(server: Server) -> None:
+def test_evicted_client_gets_an_error_response(server: Server) -> None:
     unfinished = [server.connect(POST + b"x") for _ in range(MAX_CONNECTIONS)]
     server.reactor.pass_time(0.3)
     server.connect(GET)
@@ -392,8 +392,8 @@ def test_a_client_that_was_sending_its_request_learns_why_it_has_to_go(server: S
     assert is_closed(unfinished[0])
 
 
-def test_clients_whose_requests_are_answered_make_no_room(server: Server) -> None:
-    """A new client is answered 503 while all others have complete requests, or read their answers."""
+def test_busy_connections_are_not_evicted(server: Server) -> None:
+    """All other clients have complete requests or are reading responses."""
     busy = [server.connect(WAITING if number else LARGE) for number in range(MAX_CONNECTIONS)]
     assert b" 503 " in server.read(server.connect(GET))
     server.reactor.pass_time(1.5)
@@ -404,7 +404,7 @@ def test_clients_whose_requests_are_answered_make_no_room(server: Server) -> Non
     assert all(server.read(client).startswith(b"HTTP/1.1 200 ") for client in busy)
 
 
-def test_more_clients_than_are_refused_at_a_time_make_room_among_themselves(server: Server) -> None:
+def test_excess_silent_connections_are_evicted(server: Server) -> None:
     for _ in range(MAX_CONNECTIONS):
         server.connect(WAITING)
     silent = [server.connect() for _ in range(REFUSED)]
@@ -415,7 +415,7 @@ def test_more_clients_than_are_refused_at_a_time_make_room_among_themselves(serv
     assert len(server.site.connections) <= MAX_CONNECTIONS + REFUSED
 
 
-def test_one_address_has_half_of_the_connections() -> None:
+def test_one_address_can_use_half_of_the_connections() -> None:
     server = Server(trusted_proxies=("10.0.0.0/8",))
     for _ in range(2):
         server.connect(WAITING, "192.0.2.1")
@@ -429,7 +429,7 @@ def test_one_address_has_half_of_the_connections() -> None:
     server.close()
 
 
-def test_an_address_makes_room_among_its_own_connections() -> None:
+def test_address_at_its_limit_evicts_its_own_connections() -> None:
     server = Server(max_connections_per_address=3, trusted_proxies=())
     others = server.connect(GET, "192.0.2.2")
     own = [server.connect(GET, "192.0.2.1") for _ in range(3)]
@@ -442,7 +442,7 @@ def test_an_address_makes_room_among_its_own_connections() -> None:
 
 
 @pytest.mark.parametrize("sent", UNFINISHED)
-def test_a_drain_waits_a_second_for_what_is_not_complete(server: Server, sent: str) -> None:
+def test_drain_waits_one_second_for_incomplete_requests(server: Server, sent: str) -> None:
     waiting = server.connect(WAITING)
     unfinished = server.connect(UNFINISHED[sent])
     server.read(unfinished)
@@ -458,18 +458,18 @@ def test_a_drain_waits_a_second_for_what_is_not_complete(server: Server, sent: s
     assert drained.called
 
 
-def test_a_request_that_is_completed_within_a_second_of_a_drain_is_answered(server: Server) -> None:
+def test_request_completed_within_a_second_of_drain_is_served(server: Server) -> None:
     client = server.connect(GET[:30])
     drained = server.site.drain(1000.0)
     server.reactor.pass_time(0.8)
     server.send(client, GET[30:])
-    assert b"HTTP/1.1 200 " in (answer := server.read(client))
-    assert b"\r\nConnection: close\r\n" in answer
+    assert b"HTTP/1.1 200 " in (respond := server.read(client))
+    assert b"\r\nConnection: close\r\n" in respond
     server.reactor.pass_time(1.0)
     assert drained.called
 
 
-def test_a_drain_leaves_clients_what_they_have_not_read_yet(server: Server) -> None:
+def test_drain_delivers_unread_responses(server: Server) -> None:
     client = server.connect(WAITING)
     server.notes.waiting[0].callback(Reply(200, (), b"x" * 14_000 + b"the end"))
     server.reactor.run()
@@ -480,7 +480,7 @@ def test_a_drain_leaves_clients_what_they_have_not_read_yet(server: Server) -> N
     assert b"".join(iter(lambda: client.recv(65_536), b"")).endswith(b"the end")
 
 
-def test_an_address_with_its_share_resets_no_other_one() -> None:
+def test_address_at_its_limit_does_not_affect_others() -> None:
     server = Server(max_connections=100, max_connections_per_address=2, trusted_proxies=())
     for _ in range(2 + REFUSED):
         server.connect(WAITING, "192.0.2.1")
@@ -488,8 +488,8 @@ def test_an_address_with_its_share_resets_no_other_one() -> None:
     server.close()
 
 
-def test_a_proxy_on_a_socket_for_both_kinds_of_addresses_is_trusted() -> None:
-    """Its IPv4 address comes as one of IPv6 there."""
+def test_trusted_proxy_is_recognized_on_dual_stack_sockets() -> None:
+    """Dual-stack sockets report IPv4 addresses as IPv6 addresses."""
     server = Server(trusted_proxies=("10.0.0.0/8",))
     for _ in range(3):
         server.connect(WAITING, "::ffff:10.1.2.3")

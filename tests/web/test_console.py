@@ -1,4 +1,4 @@
-"""The console's page and files: who gets them, what they allow, and whether they are current."""
+"""The console's page and files: access, security headers, and build state."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ BROWSER = (("Accept", "text/html,*/*;q=0.8"),)
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read files without a thread: nothing runs the reactor here."""
+def _read_synchronously(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read files without a thread, as no reactor runs in these tests."""
 
     def read(function, *arguments):  # type: ignore[no-untyped-def]
         done: Deferred[object] = Deferred()
@@ -43,19 +43,19 @@ def _get(target: str, *headers: tuple[str, str], console: Literal["yes", "no", "
 
 
 @pytest.mark.parametrize(("target", "page"), [("/", "/console"), ("/graphql/v1", "/console/graphql")])
-def test_an_address_leads_a_browser_to_the_console(target: str, page: str) -> None:
+def test_browsers_are_redirected_to_the_console(target: str, page: str) -> None:
     response = _get(target, *BROWSER)
     assert (response.status, response.headers["location"]) == (302, page)
 
 
 @pytest.mark.parametrize("console", ["no", "local"])
-def test_strangers_find_no_console(console: Literal["no", "local"]) -> None:
+def test_console_is_hidden_from_remote_clients(console: Literal["no", "local"]) -> None:
     for target in ("/", "/console", "/console/graphql", "/console/data/settings"):
         assert _get(target, *BROWSER, console=console).status == 404
     assert _get("/graphql/v1", *BROWSER, console=console).status == 401
 
 
-def test_the_page_runs_its_own_files_alone_and_cannot_be_framed() -> None:
+def test_page_runs_only_its_own_files_and_cannot_be_framed() -> None:
     response = _get("/console/graphql", *BROWSER)
     assert (response.status, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
     policy = response.headers["content-security-policy"]
@@ -67,7 +67,7 @@ def test_the_page_runs_its_own_files_alone_and_cannot_be_framed() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["br", "gzip", "identity"])
-def test_files_are_sent_as_the_client_takes_them_and_kept_for_ever(encoding: str) -> None:
+def test_files_are_compressed_and_immutable(encoding: str) -> None:
     [target] = re.findall(r'src="([^"]+)"', _get("/console", *BROWSER).body.decode())
     response = _get(target, ("Accept-Encoding", encoding))
     assert response.status == 200
@@ -83,13 +83,13 @@ def test_files_are_sent_as_the_client_takes_them_and_kept_for_ever(encoding: str
 @pytest.mark.parametrize(
     "header", [("Origin", "https://evil.example"), ("Sec-Fetch-Site", "cross-site"), ("Origin", "null")]
 )
-def test_pages_of_other_origins_can_read_nothing(header: tuple[str, str]) -> None:
+def test_other_origins_cannot_read_console_data(header: tuple[str, str]) -> None:
     response = _get("/console/data/settings", header)
     assert (response.status, response.json()["code"]) == (403, "CROSS_ORIGIN_REQUEST")
     assert "access-control-allow-origin" not in response.headers
 
 
-def test_a_key_is_handed_to_nobody_who_is_not_at_this_machine() -> None:
+def test_remote_clients_get_no_keys() -> None:
     described = _get("/console/data/settings").json()
     assert described["project"] == PROJECT.ref
     assert described["publishableKey"] is None
@@ -109,14 +109,14 @@ def test_a_key_is_handed_to_nobody_who_is_not_at_this_machine() -> None:
         ("", {"host": "localhost"}, False),
     ],
 )
-def test_local_is_who_comes_from_this_machine_to_its_own_name_without_a_proxy(
+def test_request_is_local_only_from_loopback_without_a_proxy(
     peer: str, headers: dict[str, str], local: bool
 ) -> None:
     assert is_local(Request("1", "GET", "/console", "", headers, b"", peer=peer)) == local
 
 
-def test_no_message_gets_a_full_stop_by_hand() -> None:
-    """Messages may have one already: ``sentence`` of kit/words.ts sees to it that there is one."""
+def test_sources_append_no_full_stop_to_messages() -> None:
+    """Messages can end in a full stop; ``sentence`` in kit/words.ts adds one if needed."""
     stop = re.compile(
         r"\b(message|problem|details|hint|reason|error)( \?\? \"\")?\}\.(?=[\s`<]|$)", re.MULTILINE
     )
@@ -127,8 +127,7 @@ def test_no_message_gets_a_full_stop_by_hand() -> None:
 
 
 @pytest.mark.parametrize("assets", [ASSETS, PORTAL], ids=["console", "portal"])
-def test_the_files_are_made_from_the_sources_as_they_are(assets: Path) -> None:
-    """``make console`` was run after the last change."""
+def test_built_files_match_the_sources(assets: Path) -> None:
     digest = hashlib.sha256()
     names = sorted(each.relative_to(SOURCES).as_posix() for each in SOURCES.rglob("*") if each.is_file())
     for name in names:
@@ -138,5 +137,5 @@ def test_the_files_are_made_from_the_sources_as_they_are(assets: Path) -> None:
     assert (assets / "sources.sha256").read_text().strip() == digest.hexdigest(), "run make console"
 
 
-def test_the_lock_file_names_no_registry() -> None:
+def test_lock_file_contains_no_registry_urls() -> None:
     assert '"resolved"' not in (SOURCES / "package-lock.json").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The console's receivers of deliveries for trying: who reaches them, what they keep, and what they say."""
+"""The console's test receivers: access, storage limits, and signature checks."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Management:
-    """A management API that is there and is not asked."""
+    """A fake management API that must not be called."""
 
     enabled = True
     portal_origins = ()
 
     async def handle(self, *_: object) -> Reply:
-        """Fail: nothing here calls it."""
+        """Fail if called."""
         raise AssertionError
 
 
 class Console:
-    """A console that a person at this machine opens."""
+    """A console opened from the local machine."""
 
     def __init__(self, console: Literal["yes", "no", "local"] = "local", *, several: bool = False) -> None:
         self.web = Web(typename, empty_list, replace(PROJECT, console=console, max_body=10_000_000))
@@ -46,7 +46,7 @@ class Console:
     def send(
         self, method: str, target: str, body: bytes = b"", host: str = "localhost:8000", **headers: str
     ) -> Response:
-        """Send one request from this machine; ``x_y`` names the header ``x-y``."""
+        """Send a request from this machine; ``x_y`` stands for the header ``x-y``."""
         lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         lines += [f"Content-Length: {len(body)}"] if body or method == "POST" else []
@@ -56,7 +56,7 @@ class Console:
         return connection.take()
 
     def create(self) -> dict[str, str]:
-        """Make a receiver."""
+        """Create a receiver."""
         made: dict[str, str] = self.send("POST", "/console/data/receivers", b"{}", **JSON).json()
         return made
 
@@ -66,7 +66,7 @@ def signed(secret: str, body: bytes = BODY, at: int | None = None) -> dict[str, 
     return dict(signed_headers(secret, "msg_1", int(time.time()) if at is None else at, body))
 
 
-def test_what_is_delivered_is_shown_with_its_signature_verified() -> None:
+def test_deliveries_are_shown_with_verified_signatures() -> None:
     console = Console()
     assert console.send("GET", "/console/data/settings").json()["receivers"] is True
     made = console.create()
@@ -82,19 +82,19 @@ def test_what_is_delivered_is_shown_with_its_signature_verified() -> None:
     assert made["secret"] not in json.dumps(shown)
 
 
-def test_a_receiver_refuses_when_it_is_told_to() -> None:
+def test_receiver_responds_with_the_chosen_status() -> None:
     console = Console()
     name = console.create()["name"]
-    told = f"/console/data/receivers/{name}"
-    assert console.send("POST", told, b'{"answer": 500}', **JSON).json()["answer"] == 500
-    answer = console.send("POST", f"/console/receivers/{name}", BODY)
-    assert (answer.status, answer.headers["content-type"]) == (500, "text/plain; charset=utf-8")
+    target = f"/console/data/receivers/{name}"
+    assert console.send("POST", target, b'{"answer": 500}', **JSON).json()["answer"] == 500
+    response = console.send("POST", f"/console/receivers/{name}", BODY)
+    assert (response.status, response.headers["content-type"]) == (500, "text/plain; charset=utf-8")
     for bad in (b'{"answer": 302}', b'{"answer": true}', b'{"answer": "500"}', b"[]", b"{"):
-        assert console.send("POST", told, bad, **JSON).status == 400
+        assert console.send("POST", target, bad, **JSON).status == 400
 
 
 @pytest.mark.parametrize("console", ["yes", "no"])
-def test_receivers_are_there_only_where_the_console_is_for_this_machine_alone(
+def test_receivers_need_a_local_console(
     console: Literal["yes", "no"],
 ) -> None:
     closed = Console(console)
@@ -102,8 +102,8 @@ def test_receivers_are_there_only_where_the_console_is_for_this_machine_alone(
     assert closed.send("POST", "/console/receivers/name", BODY).status == 404
 
 
-def test_several_processes_have_no_receivers() -> None:
-    """Another one would answer, which does not know the receiver."""
+def test_receivers_are_unavailable_with_several_processes() -> None:
+    """Another process could receive the request without knowing the receiver."""
     console = Console(several=True)
     assert console.send("GET", "/console/data/settings").json()["receivers"] is False
     assert console.send("POST", "/console/data/receivers", b"{}", **JSON).status == 404
@@ -123,7 +123,7 @@ def test_several_processes_have_no_receivers() -> None:
         ("rebound.example:8000", {}, 404),
     ],
 )
-def test_neither_other_sites_nor_strangers_reach_receivers(
+def test_other_sites_and_remote_clients_cannot_use_receivers(
     host: str, headers: dict[str, str], status: int
 ) -> None:
     console = Console()
@@ -137,15 +137,15 @@ def test_neither_other_sites_nor_strangers_reach_receivers(
     assert console.send("GET", f"/console/data/receivers/{name}").json()["received"] == []
 
 
-def test_a_form_of_another_site_makes_no_receiver() -> None:
+def test_form_of_another_site_creates_no_receiver() -> None:
     console = Console()
     for media_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
-        answer = console.send("POST", "/console/data/receivers", b"{}", Content_Type=media_type)
-        assert answer.status == 415
+        response = console.send("POST", "/console/data/receivers", b"{}", Content_Type=media_type)
+        assert response.status == 415
     assert console.send("GET", "/console/data/receivers").status == 405
 
 
-def test_an_endpoint_that_leads_to_the_console_learns_nothing_from_it() -> None:
+def test_deliveries_to_other_console_urls_get_404() -> None:
     console = Console()
     name = console.create()["name"]
     delivered = signed(SECRET)
@@ -154,7 +154,7 @@ def test_an_endpoint_that_leads_to_the_console_learns_nothing_from_it() -> None:
     assert console.send("POST", "/console", b"{}", **delivered).status == 404
 
 
-def test_a_receiver_that_nobody_made_takes_nothing() -> None:
+def test_unknown_receiver_accepts_nothing() -> None:
     console = Console()
     assert console.send("POST", "/console/receivers/invented", BODY).status == 404
     assert console.send("GET", "/console/data/receivers/invented").json() is None
@@ -163,14 +163,14 @@ def test_a_receiver_that_nobody_made_takes_nothing() -> None:
     assert console.send("GET", f"/console/receivers/{name}").status == 405
 
 
-def test_a_delivery_has_a_largest_size() -> None:
+def test_delivery_size_is_limited() -> None:
     console = Console()
     name = console.create()["name"]
     assert console.send("POST", f"/console/receivers/{name}", b"x" * 524_289).status == 413
 
 
-class Held:
-    """Receivers whose clock the test advances."""
+class TimedReceivers:
+    """Receivers with a clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -178,31 +178,31 @@ class Held:
         self.receivers = Receivers(lambda: self.now, lambda: f"r{next(names)}", lambda: SECRET)
 
 
-def test_receivers_are_bounded_in_number_and_the_least_used_goes_first() -> None:
-    held = Held()
-    names = [held.receivers.create()[0] for _ in range(receivers.RECEIVERS)]
-    held.receivers.find(names[0])
-    held.receivers.create()
-    assert held.receivers.find(names[0])
-    assert held.receivers.find(names[1]) is None
+def test_least_recently_used_receiver_is_evicted() -> None:
+    timed = TimedReceivers()
+    names = [timed.receivers.create()[0] for _ in range(receivers.RECEIVERS)]
+    timed.receivers.find(names[0])
+    timed.receivers.create()
+    assert timed.receivers.find(names[0])
+    assert timed.receivers.find(names[1]) is None
 
 
-def test_a_receiver_that_nobody_uses_is_gone_after_an_hour() -> None:
-    held = Held()
-    name, _ = held.receivers.create()
-    held.now += receivers.IDLE
-    assert held.receivers.receive(name, {}, b"") == 200
-    held.now += receivers.IDLE + 1
-    assert held.receivers.receive(name, {}, b"") is None
+def test_unused_receiver_expires_after_an_hour() -> None:
+    timed = TimedReceivers()
+    name, _ = timed.receivers.create()
+    timed.now += receivers.IDLE
+    assert timed.receivers.receive(name, {}, b"") == 200
+    timed.now += receivers.IDLE + 1
+    assert timed.receivers.receive(name, {}, b"") is None
 
 
-def test_a_receiver_keeps_the_newest_deliveries_and_the_beginning_of_large_ones() -> None:
-    held = Held()
-    name, made = held.receivers.create()
+def test_receiver_stores_newest_deliveries_and_truncates_bodies() -> None:
+    timed = TimedReceivers()
+    name, made = timed.receivers.create()
     for number in range(receivers.DELIVERIES + 5):
         body = str(number).encode() + b"\xff" * 500_000
         headers = {f"x-{one}": "y" * 1000 for one in range(40)}
-        held.receivers.receive(name, headers, body)
+        timed.receivers.receive(name, headers, body)
     assert len(made.received) == receivers.DELIVERIES
     newest = made.received[0]
     assert newest.length == 500_002
@@ -224,7 +224,7 @@ def test_a_receiver_keeps_the_newest_deliveries_and_the_beginning_of_large_ones(
         ({"webhook-signature": ""}, "header is missing"),
     ],
 )
-def test_a_signature_is_judged_as_a_receiver_does(change: dict[str, str], problem: str) -> None:
+def test_signature_problems_are_reported(change: dict[str, str], problem: str) -> None:
     headers = {**signed(SECRET, at=1_000_000), **change}
     found = signature_problem(SECRET, headers, BODY, 1_000_000.0)
     assert problem in found
@@ -242,6 +242,6 @@ def test_a_signature_is_judged_as_a_receiver_does(change: dict[str, str], proble
         ("[::1]", "::1", "http://[::1]:80"),
     ],
 )
-def test_a_receivers_url_is_an_address_of_this_machine(host: str, peer: str, expected: str) -> None:
-    """Names such as localhost are refused in endpoints' URLs."""
+def test_receiver_url_contains_a_loopback_address(host: str, peer: str, expected: str) -> None:
+    """URLs of endpoints cannot contain names such as localhost."""
     assert address(host, peer, "name") == f"{expected}/console/receivers/name"

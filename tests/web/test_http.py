@@ -1,4 +1,4 @@
-"""Every request's way through the web layer, on fakes and without sockets."""
+"""Requests through the web layer, with fakes and without sockets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bearer(claims: dict[str, Any]) -> tuple[str, str]:
     return ("Authorization", f"Bearer {jwt.encode(claims, SECRET, 'HS256')}")
 
 
-def test_a_query_is_answered() -> None:
+def test_query_returns_a_response() -> None:
     web = Web()
     response = web.graphql(QUERY)
     assert (response.status, response.reason) == (200, "OK")
@@ -46,29 +46,29 @@ def test_a_query_is_answered() -> None:
     }
 
 
-def test_the_engine_gets_request_caller_and_http_request() -> None:
+def test_engine_receives_request_caller_and_http_request() -> None:
     web = Web()
     web.graphql(QUERY, bearer({"role": "authenticated", "sub": "1"}), ("X-Request-Id", "mine-7"))
-    ((request, caller, http),) = web.engine.asked
+    ((request, caller, http),) = web.engine.received
     assert request == GraphQLRequest("{ __typename }")
     assert caller.role == "authenticated"
     assert (http.id, http.method, http.path) == ("mine-7", "POST", "/graphql/v1")
     assert http.headers["host"] == "api.example.org"
 
 
-def test_caches_keep_the_answers_of_different_callers_apart() -> None:
-    """A key that comes as a header is nothing that a cache would know of by itself."""
-    answer = Web().request("GET", "/graphql/v1?query={__typename}")
-    assert {"Accept", "Authorization", "apikey"} <= set(answer.headers["vary"].split(", "))
+def test_vary_separates_callers_in_caches() -> None:
+    """Caches do not know that the header apikey identifies a caller."""
+    response = Web().request("GET", "/graphql/v1?query={__typename}")
+    assert {"Accept", "Authorization", "apikey"} <= set(response.headers["vary"].split(", "))
 
 
-def test_get_answers_a_query_of_the_query_string() -> None:
+def test_get_runs_a_query_from_the_query_string() -> None:
     web = Web()
     assert web.request("GET", "/graphql/v1?query=%7Ba%7D&variables=%7B%22x%22:1%7D").status == 200
-    assert web.engine.asked[0][0] == GraphQLRequest("{a}", None, {"x": 1}, None, read_only=True)
+    assert web.engine.received[0][0] == GraphQLRequest("{a}", None, {"x": 1}, None, read_only=True)
 
 
-def test_a_head_has_the_headers_of_the_get_and_no_body() -> None:
+def test_head_returns_the_headers_of_get_without_a_body() -> None:
     web = Web()
     connection = Connection(web)
     connection.send(raw("HEAD", "/graphql/v1?query=%7Ba%7D"))
@@ -85,19 +85,19 @@ def test_a_head_has_the_headers_of_the_get_and_no_body() -> None:
 def test_rest_paths_and_methods_reach_the_handler(method: str, path: str) -> None:
     web = Web()
     assert web.request(method, f"{path}?a=eq.1").status == 200
-    ((request, caller),) = web.rest.asked
+    ((request, caller),) = web.rest.received
     assert (request.method, request.query, caller.role) == (method, "a=eq.1", "anon")
     assert request.path == path.replace("%C3%A9", "é")
 
 
-def test_the_key_in_the_query_string_never_reaches_the_handler_or_the_log() -> None:
+def test_api_key_in_the_url_is_hidden_from_handler_and_log() -> None:
     web = Web()
     assert web.request("GET", f"/rest/v1/blog?select=id&apikey={KEY}", key=None).status == 200
-    assert web.rest.asked[0][0].query == "select=id"
+    assert web.rest.received[0][0].query == "select=id"
     lines: list[LogRecord] = []
     observe = request_observer(RequestMetrics(), "debug", lines.append)
-    for answered in web.served:
-        observe(answered)
+    for record in web.served:
+        observe(record)
     assert lines
     assert KEY not in repr(lines)
 
@@ -106,7 +106,7 @@ def test_the_key_in_the_query_string_never_reaches_the_handler_or_the_log() -> N
 @pytest.mark.parametrize(
     ("key", "message"), [(None, "No API key found in request"), ("wrong", "Invalid API key")]
 )
-def test_a_missing_or_wrong_key_is_401_with_message_and_hint(
+def test_missing_or_wrong_key_returns_401_with_message_and_hint(
     target: str, key: str | None, message: str
 ) -> None:
     web = Web()
@@ -116,11 +116,11 @@ def test_a_missing_or_wrong_key_is_401_with_message_and_hint(
     assert response.json().keys() == {"message", "hint"}
     assert response.json()["message"] == message
     assert response.headers["access-control-allow-origin"] == "*"
-    assert web.engine.asked == []
-    assert web.rest.asked == []
+    assert web.engine.received == []
+    assert web.rest.received == []
 
 
-def test_an_expired_token_is_401_in_the_form_of_each_area() -> None:
+def test_expired_token_returns_401_in_the_format_of_each_api() -> None:
     web = Web()
     expired = bearer({"exp": NOW - 60})
     rest = web.request("GET", "/rest/v1/blog", headers=(expired,))
@@ -132,7 +132,7 @@ def test_an_expired_token_is_401_in_the_form_of_each_area() -> None:
     assert graphql.json() == {"errors": [{"message": "JWT expired", "extensions": {"code": "PGRST303"}}]}
 
 
-def test_a_malformed_body_is_reported_as_a_graphql_error() -> None:
+def test_malformed_body_is_a_graphql_error() -> None:
     response = Web().graphql(None, body=b'{"query": }')
     assert response.status == 400
     (error,) = response.json()["errors"]
@@ -140,7 +140,7 @@ def test_a_malformed_body_is_reported_as_a_graphql_error() -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/graphql-response+json"])
-def test_a_database_that_is_away_is_503_with_retry_after_in_both_media_types(accept: str) -> None:
+def test_unavailable_database_returns_503_with_retry_after(accept: str) -> None:
     async def unavailable(*_: Any) -> Any:
         raise DatabaseUnavailable(
             503, "PGRST001", "database connection error", headers=(("Retry-After", "4"),)
@@ -157,9 +157,7 @@ def test_a_database_that_is_away_is_503_with_retry_after_in_both_media_types(acc
 
 
 @pytest.mark.parametrize("target", ["/graphql/v1?query=%7Ba%7D", "/rest/v1/blog"])
-def test_an_unexpected_failure_is_logged_with_its_request_and_shown_as_nothing(
-    target: str, failures: list[LogEvent]
-) -> None:
+def test_internal_error_is_logged_with_its_request_and_hidden(target: str, failures: list[LogEvent]) -> None:
     async def broken(*_: Any) -> Any:
         raise RuntimeError("the password is hunter2")
 
@@ -172,7 +170,7 @@ def test_an_unexpected_failure_is_logged_with_its_request_and_shown_as_nothing(
     assert "hunter2" in event["log_failure"].getErrorMessage()
 
 
-def test_the_request_id_is_there_for_the_log_while_a_handler_runs_and_only_there() -> None:
+def test_request_id_is_set_only_while_a_handler_runs() -> None:
     seen: list[str] = []
 
     async def remember(*_: Any) -> GraphQLResponse:
@@ -188,14 +186,14 @@ def test_the_request_id_is_there_for_the_log_while_a_handler_runs_and_only_there
     ("target", "status"),
     [("/", 404), ("/graphql", 404), ("/graphql/v2", 404), ("/rest/v2/blog", 404), ("/rest/v1//blog", 404)],
 )
-def test_an_unknown_path_is_404_as_json(target: str, status: int) -> None:
+def test_unknown_path_returns_404_as_json(target: str, status: int) -> None:
     response = Web().request("GET", target)
     assert (response.status, response.headers["content-type"]) == (status, "application/json; charset=utf-8")
     assert "Invalid path specified in request URL" in response.body.decode()
 
 
 @pytest.mark.parametrize("target", ["/rest/v1/%zz", "/rest/v1/%ff", "/graphql/v1?query=%ff", "/rest/v1/a%00"])
-def test_a_target_that_cannot_be_decoded_is_400_with_the_place(target: str) -> None:
+def test_undecodable_target_returns_400_with_the_position(target: str) -> None:
     response = Web().request("GET", target)
     assert response.status == 400
     assert "character" in response.body.decode() or "byte 1" in response.body.decode()
@@ -209,37 +207,37 @@ def test_a_target_that_cannot_be_decoded_is_400_with_the_place(target: str) -> N
         ("get", "/rest/v1/blog", "GET, POST, PATCH, PUT, DELETE, OPTIONS, HEAD"),
     ],
 )
-def test_another_method_is_405_with_allow(method: str, target: str, allow: str) -> None:
+def test_unsupported_method_returns_405_with_allow(method: str, target: str, allow: str) -> None:
     response = Web().request(method, target)
     assert (response.status, response.headers["allow"]) == (405, allow)
     assert f"Unsupported HTTP method: {method}" in response.body.decode()
 
 
-def test_an_answer_to_head_has_no_length_if_no_body_was_made() -> None:
-    """None is better than a wrong one: caches take it for the length of what GET returns."""
+def test_head_has_no_content_length_without_a_body() -> None:
+    """Caches would use a wrong Content-Length for the response to GET."""
 
-    async def nothing_made(_request: Any, _caller: Any) -> Reply:
+    async def no_body(_request: Any, _caller: Any) -> Reply:
         return Reply(200, (("Content-Range", "0-2/*"),), b"")
 
-    web = Web(rest=nothing_made)
+    web = Web(rest=no_body)
     assert "content-length" not in web.request("HEAD", "/rest/v1/blog").headers
     assert web.request("GET", "/rest/v1/blog").headers["content-length"] == "0"
 
 
-def test_options_without_a_preflight_lists_what_graphql_accepts() -> None:
+def test_options_without_a_preflight_lists_graphql_methods() -> None:
     response = Web().request("OPTIONS", "/graphql/v1", key=None)
     assert (response.status, response.headers["allow"]) == (204, "GET, POST, HEAD, OPTIONS")
     assert response.headers["access-control-allow-origin"] == "*"
 
 
 @pytest.mark.parametrize("target", ["/rest/v1/blog", "/graphql/v1"])
-def test_a_preflight_is_answered_without_a_key(target: str) -> None:
-    asked = (
+def test_preflight_needs_no_key(target: str) -> None:
+    headers = (
         *BROWSER,
         ("Access-Control-Request-Method", "POST"),
         ("Access-Control-Request-Headers", "apikey, X-Custom, <script>"),
     )
-    response = Web().request("OPTIONS", target, headers=asked, key=None)
+    response = Web().request("OPTIONS", target, headers=headers, key=None)
     assert response.status == 200
     allowed = response.headers["access-control-allow-headers"].split(", ")
     assert set(allowed) >= NEEDED_BY_CLIENTS
@@ -260,18 +258,18 @@ def test_a_preflight_is_answered_without_a_key(target: str) -> None:
         ("DELETE", "/graphql/v1", KEY),
     ],
 )
-def test_a_browser_may_read_every_answer_and_its_range(method: str, target: str, key: str | None) -> None:
+def test_browsers_can_read_every_response_and_its_headers(method: str, target: str, key: str | None) -> None:
     response = Web().request(method, target, headers=BROWSER, key=key)
     assert response.headers["access-control-allow-origin"] == "*"
     exposed = response.headers["access-control-expose-headers"].split(", ")
     assert {"Content-Range", "Location", "Preference-Applied", "X-Request-Id"} <= set(exposed)
 
 
-def test_without_an_origin_there_are_no_cors_headers() -> None:
+def test_response_without_origin_has_no_cors_headers() -> None:
     assert not any(name.startswith("access-control") for name in Web().graphql(QUERY).headers)
 
 
-def test_a_body_over_the_limit_is_refused_before_all_of_it_came() -> None:
+def test_body_over_the_limit_is_rejected_before_it_is_complete() -> None:
     web = Web()
     connection = Connection(web)
     head = raw("POST", "/graphql/v1", headers=(*BROWSER, ("Content-Type", "application/json")))
@@ -287,7 +285,7 @@ def test_a_body_over_the_limit_is_refused_before_all_of_it_came() -> None:
     assert [served.status for served in web.served] == [413]
 
 
-def test_a_body_of_unknown_length_is_refused_when_it_grows_over_the_limit() -> None:
+def test_chunked_body_over_the_limit_is_rejected() -> None:
     web = Web()
     connection = Connection(web)
     head = raw("POST", "/rest/v1/blog")
@@ -297,7 +295,7 @@ def test_a_body_of_unknown_length_is_refused_when_it_grows_over_the_limit() -> N
     response = connection.take()
     assert response.status == 413
     assert response.json()["message"] == "The request body is larger than 10000 bytes"
-    assert web.rest.asked == []
+    assert web.rest.received == []
     for _ in range(5000):
         if connection.lost:
             break
@@ -305,7 +303,7 @@ def test_a_body_of_unknown_length_is_refused_when_it_grows_over_the_limit() -> N
     assert connection.lost, "a client that never stops is cut off"
 
 
-def test_a_refused_body_is_not_asked_for() -> None:
+def test_rejected_body_gets_no_100_continue() -> None:
     connection = Connection(Web())
     head = raw("POST", "/graphql/v1", headers=(("Expect", "100-continue"), ("Content-Length", "99999")))
     connection.send(head)
@@ -313,14 +311,14 @@ def test_a_refused_body_is_not_asked_for() -> None:
     assert b"100 Continue" not in connection.transport.value()
 
 
-def test_a_body_of_exactly_the_limit_is_taken() -> None:
+def test_body_of_exactly_the_limit_is_accepted() -> None:
     body = json.dumps({"query": "{a}", "x": ""}).encode()
     body = body.replace(b'""', b'"' + b"x" * (10_000 - len(body)) + b'"')
     assert len(body) == 10_000
     assert Web().graphql(None, body=body).status == 200
 
 
-def test_a_body_in_pieces_is_put_together() -> None:
+def test_body_in_pieces_is_reassembled() -> None:
     web = Web()
     connection = Connection(web)
     data = raw("POST", "/graphql/v1", json.dumps(QUERY).encode(), (("Content-Type", "application/json"),))
@@ -349,7 +347,7 @@ def test_a_body_in_pieces_is_put_together() -> None:
         ),
     ],
 )
-def test_an_invalid_request_is_refused_and_the_connection_closed(
+def test_invalid_request_is_rejected_and_the_connection_closed(
     data: bytes, status: int, message: str
 ) -> None:
     web = Web()
@@ -361,14 +359,14 @@ def test_an_invalid_request_is_refused_and_the_connection_closed(
     assert [served.status for served in web.served] == [status]
 
 
-def test_a_url_of_128_kilobytes_works_and_a_longer_one_is_414() -> None:
+def test_url_longer_than_128_kilobytes_returns_414() -> None:
     target = "/rest/v1/blog?id=in.(" + "1234," * 26_210
     target += "1" * (131_071 - len(target)) + ")"
     assert Web().request("GET", target).status == 200
     assert Web().request("GET", f"{target}&").status == 414
 
 
-def test_a_connection_carries_one_request_after_another() -> None:
+def test_connection_serves_pipelined_requests() -> None:
     connection = Connection(Web())
     request = raw("GET", "/rest/v1/blog")
     connection.send(request * 3)
@@ -377,15 +375,15 @@ def test_a_connection_carries_one_request_after_another() -> None:
 
 
 @pytest.mark.parametrize("change", [("HTTP/1.1", "HTTP/1.0"), ("\r\n\r\n", "\r\nConnection: close\r\n\r\n")])
-def test_a_connection_is_closed_when_the_client_asks(change: tuple[str, str]) -> None:
+def test_connection_is_closed_on_request(change: tuple[str, str]) -> None:
     connection = Connection(Web())
     connection.send(raw("GET", "/rest/v1/blog").replace(change[0].encode(), change[1].encode()))
     assert connection.take().headers["connection"] == "close"
     assert connection.lost
 
 
-def test_a_body_that_arrives_too_slowly_is_dropped() -> None:
-    """Else a byte a minute would be enough to keep a connection for ever."""
+def test_body_that_arrives_too_slowly_ends_the_connection() -> None:
+    """Otherwise a byte per minute would keep a connection open forever."""
     web = Web()
     connection = Connection(web)
     connection.send(raw("POST", "/rest/v1/blog", headers=[("Content-Length", "9000")]))
@@ -399,15 +397,13 @@ def test_a_body_that_arrives_too_slowly_is_dropped() -> None:
 
 @pytest.mark.parametrize("before", [b"", raw("GET", "/rest/v1/blog")])
 @pytest.mark.parametrize("begun", [b"", b"\r\n", b"G", b"GET / HTTP/1.1\r\nHost: api.example.org\r\n"])
-def test_a_head_that_is_not_complete_within_the_header_timeout_is_dropped(
-    before: bytes, begun: bytes
-) -> None:
+def test_incomplete_head_ends_the_connection_after_header_timeout(before: bytes, begun: bytes) -> None:
     web = Web()
     web.site.header_timeout = 7.0
     connection = Connection(web)
     connection.send(before)
     if before and not begun:
-        return  # is idle, which is another matter
+        return  # an idle connection has another timeout
     web.clock.advance(3 if before else 0)
     connection.send(begun)
     for _ in range(6):
@@ -420,7 +416,7 @@ def test_a_head_that_is_not_complete_within_the_header_timeout_is_dropped(
     assert connection.lost
 
 
-def test_idle_connection_outlasts_a_load_balancers_minute() -> None:
+def test_idle_connection_outlives_the_timeout_of_load_balancers() -> None:
     web = Web()
     connection = Connection(web)
     connection.send(raw("GET", "/rest/v1/blog"))
@@ -434,7 +430,7 @@ def test_idle_connection_outlasts_a_load_balancers_minute() -> None:
     assert connection.lost
 
 
-def test_a_request_that_comes_slowly_is_answered() -> None:
+def test_slow_request_is_served() -> None:
     web = Web()
     connection = Connection(web)
     head = raw("POST", "/rest/v1/blog").replace(b"\r\n\r\n", b"\r\nContent-Length: 9000\r\n\r\n")
@@ -445,14 +441,14 @@ def test_a_request_that_comes_slowly_is_answered() -> None:
 
 
 class Pending:
-    """A handler that waits, and notes whether it was cancelled."""
+    """A handler that waits and counts cancellations."""
 
     def __init__(self) -> None:
         self.cancelled = 0
         self.waiting: list[Deferred[Any]] = []
 
     async def __call__(self, *_: Any) -> Any:
-        """Wait until a test lets it go on."""
+        """Wait until the test continues the request."""
         waiting: Deferred[Any] = Deferred()
         self.waiting.append(waiting)
         try:
@@ -465,7 +461,7 @@ class Pending:
 ROWS = Reply(200, (), b"[]")
 
 
-def test_a_client_that_goes_away_cancels_the_work_for_it() -> None:
+def test_disconnect_cancels_the_request() -> None:
     pending = Pending()
     web = Web(rest=pending)
     connection = Connection(web)
@@ -477,7 +473,7 @@ def test_a_client_that_goes_away_cancels_the_work_for_it() -> None:
     assert [served.status for served in web.served] == [499]
 
 
-def test_a_handler_that_was_cancelled_for_another_reason_is_503() -> None:
+def test_handler_cancelled_for_another_reason_returns_503() -> None:
     pending = Pending()
     web = Web(rest=pending)
     connection = Connection(web)
@@ -488,7 +484,7 @@ def test_a_handler_that_was_cancelled_for_another_reason_is_503() -> None:
 
 
 @pytest.mark.parametrize("target", ["/rest/v1/blog", "/graphql/v1?query={__typename}"])
-def test_a_request_that_takes_too_long_is_504_in_the_form_of_each_area(target: str) -> None:
+def test_request_timeout_returns_504_in_the_format_of_each_api(target: str) -> None:
     cancelled: list[Deferred[Any]] = []
 
     async def hang(*_: Any) -> Any:
@@ -500,11 +496,11 @@ def test_a_request_that_takes_too_long_is_504_in_the_form_of_each_area(target: s
     web.clock.advance(4.9)
     assert not connection.transport.value()
     web.clock.advance(0.1)
-    answer = connection.take()
-    assert answer.status == 504
-    told = answer.json()["errors"][0] if "graphql" in target else answer.json()
-    assert told["message"] == "The request timed out after 5 seconds"
-    code = told["extensions"]["code"] if "graphql" in target else told["code"]
+    response = connection.take()
+    assert response.status == 504
+    error = response.json()["errors"][0] if "graphql" in target else response.json()
+    assert error["message"] == "The request timed out after 5 seconds"
+    code = error["extensions"]["code"] if "graphql" in target else error["code"]
     assert code == "REQUEST_TIMEOUT"
     assert len(cancelled) == 1
     assert web.served[0].status == 504
@@ -513,7 +509,7 @@ def test_a_request_that_takes_too_long_is_504_in_the_form_of_each_area(target: s
     assert connection.take().status == 404
 
 
-def test_requests_share_one_timer_and_leave_none() -> None:
+def test_requests_share_one_timer() -> None:
     web = Web()
     waiting: list[Deferred[Any]] = []
 
@@ -539,7 +535,7 @@ def test_requests_share_one_timer_and_leave_none() -> None:
     assert timers() == 0
 
 
-def test_draining_closes_idle_connections_and_waits_for_the_others() -> None:
+def test_drain_closes_idle_connections_and_waits_for_others() -> None:
     pending = Pending()
     web = Web(rest=pending)
     idle, busy = Connection(web), Connection(web)
@@ -558,15 +554,15 @@ def test_draining_closes_idle_connections_and_waits_for_the_others() -> None:
     assert web.clock.getDelayedCalls() == []
 
 
-def test_draining_answers_who_has_just_connected() -> None:
+def test_drain_serves_clients_that_have_just_connected() -> None:
     web = Web()
-    silent, asking = Connection(web), Connection(web)
+    silent, active = Connection(web), Connection(web)
     drained: list[None] = []
     web.site.drain(30).addCallback(drained.append)
-    asking.send(raw("GET", "/rest/v1/blog"))
-    response = asking.take()
+    active.send(raw("GET", "/rest/v1/blog"))
+    response = active.take()
     assert (response.status, response.headers["connection"]) == (200, "close")
-    asking.notice()
+    active.notice()
     assert not silent.lost
     web.clock.advance(1)
     silent.notice()
@@ -574,7 +570,7 @@ def test_draining_answers_who_has_just_connected() -> None:
     assert web.clock.getDelayedCalls() == []
 
 
-def test_draining_gives_up_after_its_time() -> None:
+def test_drain_cancels_requests_after_its_time_limit() -> None:
     pending = Pending()
     web = Web(rest=pending)
     connection = Connection(web)
@@ -590,7 +586,7 @@ def test_draining_gives_up_after_its_time() -> None:
     assert pending.cancelled == 1
 
 
-def test_draining_without_connections_is_done_at_once() -> None:
+def test_drain_without_connections_completes_immediately() -> None:
     drained: list[None] = []
     Web().site.drain(30).addCallback(drained.append)
     assert drained == [None]
@@ -601,8 +597,8 @@ def test_every_request_is_reported_once_with_area_status_and_size() -> None:
     web.graphql(QUERY)
     web.request("GET", "/rest/v1/blog?secret=1", headers=(("X-Request-Id", "r"),))
     web.request("GET", "/nowhere", key=None)
-    told = [(one.area, one.request.method, one.request.path, one.status, one.size) for one in web.served[:2]]
-    assert told == [
+    error = [(one.area, one.request.method, one.request.path, one.status, one.size) for one in web.served[:2]]
+    assert error == [
         ("graphql", "POST", "/graphql/v1", 200, 31),
         ("rest", "GET", "/rest/v1/blog", 200, 2),
     ]
@@ -615,7 +611,7 @@ async def project_ref(_request: Request, caller: Caller) -> Reply:
     return Reply(200, (), caller.role.encode())
 
 
-def test_the_host_chooses_the_project() -> None:
+def test_host_selects_the_project() -> None:
     first = replace(PROJECT, hosts=("one.example.org",), db_anon_role="of_one")
     second = replace(PROJECT, hosts=("two.example.org", "::1"), db_anon_role="of_two")
     web = Web(Web().engine.function, project_ref, first, second)
@@ -635,16 +631,16 @@ def test_the_host_chooses_the_project() -> None:
 @pytest.mark.parametrize(
     ("method", "target"), [("PUT", "/graphql/v1"), ("TRACE", "/rest/v1/blog"), ("GET", "/rest/v1/blog")]
 )
-def test_every_405_says_which_methods_are_taken(method: str, target: str) -> None:
+def test_every_405_has_an_allow_header(method: str, target: str) -> None:
     async def refuse(*_: Any) -> Any:
         raise ApiError(405, "PT405", "Not so")
 
-    answer = Web(rest=refuse).request(method, target)
-    assert answer.status == 405
-    assert "OPTIONS" in answer.headers["allow"].split(", ")
+    response = Web(rest=refuse).request(method, target)
+    assert response.status == 405
+    assert "OPTIONS" in response.headers["allow"].split(", ")
 
 
-def test_an_error_a_handler_raises_keeps_its_parts() -> None:
+def test_error_from_a_handler_is_returned_completely() -> None:
     async def refuse(*_: Any) -> Any:
         raise ApiError(409, "23505", "duplicate", details={"a": 1}, hint="another")  # type: ignore[arg-type]
 
@@ -659,20 +655,20 @@ def test_an_error_a_handler_raises_keeps_its_parts() -> None:
 
 
 @pytest.mark.parametrize("target", ["/graphql/v1", "/rest/v1/blog"])
-def test_a_compressed_body_is_415(target: str) -> None:
+def test_compressed_body_returns_415(target: str) -> None:
     response = Web().request("POST", target, b"\x1f\x8b", (("Content-Encoding", "gzip"),))
     assert response.status == 415
     assert b"The Content-Encoding gzip is not supported" in response.body
 
 
-def test_a_header_that_cannot_be_written_costs_its_character_and_not_the_answer() -> None:
+def test_unencodable_character_in_a_header_is_replaced() -> None:
     async def odd(*_: Any) -> Any:
         return Reply(200, (("Location", "/\ud800"),), b"[]")
 
     assert Web(rest=odd).request("GET", "/rest/v1/blog").headers["location"] == "/?"
 
 
-def test_an_observer_that_fails_does_not_fail_the_request(failures: list[LogEvent]) -> None:
+def test_failing_observer_does_not_fail_the_request(failures: list[LogEvent]) -> None:
     web = Web()
     web.site = make_site(web.backends, web.clock, lambda _: 1 / 0)
     connection = Connection(web)
@@ -681,7 +677,7 @@ def test_an_observer_that_fails_does_not_fail_the_request(failures: list[LogEven
     assert len(failures) == 2
 
 
-def test_an_invalid_answer_ends_the_connection_and_is_logged(failures: list[LogEvent]) -> None:
+def test_invalid_response_ends_the_connection_and_is_logged(failures: list[LogEvent]) -> None:
     async def nothing(*_: Any) -> Any:
         return Reply(200, (), None)  # type: ignore[arg-type]
 
@@ -694,7 +690,7 @@ def test_an_invalid_answer_ends_the_connection_and_is_logged(failures: list[LogE
     assert web.site.in_flight == 0
 
 
-def test_a_refused_connection_leaves_no_room_for_another_one() -> None:
+def test_rejected_connections_do_not_count_against_the_limit() -> None:
     async def never(_request: Request, _caller: Caller) -> Reply:
         return await Deferred()
 

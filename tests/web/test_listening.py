@@ -1,4 +1,4 @@
-"""Binding and accepting, on real sockets."""
+"""Binding sockets and accepting connections, on real sockets."""
 
 from __future__ import annotations
 
@@ -28,22 +28,20 @@ from twisted.internet.threads import deferToThread
 
 
 class Greeter(Protocol):
-    """Says hello and hangs up."""
+    """Sends a greeting and disconnects."""
 
     def connectionMade(self) -> None:  # noqa: N802 - Protocol
-        """Say hello."""
         assert self.transport is not None
         self.transport.write(b"hello")
         self.transport.loseConnection()
 
 
 def greeter() -> Factory:
-    """Return a factory of greeters."""
     return Factory.forProtocol(Greeter)
 
 
 def received(stream: socket.socket) -> bytes:
-    """Return all that a peer says."""
+    """Read until the peer closes the connection."""
     data = b""
     while piece := stream.recv(100_000):
         data += piece
@@ -51,12 +49,12 @@ def received(stream: socket.socket) -> bytes:
 
 
 def greeting(port: int, host: str = "127.0.0.1") -> bytes:
-    """Connect and return what is said."""
+    """Connect and return the greeting."""
     with socket.create_connection((host, port), timeout=PATIENCE) as stream:
         return received(stream)
 
 
-async def test_connections_wait_until_somebody_accepts(reactor: Any) -> None:
+async def test_connections_wait_until_they_are_accepted(reactor: Any) -> None:
     port = free_port()
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
     waiting = deferToThread(greeting, port)
@@ -68,11 +66,11 @@ async def test_connections_wait_until_somebody_accepts(reactor: Any) -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
-# Older versions of Twisted leave the socket that could not be bound to the collector.
+# Older versions of Twisted leave the unbound socket to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", ["tcp", "tcp6"])
-async def test_a_replacement_may_listen_on_the_same_port(reactor: Any, kind: str) -> None:
-    """With ``server-reuseport`` for both, a client is answered by the one that is left."""
+async def test_replacement_can_listen_on_the_same_port(reactor: Any, kind: str) -> None:
+    """Both sockets set ``server-reuseport``, so the remaining one serves the client."""
     port = free_port()
     endpoint = f"tcp:{port}:interface=127.0.0.1" if kind == "tcp" else rf"tcp6:{port}:interface=\:\:1"
     [old] = bind(reactor, [endpoint], reuse_port=True)
@@ -88,7 +86,7 @@ async def test_a_replacement_may_listen_on_the_same_port(reactor: Any, kind: str
     gc.collect()
 
 
-async def test_who_has_connected_is_accepted_before_a_socket_closes(reactor: Any) -> None:
+async def test_drain_accepts_existing_connections_before_closing(reactor: Any) -> None:
     clock = Clock()
     [bound] = bind(reactor, [f"tcp:{free_port()}:interface=127.0.0.1"])
     listening = bound.port.socket
@@ -115,10 +113,8 @@ async def test_who_has_connected_is_accepted_before_a_socket_closes(reactor: Any
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-async def test_a_connection_from_before_a_socket_closes_gets_all_that_is_sent(
-    reactor: Any, host: str
-) -> None:
-    """One that is completed while the socket drops packets inherits that, until it is accepted."""
+async def test_accepted_connection_does_not_inherit_packet_filter(reactor: Any, host: str) -> None:
+    """Connections completed while the socket drops packets inherit the option."""
     [bound] = bind(reactor, [f"tcp:{free_port()}:interface={host.replace(':', chr(92) + ':')}"])
     options = [(socket.IPPROTO_IP, 21)]
     if host == "::1":
@@ -140,15 +136,15 @@ async def test_a_connection_from_before_a_socket_closes_gets_all_that_is_sent(
     await bound.close()
 
 
-async def test_the_mode_of_a_unix_socket_is_the_endpoints(reactor: Any, tmp_path: Path) -> None:
-    """Which is how PostgREST's ``server-unix-socket-mode`` is written."""
+async def test_unix_socket_has_the_mode_of_its_endpoint(reactor: Any, tmp_path: Path) -> None:
+    """PostgREST's setting ``server-unix-socket-mode`` corresponds to it."""
     path = tmp_path / "http.sock"
     [bound] = bind(reactor, [f"unix:{path}:mode=640"])
     assert path.stat().st_mode & 0o777 == 0o640
     await bound.close()
 
 
-async def test_many_connections_may_wait(reactor: Any) -> None:
+async def test_200_connections_can_wait_to_be_accepted(reactor: Any) -> None:
     port = free_port()
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
 
@@ -163,7 +159,7 @@ async def test_many_connections_may_wait(reactor: Any) -> None:
 
 
 class Counter(Factory):
-    """Counts connections and keeps them."""
+    """Counts connections and reports the number."""
 
     protocol = Protocol
     report: Callable[[int], object]
@@ -172,13 +168,12 @@ class Counter(Factory):
         self.made = 0
 
     def buildProtocol(self, addr: Any) -> Any:  # noqa: N802 - IFactory
-        """Count one."""
         self.made += 1
         self.report(self.made)
         return super().buildProtocol(addr)
 
 
-async def test_connections_opened_together_are_spread(reactor: Any) -> None:
+async def test_simultaneous_connections_are_spread_over_workers(reactor: Any) -> None:
     port = free_port()
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
     opened = await deferToThread(
@@ -202,7 +197,7 @@ async def test_connections_opened_together_are_spread(reactor: Any) -> None:
 
 
 class Watcher(Clock):
-    """A reactor that only knows who wants to read."""
+    """A fake reactor that only records readers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -212,7 +207,7 @@ class Watcher(Clock):
 
 
 class Site:
-    """Reports its connections, and counts them."""
+    """A fake site that counts and reports its connections."""
 
     report: Callable[[int], object]
 
@@ -220,25 +215,23 @@ class Site:
         self.made = 0
 
     def doStart(self) -> None:  # noqa: N802 - IFactory
-        """Begin."""
+        """Start."""
 
     doStop = doStart  # noqa: N815
 
     def opened(self) -> None:
-        """Count a connection."""
         self.made += 1
         self.report(self.made)
 
 
 class WorkerReactor(Watcher):
-    """That of a worker on paper."""
+    """A fake reactor of a worker."""
 
     def adoptStreamConnection(self, _descriptor: int, _family: object, site: Site) -> None:  # noqa: N802
-        """Open a connection."""
         site.opened()
 
 
-async def test_a_connection_is_left_to_the_worker_that_serves_the_fewest(reactor: Any) -> None:
+async def test_least_loaded_worker_accepts_first(reactor: Any) -> None:
     port = free_port()
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
     opened = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(7)]
@@ -269,8 +262,8 @@ async def test_a_connection_is_left_to_the_worker_that_serves_the_fewest(reactor
     os.close(counts)
 
 
-async def test_accepting_pauses_while_the_system_is_exhausted(reactor: Any) -> None:
-    """Without descriptors for connections the process rests a second instead of spinning."""
+async def test_accepting_pauses_without_free_file_descriptors(reactor: Any) -> None:
+    """The process has no file descriptors for connections; pausing for a second avoids a busy loop."""
     [bound] = bind(reactor, [f"tcp:{free_port()}:interface=127.0.0.1"])
     watcher = Watcher()
     acceptor = Acceptor(watcher, bound.as_descriptor.descriptor, greeter())
@@ -287,21 +280,20 @@ async def test_accepting_pauses_while_the_system_is_exhausted(reactor: Any) -> N
 
 
 class Exhausted:
-    """A socket in a process that has no descriptors left."""
+    """A socket in a process without free file descriptors."""
 
     def __init__(self, real: socket.socket) -> None:
         self.fileno = real.fileno
 
     def accept(self) -> None:
-        """Fail."""
         raise OSError(errno.EMFILE, "Too many open files")
 
 
-# Older versions of Twisted leave the socket that could not be bound to the collector.
+# Older versions of Twisted leave the unbound socket to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_a_taken_port_is_named(reactor: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taker:
-        endpoint = f"tcp:{taker.getsockname()[1]}:interface=127.0.0.1"
+async def test_port_in_use_is_reported(reactor: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        endpoint = f"tcp:{other.getsockname()[1]}:interface=127.0.0.1"
         advice = "change listen or admin-listen"
         with pytest.raises(StartFailed, match=rf"cannot listen on {endpoint}: .*in use.*{advice}"):
             bind(reactor, [endpoint])
@@ -309,7 +301,7 @@ async def test_a_taken_port_is_named(reactor: Any) -> None:
 
 
 @pytest.mark.parametrize(("passed", "named"), [(None, "none"), ("admin:other", "admin, other")])
-async def test_a_socket_that_the_service_manager_does_not_pass_is_named(
+async def test_missing_service_manager_socket_is_reported(
     reactor: Any, monkeypatch: pytest.MonkeyPatch, passed: str | None, named: str
 ) -> None:
     if passed is not None:
@@ -318,12 +310,12 @@ async def test_a_socket_that_the_service_manager_does_not_pass_is_named(
         bind(reactor, ["systemd:domain=INET:name=http"])
 
 
-async def test_an_endpoint_that_cannot_be_understood_is_named(reactor: Any) -> None:
+async def test_invalid_endpoint_is_reported(reactor: Any) -> None:
     with pytest.raises(StartFailed, match="cannot listen on nonsense:1"):
         bind(reactor, ["nonsense:1"])
 
 
-async def test_a_unix_path_stays_until_the_socket_is_closed(reactor: Any, tmp_path: Path) -> None:
+async def test_unix_socket_path_is_removed_when_the_socket_is_closed(reactor: Any, tmp_path: Path) -> None:
     path = tmp_path / "api"
     [bound] = bind(reactor, [f"unix:{path}"])
     accepting = accept(reactor, bound.as_descriptor, greeter())
@@ -345,15 +337,17 @@ async def test_a_unix_path_stays_until_the_socket_is_closed(reactor: Any, tmp_pa
 
 
 def secure(port: int, certificate: Path) -> ssl.SSLSocket:
-    """Connect to a server that has this certificate."""
+    """Connect to a server with this certificate."""
     context = ssl.create_default_context(cafile=str(certificate))
     stream = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
     return context.wrap_socket(stream, server_hostname="localhost")
 
 
-@pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")  # Twisted's own doing
-async def test_tls_endpoints_speak_tls(reactor: Any, tmp_path: Path) -> None:
-    """An ``ssl:`` endpoint serves with its certificate, although it is bound before it is served."""
+@pytest.mark.filterwarnings(
+    "ignore:Passing pyOpenSSL:DeprecationWarning"
+)  # Twisted passes pyOpenSSL objects itself
+async def test_tls_endpoint_serves_its_certificate(reactor: Any, tmp_path: Path) -> None:
+    """The endpoint is bound before it is served."""
     certificate = make_certificate(tmp_path)
     port = free_port()
     [bound] = bind(reactor, [f"ssl:{port}:interface=127.0.0.1:privateKey={certificate}"])
@@ -368,9 +362,11 @@ async def test_tls_endpoints_speak_tls(reactor: Any, tmp_path: Path) -> None:
     await bound.close()
 
 
-@pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")  # Twisted's own doing
-async def test_answers_arrive_over_tls_whole_and_in_order(reactor: Any, tmp_path: Path) -> None:
-    """However many were asked for at once, and although the client reads the first one late."""
+@pytest.mark.filterwarnings(
+    "ignore:Passing pyOpenSSL:DeprecationWarning"
+)  # Twisted passes pyOpenSSL objects itself
+async def test_pipelined_tls_responses_arrive_complete_and_in_order(reactor: Any, tmp_path: Path) -> None:
+    """The client pipelines requests and reads late."""
 
     async def repeat(request: Request, _caller: Any) -> Reply:
         letter, _, count = request.query.partition("=")
@@ -382,17 +378,17 @@ async def test_answers_arrive_over_tls_whole_and_in_order(reactor: Any, tmp_path
     port = free_port()
     [bound] = bind(reactor, [f"ssl:{port}:interface=127.0.0.1:privateKey={certificate}"])
     accepting = accept(reactor, bound.as_descriptor, site)
-    answers = {"a": 5_000_000, "b": 3, "c": 5_000_000, "d": 4}
+    sizes = {"a": 5_000_000, "b": 3, "c": 5_000_000, "d": 4}
 
-    def asked() -> bytes:
+    def exchange() -> bytes:
         with secure(port, certificate) as stream:
-            for letter, count in answers.items():
+            for letter, count in sizes.items():
                 last = [("Connection", "close")] if letter == "d" else []
                 stream.sendall(raw("GET", f"/rest/v1/blog?{letter}={count}", headers=last))
             return received(stream)
 
-    rest = await deferToThread(asked)
-    for letter, count in answers.items():
+    rest = await deferToThread(exchange)
+    for letter, count in sizes.items():
         head, _, rest = rest.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 OK")
         body, rest = rest[:count], rest[count:]

@@ -1,4 +1,4 @@
-"""How errors look that the management API did not raise itself (docs/reference/webhooks.md, Errors)."""
+"""Management API errors that other layers raise (docs/reference/webhooks.md, Errors)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TARGET = "/v2/organizations/acme/webhooks/endpoints"
 
 
 class Failing:
-    """Raises whatever it is told to."""
+    """A fake API that raises an error."""
 
     enabled = True
     portal_origins = ()
@@ -29,12 +29,12 @@ class Failing:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    async def handle(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
-        """Raise it."""
+    async def handle(self, _request: Request, _path: str, _parameters: Mapping[str, str]) -> Reply:
+        """Raise the error."""
         raise self._error
 
 
-def ask(error: Exception, *headers: tuple[str, str]) -> Response:
+def send(error: Exception, *headers: tuple[str, str]) -> Response:
     """Send a request that fails."""
     web = Web()
     web.site = make_site(
@@ -45,9 +45,9 @@ def ask(error: Exception, *headers: tuple[str, str]) -> Response:
         now=lambda: NOW,
         ids=repeat("made"),
     )
-    answer = web.request("GET", TARGET, headers=headers, key=None)
+    response = web.request("GET", TARGET, headers=headers, key=None)
     assert web.served[0].area == "webhooks"
-    return answer
+    return response
 
 
 @pytest.mark.parametrize(
@@ -60,50 +60,45 @@ def ask(error: Exception, *headers: tuple[str, str]) -> Response:
         (RuntimeError("a secret"), 500, "internal_server_error"),
     ],
 )
-def test_codes_of_other_protocols_do_not_show(error: Exception, status: int, code: str) -> None:
-    """``code`` is a word of the management API, ``id`` the request's; causes are for the log alone."""
-    answer = ask(error)
-    assert answer.status == status
-    assert set(answer.json()["error"]) == {"code", "message", "id"}
-    assert (answer.json()["error"]["code"], answer.json()["error"]["id"]) == (code, "made")
-    assert answer.headers["x-request-id"] == "made"
-    assert b"PGRST" not in answer.body
-    assert b"secret" not in answer.body
+def test_error_codes_of_other_apis_are_translated(error: Exception, status: int, code: str) -> None:
+    """Error codes of other APIs and causes of failures belong only in the log."""
+    response = send(error)
+    assert response.status == status
+    assert set(response.json()["error"]) == {"code", "message", "id"}
+    assert (response.json()["error"]["code"], response.json()["error"]["id"]) == (code, "made")
+    assert response.headers["x-request-id"] == "made"
+    assert b"PGRST" not in response.body
+    assert b"secret" not in response.body
 
 
-def test_headers_of_errors_are_sent() -> None:
-    """``Retry-After`` tells when to come back."""
+def test_error_headers_are_sent() -> None:
     error = DatabaseUnavailable(503, "PGRST001", "No connection", headers=(("Retry-After", "3"),))
-    assert ask(error).headers["retry-after"] == "3"
+    assert send(error).headers["retry-after"] == "3"
 
 
-def test_issues_name_a_member_a_parameter_or_nothing() -> None:
-    """``meta`` has the place where there is one (errors)."""
-    answer = ask(
+def test_issues_identify_their_member_or_parameter() -> None:
+    response = send(
         invalid(
             Issue(IssueCode.TYPE, "first", pointer="/data"),
             Issue(IssueCode.PARAMETER, "second", parameter="page"),
             Issue(IssueCode.JSON, "third"),
         )
     )
-    assert json.loads(answer.body)["error"]["issues"] == [
+    assert json.loads(response.body)["error"]["issues"] == [
         {"code": "type", "message": "first", "meta": {"pointer": "/data"}},
         {"code": "parameter", "message": "second", "meta": {"parameter": "page"}},
         {"code": "json", "message": "third"},
     ]
 
 
-def test_without_webhooks_its_paths_lead_nowhere() -> None:
-    """A site without the API answers 404 in the API's form."""
-    answer = Web().request("GET", TARGET, key=None)
-    assert (answer.status, answer.json()["error"]["code"]) == (404, "not_found")
+def test_management_paths_return_404_without_webhooks() -> None:
+    response = Web().request("GET", TARGET, key=None)
+    assert (response.status, response.json()["error"]["code"]) == (404, "not_found")
 
 
-def test_a_request_that_takes_too_long_is_a_gateway_timeout() -> None:
-    """Whatever it waits for, it is answered after a minute, in the words of this API."""
-
+def test_request_timeout_is_a_gateway_timeout() -> None:
     class Hanging(Failing):
-        async def handle(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
+        async def handle(self, _request: Request, _path: str, _parameters: Mapping[str, str]) -> Reply:
             await Deferred()
             raise self._error
 
@@ -113,6 +108,6 @@ def test_a_request_that_takes_too_long_is_a_gateway_timeout() -> None:
     connection = Connection(web)
     connection.send(raw("GET", TARGET, key=None))
     web.clock.advance(60)
-    answer = connection.take()
-    assert answer.status == 504
-    assert answer.json()["error"]["code"] == "gateway_timeout"
+    response = connection.take()
+    assert response.status == 504
+    assert response.json()["error"]["code"] == "gateway_timeout"

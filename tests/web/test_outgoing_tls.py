@@ -1,4 +1,4 @@
-"""Which certificates a receiver and an issuer of keys may have (docs/reference/webhooks.md, Addresses)."""
+"""Certificate checks for webhook receivers and key issuers (docs/reference/webhooks.md, Addresses)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ VALID: list[tuple[str, tuple[x509.GeneralName, ...]]] = [
     ("a.b.example.com", (DNSName("*.b.example.com"),)),
     ("xn--bcher-kva.example", (DNSName("xn--bcher-kva.example"),)),
     ("127.0.0.1", (LOOPBACK,)),
-    # Names that are not usable, or of another kind, do no harm beside the right one.
+    # A certificate can also contain unusable names and names of other types.
     (NAME, (DNSName("*"), DNSName("127.0.0.1"), URI, OTHER_NAME, SRV_NAME, LOOPBACK, DNSName(NAME))),
     ("127.0.0.1", (DNSName("127.0.0.1"), DNSName("*"), URI, LOOPBACK)),
 ]
 
 INVALID: list[tuple[str, tuple[x509.GeneralName, ...]]] = [
-    # The common name is the host's in all of them.
+    # In all of these the common name is the host.
     (NAME, ()),
     ("127.0.0.1", ()),
     (NAME, (RFC822Name(f"admin@{NAME}"),)),
@@ -85,15 +85,15 @@ def authority() -> Authority:
 
 @pytest.fixture
 def trusting(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the authority one of the system's."""
+    """Add the authority to the system's trusted authorities."""
     file = tmp_path / "authorities.pem"
     file.write_bytes(authority.pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
 
 
 @implementer(IHostnameResolver)
-class EveryNameIsLoopback:
-    """A resolver that finds every name on this machine."""
+class LoopbackResolver:
+    """A resolver that resolves every name to the loopback address."""
 
     def resolveHostName(  # noqa: N802 - twisted's names
         self,
@@ -114,15 +114,15 @@ class EveryNameIsLoopback:
 
 @pytest.fixture
 def names_on_loopback(reactor: Any) -> Iterator[None]:
-    """Let the reactor find every name on this machine."""
-    before = reactor.installNameResolver(EveryNameIsLoopback())
+    """Resolve every name to the loopback address."""
+    before = reactor.installNameResolver(LoopbackResolver())
     yield
     reactor.installNameResolver(before)
 
 
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.parametrize(("host", "names", "valid"), SHAPES)
-async def test_a_delivery_goes_only_to_the_host_of_a_certificate(
+async def test_delivery_requires_a_certificate_for_the_host(
     world: World,
     authority: Authority,
     failures: list[LogEvent],
@@ -142,7 +142,7 @@ async def test_a_delivery_goes_only_to_the_host_of_a_certificate(
 
 @pytest.mark.usefixtures("trusting", "names_on_loopback")
 @pytest.mark.parametrize(("host", "names", "valid"), SHAPES)
-async def test_keys_are_fetched_only_from_the_host_of_a_certificate(
+async def test_fetching_keys_requires_a_certificate_for_the_host(
     reactor: Any,
     world: World,
     authority: Authority,
@@ -165,9 +165,7 @@ async def test_keys_are_fetched_only_from_the_host_of_a_certificate(
 
 
 @pytest.mark.usefixtures("trusting")
-async def test_an_ipv6_address_is_compared_with_those_of_the_certificate(
-    world: World, authority: Authority
-) -> None:
+async def test_ipv6_address_must_match_the_certificate(world: World, authority: Authority) -> None:
     right, wrong = (authority.issue(IPAddress(ip_address(one))) for one in ("::1", "::2"))
     port, other = (world.listen(Receiver(), "::1", tls=served) for served in (right, wrong))
     sender = world.sender(Names(["::1"]))
@@ -175,7 +173,7 @@ async def test_an_ipv6_address_is_compared_with_those_of_the_certificate(
     assert (await sender.send(attempt(other, url=f"https://[::1]:{other}/"))).error is AttemptError.TLS
 
 
-async def test_a_trusted_certificate_that_signs_itself_is_compared_with_the_host(world: World) -> None:
+async def test_trusted_self_signed_certificate_must_match_the_host(world: World) -> None:
     own, foreign = Authority.create(DNSName(NAME)), Authority.create(DNSName("other.example.com"))
     for authority, success in ((own, True), (foreign, False)):
         port = world.listen(Receiver(), tls=authority.served)
@@ -184,7 +182,7 @@ async def test_a_trusted_certificate_that_signs_itself_is_compared_with_the_host
 
 
 @pytest.mark.parametrize("names", [(DNSName("other.example.com"),), (DNSName("*"),), ()])
-async def test_certificates_are_compared_with_the_host_within_a_tunnel(
+async def test_certificate_must_match_the_host_inside_a_tunnel(
     reactor: Any, world: World, authority: Authority, names: tuple[x509.GeneralName, ...]
 ) -> None:
     receiver, proxy = Receiver(), ConnectProxy(reactor)
@@ -195,7 +193,7 @@ async def test_certificates_are_compared_with_the_host_within_a_tunnel(
 
 
 @pytest.mark.parametrize("problem", [ValueError("unreadable"), MemoryError(), RecursionError()])
-async def test_a_check_that_fails_itself_refuses_the_peer(
+async def test_failing_certificate_check_rejects_the_peer(
     world: World,
     authority: Authority,
     monkeypatch: pytest.MonkeyPatch,

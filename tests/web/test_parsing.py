@@ -1,4 +1,4 @@
-"""Which bytes are requests: compared with twisted.web's parser, and in shapes that smuggle requests."""
+"""HTTP parsing, compared with twisted.web's parser and tested against request smuggling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twisted.web import http
 
 
 class Parsed(NamedTuple):
-    """One request as a parser understood it."""
+    """A request as a parser understood it."""
 
     method: str
     target: bytes
@@ -27,9 +27,9 @@ class Parsed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of some bytes: the requests in them, and whether what follows those was refused.
+    """The requests found in a byte string, and whether the rest was rejected.
 
-    :ivar skipping: whether several empty lines came before a request.
+    :ivar skipping: whether several empty lines preceded a request.
     """
 
     requests: list[Parsed]
@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 
 
 def ours(*pieces: bytes) -> Outcome:
-    """Read requests as a connection does that answers each of them at once."""
+    """Parse requests like a connection that responds to each immediately."""
     parser, skipping = RequestParser(), False
     found: list[Parsed] = []
     head, body = None, b""
@@ -65,17 +65,17 @@ def ours(*pieces: bytes) -> Outcome:
 
 
 class Recorded(http.Request):
-    """A request that is answered at once."""
+    """A request that is completed immediately."""
 
     def gotLength(self, length: int | None) -> None:  # noqa: ARG002, N802 - twisted's name
-        """Keep even a body that is said to be large in memory."""
+        """Store the body in memory even if its declared length is large."""
         self.content = io.BytesIO()
 
     def parseCookies(self) -> None:  # noqa: N802 - twisted's name
-        """Cookies are headers like others."""
+        """Leave cookies in the headers."""
 
     def process(self) -> None:
-        """Take note of it."""
+        """Record the request."""
         headers = {
             name.decode("latin-1").lower(): ("; " if name == b"Cookie" else ", ").join(map(text, values))
             for name, values in self.requestHeaders.getAllRawHeaders()
@@ -89,7 +89,7 @@ class Recorded(http.Request):
 
 
 def text(value: bytes) -> str:
-    """Decode a header's value."""
+    """Decode a header value."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -97,14 +97,14 @@ def text(value: bytes) -> str:
 
 
 class Reference(http.HTTPChannel):
-    """twisted.web's parser."""
+    """The parser of twisted.web."""
 
     requestFactory = Recorded  # noqa: N815 - twisted's name
     found: list[Parsed]
 
 
 def theirs(*pieces: bytes) -> Outcome:
-    """Read requests as twisted.web does."""
+    """Parse requests with twisted.web."""
     channel, transport = Reference(), StringTransport()
     channel.found = []
     channel.makeConnection(transport)
@@ -115,7 +115,7 @@ def theirs(*pieces: bytes) -> Outcome:
 
 
 class Difference(NamedTuple):
-    """Bytes in which twisted.web finds a request and ours does not, and why."""
+    """Bytes that twisted.web accepts as a request but our parser rejects, and the reason."""
 
     pattern: bytes
     reason: str
@@ -140,7 +140,7 @@ DIFFERENCES = [
 
 
 def unexplained(data: bytes, mine: Outcome, other: Outcome) -> str:
-    """Return what the table does not explain, or nothing."""
+    """Describe a difference that the table does not explain, or return an empty string."""
     if mine.requests == other.requests:
         return ""
     fewer, more = sorted((mine.requests, other.requests), key=len)
@@ -236,7 +236,7 @@ MAIN = ["Content-Length: 5", "Transfer-Encoding: chunked", "Connection: close", 
 
 @st.composite
 def messages(draw: st.DrawFn) -> list[bytes]:
-    """Write something like requests that have the same headers, as those of a connection often do."""
+    """Generate approximate requests with shared headers, as on a persistent connection."""
     space = draw(st.sampled_from([" "] * 12 + ["  ", "\t"]))
     field = st.builds(lambda name, value: f"{name}: {value}", st.sampled_from(NAMES), st.sampled_from(VALUES))
     fields = draw(st.lists(st.sampled_from(MAIN) | field, max_size=4))
@@ -255,16 +255,16 @@ PLAIN = b"GET /last HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 @given(CONVERSATIONS.map(lambda parts: b"".join(parts) + PLAIN))
-def test_requests_are_those_that_twisted_web_finds(data: bytes) -> None:
+def test_parser_agrees_with_twisted_web(data: bytes) -> None:
     mine, other = ours(data), theirs(data)
     assert not unexplained(data, mine, other), f"{data!r}\nours: {mine}\ntheirs: {other}"
 
 
 @given(CONVERSATIONS, st.lists(st.integers(0, 300), max_size=6))
-def test_it_does_not_matter_how_bytes_are_divided(parts: list[bytes], cuts: list[int]) -> None:
+def test_result_does_not_depend_on_how_bytes_are_split(parts: list[bytes], cuts: list[int]) -> None:
     data = b"".join(parts) + PLAIN
-    places = [0, *sorted(cuts), len(data)]
-    pieces = [data[begin:end] for begin, end in itertools.pairwise(places)]
+    offsets = [0, *sorted(cuts), len(data)]
+    pieces = [data[begin:end] for begin, end in itertools.pairwise(offsets)]
     assert ours(*pieces)[:2] == ours(data)[:2]
     assert ours(*(data[n : n + 1] for n in range(len(data))))[:2] == ours(data)[:2]
 
@@ -318,7 +318,7 @@ CHUNKS = POST + "Transfer-Encoding: chunked\r\n\r\n"
         "A",
     ],
 )
-def test_a_head_that_could_be_read_in_two_ways_is_refused(head: str) -> None:
+def test_ambiguous_head_is_rejected(head: str) -> None:
     data = f"{POST}{head}\r\n\r\n12345".encode("latin-1") + PLAIN
     assert ours(data)[:2] == ([], True)
 
@@ -347,7 +347,7 @@ def test_a_head_that_could_be_read_in_two_ways_is_refused(head: str) -> None:
         "PRI * HTTP/2.0",
     ],
 )
-def test_a_request_line_that_could_be_read_in_two_ways_is_refused(line: str) -> None:
+def test_ambiguous_request_line_is_rejected(line: str) -> None:
     assert ours(f"{line}\r\nHost: a\r\n\r\n".encode("latin-1") + PLAIN)[:2] == ([], True)
 
 
@@ -376,11 +376,11 @@ def test_a_request_line_that_could_be_read_in_two_ways_is_refused(line: str) -> 
         "0\r\n" + "A: b\r\n" * 12_000 + "\r\n",
     ],
 )
-def test_chunks_that_could_be_read_in_two_ways_or_are_mostly_framing_are_refused(body: str) -> None:
+def test_ambiguous_chunks_and_excessive_framing_are_rejected(body: str) -> None:
     assert ours((CHUNKS + body).encode("latin-1") + PLAIN)[:2] == ([], True)
 
 
-def test_chunks_have_extensions_and_trailers_that_mean_nothing() -> None:
+def test_chunk_extensions_and_trailers_are_ignored() -> None:
     body = b'00005;a=b;c="d"\r\n12345\r\nA\r\n0123456789\r\n0;e\r\nHost: b\r\nApikey: c\r\n\r\n'
     requests, refused, _ = ours(CHUNKS.encode() + body + PLAIN)
     assert not refused
@@ -391,13 +391,13 @@ def test_chunks_have_extensions_and_trailers_that_mean_nothing() -> None:
     assert "apikey" not in requests[0].headers
 
 
-def test_chunks_of_one_byte_are_a_body() -> None:
+def test_body_of_one_byte_chunks_is_accepted() -> None:
     requests, refused, _ = ours(CHUNKS.encode() + b"1\r\nx\r\n" * 50_000 + b"0\r\n\r\n")
     assert (len(requests[0].body), refused) == (50_000, False)
 
 
 @pytest.mark.parametrize("framing", [*MAIN[:2], "Content-Length: 0", "Upgrade: h2c\r\nContent-Length: 5"])
-def test_a_repeated_head_is_read_as_the_first_one(framing: str) -> None:
+def test_repeated_head_is_parsed_like_the_first(framing: str) -> None:
     head = f"HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode()
     bodies = [b"12345", b"GET /", b"67890"] if framing != "Content-Length: 0" else [b"", b"", b""]
     framed = [b"5\r\n%b\r\n0\r\n\r\n" % body for body in bodies] if "chunked" in framing else bodies
@@ -416,8 +416,8 @@ def test_a_repeated_head_is_read_as_the_first_one(framing: str) -> None:
 @pytest.mark.parametrize(
     "framing", ["Content-Length: 5\r\n\r\n12345", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n0\r\n\r\n"]
 )
-def test_an_offer_to_speak_another_protocol_is_ignored(method: str, framing: str) -> None:
-    """Clients of HTTP/2 make it with their first request, whose body is not one of the other protocol."""
+def test_protocol_upgrade_is_ignored(method: str, framing: str) -> None:
+    """Clients that prefer HTTP/2 send this with their first request and an HTTP/1.1 body."""
     upgrade = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk"
     requests, refused, _ = ours(f"{method} /a HTTP/1.1\r\n{upgrade}\r\n{framing}".encode() + PLAIN)
     assert not refused
@@ -436,6 +436,6 @@ def test_an_offer_to_speak_another_protocol_is_ignored(method: str, framing: str
         ("1.0", "Connection: keep-alive", False),
     ],
 )
-def test_nothing_is_read_behind_the_last_request(version: str, header: str, persistent: bool) -> None:
+def test_data_after_the_last_request_is_ignored(version: str, header: str, persistent: bool) -> None:
     data = f"GET /a HTTP/{version}\r\n{header}\r\n\r\n".encode() + PLAIN
     assert len(ours(data).requests) == 1 + persistent

@@ -1,4 +1,4 @@
-"""The page for customers: who gets it, who may frame it, and that it has its own files alone."""
+"""The customer portal page: access, framing, and its own files."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ ORIGINS = ("https://app.example.org", "https://admin.example.org:8443")
 
 @dataclass
 class Webhooks:
-    """Webhooks that nobody manages."""
+    """A fake management API that must not be called."""
 
     enabled: bool = True
     portal_origins: Sequence[str] = ()
 
-    async def handle(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
-        """Never be asked."""
+    async def handle(self, _request: Request, _path: str, _parameters: Mapping[str, str]) -> Reply:
         raise AssertionError
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read files without a thread: nothing runs the reactor here."""
+def _read_synchronously(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read files without a thread, as no reactor runs in these tests."""
 
     def read(function, *arguments):  # type: ignore[no-untyped-def]
         done: Deferred[object] = Deferred()
@@ -45,49 +44,48 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataapi.web.assets.deferToThread", read)
 
 
-def ask(target: str, webhooks: Webhooks | None = None, method: str = "GET", **headers: str) -> Response:
-    """Send a request to a daemon whose project closes its console."""
+def send(target: str, webhooks: Webhooks | None = None, method: str = "GET", **headers: str) -> Response:
+    """Send a request to a daemon whose console is closed."""
     web = Web()
     web.site = make_site([], web.clock, web.served.append, webhooks=webhooks or Webhooks(), now=lambda: NOW)
     return web.request(method, target, headers=list(headers.items()), key=None)
 
 
-def test_it_is_there_for_everybody_while_webhooks_are_on() -> None:
-    """Without a project, an API key or an open console: the link alone has what it shows."""
-    page = ask("/portal")
+def test_portal_is_public_while_webhooks_are_on() -> None:
+    """The page needs no project, API key or open console; the portal link grants access to the data."""
+    page = send("/portal")
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert ask("/portal", Webhooks(enabled=False)).status == 404
-    assert ask("/console").status == 404
+    assert send("/portal", Webhooks(enabled=False)).status == 404
+    assert send("/console").status == 404
 
 
-def test_it_runs_its_own_files_alone() -> None:
-    html = ask("/portal").body.decode()
+def test_portal_loads_only_its_own_files() -> None:
+    html = send("/portal").body.decode()
     files = re.findall(r'(?:src|href)="(/[^"]+)"', html)
     assert len(files) == 2
     for target in files:
         assert target.startswith("/portal/assets/")
-        found = ask(target)
-        assert (found.status, found.headers["x-content-type-options"]) == (200, "nosniff")
-        assert "frame-ancestors 'none'" in found.headers["content-security-policy"]
-        assert ask(target, Webhooks(enabled=False)).status == 404
+        response = send(target)
+        assert (response.status, response.headers["x-content-type-options"]) == (200, "nosniff")
+        assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
+        assert send(target, Webhooks(enabled=False)).status == 404
     own = next(each.name for each in CONSOLE.iterdir() if each.name.endswith(".js.gz"))
     for target in (
         f"/portal/assets/{own.removesuffix('.gz')}",
         "/portal/assets/portal.html",
         "/portal/data/x",
     ):
-        assert ask(target).status == 404
+        assert send(target).status == 404
 
 
-def test_pages_of_the_configured_origins_alone_may_frame_it() -> None:
-    """Without any, no page may; nothing else of the daemon may be framed."""
-    alone = ask("/portal").headers
-    assert alone["content-security-policy"].endswith("frame-ancestors 'none'")
-    assert alone["x-frame-options"] == "DENY"
-    framed = ask("/portal", Webhooks(portal_origins=ORIGINS)).headers
+def test_only_configured_origins_can_frame_the_portal() -> None:
+    unframed = send("/portal").headers
+    assert unframed["content-security-policy"].endswith("frame-ancestors 'none'")
+    assert unframed["x-frame-options"] == "DENY"
+    framed = send("/portal", Webhooks(portal_origins=ORIGINS)).headers
     assert framed["content-security-policy"].endswith(f"frame-ancestors {' '.join(ORIGINS)}")
     assert "x-frame-options" not in framed
-    for headers in (alone, framed):
+    for headers in (unframed, framed):
         policy = headers["content-security-policy"]
         assert policy.startswith(
             "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
@@ -96,6 +94,6 @@ def test_pages_of_the_configured_origins_alone_may_frame_it() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_it_is_only_read(method: str) -> None:
-    refused = ask("/portal", method=method)
+def test_portal_accepts_only_reads(method: str) -> None:
+    refused = send("/portal", method=method)
     assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")

@@ -1,4 +1,4 @@
-"""Keys of an issuer: fetched over HTTP, asked for again when a token needs it, bounded."""
+"""Published keys of an issuer: fetched over HTTP, refreshed on demand, and limited in size."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from twisted.web.server import NOT_DONE_YET, Site
 
 URL = "https://issuer.example.org/jwks.json"
 NOW = 1_800_000_000.0
-# Not by chance: PyJWT 2.9 writes no leading zeros of a key, and reads none that lacks them.
+# PyJWT 2.9 omits leading zeros of a key when writing, and rejects such keys when reading.
 PRIVATE = {
     kid: ec.derive_private_key(int.from_bytes(range(first, first + 32)), ec.SECP256R1())
     for kid, first in (("old", 64), ("new", 96))
@@ -53,7 +53,7 @@ def token(kid: str, **claims: Any) -> str:
 
 
 class Issuer(Resource):
-    """Publishes keys, as the test sets it."""
+    """Publishes keys that the test sets."""
 
     isLeaf = True  # noqa: N815 - twisted's name
 
@@ -62,11 +62,11 @@ class Issuer(Resource):
         self.body: bytes | None = jwks("old")
         self.status = 200
         self.headers: dict[str, str] = {}
-        self.asked = 0
+        self.requests = 0
 
     def render_GET(self, request: Any) -> Any:  # noqa: N802 - twisted's name
-        """Answer; without a body, begin to and never end."""
-        self.asked += 1
+        """Respond, or start a response that never ends if there is no body."""
+        self.requests += 1
         request.setResponseCode(self.status)
         for name, value in self.headers.items():
             request.setHeader(name, value)
@@ -81,7 +81,7 @@ class Issuer(Resource):
 
 
 class Guarded:
-    """An authenticator with the keys of an issuer, in memory; time passes when the test says so."""
+    """An authenticator with an issuer's keys, in memory and with a simulated clock."""
 
     def __init__(self, issuer: Issuer) -> None:
         self.clock = Clock()
@@ -92,7 +92,7 @@ class Guarded:
         self.authenticator.on_unknown_key(self.keys.refresh)
 
     def fetch(self, url: str = URL, etag: str | None = None) -> Deferred[FetchedKeySet]:
-        """Fetch as the daemon does, with all that is answered already."""
+        """Fetch like the daemon, and deliver the response if it is available."""
         fetching = self._fetch(url, etag)
         self._agent.flush()
         return fetching
@@ -106,11 +106,10 @@ class Guarded:
 
 @pytest.fixture
 def issuer() -> Issuer:
-    """Give an issuer."""
     return Issuer()
 
 
-async def test_a_token_of_a_published_key_is_good(issuer: Issuer) -> None:
+async def test_token_signed_with_a_published_key_is_accepted(issuer: Issuer) -> None:
     guarded = Guarded(issuer)
     await guarded.keys.start()
     assert await guarded.role(token("old")) == "authenticated"
@@ -119,7 +118,7 @@ async def test_a_token_of_a_published_key_is_good(issuer: Issuer) -> None:
     guarded.keys.stop()
 
 
-async def test_a_key_that_was_published_since_is_found_by_the_first_token_that_needs_it(
+async def test_new_key_is_fetched_when_a_token_needs_it(
     issuer: Issuer,
 ) -> None:
     guarded = Guarded(issuer)
@@ -131,13 +130,13 @@ async def test_a_key_that_was_published_since_is_found_by_the_first_token_that_n
         assert refused.value.status == 401, "the keys were read just now"
     guarded.clock.advance(MIN_REFRESH_INTERVAL)
     assert await guarded.role(None, token("new")) == "authenticated"
-    assert issuer.asked == 2
+    assert issuer.requests == 2
     with pytest.raises(TokenError, match="No suitable key"):
         await guarded.role(token("old"))
     guarded.keys.stop()
 
 
-async def test_tokens_of_a_withdrawn_key_are_refused_although_they_were_verified_before(
+async def test_cached_tokens_of_a_withdrawn_key_are_rejected(
     issuer: Issuer,
 ) -> None:
     guarded = Guarded(issuer)
@@ -151,7 +150,7 @@ async def test_tokens_of_a_withdrawn_key_are_refused_although_they_were_verified
     guarded.keys.stop()
 
 
-async def test_until_the_keys_were_read_tokens_are_503_and_opaque_keys_good(
+async def test_tokens_get_503_until_keys_are_fetched(
     issuer: Issuer,
 ) -> None:
     issuer.status = 500
@@ -169,31 +168,31 @@ async def test_until_the_keys_were_read_tokens_are_503_and_opaque_keys_good(
     guarded.keys.stop()
 
 
-async def test_an_unchanged_set_is_304(issuer: Issuer) -> None:
+async def test_unchanged_key_set_returns_304(issuer: Issuer) -> None:
     issuer.headers = {"ETag": '"1"', "Cache-Control": "max-age=600"}
     guarded = Guarded(issuer)
     first = await guarded.fetch()
     assert (first.body, first.etag, first.cache_control) == (jwks("old"), '"1"', "max-age=600")
-    again = await guarded.fetch(etag='"1"')
-    assert (again.body, again.etag) == (None, '"1"')
+    unchanged = await guarded.fetch(etag='"1"')
+    assert (unchanged.body, unchanged.etag) == (None, '"1"')
 
 
 @pytest.mark.parametrize("status", [204, 301, 304, 404, 500])
-async def test_another_status_than_200_is_a_failure(issuer: Issuer, status: int) -> None:
+async def test_status_other_than_200_is_an_error(issuer: Issuer, status: int) -> None:
     issuer.status = status
     issuer.headers = {"Location": URL + "?elsewhere"}
     with pytest.raises(FetchError, match=f"status is {status}"):
         await Guarded(issuer).fetch()
-    assert issuer.asked == 1
+    assert issuer.requests == 1
 
 
-async def test_a_body_without_end_is_cut_off(issuer: Issuer) -> None:
+async def test_body_over_the_limit_is_an_error(issuer: Issuer) -> None:
     issuer.body = b" " * (MAX_BODY_BYTES + 1)
     with pytest.raises(FetchError, match="more than"):
         await Guarded(issuer).fetch()
 
 
-async def test_an_issuer_that_does_not_end_its_answer_is_given_up(issuer: Issuer) -> None:
+async def test_incomplete_response_times_out(issuer: Issuer) -> None:
     issuer.body = None
     guarded = Guarded(issuer)
     fetching = guarded.fetch()
@@ -202,7 +201,7 @@ async def test_an_issuer_that_does_not_end_its_answer_is_given_up(issuer: Issuer
         await fetching
 
 
-async def test_an_issuer_that_says_nothing_is_given_up(reactor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresponsive_issuer_times_out(reactor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port = reactor.listenTCP(0, Factory.forProtocol(Protocol), interface="127.0.0.1")
     monkeypatch.setattr(published_keys, "TIME_LIMIT", 0.1)
     try:
@@ -212,7 +211,7 @@ async def test_an_issuer_that_says_nothing_is_given_up(reactor: Any, monkeypatch
         await port.stopListening()
 
 
-async def test_a_server_that_is_not_there_is_a_failure(reactor: Any) -> None:
+async def test_refused_connection_is_an_error(reactor: Any) -> None:
     port = reactor.listenTCP(0, Site(Resource()), interface="127.0.0.1")
     number = port.getHost().port
     await port.stopListening()
@@ -229,7 +228,7 @@ async def test_keys_are_fetched_over_a_socket(reactor: Any, issuer: Issuer) -> N
     assert fetched.body == jwks("old")
 
 
-async def test_a_fetch_that_is_cancelled_ends(issuer: Issuer) -> None:
+async def test_stop_cancels_a_running_fetch(issuer: Issuer) -> None:
     issuer.body = None
     guarded = Guarded(issuer)
     started = Deferred.fromCoroutine(guarded.keys.start())

@@ -1,4 +1,4 @@
-"""Bodies and connections are bounded, and go with their clients, over real connections."""
+"""Limits of request bodies and connections, and their release on disconnect, over real connections."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ MEBIBYTE = 1_048_576
 
 
 async def until(reactor: Any, condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     while not condition():
         await deferLater(reactor, 0.005)
 
 
 def upload(size: int, *headers: tuple[str, str], key: str | None = KEY, path: str = "/rest/v1/blog") -> bytes:
-    """Write the head of a request with a body of this size."""
+    """Return the head of a request with a body of this size."""
     return raw("POST", path, headers=[("Content-Length", str(size)), *headers], key=key)
 
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Collect no garbage meanwhile, and count what is allocated."""
+    """Disable garbage collection and trace memory allocation."""
     gc.collect()
     gc.disable()
     tracemalloc.start()
@@ -52,9 +52,7 @@ def uncollected() -> Iterator[None]:
 
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("framing", [("Content-Length", "15000000"), ("Transfer-Encoding", "chunked")])
-async def test_the_body_of_an_upload_that_is_broken_off_is_dropped(
-    reactor: Any, framing: tuple[str, str]
-) -> None:
+async def test_body_of_an_aborted_upload_is_released(reactor: Any, framing: tuple[str, str]) -> None:
     piece = b"x" * MEBIBYTE
     if framing[1] == "chunked":
         piece = b"100000\r\n" + piece + b"\r\n"
@@ -75,19 +73,19 @@ async def test_the_body_of_an_upload_that_is_broken_off_is_dropped(
 
 
 def has_received(connection: Any, size: int) -> bool:
-    """Whether so many bytes came of the body that is being received."""
+    """Whether this many bytes of the current body have arrived."""
     return connection.request is not None and connection.request.received >= size
 
 
 @pytest.mark.usefixtures("uncollected")
-async def test_a_body_is_not_kept_behind_its_answer(reactor: Any) -> None:
+async def test_body_is_released_after_the_response(reactor: Any) -> None:
     web = Web(typename, reply, LARGE)
     async with served(reactor, web) as running:
         client = await running.connect()
         before = tracemalloc.get_traced_memory()[0]
         client.send(upload(8 * MEBIBYTE) + b"x" * 8 * MEBIBYTE)
         await client.wait_for(b"HTTP/1.1 200 OK")
-        web.rest.asked.clear()
+        web.rest.received.clear()
         web.served.clear()
         assert tracemalloc.get_traced_memory()[0] - before < MEBIBYTE
         assert len(running.site.connections) == 1
@@ -95,11 +93,11 @@ async def test_a_body_is_not_kept_behind_its_answer(reactor: Any) -> None:
 
 
 async def reply(request: Any, _caller: Any) -> Reply:
-    """Answer with the length of the body."""
+    """Respond with the length of the body."""
     return Reply(200, (), str(len(request.body)).encode())
 
 
-async def test_bodies_together_have_a_budget_that_small_ones_do_not_need(reactor: Any) -> None:
+async def test_large_bodies_share_a_memory_budget(reactor: Any) -> None:
     web = Web(typename, reply, LARGE)
     async with served(reactor, web, max_bodies=3 * MEBIBYTE) as running:
         first = await running.connect(upload(4 * MEBIBYTE) + b"x" * 2 * MEBIBYTE)
@@ -114,13 +112,13 @@ async def test_bodies_together_have_a_budget_that_small_ones_do_not_need(reactor
         first.abort()
         await until(reactor, lambda: running.site.bodies.free == 3 * MEBIBYTE)
         third = await running.connect(upload(2 * MEBIBYTE, ("Connection", "close")) + b"x" * 2 * MEBIBYTE)
-        answer = await third.ended
-        assert statuses(answer) == [200]
-        assert answer.endswith(b"\r\n\r\n2097152")
+        response = await third.ended
+        assert statuses(response) == [200]
+        assert response.endswith(b"\r\n\r\n2097152")
         assert running.site.bodies.free == 3 * MEBIBYTE
 
 
-async def test_a_body_counts_until_it_is_answered(reactor: Any) -> None:
+async def test_body_uses_the_budget_until_its_response(reactor: Any) -> None:
     ready: Deferred[None] = Deferred()
 
     async def wait(request: Any, _caller: Any) -> Reply:
@@ -140,12 +138,12 @@ async def test_a_body_counts_until_it_is_answered(reactor: Any) -> None:
 
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(0, 200))
-def test_a_budget_is_never_overdrawn(counts: list[int], size: int) -> None:
+def test_budget_is_never_exceeded(counts: list[int], size: int) -> None:
     budget = Budget(size)
-    taken = [count for count in counts if budget.reserve(count)]
-    assert sum(taken) + budget.free == size
-    assert all(count > budget.free for count in counts if count not in taken)
-    for count in taken:
+    reserved = [count for count in counts if budget.reserve(count)]
+    assert sum(reserved) + budget.free == size
+    assert all(count > budget.free for count in counts if count not in reserved)
+    for count in reserved:
         budget.release(count)
     assert budget.free == size
 
@@ -156,7 +154,7 @@ WRONG = jwt.encode({"role": "anon"}, SECRET + "x", "HS256")
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
 @pytest.mark.parametrize("key", [None, "nonsense", "a.b.c", WRONG])
 @pytest.mark.parametrize("expectation", [(), (("Expect", "100-continue"),)])
-async def test_a_request_without_a_valid_key_is_refused_by_its_head(
+async def test_invalid_key_is_rejected_before_the_body_is_read(
     reactor: Any, path: str, key: str | None, expectation: tuple[tuple[str, str], ...]
 ) -> None:
     web = Web(seconds=NOW)
@@ -167,14 +165,14 @@ async def test_a_request_without_a_valid_key_is_refused_by_its_head(
         assert b"\r\nConnection: close\r\n" in client.received
         await client.ended
     assert [one.status for one in web.served] == [401]
-    assert web.rest.asked == web.engine.asked == []
+    assert web.rest.received == web.engine.received == []
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("POST", "/nowhere", 404), ("TRACE", "/rest/v1/blog", 405), ("POST", "/rest/v1/a%zz", 400)],
 )
-async def test_mistakes_in_the_head_are_reported_before_the_body_is_read(
+async def test_errors_in_the_head_are_reported_before_the_body_is_read(
     reactor: Any, method: str, path: str, status: int
 ) -> None:
     async with served(reactor, Web()) as running:
@@ -184,7 +182,7 @@ async def test_mistakes_in_the_head_are_reported_before_the_body_is_read(
         assert statuses(await client.ended) == [status]
 
 
-async def test_a_body_is_asked_for_where_the_key_is_right(reactor: Any) -> None:
+async def test_valid_key_gets_100_continue(reactor: Any) -> None:
     key = jwt.encode({"role": "anon"}, SECRET, "HS256")
     async with served(reactor, Web(rest=reply)) as running:
         client = await running.connect(upload(4, ("Expect", "100-continue"), key=key))
@@ -194,28 +192,28 @@ async def test_a_body_is_asked_for_where_the_key_is_right(reactor: Any) -> None:
         client.transport.loseConnection()
 
 
-async def test_graphql_takes_a_mebibyte_whatever_the_project_takes(reactor: Any) -> None:
-    """A document is read at once, while everybody else waits."""
+async def test_graphql_body_is_limited_to_one_mebibyte(reactor: Any) -> None:
+    """Parsing a document blocks other requests."""
     web = Web(typename, reply, LARGE)
     over = upload(MEBIBYTE + 1, ("Content-Type", "application/json"), path="/graphql/v1")
     assert statuses(await talk(reactor, web, over + b" " * (MEBIBYTE + 1))) == [413]
 
 
 class Full:
-    """A site with room for two connections, both of which are busy."""
+    """A site that allows two connections, both of which are busy."""
 
     def __init__(self) -> None:
         self.ready: Deferred[None] = Deferred()
         self.web = Web(rest=self.wait)
 
     async def wait(self, request: Any, _caller: Any) -> Reply:
-        """Wait where that is asked."""
+        """Wait if the query requests it."""
         if request.query == "wait":
             await self.ready
         return Reply(200, (), b"done")
 
     async def fill(self, reactor: Any, running: Served) -> list[Client]:
-        """Take all the room."""
+        """Use up all connections."""
         clients = [await running.connect(raw("GET", "/rest/v1/blog?wait")) for _ in range(2)]
         await until(reactor, lambda: running.site.in_flight == 2)
         return clients
@@ -223,7 +221,7 @@ class Full:
 
 @pytest.fixture
 def warnings() -> Iterator[list[LogEvent]]:
-    """Collect what the web layer warns of."""
+    """Collect warnings of the web layer."""
     found: list[LogEvent] = []
 
     @implementer(ILogObserver)
@@ -237,10 +235,10 @@ def warnings() -> Iterator[list[LogEvent]]:
 
 
 @pytest.mark.parametrize(("path", "form"), [("/rest/v1/blog", b'{"code":'), ("/graphql/v1", b'{"errors":')])
-async def test_a_connection_too_many_is_answered_503(
+async def test_connection_over_the_limit_gets_503(
     reactor: Any, warnings: list[LogEvent], path: str, form: bytes
 ) -> None:
-    """In the form of the API that is asked, without waiting for others; the log says it once a minute."""
+    """The response has the format of the requested API; the log contains one warning per minute."""
     full = Full()
     async with served(reactor, full.web, max_connections=2) as running:
         clients = await full.fill(reactor, running)
@@ -255,12 +253,12 @@ async def test_a_connection_too_many_is_answered_503(
             await client.wait_for(b"done")
             client.transport.loseConnection()
         await until(reactor, lambda: not running.site.connections)
-        again = raw("GET", "/rest/v1/blog", headers=[("Connection", "close")])
-        assert statuses(await (await running.connect(again)).ended) == [200]
+        next_request = raw("GET", "/rest/v1/blog", headers=[("Connection", "close")])
+        assert statuses(await (await running.connect(next_request)).ended) == [200]
     assert len(warnings) == 1
 
 
-async def test_beyond_many_that_are_refused_connections_are_closed_at_once(reactor: Any) -> None:
+async def test_excess_rejected_connections_are_closed_immediately(reactor: Any) -> None:
     full = Full()
     async with served(reactor, full.web, max_connections=2) as running:
         clients = await full.fill(reactor, running)

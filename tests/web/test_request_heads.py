@@ -1,4 +1,4 @@
-"""What of a request's head is taken, skipped or refused, over real connections."""
+"""Request heads: accepted, ignored and rejected parts, over real connections."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LAST = ("Connection", "close")
 
 
 def head(line: str, *headers: str) -> bytes:
-    """Write a head as it stands, with the API key, that asks for the end of the connection."""
+    """Return a request head with the API key and ``Connection: close``."""
     return "\r\n".join((line, *headers, "Connection: close", f"apikey: {KEY}", "", "")).encode()
 
 
-def parsed(answer: bytes) -> Any:
-    """Return the JSON of the last answer."""
-    return json.loads(answer.rpartition(b"\r\n\r\n")[2])
+def parsed(response: bytes) -> Any:
+    """Return the JSON of the last response."""
+    return json.loads(response.rpartition(b"\r\n\r\n")[2])
 
 
 @pytest.mark.parametrize(
@@ -49,19 +49,21 @@ def parsed(answer: bytes) -> Any:
     ],
 )
 @pytest.mark.parametrize("line", ["GET /rest/v1/blog HTTP/1.1", "GET http://a/rest/v1/blog HTTP/1.1"])
-async def test_a_request_without_one_host_is_400(reactor: Any, line: str, headers: tuple[str, ...]) -> None:
-    answer = await talk(reactor, Web(), head(line, *headers))
-    assert statuses(answer) == [400]
-    assert "Host header" in parsed(answer)["message"]
+async def test_request_without_exactly_one_host_returns_400(
+    reactor: Any, line: str, headers: tuple[str, ...]
+) -> None:
+    response = await talk(reactor, Web(), head(line, *headers))
+    assert statuses(response) == [400]
+    assert "Host header" in parsed(response)["message"]
 
 
 @pytest.mark.parametrize(
     "host", ["a", "a.example.org:8000", "A.example.org.", "[::1]", "[::1]:80", "127.0.0.1:", "a_b%2Dc"]
 )
-async def test_a_host_with_or_without_a_port_is_taken(reactor: Any, host: str) -> None:
-    """As RFC 9110 section 7.2 defines it."""
-    answer = await talk(reactor, Web(), head("GET /rest/v1/blog HTTP/1.1", f"Host: {host}"))
-    assert statuses(answer) == [200]
+async def test_host_is_accepted_with_or_without_a_port(reactor: Any, host: str) -> None:
+    """RFC 9110 section 7.2 defines the syntax."""
+    response = await talk(reactor, Web(), head("GET /rest/v1/blog HTTP/1.1", f"Host: {host}"))
+    assert statuses(response) == [200]
 
 
 async def test_http_1_0_needs_no_host(reactor: Any) -> None:
@@ -75,21 +77,21 @@ async def test_http_1_0_needs_no_host(reactor: Any) -> None:
         ("GET HTTPS://one.example.org:443/rest/v1/a%20b HTTP/1.1", "/rest/v1/a b", ""),
     ],
 )
-async def test_an_absolute_target_is_served_by_the_host_it_names(
+async def test_absolute_target_overrides_the_host_header(
     reactor: Any, line: str, path: str, query: str
 ) -> None:
-    """As RFC 9112 section 3.2.2 demands of every server; what ``Host`` says does not count then."""
+    """RFC 9112 section 3.2.2 requires this, and that ``Host`` is ignored."""
     first = replace(PROJECT, hosts=("one.example.org",), db_anon_role="of_one")
     second = replace(PROJECT, hosts=("two.example.org",), db_anon_role="of_two")
-    asked: list[tuple[str, str]] = []
+    targets: list[tuple[str, str]] = []
 
     async def role(request: Request, caller: Any) -> Reply:
-        asked.append((request.path, request.query))
+        targets.append((request.path, request.query))
         return Reply(200, (), caller.role.encode())
 
-    answer = await talk(reactor, Web(typename, role, first, second), head(line, "Host: two.example.org"))
-    assert answer.endswith(b"\r\n\r\nof_one")
-    assert asked == [(path, query)]
+    response = await talk(reactor, Web(typename, role, first, second), head(line, "Host: two.example.org"))
+    assert response.endswith(b"\r\n\r\nof_one")
+    assert targets == [(path, query)]
 
 
 @pytest.mark.parametrize(
@@ -102,15 +104,15 @@ async def test_an_absolute_target_is_served_by_the_host_it_names(
         "CONNECT a:443 HTTP/1.1",
     ],
 )
-async def test_an_invalid_target_is_400(reactor: Any, line: str) -> None:
-    answer = await talk(reactor, Web(), head(line, "Host: a"))
-    assert statuses(answer) == [400]
-    assert parsed(answer)["message"] == "The request target is neither a path nor an http URL"
+async def test_invalid_target_returns_400(reactor: Any, line: str) -> None:
+    response = await talk(reactor, Web(), head(line, "Host: a"))
+    assert statuses(response) == [400]
+    assert parsed(response)["message"] == "The request target is neither a path nor an http URL"
 
 
 @given(st.binary(max_size=30), st.none() | st.text(max_size=30), st.sampled_from([0, 1]))
-def test_any_target_and_host_are_understood_or_refused(sent: bytes, host: str | None, minor: int) -> None:
-    """What is understood has a path, and over HTTP/1.1 a host."""
+def test_any_target_and_host_are_parsed_or_rejected(sent: bytes, host: str | None, minor: int) -> None:
+    """An accepted target has a path, and over HTTP/1.1 a host."""
     try:
         found = parse_target(sent, host, minor)
     except ApiError:
@@ -119,7 +121,7 @@ def test_any_target_and_host_are_understood_or_refused(sent: bytes, host: str | 
     assert found.host or minor == 0
 
 
-def test_a_query_string_of_foreign_bytes_is_refused() -> None:
+def test_query_string_that_is_not_utf_8_is_rejected() -> None:
     assert parse_target(b"/?a=\xc3\xa9", "a", 1).query == "a=é"
     with pytest.raises(ApiError, match="byte 3"):
         parse_target(b"/?a=\xff", "a", 1)
@@ -127,12 +129,12 @@ def test_a_query_string_of_foreign_bytes_is_refused() -> None:
 
 @pytest.mark.parametrize("empty", [b"\r\n", b"\r\n\r\n", b"\r\n" * 40])
 async def test_empty_lines_before_a_request_are_skipped(reactor: Any, empty: bytes) -> None:
-    """Some clients end a body with one, as RFC 9112 section 2.2 knows."""
+    """Some clients send an empty line after a body (RFC 9112 section 2.2)."""
     first, second = raw("POST", "/rest/v1/blog", b"[]"), raw("GET", "/rest/v1/blog", headers=[LAST])
     web = Web()
-    answer = await talk(reactor, web, empty + first + empty + second)
-    assert statuses(answer) == [200, 200]
-    assert [one[0].body for one in web.rest.asked] == [b"[]", b""]
+    response = await talk(reactor, web, empty + first + empty + second)
+    assert statuses(response) == [200, 200]
+    assert [one[0].body for one in web.rest.received] == [b"[]", b""]
 
 
 FORMS = {
@@ -154,34 +156,34 @@ FORMS = {
         ("GET {path} HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n", 400),
     ],
 )
-async def test_what_is_too_long_or_not_http_is_refused_in_the_form_of_the_api(
+async def test_invalid_head_is_rejected_in_the_format_of_the_api(
     reactor: Any, path: str, data: str, status: int
 ) -> None:
-    """The refusal arrives although more was sent than is read, with the headers that every answer has."""
+    """The response arrives even if the client sends more than the server reads."""
     web = Web()
-    answer = await talk(reactor, web, data.replace("{path}", path).encode())
-    assert statuses(answer) == [status]
-    assert set(parsed(answer)) == FORMS[path]
-    assert b"\r\nX-Request-Id: " in answer
+    response = await talk(reactor, web, data.replace("{path}", path).encode())
+    assert statuses(response) == [status]
+    assert set(parsed(response)) == FORMS[path]
+    assert b"\r\nX-Request-Id: " in response
     assert [(one.request.path, one.status) for one in web.served] == [(path, status)]
 
 
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
-async def test_a_body_that_is_not_http_is_refused_in_the_form_of_the_api(reactor: Any, path: str) -> None:
+async def test_invalid_body_is_rejected_in_the_format_of_the_api(reactor: Any, path: str) -> None:
     data = raw("POST", path, headers=[("Transfer-Encoding", "chunked")]) + b"1\r\n{\r\nzz\r\n"
-    answer = await talk(reactor, Web(), data)
-    assert statuses(answer) == [400]
-    assert set(parsed(answer)) == FORMS[path]
+    response = await talk(reactor, Web(), data)
+    assert statuses(response) == [400]
+    assert set(parsed(response)) == FORMS[path]
 
 
-async def test_a_request_as_long_as_it_may_be_is_served(reactor: Any) -> None:
+async def test_request_of_maximum_length_is_served(reactor: Any) -> None:
     long = "/rest/v1/blog?id=in.(" + "1" * (MAX_TARGET_BYTES - 22) + ")"
     headers = [LAST, ("Authorization", "Basic " + "x" * 32_000), ("A", "x" * 32_000)]
     assert statuses(await talk(reactor, Web(), raw("GET", long, headers=headers))) == [200]
 
 
 class Slow:
-    """A handler that is let go on by the test."""
+    """A handler that the test continues."""
 
     def __init__(self) -> None:
         self.began: Deferred[None] = Deferred()
@@ -189,7 +191,6 @@ class Slow:
         self.cancelled = False
 
     async def __call__(self, *_: Any) -> Reply:
-        """Wait."""
         if not self.began.called:
             self.began.callback(None)
         try:
@@ -200,7 +201,7 @@ class Slow:
         return Reply(200, (), b"done")
 
 
-async def test_a_client_that_half_closes_is_answered(reactor: Any) -> None:
+async def test_client_that_half_closes_gets_all_responses(reactor: Any) -> None:
     slow = Slow()
     async with served(reactor, Web(rest=slow)) as running:
         client = await running.connect(raw("GET", "/rest/v1/blog") * 3)
@@ -208,12 +209,12 @@ async def test_a_client_that_half_closes_is_answered(reactor: Any) -> None:
         await slow.began
         await deferLater(reactor, 0.05)
         slow.ready.callback(None)
-        answer = await client.ended
-    assert statuses(answer) == [200, 200, 200]
-    assert answer.endswith(b"done")
+        response = await client.ended
+    assert statuses(response) == [200, 200, 200]
+    assert response.endswith(b"done")
 
 
-async def test_a_client_that_half_closes_is_answered_however_long_it_takes(reactor: Any) -> None:
+async def test_client_that_half_closes_gets_a_slow_response(reactor: Any) -> None:
     slow = Slow()
     async with served(reactor, Web(rest=slow)) as running:
         client = await running.connect(raw("GET", "/rest/v1/blog"))
@@ -221,13 +222,13 @@ async def test_a_client_that_half_closes_is_answered_however_long_it_takes(react
         await client.wait_for(b"HTTP/1.1 100 Continue\r\n\r\n")
         await deferLater(reactor, 1.2)
         slow.ready.callback(None)
-        answer = await client.ended
-    assert statuses(answer) == [100, 200]
-    assert b"\r\nConnection: close\r\n" in answer
+        response = await client.ended
+    assert statuses(response) == [100, 200]
+    assert b"\r\nConnection: close\r\n" in response
     assert not slow.cancelled
 
 
-async def test_a_client_that_half_closes_within_a_request_is_let_go(reactor: Any) -> None:
+async def test_client_that_half_closes_within_a_request_is_disconnected(reactor: Any) -> None:
     async with served(reactor, Web()) as running:
         client = await running.connect(raw("GET", "/rest/v1/blog")[:-2])
         client.transport.loseWriteConnection()

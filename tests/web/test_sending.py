@@ -1,4 +1,4 @@
-"""Answers reach the client whole and in order, whether the socket takes them at once or not."""
+"""Responses arrive complete and in order, however slowly the client reads."""
 
 from __future__ import annotations
 
@@ -22,31 +22,29 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 LARGE = random.Random(1).randbytes(6_000_000)
-"""More than any socket takes at once."""
+"""More data than a socket buffer can store."""
 HUGE = LARGE * 5
-"""More than the system keeps on its way."""
+"""More data than the system buffers for a connection."""
 TIMEOUT = 1.5
-"""Seconds that a connection may be idle."""
+"""Seconds for which a connection may be idle."""
 
 
 class Reader(Protocol):
-    """Keeps what it gets; told to, it reads nothing at first, so that the server cannot send."""
+    """A client that stores the data it receives."""
 
     def __init__(self) -> None:
         self.received = bytearray()
         self.ended: Deferred[bytes] = Deferred()
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Keep what came."""
         self.received += data
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's name
-        """Tell what came."""
         self.ended.callback(bytes(self.received))
 
 
 async def exchange(reactor: Any, web: Web, *requests: bytes, pause: float = 0) -> bytes:
-    """Send requests one behind the other, begin to read after ``pause`` seconds; return all that came."""
+    """Pipeline requests, start to read after ``pause`` seconds, and return all data received."""
     site = make_site(web.backends, reactor, web.served.append)
     port = reactor.listenTCP(0, site, interface="127.0.0.1")
     try:
@@ -62,34 +60,34 @@ async def exchange(reactor: Any, web: Web, *requests: bytes, pause: float = 0) -
 
 
 async def large(request: Request, _caller: Any) -> Reply:
-    """Answer with many bytes, or few."""
+    """Respond with a large or small body."""
     return Reply(200, (), {"large": LARGE, "huge": HUGE}.get(request.query, b"small"))
 
 
-async def test_a_large_answer_arrives_whole_at_a_client_that_reads_late(reactor: Any) -> None:
+async def test_late_reader_gets_a_complete_large_response(reactor: Any) -> None:
     last = raw("GET", "/rest/v1/blog?large", headers=[("Connection", "close")])
-    answer = await exchange(reactor, Web(rest=large), last, pause=0.05)
-    assert answer.partition(b"\r\n\r\n")[2] == LARGE
+    response = await exchange(reactor, Web(rest=large), last, pause=0.05)
+    assert response.partition(b"\r\n\r\n")[2] == LARGE
 
 
-async def test_answers_behind_a_large_one_keep_their_order(reactor: Any) -> None:
+async def test_pipelined_responses_stay_in_order(reactor: Any) -> None:
     requests = [
         raw("GET", "/rest/v1/blog?large"),
         raw("GET", "/rest/v1/blog?small"),
         raw("GET", "/rest/v1/blog?large"),
         raw("GET", "/rest/v1/blog?small", headers=[("Connection", "close")]),
     ]
-    answer = await exchange(reactor, Web(rest=large), *requests, pause=0.05)
+    response = await exchange(reactor, Web(rest=large), *requests, pause=0.05)
     bodies = []
-    while answer:
-        head, _, rest = answer.partition(b"\r\n\r\n")
+    while response:
+        head, _, rest = response.partition(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         bodies.append(rest[:length])
-        answer = rest[length:]
+        response = rest[length:]
     assert bodies == [LARGE, b"small", LARGE, b"small"]
 
 
-async def test_who_sends_no_more_gets_all_answers_however_late_it_reads_them(reactor: Any) -> None:
+async def test_late_reader_that_half_closes_gets_all_responses(reactor: Any) -> None:
     web = Web(rest=large)
     site = make_site(web.backends, reactor, web.served.append)
     port = reactor.listenTCP(0, site, interface="127.0.0.1")
@@ -99,15 +97,15 @@ async def test_who_sends_no_more_gets_all_answers_however_late_it_reads_them(rea
     client.transport.loseWriteConnection()
     await task.deferLater(reactor, 0.05)
     client.transport.resumeProducing()
-    answer = await client.ended
-    assert answer.endswith(b"small")
-    assert answer.count(HUGE) == 1
+    response = await client.ended
+    assert response.endswith(b"small")
+    assert response.count(HUGE) == 1
     await port.stopListening()
     await site.drain(5)
 
 
 class SlowReader(Reader):
-    """Reads a little every few milliseconds, for twice as long as a connection may be idle."""
+    """Reads a little every few milliseconds, for twice the idle timeout."""
 
     def __init__(self, reactor: Any) -> None:
         super().__init__()
@@ -115,7 +113,7 @@ class SlowReader(Reader):
         self._slow_until = reactor.seconds() + 2 * TIMEOUT
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Keep what came, and rest."""
+        """Store data, then pause."""
         super().dataReceived(data)
         if self._reactor.seconds() < self._slow_until:
             transport: Any = self.transport
@@ -124,8 +122,8 @@ class SlowReader(Reader):
 
 
 @pytest.fixture
-def hasty(reactor: Any) -> Iterator[tuple[Web, Any]]:
-    """Serve on a site that gives up idle connections soon."""
+def impatient(reactor: Any) -> Iterator[tuple[Web, Any]]:
+    """Serve on a site with a short idle timeout."""
     web = Web(rest=large)
     site: Any = make_site(web.backends, reactor, web.served.append)
     site.timeout = site.header_timeout = site.keep_alive_timeout = TIMEOUT
@@ -135,32 +133,32 @@ def hasty(reactor: Any) -> Iterator[tuple[Web, Any]]:
 
 
 async def connected(reactor: Any, port: Any, reader: Protocol) -> Any:
-    """Connect a client that lets little wait for it."""
+    """Connect a client with a small receive buffer."""
     client = await ClientCreator(reactor, lambda: reader).connectTCP("127.0.0.1", port.getHost().port)
     client.transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     return client
 
 
-async def test_requests_that_came_at_once_wait_until_answers_are_read(
-    hasty: tuple[Web, Any], reactor: Any
+async def test_pipelined_requests_wait_until_responses_are_read(
+    impatient: tuple[Web, Any], reactor: Any
 ) -> None:
-    """Who sends hundreds and reads nothing would else fill the memory."""
-    web, port = hasty
+    """A client that pipelines hundreds of requests without reading would otherwise fill the memory."""
+    web, port = impatient
     client = await connected(reactor, port, Reader())
     client.transport.pauseProducing()
     last = raw("GET", "/rest/v1/blog?small", headers=[("Connection", "close")])
     client.transport.write(raw("GET", "/rest/v1/blog?huge") * 3 + last)
     await task.deferLater(reactor, 0.1)
-    assert len(web.rest.asked) == 1
+    assert len(web.rest.received) == 1
     client.transport.resumeProducing()
-    answer = await client.ended
-    assert answer.count(b"HTTP/1.1 200 OK") == 4
-    assert answer.endswith(b"small")
-    assert answer.count(HUGE) == 3
+    response = await client.ended
+    assert response.count(b"HTTP/1.1 200 OK") == 4
+    assert response.endswith(b"small")
+    assert response.count(HUGE) == 3
 
 
-async def test_who_reads_slowly_gets_all_of_a_large_answer(hasty: tuple[Web, Any], reactor: Any) -> None:
-    _, port = hasty
+async def test_slow_reader_gets_a_complete_large_response(impatient: tuple[Web, Any], reactor: Any) -> None:
+    _, port = impatient
     client = await connected(reactor, port, SlowReader(reactor))
     client.transport.write(raw("GET", "/rest/v1/blog?huge"))
     began = time.monotonic()
@@ -173,11 +171,11 @@ async def test_who_reads_slowly_gets_all_of_a_large_answer(hasty: tuple[Web, Any
 
 
 @pytest.mark.parametrize("headers", [[], [("Connection", "close")]])
-async def test_a_client_that_reads_nothing_is_disconnected(
-    hasty: tuple[Web, Any], reactor: Any, headers: list[tuple[str, str]]
+async def test_client_that_does_not_read_is_disconnected(
+    impatient: tuple[Web, Any], reactor: Any, headers: list[tuple[str, str]]
 ) -> None:
-    """Its answer would else stay in the memory for as long as it likes."""
-    _, port = hasty
+    """Its response would otherwise stay in memory indefinitely."""
+    _, port = impatient
     client = await connected(reactor, port, Reader())
     client.transport.pauseProducing()
     client.transport.write(raw("GET", "/rest/v1/blog?huge", headers=headers))

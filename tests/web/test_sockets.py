@@ -1,4 +1,4 @@
-"""What only a real connection shows, and that no bytes whatever upset the web layer."""
+"""The web layer on real connections, and with arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
 from zope.interface import implementer
 
 
-async def test_the_refusal_of_a_large_body_reaches_a_client_that_sends_all_of_it_first(reactor: Any) -> None:
+async def test_client_that_sends_a_too_large_body_gets_413(reactor: Any) -> None:
     body = b"x" * 4_000_000
-    answer = await talk(reactor, Web(), raw("POST", "/rest/v1/blog", body))
-    assert answer.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
-    assert answer.endswith(b'"message":"The request body is larger than 10000 bytes"}')
+    response = await talk(reactor, Web(), raw("POST", "/rest/v1/blog", body))
+    assert response.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
+    assert response.endswith(b'"message":"The request body is larger than 10000 bytes"}')
 
 
-async def test_a_client_that_leaves_cancels_its_statement(reactor: Any) -> None:
+async def test_disconnect_cancels_the_statement(reactor: Any) -> None:
     cancelled: list[bool] = []
     started: Deferred[None] = Deferred()
 
@@ -42,7 +42,7 @@ async def test_a_client_that_leaves_cancels_its_statement(reactor: Any) -> None:
 
 @pytest.fixture(scope="module")
 def failures() -> Iterator[list[LogEvent]]:
-    """Collect the failures that are logged."""
+    """Collect logged failures."""
     found: list[LogEvent] = []
 
     @implementer(ILogObserver)
@@ -82,7 +82,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES | st.binary(max_size=20), max_size=12))
-def test_whatever_comes_is_answered_or_waited_for(failures: list[LogEvent], pieces: list[bytes]) -> None:
+def test_arbitrary_bytes_cause_no_failures(failures: list[LogEvent], pieces: list[bytes]) -> None:
     web = Web()
     connection = Connection(web)
     for piece in pieces:
@@ -91,11 +91,11 @@ def test_whatever_comes_is_answered_or_waited_for(failures: list[LogEvent], piec
     written = connection.transport.value().replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
     connection.transport.clear()
     connection.transport.write(written)
-    answers = 0
+    responses = 0
     while connection.transport.value():
         assert 200 <= connection.take().status < 500
-        answers += 1
-    assert answers == len(web.served)
+        responses += 1
+    assert responses == len(web.served)
     assert failures == []
     if not connection.lost:
         connection.close()

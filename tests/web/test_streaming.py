@@ -1,4 +1,4 @@
-"""Answers that are made while they are sent: framed, no faster than the client reads, ended by both sides."""
+"""Streamed responses: framing, backpressure, errors and disconnects."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ NDJSON = (("Content-Type", "application/x-ndjson"),)
 
 
 class Source:
-    """The pieces of an answer, and what became of the stream that gives them."""
+    """The pieces of a response, and the state of the stream that yields them."""
 
     def __init__(self, *pieces: bytes | Exception | Deferred[None]) -> None:
         self._pieces = pieces
-        self.given = 0
+        self.sent = 0
         self.begun = self.closed = False
 
     async def _stream(self) -> Stream:
@@ -39,18 +39,18 @@ class Source:
                 if isinstance(piece, Deferred):
                     await piece
                     continue
-                self.given += 1
+                self.sent += 1
                 yield piece
         finally:
             self.closed = True
 
     async def __call__(self, _request: Request, _caller: Any) -> Reply:
-        """Answer with the stream."""
+        """Respond with the stream."""
         return Reply(200, NDJSON, b"", self._stream())
 
 
-def asked(source: Source, method: str = "GET", *more: tuple[str, str]) -> tuple[Web, Connection]:
-    """Ask for the stream on a connection in memory."""
+def send_request(source: Source, method: str = "GET", *more: tuple[str, str]) -> tuple[Web, Connection]:
+    """Request the stream over an in-memory connection."""
     web = Web(rest=source)
     connection = Connection(web)
     connection.send(raw(method, "/rest/v1/blog", headers=more))
@@ -58,19 +58,19 @@ def asked(source: Source, method: str = "GET", *more: tuple[str, str]) -> tuple[
 
 
 def producer(connection: Connection) -> Any:
-    """Return what the transport pauses while the client reads nothing."""
+    """Return the producer that the transport pauses while the client does not read."""
     return connection.transport.producer
 
 
 def parts(data: bytes) -> tuple[list[str], bytes]:
-    """Return the lines of an answer's head, and its body as it was framed."""
+    """Return the lines of the response head, and the framed body."""
     head, _, body = data.partition(b"\r\n\r\n")
     return head.decode().split("\r\n"), body
 
 
-def test_the_pieces_come_as_chunks_and_the_connection_serves_on() -> None:
+def test_pieces_are_sent_as_chunks_on_a_persistent_connection() -> None:
     source = Source(b"one\n", b"", b"three\n")
-    web, connection = asked(source)
+    web, connection = send_request(source)
     lines, body = parts(connection.transport.value())
     assert lines[0] == "HTTP/1.1 200 OK"
     assert "Transfer-Encoding: chunked" in lines
@@ -84,7 +84,7 @@ def test_the_pieces_come_as_chunks_and_the_connection_serves_on() -> None:
     assert connection.take().status == 200
 
 
-def test_an_old_client_gets_the_pieces_as_they_are_and_then_the_end_of_the_connection() -> None:
+def test_http_1_0_stream_is_unframed_and_closes_the_connection() -> None:
     connection = Connection(Web(rest=Source(b"one\n", b"two\n")))
     connection.send(raw("GET", "/rest/v1/blog").replace(b"HTTP/1.1", b"HTTP/1.0"))
     lines, body = parts(connection.transport.value())
@@ -94,9 +94,9 @@ def test_an_old_client_gets_the_pieces_as_they_are_and_then_the_end_of_the_conne
     assert connection.lost
 
 
-def test_head_has_the_headers_and_runs_nothing() -> None:
+def test_head_does_not_start_the_stream() -> None:
     source = Source(b"one\n")
-    _, connection = asked(source, "HEAD")
+    _, connection = send_request(source, "HEAD")
     lines, body = parts(connection.transport.value())
     assert "Content-Type: application/x-ndjson" in lines
     assert "Transfer-Encoding: chunked" in lines
@@ -104,58 +104,58 @@ def test_head_has_the_headers_and_runs_nothing() -> None:
     assert not source.begun
 
 
-def test_head_closes_a_stream_that_was_begun() -> None:
+def test_head_closes_a_started_stream() -> None:
     source = Source(b"one\n", b"two\n")
 
     async def begun(request: Request, caller: Any) -> Reply:
         reply = await source(request, caller)
         assert reply.stream is not None
         await anext(reply.stream)
-        kept.append(reply.stream)
+        streams.append(reply.stream)
         return reply
 
-    kept: list[Stream] = []
+    streams: list[Stream] = []
     Connection(Web(rest=begun)).send(raw("HEAD", "/rest/v1/blog"))
     assert source.closed
 
 
-def test_an_error_before_the_first_piece_is_an_ordinary_answer() -> None:
+def test_error_before_the_first_piece_is_a_normal_response() -> None:
     source = Source(ApiError(403, "42501", "permission denied for table blog"))
-    _, connection = asked(source)
-    answer = connection.take()
-    assert (answer.status, answer.json()["code"]) == (403, "42501")
-    assert answer.headers["content-length"] == str(len(answer.body))
+    _, connection = send_request(source)
+    response = connection.take()
+    assert (response.status, response.json()["code"]) == (403, "42501")
+    assert response.headers["content-length"] == str(len(response.body))
     assert source.closed
 
 
 @pytest.mark.parametrize("error", [ApiError(500, "22012", "division by zero"), RuntimeError("a mistake")])
-def test_an_error_after_it_cuts_the_answer_off(error: Exception, failures: list[LogEvent]) -> None:
-    """No last chunk is sent, so that the client sees that something is missing."""
-    web, connection = asked(Source(b"one\n", error))
+def test_error_after_the_first_piece_aborts_the_response(error: Exception, failures: list[LogEvent]) -> None:
+    """The missing last chunk tells the client that the response is incomplete."""
+    web, connection = send_request(Source(b"one\n", error))
     assert connection.transport.disconnected or connection.transport.disconnecting
     assert parts(connection.transport.value())[1] == b"4\r\none\n\r\n"
     assert web.site.in_flight == 0
     [logged] = failures
-    # What the database says may happen any day; a mistake of ours should not.
+    # Database errors are expected; internal errors are not.
     assert logged["log_level"] is (LogLevel.critical if isinstance(error, RuntimeError) else LogLevel.info)
 
 
-def test_no_piece_is_made_while_the_client_does_not_read() -> None:
+def test_stream_pauses_while_the_client_does_not_read() -> None:
     source = Source(*[b"a piece\n"] * 5)
-    authenticator: Deferred[None] = Deferred()
-    source._pieces = (b"first\n", authenticator, *source._pieces)
-    _, connection = asked(source)
+    gate: Deferred[None] = Deferred()
+    source._pieces = (b"first\n", gate, *source._pieces)
+    _, connection = send_request(source)
     producer(connection).pauseProducing()
-    authenticator.callback(None)
-    assert source.given == 2, "the one that was being made when the client stopped"
+    gate.callback(None)
+    assert source.sent == 2, "the piece in progress when the client stopped reading"
     producer(connection).resumeProducing()
-    assert source.given == 6
+    assert source.sent == 6
     assert connection.transport.value().endswith(b"0\r\n\r\n")
 
 
-def test_a_client_that_stops_reading_is_given_up_after_a_minute() -> None:
+def test_client_that_stops_reading_is_disconnected_after_a_minute() -> None:
     source = Source(b"first\n", Deferred(), b"never\n")
-    web, connection = asked(source)
+    web, connection = send_request(source)
     producer(connection).pauseProducing()
     source._pieces[1].callback(None)  # type: ignore[union-attr]
     web.clock.advance(59)
@@ -167,10 +167,10 @@ def test_a_client_that_stops_reading_is_given_up_after_a_minute() -> None:
     assert web.site.in_flight == 0
 
 
-def test_a_piece_that_does_not_come_cuts_the_answer_off() -> None:
+def test_stalled_stream_is_aborted() -> None:
     first, second = Deferred[None](), Deferred[None]()
     source = Source(b"one\n", first, b"two\n", second, b"three\n")
-    web, connection = asked(source)
+    web, connection = send_request(source)
     web.clock.advance(59)
     first.callback(None)
     web.clock.advance(59)
@@ -182,10 +182,10 @@ def test_a_piece_that_does_not_come_cuts_the_answer_off() -> None:
     assert web.site.in_flight == 0
 
 
-def test_a_client_that_goes_away_ends_the_stream() -> None:
+def test_disconnect_closes_the_stream() -> None:
     waiting: Deferred[None] = Deferred()
     source = Source(b"first\n", waiting, b"never\n")
-    web, connection = asked(source)
+    web, connection = send_request(source)
     assert not source.closed
     connection.close()
     assert source.closed
@@ -193,48 +193,46 @@ def test_a_client_that_goes_away_ends_the_stream() -> None:
     assert web.site.in_flight == 0
 
 
-def test_a_client_that_goes_away_while_it_does_not_read_ends_the_stream() -> None:
+def test_disconnect_closes_a_paused_stream() -> None:
     source = Source(b"first\n", Deferred(), b"second\n", b"third\n")
-    web, connection = asked(source)
+    web, connection = send_request(source)
     producer(connection).pauseProducing()
     source._pieces[1].callback(None)  # type: ignore[union-attr]
     connection.close()
-    assert (source.given, source.closed, web.site.in_flight) == (2, True, 0)
+    assert (source.sent, source.closed, web.site.in_flight) == (2, True, 0)
 
 
-def test_draining_waits_for_a_stream() -> None:
-    authenticator: Deferred[None] = Deferred()
-    web, connection = asked(Source(b"first\n", authenticator, b"last\n"))
+def test_drain_waits_for_a_stream() -> None:
+    gate: Deferred[None] = Deferred()
+    web, connection = send_request(Source(b"first\n", gate, b"last\n"))
     drained = web.site.drain(10)
     assert not drained.called
-    authenticator.callback(None)
+    gate.callback(None)
     connection.close()
     assert drained.called
     assert connection.transport.value().endswith(b"0\r\n\r\n")
 
 
 class Paused(Protocol):
-    """A client that reads when it is told to."""
+    """A client that starts to read when the test resumes it."""
 
     def __init__(self) -> None:
         self.received = 0
         self.ended: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
-        """Read nothing yet."""
+        """Pause reading."""
         assert self.transport is not None
         self.transport.pauseProducing()  # type: ignore[attr-defined]
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Count."""
         self.received += len(data)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's name
-        """Tell the end."""
         self.ended.callback(None)
 
 
-async def test_a_large_answer_never_waits_in_memory(reactor: Any) -> None:
+async def test_large_stream_is_not_buffered_in_memory(reactor: Any) -> None:
     waiting = [0]
     channels: list[Any] = []
 
@@ -264,21 +262,21 @@ async def test_a_large_answer_never_waits_in_memory(reactor: Any) -> None:
     finally:
         await port.stopListening()
         await site.drain(5)
-    assert source.given == PIECES
+    assert source.sent == PIECES
     assert client.received > PIECES * len(PIECE)
     assert max(waiting) <= 2 * (len(PIECE) + 20)
     assert web.served[0].size == PIECES * len(PIECE)
 
 
-def test_a_chunk_says_its_length_in_hexadecimal_digits() -> None:
+def test_chunk_length_is_hexadecimal() -> None:
     piece = Chunk(b"a" * 26)
     assert (piece.framed, bytes(piece.plain)) == (b"1a\r\n" + b"a" * 26 + b"\r\n", b"a" * 26)
     assert (Chunk(b"").framed, len(Chunk(b""))) == (b"0\r\n\r\n", 0)
 
 
-def test_what_is_sent_behind_a_request_is_left_to_the_client_while_it_reads_nothing() -> None:
-    _, connection = asked(Source(b"one\n", Deferred()))
-    producer(connection).pauseProducing()  # as the transport does when enough waits to be sent
+def test_server_stops_reading_while_the_client_does_not_read() -> None:
+    _, connection = send_request(Source(b"one\n", Deferred()))
+    producer(connection).pauseProducing()  # the transport does this when its send buffer is full
     connection.send(b"x" * 10_000)
     assert connection.transport.producerState == "producing"
     connection.send(b"x" * 10_000)

@@ -1,4 +1,4 @@
-"""One attempt of a delivery, over real sockets (docs/reference/webhooks.md, Attempts)."""
+"""Delivery attempts over real sockets (docs/reference/webhooks.md, Attempts)."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from zope.interface import implementer
 
 
 def hang_up(request: Received) -> None:
-    """Close the connection instead of answering."""
+    """Close the connection without a response."""
     transport: Any = request.connection.transport
     transport.loseConnection()
 
 
-def say_nothing(_request: Received) -> None:
-    """Never answer."""
+def never_respond(_request: Received) -> None:
+    """Never respond."""
 
 
 @implementer(IPullProducer)
 class Endless:
-    """Writes the same bytes for as long as the connection takes them."""
+    """Writes the same bytes until the connection is closed."""
 
     def __init__(self, request: Received, chunk: bytes) -> None:
         transport: Any = request.connection.transport
@@ -46,27 +46,27 @@ class Endless:
         transport.registerProducer(self, False)
 
     def resumeProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Write once more."""
+        """Write another chunk."""
         self._transport.write(self._chunk)
 
     def stopProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Do no more than not being asked again."""
+        """Do nothing; the transport stops calling ``resumeProducing``."""
 
 
 def pour(head: bytes, chunk: bytes) -> Callable[[Received], None]:
-    """Answer with a head and then the same bytes for ever."""
+    """Respond with a head followed by an endless sequence of the same bytes."""
 
-    def answer(request: Received) -> None:
+    def response(request: Received) -> None:
         request.connection.write(head)
         Endless(request, chunk)
 
-    return answer
+    return response
 
 
 async def timed_out(
     sender: AttemptSender, clock: Clock, port: int, until: Callable[[], bool]
 ) -> AttemptOutcome:
-    """Send, and let 20 seconds pass as soon as the receiver is as far as ``until`` says."""
+    """Start an attempt, and let it time out after 20 seconds once ``until`` returns true."""
     result = Deferred.fromCoroutine(sender.send(attempt(port)))
     while not until():
         assert not result.called
@@ -79,11 +79,11 @@ async def timed_out(
 
 @pytest.fixture
 def receiver() -> Receiver:
-    """Give a receiver that answers 200 until it is told otherwise."""
+    """Return a receiver that responds with 200 by default."""
     return Receiver()
 
 
-async def test_a_delivery_is_one_signed_post_of_the_very_bytes(world: World, receiver: Receiver) -> None:
+async def test_delivery_is_one_signed_post_of_the_exact_body(world: World, receiver: Receiver) -> None:
     port = world.listen(receiver)
     outcome = await world.sender().send(attempt(port, "/hooks?a=%20b", custom_headers=(("X-Team", "blue"),)))
     assert outcome.success
@@ -118,16 +118,16 @@ async def test_a_delivery_is_one_signed_post_of_the_very_bytes(world: World, rec
         ("/../%2e", "/../%2e"),
     ],
 )
-async def test_the_path_and_query_are_sent_as_they_are(
+async def test_path_and_query_are_sent_unchanged(
     world: World, receiver: Receiver, path: str, sent: str
 ) -> None:
-    """Brackets in a path, where RFC 3986 has none, are encoded."""
+    """Brackets are encoded because RFC 3986 does not allow them in a path."""
     outcome = await world.sender().send(attempt(world.listen(receiver), path))
     assert outcome.success
     assert receiver.received[0].line == f"POST {sent} HTTP/1.1"
 
 
-async def test_connections_are_used_again(world: World, receiver: Receiver) -> None:
+async def test_connections_are_reused(world: World, receiver: Receiver) -> None:
     port = world.listen(receiver)
     sender = world.sender()
     for _ in range(3):
@@ -136,10 +136,8 @@ async def test_connections_are_used_again(world: World, receiver: Receiver) -> N
     assert len(receiver.connections) == 1
 
 
-async def test_a_kept_connection_that_is_closed_as_the_request_arrives_fails_the_attempt(
-    world: World, receiver: Receiver
-) -> None:
-    """One attempt is one POST: the receiver may have taken the event before it closed."""
+async def test_idle_connection_closed_on_request_fails_the_attempt(world: World, receiver: Receiver) -> None:
+    """An attempt is a single POST: the receiver may have processed the event before closing."""
     port = world.listen(receiver)
     sender = world.sender()
     assert (await sender.send(attempt(port))).success
@@ -154,20 +152,20 @@ async def test_a_kept_connection_that_is_closed_as_the_request_arrives_fails_the
 
 
 def close(handle: socket.socket) -> None:
-    """Close as a receiver does that ends idle connections; it could still read."""
+    """Close like a receiver that ends idle connections; it could still read."""
     handle.shutdown(socket.SHUT_WR)
 
 
-def chatter(handle: socket.socket) -> None:
-    """Answer what was not asked."""
+def send_unsolicited(handle: socket.socket) -> None:
+    """Send an unsolicited response."""
     handle.sendall(OK)
 
 
-@pytest.mark.parametrize("does", [close, chatter])
-async def test_what_came_on_a_kept_connection_is_seen_before_it_is_used(
+@pytest.mark.parametrize("does", [close, send_unsolicited])
+async def test_stale_idle_connection_is_detected_before_use(
     world: World, receiver: Receiver, does: Callable[[socket.socket], None]
 ) -> None:
-    """Although the reactor had no turn since: the attempt goes out once and succeeds, on a new connection."""
+    """The reactor has not processed the data yet, but the attempt uses a new connection and succeeds."""
     port = world.listen(receiver)
     sender = world.sender()
     assert (await sender.send(attempt(port))).success
@@ -180,9 +178,7 @@ async def test_what_came_on_a_kept_connection_is_seen_before_it_is_used(
     assert receiver.received[1].connection is receiver.connections[1]
 
 
-async def test_a_kept_connection_that_was_closed_while_idle_costs_no_attempt(
-    world: World, receiver: Receiver
-) -> None:
+async def test_connection_closed_while_idle_fails_no_attempt(world: World, receiver: Receiver) -> None:
     port = world.listen(receiver)
     sender = world.sender()
     for expected in (1, 2, 3):
@@ -194,22 +190,18 @@ async def test_a_kept_connection_that_was_closed_while_idle_costs_no_attempt(
         await pause()
 
 
-async def test_a_new_connection_that_is_closed_without_an_answer_fails_with_connect(
-    world: World, receiver: Receiver
-) -> None:
+async def test_close_without_a_response_fails_with_connect(world: World, receiver: Receiver) -> None:
     receiver.answer = hang_up
     outcome = await world.sender().send(attempt(world.listen(receiver)))
     assert (outcome.response_code, outcome.response_body, outcome.error) == (0, None, AttemptError.CONNECT)
     assert len(receiver.received) == 1
 
 
-async def test_a_port_where_nobody_listens_fails_with_connect(world: World) -> None:
+async def test_closed_port_fails_with_connect(world: World) -> None:
     assert (await world.sender().send(attempt(1))).error is AttemptError.CONNECT
 
 
-async def test_an_answer_after_which_the_receiver_closes_is_complete(
-    world: World, receiver: Receiver
-) -> None:
+async def test_response_delimited_by_close_is_complete(world: World, receiver: Receiver) -> None:
     receiver.sends(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall of it", close=True)
     sender = world.sender()
     port = world.listen(receiver)
@@ -219,7 +211,7 @@ async def test_an_answer_after_which_the_receiver_closes_is_complete(
     assert len(receiver.connections) == 2
 
 
-async def test_a_receiver_that_switches_protocols_fails_with_protocol(
+async def test_switching_protocols_fails_with_protocol(
     world: World, receiver: Receiver, failures: list[LogEvent]
 ) -> None:
     receiver.sends(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
@@ -229,9 +221,7 @@ async def test_a_receiver_that_switches_protocols_fails_with_protocol(
     assert failures == []
 
 
-async def test_an_answer_shorter_than_its_length_fails_with_protocol(
-    world: World, receiver: Receiver
-) -> None:
+async def test_truncated_response_fails_with_protocol(world: World, receiver: Receiver) -> None:
     receiver.sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", close=True)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
     assert (outcome.response_code, outcome.response_body, outcome.error) == (
@@ -243,18 +233,18 @@ async def test_an_answer_shorter_than_its_length_fails_with_protocol(
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_never_followed_and_is_a_failure(
+async def test_redirect_is_not_followed_and_is_a_failure(
     world: World, receiver: Receiver, status: int
 ) -> None:
     other = Receiver()
-    away = world.listen(other)
+    target_port = world.listen(other)
     receiver.sends(
-        f"HTTP/1.1 {status} Away\r\nLocation: http://hooks.example.com:{away}/\r\n"
+        f"HTTP/1.1 {status} Away\r\nLocation: http://hooks.example.com:{target_port}/\r\n"
         "Content-Length: 0\r\n\r\n".encode()
     )
     outcome = await world.sender().send(attempt(world.listen(receiver)))
     assert (outcome.response_code, outcome.success, outcome.error) == (status, False, None)
-    assert ("location", f"http://hooks.example.com:{away}/") in outcome.response_headers
+    assert ("location", f"http://hooks.example.com:{target_port}/") in outcome.response_headers
     assert other.received == []
 
 
@@ -267,7 +257,7 @@ async def test_only_2xx_is_a_success(world: World, receiver: Receiver, status: i
     assert (outcome.response_code, outcome.success, outcome.error) == (status, succeeded, None)
 
 
-async def test_interim_answers_are_ignored(world: World, receiver: Receiver) -> None:
+async def test_interim_responses_are_ignored(world: World, receiver: Receiver) -> None:
     receiver.sends(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + OK)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
     assert (outcome.response_code, outcome.response_body) == (200, "ok")
@@ -290,15 +280,15 @@ async def test_interim_answers_are_ignored(world: World, receiver: Receiver) -> 
         b"\x15\x03\x01\x00\x02\x02\x28\n\n",
     ],
 )
-async def test_what_is_not_http_fails_with_protocol(world: World, receiver: Receiver, answer: bytes) -> None:
+async def test_invalid_http_fails_with_protocol(world: World, receiver: Receiver, answer: bytes) -> None:
     receiver.sends(answer)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
     assert outcome.error is AttemptError.PROTOCOL
     await receiver.connections[0].lost
 
 
-async def test_an_endless_body_is_cut_off_and_its_2xx_stands(world: World, receiver: Receiver) -> None:
-    """Past 16 KiB the connection is dropped: the receiver has answered, and no more is kept."""
+async def test_endless_body_is_truncated_and_the_attempt_succeeds(world: World, receiver: Receiver) -> None:
+    """The receiver has responded, so the connection is dropped after 16 KiB."""
     receiver.answer = pour(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 10_000)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
     assert outcome.success
@@ -306,7 +296,7 @@ async def test_an_endless_body_is_cut_off_and_its_2xx_stands(world: World, recei
     await receiver.connections[0].lost
 
 
-async def test_a_compressed_body_is_kept_as_it_came(world: World, receiver: Receiver) -> None:
+async def test_compressed_body_is_stored_unchanged(world: World, receiver: Receiver) -> None:
     packed = gzip.compress(b"0" * 1_000_000)
     receiver.sends(
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed
@@ -326,7 +316,7 @@ async def test_a_compressed_body_is_kept_as_it_came(world: World, receiver: Rece
         (b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 100),
         (b"", b"x" * 10_000),
     ],
-    ids=["many", "folded", "one long line", "interim answers", "status line"],
+    ids=["many", "folded", "one long line", "interim responses", "status line"],
 )
 async def test_endless_headers_fail_with_protocol(
     world: World, receiver: Receiver, head: bytes, chunk: bytes
@@ -338,7 +328,7 @@ async def test_endless_headers_fail_with_protocol(
     await receiver.connections[0].lost
 
 
-async def test_of_many_headers_only_some_are_kept(world: World, receiver: Receiver) -> None:
+async def test_number_of_stored_headers_is_limited(world: World, receiver: Receiver) -> None:
     many = b"".join(b"X-%d: %s\r\n" % (number, b"v" * 100) for number in range(300))
     receiver.sends(b"HTTP/1.1 200 OK\r\n" + many + b"Content-Length: 0\r\n\r\n")
     outcome = await world.sender().send(attempt(world.listen(receiver)))
@@ -347,8 +337,8 @@ async def test_of_many_headers_only_some_are_kept(world: World, receiver: Receiv
     assert outcome.response_headers[0] == ("x-0", "v" * 100)
 
 
-async def test_what_is_kept_is_text_that_the_database_holds(world: World, receiver: Receiver) -> None:
-    """No NUL and nothing that is no character; a character cut in two by the limit is left out."""
+async def test_stored_response_is_valid_text(world: World, receiver: Receiver) -> None:
+    """NUL and invalid characters are replaced, and a character cut by the limit is omitted."""
     body = b"\0\xff" + "é".encode() * 10_000
     receiver.sends(b"HTTP/1.1 200 OK\r\nX-A: \xe9\0\r\nX-A: 2\r\n\r\n" + body, close=True)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
@@ -356,7 +346,7 @@ async def test_what_is_kept_is_text_that_the_database_holds(world: World, receiv
     assert outcome.response_headers == (("x-a", "é\ufffd, 2"),)
 
 
-async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next(
+async def test_unsolicited_response_is_not_used_for_the_next_request(
     world: World, receiver: Receiver
 ) -> None:
     port = world.listen(receiver)
@@ -367,8 +357,8 @@ async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next(
     assert (await sender.send(attempt(port))).success
 
 
-async def test_a_receiver_that_says_nothing_times_out(world: World, receiver: Receiver) -> None:
-    receiver.answer = say_nothing
+async def test_unresponsive_receiver_times_out(world: World, receiver: Receiver) -> None:
+    receiver.answer = never_respond
     port, clock = world.listen(receiver), Clock()
     outcome = await timed_out(
         world.sender(clock=clock, timeout=20.0), clock, port, lambda: bool(receiver.received)
@@ -377,7 +367,7 @@ async def test_a_receiver_that_says_nothing_times_out(world: World, receiver: Re
     await receiver.connections[0].lost
 
 
-async def test_headers_that_trickle_time_out(world: World, receiver: Receiver) -> None:
+async def test_slow_headers_time_out(world: World, receiver: Receiver) -> None:
     receiver.sends(b"HTTP/1.1 200 OK\r\nX-Slow: ")
     port, clock = world.listen(receiver), Clock()
     outcome = await timed_out(
@@ -387,9 +377,7 @@ async def test_headers_that_trickle_time_out(world: World, receiver: Receiver) -
     await receiver.connections[0].lost
 
 
-async def test_a_body_that_trickles_times_out_although_its_status_is_2xx(
-    world: World, receiver: Receiver
-) -> None:
+async def test_slow_body_times_out_despite_a_2xx_status(world: World, receiver: Receiver) -> None:
     receiver.sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nslow")
     port, clock = world.listen(receiver), Clock()
     sender = world.sender(clock=clock, timeout=20.0)
@@ -405,37 +393,35 @@ async def test_a_body_that_trickles_times_out_although_its_status_is_2xx(
     await receiver.connections[0].lost
 
 
-async def test_a_process_that_was_held_up_sends_nothing_after_the_deadline(
-    world: World, receiver: Receiver
-) -> None:
-    """By then somebody else may make this attempt: it hears of the connection before its timers run."""
+async def test_delayed_process_sends_nothing_after_the_deadline(world: World, receiver: Receiver) -> None:
+    """Another process may already make this attempt when the late one is connected."""
     port, clock = world.listen(receiver), Clock()
 
-    class HeldUp:
+    class SlowResolver:
         async def addresses(self, _name: str) -> Any:
             clock.rightNow += 20
             return [ipaddress.ip_address("127.0.0.1")]
 
-    outcome = await world.sender(HeldUp(), clock=clock, timeout=20.0).send(attempt(port))
+    outcome = await world.sender(SlowResolver(), clock=clock, timeout=20.0).send(attempt(port))
     assert (outcome.success, outcome.error, outcome.response_code) == (False, AttemptError.TIMEOUT, 0)
     await receiver.connections[0].lost
     assert receiver.received == []
 
 
-async def test_a_name_server_that_says_nothing_times_out(world: World) -> None:
-    clock, asked = Clock(), []
+async def test_unresponsive_name_server_times_out(world: World) -> None:
+    clock, names = Clock(), []
 
     class Silent:
         async def addresses(self, name: str) -> Any:
-            asked.append(name)
+            names.append(name)
             await Deferred()
 
     sender = world.sender(Silent(), clock=clock, timeout=20.0)
-    assert (await timed_out(sender, clock, 80, lambda: bool(asked))).error is AttemptError.TIMEOUT
+    assert (await timed_out(sender, clock, 80, lambda: bool(names))).error is AttemptError.TIMEOUT
 
 
-async def test_cancelling_drops_the_connection(world: World, receiver: Receiver) -> None:
-    receiver.answer = say_nothing
+async def test_cancelling_closes_the_connection(world: World, receiver: Receiver) -> None:
+    receiver.answer = never_respond
     result = Deferred.fromCoroutine(world.sender().send(attempt(world.listen(receiver))))
     while not receiver.received:
         await pause()
@@ -445,7 +431,7 @@ async def test_cancelling_drops_the_connection(world: World, receiver: Receiver)
     await receiver.connections[0].lost
 
 
-async def test_cancelling_or_the_deadline_ends_a_connection_being_made() -> None:
+async def test_cancellation_and_deadline_end_a_connection_attempt() -> None:
     address_check = AddressCheck(Names(["93.184.215.14"]))
     for seconds, cancel in ((0.0, True), (20.0, False)):
         reactor = MemoryReactorClock()
@@ -464,7 +450,7 @@ async def test_cancelling_or_the_deadline_ends_a_connection_being_made() -> None
         assert reactor.getDelayedCalls() == []
 
 
-async def test_what_no_receiver_can_bring_about_is_raised(world: World) -> None:
+async def test_internal_error_is_raised(world: World) -> None:
     class Broken:
         async def addresses(self, name: str) -> Any:
             raise RuntimeError(f"a mistake about {name}")
@@ -473,8 +459,8 @@ async def test_what_no_receiver_can_bring_about_is_raised(world: World) -> None:
         await world.sender(Broken()).send(attempt(80))
 
 
-async def test_cookies_are_not_kept(world: World, receiver: Receiver) -> None:
-    """What one receiver sets would reach another on the same name."""
+async def test_cookies_are_not_stored(world: World, receiver: Receiver) -> None:
+    """Otherwise a cookie from one receiver would reach another with the same host name."""
     receiver.sends(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n")
     sender, port = world.sender(), world.listen(receiver)
     await sender.send(attempt(port))
@@ -492,13 +478,13 @@ async def test_proxies_of_the_environment_are_not_used(
     assert proxy.received == []
 
 
-async def test_a_url_that_the_rules_refuse_now_fails_with_refused_address(world: World) -> None:
-    """``require-https`` and ``allow-addresses`` may have changed since the endpoint was made."""
+async def test_url_forbidden_by_new_rules_fails_with_refused_address(world: World) -> None:
+    """``require-https`` and ``allow-addresses`` can change after the endpoint is created."""
     sender = world.sender(require_https=True)
     assert (await sender.send(attempt(80))).error is AttemptError.REFUSED_ADDRESS
 
 
-async def test_an_event_that_the_receiver_does_not_read_times_out(world: World) -> None:
+async def test_receiver_that_does_not_read_the_event_times_out(world: World) -> None:
     receiver = Receiver(reads=False)
     port, clock = world.listen(receiver), Clock()
     sender = world.sender(clock=clock, timeout=20.0)
@@ -532,7 +518,7 @@ async def test_connections_are_closed_when_idle_for_15_seconds(
     sender.close()
 
 
-async def test_only_so_many_connections_are_kept_idle(reactor: Any, world: World, receiver: Receiver) -> None:
+async def test_number_of_idle_connections_is_limited(reactor: Any, world: World, receiver: Receiver) -> None:
     connections = ReceiverConnections(reactor, OutgoingTls(), max_idle=2)
     target = parse(f"http://hooks.example.com:{world.listen(receiver)}/")
     addresses = [ipaddress.ip_address("127.0.0.1")]

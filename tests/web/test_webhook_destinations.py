@@ -1,4 +1,4 @@
-"""Where a delivery is sent to: what was checked and nothing else (docs/reference/webhooks.md, Addresses)."""
+"""Deliveries go only to checked addresses (docs/reference/webhooks.md, Addresses)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ from twisted.internet.defer import CancelledError, Deferred, gatherResults
         ["::1"],
     ],
 )
-async def test_one_reserved_address_among_a_names_addresses_refuses_them_all(
-    world: World, answer: Sequence[str]
-) -> None:
+async def test_one_reserved_address_rejects_the_name(world: World, answer: Sequence[str]) -> None:
     receiver = Receiver()
     port = world.listen(receiver)
     outcome = await world.sender(Names(answer), allowed=()).send(attempt(port))
@@ -51,20 +49,20 @@ async def test_a_name_without_addresses_fails_with_dns(world: World) -> None:
     assert (await world.sender(Names([])).send(attempt(80))).error is AttemptError.DNS
 
 
-async def test_a_name_that_changes_between_check_and_connect_gains_nothing(world: World) -> None:
+async def test_name_changed_after_the_check_is_rejected(world: World) -> None:
     public, inside = Receiver(), Receiver()
     port = world.listen(public, "127.0.0.1")
     world.listen_at(inside, "127.0.0.2", port)
     names = Names(["127.0.0.1"], ["127.0.0.2"])
     sender = world.sender(names, allowed=["127.0.0.1/32"])
     assert (await sender.send(attempt(port))).success
-    assert names.asked == [NAME]
-    # Changed now: the second attempt sees it, although a connection to the first address is kept.
+    assert names.lookups == [NAME]
+    # The second attempt sees the changed name, although a connection to the first address is idle.
     assert (await sender.send(attempt(port))).error is AttemptError.REFUSED_ADDRESS
     assert (len(public.received), len(inside.connections)) == (1, 0)
 
 
-async def test_a_kept_connection_is_not_used_for_a_name_that_moved(world: World) -> None:
+async def test_idle_connection_is_not_used_after_the_address_changes(world: World) -> None:
     old, new = Receiver(), Receiver()
     port = world.listen(old, "127.0.0.1")
     world.listen_at(new, "127.0.0.2", port)
@@ -74,20 +72,20 @@ async def test_a_kept_connection_is_not_used_for_a_name_that_moved(world: World)
     assert (len(old.received), len(new.received)) == (1, 1)
 
 
-async def test_the_next_address_is_tried_when_one_does_not_answer(world: World) -> None:
+async def test_next_address_is_tried_after_a_failed_connection(world: World) -> None:
     receiver = Receiver()
     port = world.listen(receiver)
     assert (await world.sender(Names(["127.0.0.9", "127.0.0.1"])).send(attempt(port))).success
 
 
-async def test_ipv6_receivers_are_delivered_to(world: World) -> None:
+async def test_delivery_works_over_ipv6(world: World) -> None:
     receiver = Receiver()
     port = world.listen(receiver, "::1")
     assert (await world.sender(Names(["::1"])).send(attempt(port))).success
     assert receiver.received[0].headers["host"] == f"{NAME}:{port}"
 
 
-async def test_an_allowed_address_may_stand_in_the_url(world: World) -> None:
+async def test_url_can_contain_an_allowed_address(world: World) -> None:
     receiver = Receiver()
     port = world.listen(receiver)
     url = f"http://127.0.0.1:{port}/"
@@ -98,12 +96,12 @@ async def test_an_allowed_address_may_stand_in_the_url(world: World) -> None:
     assert len(receiver.received) == 1
 
 
-async def test_a_connection_that_leads_elsewhere_is_dropped(reactor: Any, world: World) -> None:
+async def test_connection_to_an_unexpected_address_is_dropped(reactor: Any, world: World) -> None:
     receiver = Receiver()
     port = world.listen(receiver)
 
     class Diverted:
-        """A reactor whose connections to one address end at another."""
+        """A reactor that connects to a different address."""
 
         def connectTCP(self, host: str, *arguments: Any, **named: Any) -> Any:  # noqa: N802 - twisted's name
             assert host == "93.184.215.14"
@@ -115,7 +113,7 @@ async def test_a_connection_that_leads_elsewhere_is_dropped(reactor: Any, world:
     assert receiver.received == []
 
 
-async def test_checks_report_what_an_endpoint_may_not_have() -> None:
+async def test_address_check_reports_forbidden_endpoints() -> None:
     target = parse("https://hooks.example.com/")
     with pytest.raises(Unresolvable):
         await AddressCheck(Names([])).addresses(target)
@@ -125,111 +123,110 @@ async def test_checks_report_what_an_endpoint_may_not_have() -> None:
     assert [str(address) for address in await allowing.addresses(target)] == ["93.184.215.14", "192.168.0.1"]
 
 
-async def test_names_are_looked_up_in_threads_overlapping_look_ups_once(reactor: Any) -> None:
-    asked: list[tuple[str, bool]] = []
-    answered = threading.Event()
+async def test_overlapping_lookups_of_a_name_share_one_thread(reactor: Any) -> None:
+    names: list[tuple[str, bool]] = []
+    ready = threading.Event()
     address = ipaddress.ip_address("93.184.215.14")
 
     def look_up(name: str) -> Sequence[Any]:
-        asked.append((name, threading.current_thread() is threading.main_thread()))
-        answered.wait()
+        names.append((name, threading.current_thread() is threading.main_thread()))
+        ready.wait()
         if name == "missing.example.com":
             raise OSError("no such name")
         return [address]
 
     resolver = SystemResolver(reactor, look_up, threads=2)
-    looked = [Deferred.fromCoroutine(resolver.addresses(NAME)) for _ in range(3)]
+    lookups = [Deferred.fromCoroutine(resolver.addresses(NAME)) for _ in range(3)]
     missing = Deferred.fromCoroutine(resolver.addresses("missing.example.com"))
-    looked[0].addErrback(lambda failure: failure.trap(Exception) and None).cancel()
-    answered.set()
-    assert await gatherResults(looked) == [None, [address], [address]]
+    lookups[0].addErrback(lambda failure: failure.trap(Exception) and None).cancel()
+    ready.set()
+    assert await gatherResults(lookups) == [None, [address], [address]]
     with pytest.raises(OSError, match="no such name"):
         await missing
-    assert sorted(asked) == [(NAME, False), ("missing.example.com", False)]
+    assert sorted(names) == [(NAME, False), ("missing.example.com", False)]
     resolver.stop()
 
 
 class NameServers:
-    """Look-ups that end when they are told to, on a clock of the tests.
+    """Fake name servers whose lookups end when the test permits it, with a simulated clock.
 
-    :ivar asked: names in the order in which their look-ups began.
+    :ivar lookups: names in the order of their lookups.
     """
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
         self.now = 0.0
         self._silent: dict[str, threading.Event] = {}
 
     def silence(self, name: str) -> None:
-        """Keep who asks for a name waiting from now on."""
+        """Block lookups of a name."""
         self._silent[name] = threading.Event()
 
     def speak(self, seconds: float) -> None:
-        """Answer everybody, so many seconds after they asked."""
+        """Advance the clock, then complete all blocked lookups."""
         self.now += seconds
         for event in self._silent.values():
             event.set()
 
     def look_up(self, name: str) -> Sequence[Any]:
-        """Look a name up."""
-        self.asked.append(name)
+        self.lookups.append(name)
         if name in self._silent:
             self._silent[name].wait()
         return [ipaddress.ip_address("93.184.216.34")]
 
 
-async def test_names_that_were_slow_keep_no_others_waiting(reactor: Any) -> None:
+async def test_slow_names_do_not_block_other_lookups(reactor: Any) -> None:
     servers = NameServers()
     resolver = SystemResolver(reactor, servers.look_up, threads=4, seconds=lambda: servers.now)
     slow = [f"slow{number}.example.com" for number in range(4)]
     for name in slow:
         servers.silence(name)
     first = [Deferred.fromCoroutine(resolver.addresses(name)) for name in slow]
-    await until(reactor, lambda: len(servers.asked) == 4)
+    await until(reactor, lambda: len(servers.lookups) == 4)
     servers.speak(SLOW)
     await gatherResults(first)
     for name in slow:
         servers.silence(name)
     again = [Deferred.fromCoroutine(resolver.addresses(name)) for name in slow]
-    await until(reactor, lambda: len(servers.asked) == 5)
+    await until(reactor, lambda: len(servers.lookups) == 5)
     for number in range(8):
         await resolver.addresses(f"quick{number}.example.com")
     assert not any(one.called for one in again)
     servers.speak(0.0)
     await gatherResults(again)
-    assert sorted(servers.asked[4:]) == sorted(slow + [f"quick{number}.example.com" for number in range(8)])
+    assert sorted(servers.lookups[4:]) == sorted(slow + [f"quick{number}.example.com" for number in range(8)])
     resolver.stop()
 
 
-async def test_a_look_up_that_nobody_waits_for_is_not_begun(reactor: Any) -> None:
+async def test_canceled_lookup_is_not_started(reactor: Any) -> None:
     servers = NameServers()
     servers.silence("silent.example.com")
     resolver = SystemResolver(reactor, servers.look_up, threads=1)
     silent = Deferred.fromCoroutine(resolver.addresses("silent.example.com"))
-    await until(reactor, lambda: servers.asked == ["silent.example.com"])
+    await until(reactor, lambda: servers.lookups == ["silent.example.com"])
     names = [f"{number}.example.com" for number in range(10)]
-    given_up = [Deferred.fromCoroutine(resolver.addresses(name)) for name in names]
-    for one in given_up:
+    canceled = [Deferred.fromCoroutine(resolver.addresses(name)) for name in names]
+    for one in canceled:
         one.addErrback(lambda failure: failure.trap(CancelledError) and None).cancel()
-    after_all = Deferred.fromCoroutine(resolver.addresses(names[3]))
+    repeated = Deferred.fromCoroutine(resolver.addresses(names[3]))
     servers.speak(0.0)
-    assert len(await after_all) == len(await silent) == 1
+    assert len(await repeated) == len(await silent) == 1
     assert len(await resolver.addresses("last.example.com")) == 1
-    assert servers.asked == ["silent.example.com", names[3], "last.example.com"]
+    assert servers.lookups == ["silent.example.com", names[3], "last.example.com"]
     resolver.stop()
 
 
-async def test_a_look_up_that_fails_in_another_way_does_not_keep_later_ones_of_the_name_waiting(
+async def test_unexpected_lookup_error_does_not_block_later_lookups(
     reactor: Any,
 ) -> None:
     address = ipaddress.ip_address("93.184.216.34")
-    answers: list[Any] = [RuntimeError("the system's own fault"), [address]]
+    responses: list[Any] = [RuntimeError("the system's own fault"), [address]]
 
     def look_up(_name: str) -> Any:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        response = responses.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     resolver = SystemResolver(reactor, look_up, threads=1)
     with pytest.raises(RuntimeError, match="own fault"):
@@ -238,7 +235,7 @@ async def test_a_look_up_that_fails_in_another_way_does_not_keep_later_ones_of_t
     resolver.stop()
 
 
-async def test_the_system_knows_its_own_host_names(reactor: Any) -> None:
+async def test_system_resolver_resolves_localhost(reactor: Any) -> None:
     resolver = SystemResolver(reactor)
     assert ipaddress.ip_address("127.0.0.1") in await resolver.addresses("localhost")
     resolver.stop()

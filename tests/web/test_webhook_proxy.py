@@ -1,4 +1,4 @@
-"""Deliveries through an HTTP proxy, and from a chosen address, over real sockets."""
+"""Deliveries through an HTTP proxy or from a chosen source address, over real sockets."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from support.connect_proxy import ConnectProxy
 from support.receiver import NAME, Names, Receiver, World, attempt
 
 
-async def test_deliveries_go_through_the_proxy_to_a_checked_address(world: World, reactor: Any) -> None:
-    """It is told the address, so that it need not find out itself; connections are used again."""
+async def test_proxy_connects_to_the_checked_address(world: World, reactor: Any) -> None:
+    """The proxy receives the checked address instead of the name, so that it does not resolve the name."""
     receiver, proxy = Receiver(), ConnectProxy(reactor)
     port = world.listen(receiver)
     sender = world.sender(route=proxy.listen(world))
     for _ in range(2):
         assert (await sender.send(attempt(port))).success
-    assert proxy.asked == [f"CONNECT 127.0.0.1:{port} HTTP/1.1"]
+    assert proxy.requests == [f"CONNECT 127.0.0.1:{port} HTTP/1.1"]
     secret = base64.b64encode(b"bob:p@ss").decode()
     assert proxy.headers == [{"Host": f"127.0.0.1:{port}", "Proxy-Authorization": f"Basic {secret}"}]
     assert receiver.received[0].headers["host"] == f"{NAME}:{port}"
     assert "proxy-authorization" not in receiver.received[0].headers
 
 
-async def test_a_forbidden_address_is_refused_before_the_proxy_is_asked(world: World, reactor: Any) -> None:
+async def test_forbidden_address_is_rejected_before_the_proxy_is_used(world: World, reactor: Any) -> None:
     proxy = ConnectProxy(reactor)
     sender = world.sender(Names(["10.0.0.1"]), allowed=(), route=proxy.listen(world))
     outcome = await sender.send(attempt(443))
     assert outcome.error is AttemptError.REFUSED_ADDRESS
-    assert proxy.asked == []
+    assert proxy.requests == []
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,18 @@ async def test_a_forbidden_address_is_refused_before_the_proxy_is_asked(world: W
         b"x" * 20_000,
     ],
 )
-async def test_what_makes_no_tunnel_is_a_failure_to_connect(
-    world: World, reactor: Any, answer: bytes
-) -> None:
+async def test_failed_tunnel_fails_with_connect(world: World, reactor: Any, answer: bytes) -> None:
     proxy = ConnectProxy(reactor, answer)
     sender = world.sender(route=proxy.listen(world))
     outcome = await sender.send(attempt(9))
     assert (outcome.success, outcome.error, outcome.response_code) == (False, AttemptError.CONNECT, 0)
 
 
-async def test_a_proxy_that_is_away_or_says_nothing_fails_the_attempt(world: World, reactor: Any) -> None:
+async def test_unreachable_or_silent_proxy_fails_the_attempt(world: World, reactor: Any) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        away = world.sender(route=OutgoingRoute(Proxy(*bound.getsockname())))
-        assert (await away.send(attempt(9))).error is AttemptError.CONNECT
+        unreachable = world.sender(route=OutgoingRoute(Proxy(*bound.getsockname())))
+        assert (await unreachable.send(attempt(9))).error is AttemptError.CONNECT
     nameless = world.sender(route=OutgoingRoute(Proxy("no-such-host.invalid", 3128)))
     assert (await nameless.send(attempt(9))).error is AttemptError.CONNECT
     silent = ConnectProxy(reactor, b"")
@@ -68,7 +66,7 @@ async def test_a_proxy_that_is_away_or_says_nothing_fails_the_attempt(world: Wor
     assert (await sender.send(attempt(9))).error is AttemptError.TIMEOUT
 
 
-async def test_deliveries_come_from_the_chosen_address(world: World) -> None:
+async def test_deliveries_use_the_configured_source_address(world: World) -> None:
     receiver = Receiver()
     port = world.listen(receiver)
     route = OutgoingRoute(bind_addresses=(ip_address("127.0.0.5"),))
@@ -92,13 +90,12 @@ async def test_deliveries_come_from_the_chosen_address(world: World) -> None:
         "socks5://proxy",
     ],
 )
-def test_other_urls_are_no_proxies(url: str) -> None:
+def test_invalid_proxy_url_is_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="expected the URL of an HTTP proxy"):
         parse_proxy(url)
 
 
-def test_a_proxy_has_a_port_and_shows_no_password() -> None:
-    """3128 unless its URL says otherwise."""
+def test_proxy_has_a_default_port_and_hides_its_password() -> None:
     proxy = parse_proxy("http://bob:secret@proxy.example.org")
     assert (proxy.host, proxy.port) == ("proxy.example.org", 3128)
     assert "Basic" not in repr(proxy)

@@ -1,4 +1,4 @@
-"""TLS to receivers: the name and the certificate are checked (docs/reference/webhooks.md, Addresses)."""
+"""TLS to receivers: host names and certificates are checked (docs/reference/webhooks.md, Addresses)."""
 
 from __future__ import annotations
 
@@ -19,35 +19,34 @@ from twisted.internet.task import Clock
 
 @pytest.fixture(scope="module")
 def authority() -> Authority:
-    """Make an authority for the module."""
     return Authority.create()
 
 
-async def test_the_name_is_checked_while_the_address_is_pinned(world: World, authority: Authority) -> None:
-    """SNI and Host carry the name, the certificate is for the name, and the connection is used again."""
+async def test_certificate_is_checked_for_the_name_not_the_address(
+    world: World, authority: Authority
+) -> None:
+    """SNI and ``Host`` contain the name."""
     receiver = Receiver()
-    asked: list[str] = []
+    server_names: list[str] = []
 
-    def answer(request: Received) -> None:
+    def response(request: Received) -> None:
         transport: Any = request.connection.transport
-        asked.append(transport.getHandle().get_servername().decode())
+        server_names.append(transport.getHandle().get_servername().decode())
         request.connection.write(b"HTTP/1.1 204 No Content\r\n\r\n")
 
-    receiver.answer = answer
+    receiver.answer = response
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     sender = world.sender(tls=authority.trusted)
     for _ in range(2):
         outcome = await sender.send(attempt(port, scheme="https"))
         assert (outcome.success, outcome.error) == (True, None)
-    assert asked == [NAME, NAME]
+    assert server_names == [NAME, NAME]
     assert receiver.received[0].headers["host"] == f"{NAME}:{port}"
     assert len(receiver.connections) == 1
 
 
-async def test_a_close_that_came_on_a_kept_connection_is_seen_before_it_is_used(
-    world: World, authority: Authority
-) -> None:
-    """Although the reactor had no turn since: the attempt goes out once, on a new connection."""
+async def test_closed_idle_connection_is_detected_before_use(world: World, authority: Authority) -> None:
+    """The reactor has not processed the close yet, but the attempt uses a new connection."""
     receiver = Receiver()
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     sender = world.sender(tls=authority.trusted)
@@ -59,34 +58,30 @@ async def test_a_close_that_came_on_a_kept_connection_is_seen_before_it_is_used(
     assert len(receiver.connections) == 2
 
 
-async def test_a_certificate_for_another_name_fails_with_tls(world: World, authority: Authority) -> None:
-    await refused(world, authority, authority.issue(x509.DNSName("other.example.com")))
+async def test_certificate_for_another_name_fails_with_tls(world: World, authority: Authority) -> None:
+    await check_rejected(world, authority, authority.issue(x509.DNSName("other.example.com")))
 
 
-async def test_an_expired_certificate_fails_with_tls(world: World, authority: Authority) -> None:
-    await refused(world, authority, authority.issue(x509.DNSName(NAME), until=NOW - DAY))
+async def test_expired_certificate_fails_with_tls(world: World, authority: Authority) -> None:
+    await check_rejected(world, authority, authority.issue(x509.DNSName(NAME), until=NOW - DAY))
 
 
-async def test_a_certificate_that_signs_itself_fails_with_tls(world: World, authority: Authority) -> None:
-    await refused(world, authority, Authority.create(x509.DNSName(NAME)).served)
+async def test_self_signed_certificate_fails_with_tls(world: World, authority: Authority) -> None:
+    await check_rejected(world, authority, Authority.create(x509.DNSName(NAME)).served)
 
 
-async def test_a_certificate_of_an_unknown_authority_fails_with_tls(
-    world: World, authority: Authority
-) -> None:
-    await refused(world, authority, Authority.create().issue(x509.DNSName(NAME)))
+async def test_certificate_of_an_unknown_authority_fails_with_tls(world: World, authority: Authority) -> None:
+    await check_rejected(world, authority, Authority.create().issue(x509.DNSName(NAME)))
 
 
-async def test_the_systems_authorities_are_used_unless_configured_otherwise(
-    world: World, authority: Authority
-) -> None:
+async def test_system_authorities_are_used_by_default(world: World, authority: Authority) -> None:
     receiver = Receiver()
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     assert (await world.sender().send(attempt(port, scheme="https"))).error is AttemptError.TLS
     assert receiver.received == []
 
 
-async def test_a_receiver_that_does_not_speak_tls_fails_with_tls(world: World, authority: Authority) -> None:
+async def test_receiver_without_tls_fails_with_tls(world: World, authority: Authority) -> None:
     receiver = Receiver(greeting=b"220 mail.example.com ESMTP\r\n")
     port = world.listen(receiver)
     outcome = await world.sender(tls=authority.trusted).send(attempt(port, scheme="https"))
@@ -94,18 +89,18 @@ async def test_a_receiver_that_does_not_speak_tls_fails_with_tls(world: World, a
     assert receiver.received == []
 
 
-async def test_a_receiver_that_does_not_end_its_connection_is_cut_off(
+async def test_receiver_that_does_not_close_is_disconnected(
     reactor: Any, world: World, authority: Authority
 ) -> None:
-    """It said that it would close; closing over TLS waits for it, but not for ever."""
+    """The receiver announces that it will close; closing TLS waits for it only for a limited time."""
     receiver, clock = Receiver(), Clock()
 
-    def answer(request: Received) -> None:
+    def response(request: Received) -> None:
         request.connection.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
         transport: Any = request.connection.transport
         transport.pauseProducing()
 
-    receiver.answer = answer
+    receiver.answer = response
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     address_check = AddressCheck(Names(["127.0.0.1"]), networks(["127.0.0.1"]))
     sender = AttemptSender(Timed(reactor, clock), address_check, clock.seconds, tls=authority.trusted)  # type: ignore[arg-type]
@@ -120,8 +115,8 @@ async def test_a_receiver_that_does_not_end_its_connection_is_cut_off(
     await receiver.connections[0].lost
 
 
-async def refused(world: World, authority: Authority, options: Any) -> None:
-    """Deliver to a receiver with this certificate, and see that it learns nothing of the event."""
+async def check_rejected(world: World, authority: Authority, options: Any) -> None:
+    """Deliver to a receiver with this certificate, and check that it receives no data."""
     receiver = Receiver()
     port = world.listen(receiver, tls=options)
     outcome = await world.sender(Names(["127.0.0.1"]), tls=authority.trusted).send(
@@ -132,12 +127,11 @@ async def refused(world: World, authority: Authority, options: Any) -> None:
     await receiver.connections[0].lost
 
 
-async def test_tls_is_spoken_with_the_receiver_within_the_tunnel(world: World, reactor: Any) -> None:
-    """And its certificate is checked for the name in the URL."""
+async def test_tls_is_end_to_end_through_a_tunnel(world: World, reactor: Any) -> None:
     authority, receiver, proxy = Authority.create(), Receiver(), ConnectProxy(reactor)
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     other = world.listen(Receiver(), tls=authority.issue(x509.DNSName("other.example.com")))
     sender = world.sender(tls=authority.trusted, route=proxy.listen(world))
     assert (await sender.send(attempt(port, scheme="https"))).success
-    refused = await sender.send(attempt(other, scheme="https"))
-    assert refused.error is AttemptError.TLS
+    outcome = await sender.send(attempt(other, scheme="https"))
+    assert outcome.error is AttemptError.TLS

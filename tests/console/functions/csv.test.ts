@@ -1,9 +1,9 @@
-/** Files of CSV that spreadsheets open. */
+/** CSV files for spreadsheets. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { withoutFormulas } from "../../../console/src/rows/csv";
 
-test("what a spreadsheet would run as a formula begins with an apostrophe", () => {
+test("formulas are escaped with an apostrophe", () => {
   const formulas = ["=1+1", "+cmd|x", "-2+3", "@SUM(A1)", " =1", "\uff1d1", "-", "-Infinity", "=1e5"];
   for (const formula of formulas) {
     assert.equal(withoutFormulas(`id,note\n1,${formula}\n`), `id,note\n1,'${formula}\n`);
@@ -13,13 +13,13 @@ test("what a spreadsheet would run as a formula begins with an apostrophe", () =
   assert.equal(withoutFormulas("=column,b\n1,2"), "'=column,b\n1,2", "a column's name, too");
 });
 
-test("numbers and other texts stay as they are", () => {
+test("numbers and other texts are unchanged", () => {
   const csv = 'id,"a ""b"", c",d\n-1,+2.50,-1e-7\n.5,-.5,1.\n,"",x=1\n2026-11-28,a-b,"two\nlines, =1"\n';
   assert.equal(withoutFormulas(csv), csv);
   assert.equal(withoutFormulas(""), "");
 });
 
-test("a file that is not well-formed loses nothing", () => {
+test("malformed file is unchanged", () => {
   assert.equal(withoutFormulas('a,"b'), 'a,"b');
   assert.equal(withoutFormulas('a,b"c,=d'), 'a,b"c,=d');
 });

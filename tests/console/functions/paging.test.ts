@@ -1,4 +1,4 @@
-/** The pages of rows, and the order that a column's head gives. */
+/** Paging and sorting of rows. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nextOrder, pagesOf, sortable } from "../../../console/src/rest/paging";
@@ -6,7 +6,7 @@ import { everything } from "../../../console/src/rest/query";
 
 const pages = (limit: string, offset: string, range: string | null, total: number | null) => pagesOf({ limit, offset }, { range, total });
 
-test("pages begin with no offset, and end where fewer rows come or the count says so", () => {
+test("first and last page are detected", () => {
   assert.deepEqual(pages("20", "", "0-19", null), { previous: null, next: "20" });
   assert.deepEqual(pages("20", "20", "20-25", null), { previous: "", next: null });
   assert.deepEqual(pages("20", "45", "45-64", 200), { previous: "25", next: "65" });
@@ -15,7 +15,7 @@ test("pages begin with no offset, and end where fewer rows come or the count say
   assert.deepEqual(pages("", "", "0-99", 200), { previous: null, next: null });
 });
 
-test("choosing a column sorts up, down and no more", () => {
+test("column head cycles through ascending, descending and unsorted", () => {
   const up = nextOrder(everything(), "a.b");
   assert.deepEqual(up, [{ name: '"a.b"', direction: "asc", nulls: "" }]);
   const down = nextOrder({ order: up }, "a.b");
@@ -24,7 +24,7 @@ test("choosing a column sorts up, down and no more", () => {
   assert.equal(nextOrder({ order: down }, "other")[0]?.direction, "asc");
 });
 
-test("embedded tables and renamed columns are not sorted by", () => {
+test("embedded tables and renamed columns cannot be sorted", () => {
   const embed = { alias: "by", name: "author", hint: "", join: "" as const, spread: false, rows: everything() };
   assert.equal(sortable({ ...everything(), embeds: [embed] }, "title"), true);
   assert.equal(sortable({ ...everything(), embeds: [embed] }, "by"), false);

@@ -1,4 +1,4 @@
-/** What is typed as an address is what the form writes again. */
+/** Parsing and formatting of REST request URLs. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { aggregatesOf, typeAt } from "../../../console/src/rest/operators";
@@ -30,13 +30,13 @@ for (const address of ADDRESSES) {
   });
 }
 
-test("a slash of a name is escaped, and tells no function from a table", () => {
+test("slash in a table name is escaped", () => {
   assert.equal(calledBy(pathOfTable("rpc/a")), null);
   assert.equal(tableOf(parseTarget("rpc%2Fa?id=eq.1").path), "rpc/a");
   assert.equal(calledBy(parseTarget(pathOfCall("a/b")).path), "a/b");
 });
 
-test("what the form has no field for is kept aside, and what it has is read", () => {
+test("unknown parameters are retained", () => {
   const { path, query } = parseTarget("book?select=id,author!left(name)&id=gt.1&author.name=eq.x&nonsense=1&offset=2");
   assert.equal(path, "book");
   assert.deepEqual(query.others, [["nonsense", "1"]]);
@@ -47,20 +47,20 @@ test("what the form has no field for is kept aside, and what it has is read", ()
   assert.deepEqual(author?.rows.filters.map(({ value }) => value), ["x"]);
 });
 
-test("a path into JSON is told from its column, whose name may be quoted", () => {
+test("JSON path is separated from a quoted column name", () => {
   assert.deepEqual(pathOf("facts->size->>height"), { column: "facts", arrow: "->", steps: "size->>height" });
   assert.deepEqual(pathOf("facts->>height"), { column: "facts", arrow: "->>", steps: "height" });
   assert.deepEqual(pathOf('"a->b"'), { column: '"a->b"', arrow: "", steps: "" });
   assert.deepEqual(["facts", "facts->a", "facts->a->>b", "facts->>a->b"].map((name) => typeAt(name, "json")), ["json", "jsonb", "text", "jsonb"]);
 });
 
-test("names are quoted where the address needs it", () => {
+test("names are quoted if necessary", () => {
   for (const name of ["plain", "two words", "a,b", 'say "x"', "a.b", "back\\slash"]) assert.equal(unquoted(quoted(name)), name);
   assert.equal(quoted("two words"), "two words");
   assert.deepEqual(split('a,"b,c",d(e,f)', ","), ["a", '"b,c"', "d(e,f)"]);
 });
 
-test("sums are offered of numbers alone", () => {
+test("sums are offered only for numbers", () => {
   assert.deepEqual(aggregatesOf("integer"), ["sum", "avg", "min", "max", "count"]);
   assert.deepEqual(aggregatesOf("timestamp with time zone"), ["min", "max", "count"]);
   assert.deepEqual(aggregatesOf("jsonb"), ["count"]);

@@ -1,4 +1,4 @@
-"""Requests are answered on a Citus cluster as on one server, and those of one tenant by one shard."""
+"""A Citus cluster returns the same results as one server, and uses one shard for single-tenant requests."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import json
 from dataclasses import replace
 
 import pytest
-from support.kinds import KINDS, MERGED, REFUSED, REPRESENTATION, TASK, Both, Kind, send, told
+from support.kinds import KINDS, MERGED, REFUSED, REPRESENTATION, TASK, Both, Kind, comparable, send
 
 PLAN = {"Accept": "application/vnd.pgrst.plan+json"}
-"""Asks for the plan of a request; those of changes do not make them."""
+"""Requests the plan; plans of writes do not execute them."""
 
 
 @pytest.mark.parametrize("both", [None, 1000], indirect=True, ids=["without db-max-rows", "with db-max-rows"])
-async def test_a_cluster_answers_as_one_server_does(both: Both) -> None:
+async def test_cluster_returns_the_results_of_one_server(both: Both) -> None:
     different = []
     for kind in KINDS:
         expected = await send(both.plain, kind)
         found = await send(both.distributed, kind)
-        if told(expected) != told(found):
-            different.append(f"{kind}\n  one server: {told(expected)}\n  cluster:    {told(found)}")
+        if comparable(expected) != comparable(found):
+            different.append(
+                f"{kind}\n  one server: {comparable(expected)}\n  cluster:    {comparable(found)}"
+            )
     assert not different, "\n".join(different)
 
 
-async def test_what_citus_does_not_do_is_refused(both: Both) -> None:
+async def test_requests_unsupported_by_citus_are_rejected(both: Both) -> None:
     for kind in REFUSED:
         found = await send(both.distributed, kind)
         assert "0A000" in found.text, (kind, found.text)
@@ -50,10 +52,10 @@ _ONE_TASK = [
 
 
 @pytest.mark.parametrize("kind", _ONE_TASK, ids=lambda kind: f"{kind.method} {kind.target}")
-async def test_what_is_asked_of_one_tenant_is_one_task(both: Both, kind: Kind) -> None:
-    answer = await send(both.distributed, replace(kind, headers={**kind.headers, **PLAN}))
-    assert answer.status == 200, answer.text
-    assert tasks(answer.body) == [1]
+async def test_single_tenant_request_is_one_task(both: Both, kind: Kind) -> None:
+    response = await send(both.distributed, replace(kind, headers={**kind.headers, **PLAN}))
+    assert response.status == 200, response.text
+    assert tasks(response.body) == [1]
 
 
 _KEY = "filter: {companyId: {eq: 3}, id: {eq: 4}}"
@@ -80,13 +82,13 @@ _KEY = "filter: {companyId: {eq: 3}, id: {eq: 4}}"
         ),
     ],
 )
-async def test_what_graphql_asks_of_one_tenant_is_one_task_for_each_statement(
+async def test_single_tenant_graphql_statements_are_one_task_each(
     both: Both, text: str, statements: int
 ) -> None:
     body = json.dumps({"query": text, "extensions": {"explain": True}}).encode()
-    rolled_back = {"Prefer": "tx=rollback"}  # so that other tests find the same rows afterwards
-    answer = await both.distributed.send(body, role="service_role", headers=rolled_back)
-    explained = answer.body["extensions"]["explain"]
+    rolled_back = {"Prefer": "tx=rollback"}  # leaves the rows unchanged for other tests
+    response = await both.distributed.send(body, role="service_role", headers=rolled_back)
+    explained = response.body["extensions"]["explain"]
     sent = [found for statement in explained if (found := tasks(statement["plan"]))]
     assert sent == [[1]] * statements, explained
     others = [statement for statement in explained if not tasks(statement["plan"])]
@@ -94,7 +96,7 @@ async def test_what_graphql_asks_of_one_tenant_is_one_task_for_each_statement(
 
 
 def tasks(plan: object) -> list[int]:
-    """Return the number of tasks of each part of a plan that is sent to shards."""
+    """Return the number of tasks of each distributed part of a plan."""
     if isinstance(plan, list):
         return [number for each in plan for number in tasks(each)]
     if not isinstance(plan, dict):

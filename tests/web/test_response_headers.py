@@ -1,4 +1,4 @@
-"""What answers say beside their content: how long they took, whom they may be read by, what went wrong."""
+"""Response headers and errors: timing, tracing, CORS, request IDs and error details."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ REFUSAL = ApiError(
 
 
 async def refused(_request: Request, _caller: Any) -> Reply:
-    """Refuse whatever is asked."""
+    """Reject every request."""
     raise REFUSAL
 
 
 def rest(web: Web, *headers: tuple[str, str], method: str = "GET") -> Response:
-    """Ask REST for something."""
     return web.request(method, "/rest/v1/blog", headers=headers)
 
 
 # ---------------------------------------------------------------- Server-Timing
 
 
-def test_stages_are_timed_one_after_the_other_and_add_up() -> None:
+def test_server_timing_lists_consecutive_stages() -> None:
     ends: list[Fact] = [
         StageEnd("jwt", 0.001), StageEnd("parse", 0.0035), StageEnd("plan", 0.0035),
         RoundTrip(0.09, 0.1, "select"), StageEnd("plan", 0.1005),
@@ -44,7 +43,7 @@ def test_stages_are_timed_one_after_the_other_and_add_up() -> None:
     )
 
 
-def test_an_answer_says_how_long_its_stages_took_when_that_is_on() -> None:
+def test_enabled_server_timing_lists_all_stages() -> None:
     async def handler(request: Request, _caller: Any) -> Reply:
         for stage in ("parse", "plan"):
             request.context.report(StageEnd(stage, perf_counter()))
@@ -57,12 +56,12 @@ def test_an_answer_says_how_long_its_stages_took_when_that_is_on() -> None:
     assert stages == ["jwt", "parse", "plan", "transaction", "response"]
 
 
-def test_a_refused_request_is_timed_as_far_as_it_came() -> None:
+def test_rejected_request_lists_its_completed_stages() -> None:
     web = Web(typename, refused, replace(PROJECT, server_timing_enabled=True))
     assert re.fullmatch(r"jwt;dur=[\d.]+, parse;dur=[\d.]+", rest(web).headers["server-timing"])
 
 
-def test_nothing_is_timed_by_default() -> None:
+def test_server_timing_is_off_by_default() -> None:
     web = Web()
     assert "server-timing" not in rest(web).headers
 
@@ -71,15 +70,15 @@ def test_nothing_is_timed_by_default() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 400])
-def test_the_trace_header_comes_back_on_answers_and_errors(status: int) -> None:
+def test_trace_header_is_returned_with_results_and_errors(status: int) -> None:
     project = replace(PROJECT, server_trace_header="X-Trace")
     web = Web(typename, refused if status == 400 else empty_list, project)
-    answer = rest(web, ("x-trace", "abc 123"))
-    assert (answer.status, answer.headers["x-trace"]) == (status, "abc 123")
+    response = rest(web, ("x-trace", "abc 123"))
+    assert (response.status, response.headers["x-trace"]) == (status, "abc 123")
     assert "x-trace" not in rest(web).headers
 
 
-def test_the_request_id_may_be_the_trace_header_and_stands_once() -> None:
+def test_request_id_as_trace_header_is_sent_once() -> None:
     web = Web(typename, empty_list, replace(PROJECT, server_trace_header="X-Request-Id"))
     assert rest(web, ("X-Request-Id", "mine-1")).headers["x-request-id"] == "mine-1"
 
@@ -88,7 +87,7 @@ def test_the_request_id_may_be_the_trace_header_and_stands_once() -> None:
 
 
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/rest/v1/a/b/c?x", "/nowhere"])
-def test_a_named_origin_reads_every_answer_and_no_other_does(path: str) -> None:
+def test_only_allowed_origins_can_read_responses(path: str) -> None:
     web = Web(typename, empty_list, NARROW)
     allowed = web.request("GET", path, headers=[("Origin", APP)], key=None)
     assert allowed.headers["access-control-allow-origin"] == APP
@@ -100,7 +99,7 @@ def test_a_named_origin_reads_every_answer_and_no_other_does(path: str) -> None:
         assert other.headers["vary"] == allowed.headers["vary"] == "Origin"
 
 
-def test_a_preflight_of_another_origin_allows_nothing() -> None:
+def test_preflight_of_other_origin_allows_nothing() -> None:
     web = Web(typename, empty_list, NARROW)
     asking = ("Access-Control-Request-Method", "POST")
     allowed = rest(web, ("Origin", APP), asking, method="OPTIONS")
@@ -130,13 +129,13 @@ def test_a_preflight_of_another_origin_allows_nothing() -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
-def test_a_preflight_allows_what_clients_send(path: str, name: str) -> None:
-    """All headers that clients are known to send (docs/reference/rest.md, CORS)."""
+def test_preflight_allows_headers_that_clients_send(path: str, name: str) -> None:
+    """Headers of known clients (docs/reference/rest.md, CORS)."""
     headers = [("Origin", APP), ("Access-Control-Request-Method", "POST")]
-    answer = Web().request("OPTIONS", path, headers=headers, key=None)
-    assert name in answer.headers["access-control-allow-headers"].split(", ")
-    assert answer.headers["access-control-max-age"] == "86400"
-    assert answer.headers["access-control-allow-origin"] == "*"
+    response = Web().request("OPTIONS", path, headers=headers, key=None)
+    assert name in response.headers["access-control-allow-headers"].split(", ")
+    assert response.headers["access-control-max-age"] == "86400"
+    assert response.headers["access-control-allow-origin"] == "*"
 
 
 @pytest.mark.parametrize(
@@ -154,18 +153,18 @@ def test_a_preflight_allows_what_clients_send(path: str, name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("key", ["sb_publishable_for_tests", "wrong", None])
-def test_scripts_may_read_the_headers_that_postgrest_exposes(name: str, key: str | None) -> None:
-    answer = Web().request("GET", "/rest/v1/blog", headers=[("Origin", APP)], key=key)
-    assert name in answer.headers["access-control-expose-headers"].split(", ")
+def test_headers_exposed_by_postgrest_are_exposed(name: str, key: str | None) -> None:
+    response = Web().request("GET", "/rest/v1/blog", headers=[("Origin", APP)], key=key)
+    assert name in response.headers["access-control-expose-headers"].split(", ")
 
 
 # ---------------------------------------------------------------- errors
 
 
-def test_an_error_names_its_code_in_proxy_status_and_may_have_a_list_of_details() -> None:
-    answer = rest(Web(rest=refused))
-    assert answer.headers["proxy-status"] == "PostgREST; error=PGRST200"
-    assert answer.json() == {
+def test_error_has_its_code_in_proxy_status() -> None:
+    response = rest(Web(rest=refused))
+    assert response.headers["proxy-status"] == "PostgREST; error=PGRST200"
+    assert response.json() == {
         "code": "PGRST200",
         "message": "Could not find a relationship",
         "details": [{"embedding": "a with b"}],
@@ -173,16 +172,16 @@ def test_an_error_names_its_code_in_proxy_status_and_may_have_a_list_of_details(
     }
 
 
-def test_a_code_that_no_header_can_hold_stays_in_the_body() -> None:
+def test_error_code_invalid_in_headers_is_only_in_the_body() -> None:
     async def odd(_request: Request, _caller: Any) -> Reply:
         raise ApiError(400, "a code, with\r\neverything", "m")
 
-    answer = rest(Web(rest=odd))
-    assert "proxy-status" not in answer.headers
-    assert answer.json()["code"] == "a code, with\r\neverything"
+    response = rest(Web(rest=odd))
+    assert "proxy-status" not in response.headers
+    assert response.json()["code"] == "a code, with\r\neverything"
 
 
-def test_minimal_errors_leave_out_details_and_hint() -> None:
+def test_minimal_errors_omit_details_and_hint() -> None:
     web = Web(typename, refused, replace(PROJECT, client_error_verbosity="minimal"))
     assert rest(web).json() == {"code": "PGRST200", "message": "Could not find a relationship"}
     assert web.request("GET", "/rest/v1/blog", key=None).json() == {"message": "No API key found in request"}
@@ -190,7 +189,7 @@ def test_minimal_errors_leave_out_details_and_hint() -> None:
     assert web.graphql([]).json()["errors"][0]["extensions"].keys() == {"code"}
 
 
-def test_minimal_errors_say_nothing_of_the_log() -> None:
+def test_minimal_errors_do_not_mention_the_log() -> None:
     async def broken(_request: Request, _caller: Any) -> Reply:
         raise RuntimeError("a mistake")
 
@@ -199,22 +198,22 @@ def test_minimal_errors_say_nothing_of_the_log() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "phrase"),
     [("Page Expired", "Page Expired"), (None, "Unknown Status"), ("a\r\nSet-Cookie: b", "a  Set-Cookie: b")],
 )
-def test_an_error_may_bring_its_own_reason_phrase(reason: str | None, told: str) -> None:
+def test_error_can_set_its_reason_phrase(reason: str | None, phrase: str) -> None:
     async def expired(_request: Request, _caller: Any) -> Reply:
         raise ApiError(419, "1", "m", reason=reason)
 
-    answer = rest(Web(rest=expired))
-    assert (answer.status, answer.reason) == (419, told)
-    assert "set-cookie" not in answer.headers
+    response = rest(Web(rest=expired))
+    assert (response.status, response.reason) == (419, phrase)
+    assert "set-cookie" not in response.headers
 
 
 @pytest.mark.parametrize(
     ("status", "phrase"), [(300, "Multiple Choices"), (406, "Not Acceptable"), (206, "Partial Content")]
 )
-def test_statuses_say_what_clients_show(status: int, phrase: str) -> None:
+def test_statuses_have_standard_reason_phrases(status: int, phrase: str) -> None:
     async def handler(_request: Request, _caller: Any) -> Reply:
         return Reply(status, (), b"[]")
 
@@ -236,6 +235,6 @@ def test_server_header_does_not_contain_the_version() -> None:
         ('"', False),
     ],
 )
-def test_a_clients_request_id_is_used_when_it_is_valid(sent: str, used: bool) -> None:
-    answer = rest(Web(), ("X-Request-Id", sent))
-    assert answer.headers["x-request-id"] == (sent if used else "generated")
+def test_valid_client_request_id_is_used(sent: str, used: bool) -> None:
+    response = rest(Web(), ("X-Request-Id", sent))
+    assert response.headers["x-request-id"] == (sent if used else "generated")

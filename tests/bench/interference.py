@@ -1,10 +1,10 @@
-"""Compares versions of the daemon: how long requests take while somebody else sends long documents.
+"""Compares versions of the daemon: latency of short requests with and without long documents.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/beside.py FOLDER [FOLDER ...]``.  Each folder is a
-checkout in which ``make develop`` was run.  One client sends a request whose plan is known, again and again.
-Another process sends documents that take as long to compile as the limits allow, each of them new, on two
-connections.  Rounds go in turn.  The table has percentiles of the latency of the first client's requests in
-milliseconds, without and with the documents, and how many documents were answered in a second.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/interference.py FOLDER [FOLDER ...]``. Each folder is a
+checkout in which ``make develop`` was run. One client repeats a request with a cached plan. Another process
+sends new documents that take as long to compile as the limits allow, on two connections. Rounds alternate.
+The table shows percentiles of the first client's latency in milliseconds, with and without the documents, and
+the rate of documents per second.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 CONNECTIONS = 2
 TOKENS = 20_000
 NAMES = ("root fields", "shared variables", "shared fragments", "conditions", "unknown")
-"""Documents of ``support.long_documents``."""
+"""Documents from ``support.long_documents``."""
 KNOWN = "query($id: Int!) { personByPk(id: $id) { name person { email } } }"
 
 
-def ask(connection: http.client.HTTPConnection, query: str, variables: Any = None) -> bytes:
-    """Send a document and return the body of the answer."""
+def post(connection: http.client.HTTPConnection, query: str, variables: Any = None) -> bytes:
+    """Send a document and return the body of the response."""
     body = json.dumps({"query": query, "variables": variables})
     connection.request("POST", "/graphql/v1", body, {**HEADERS, "Content-Type": "application/json"})
     return connection.getresponse().read()
 
 
-def send_documents(port: int, answered: Synchronized[int], ends: Any) -> None:
+def send_documents(port: int, completed: Synchronized[int], ends: Any) -> None:
     """Send new long documents until the end."""
     numbers = itertools.count()
     texts = [text for name, text in documents(TOKENS).items() if name in NAMES]
@@ -55,9 +55,9 @@ def send_documents(port: int, answered: Synchronized[int], ends: Any) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         while not ends.is_set():
             number = next(numbers)
-            ask(connection, f"{texts[number % len(texts)]} # {number}")
-            with answered.get_lock():
-                answered.value += 1
+            post(connection, f"{texts[number % len(texts)]} # {number}")
+            with completed.get_lock():
+                completed.value += 1
 
     threads = [threading.Thread(target=send) for _ in range(CONNECTIONS)]
     for thread in threads:
@@ -67,27 +67,27 @@ def send_documents(port: int, answered: Synchronized[int], ends: Any) -> None:
 
 
 def latencies(port: int, seconds: float) -> list[float]:
-    """Return the milliseconds of each request that is sent within some seconds, one after the other."""
+    """Send requests one after the other for some seconds, and return their latencies in milliseconds."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    taken: list[float] = []
+    milliseconds: list[float] = []
     end = time.perf_counter() + seconds
     while (began := time.perf_counter()) < end:
-        ask(connection, KNOWN, {"id": len(taken)})
-        taken.append((time.perf_counter() - began) * 1000)
+        post(connection, KNOWN, {"id": len(milliseconds)})
+        milliseconds.append((time.perf_counter() - began) * 1000)
         time.sleep(0.002)
-    return taken
+    return milliseconds
 
 
 def measured(port: int, seconds: float) -> tuple[list[float], list[float], float]:
-    """Return the latencies without and with documents, and how many documents were answered in a second."""
-    ask(http.client.HTTPConnection("127.0.0.1", port), KNOWN, {"id": 1})
-    alone = latencies(port, seconds / 4)
-    answered, ends = multiprocessing.Value("i", 0), multiprocessing.Event()
-    process = multiprocessing.Process(target=send_documents, args=(port, answered, ends))
+    """Return the latencies without and with documents, and the rate of documents per second."""
+    post(http.client.HTTPConnection("127.0.0.1", port), KNOWN, {"id": 1})
+    unloaded = latencies(port, seconds / 4)
+    completed, ends = multiprocessing.Value("i", 0), multiprocessing.Event()
+    process = multiprocessing.Process(target=send_documents, args=(port, completed, ends))
     process.start()
     try:
         time.sleep(0.5)
-        return alone, latencies(port, seconds), answered.value / seconds
+        return unloaded, latencies(port, seconds), completed.value / seconds
     finally:
         ends.set()
         process.join()
@@ -95,7 +95,7 @@ def measured(port: int, seconds: float) -> tuple[list[float], list[float], float
 
 def main(words: list[str]) -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Measure requests beside long documents.")
+    parser = argparse.ArgumentParser(description="Measure requests while long documents are compiled.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a checkout")
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=3)
@@ -119,13 +119,13 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def report(name: str, alone: list[float], beside: list[float], rate: float) -> None:
+def report(name: str, unloaded: list[float], loaded: list[float], rate: float) -> None:
     """Print a line of the table."""
     cells = []
-    for taken in (alone, beside):
-        cuts = statistics.quantiles(taken, n=100)
-        cells.append(f"p50 {cuts[49]:6.2f}  p99 {cuts[98]:6.2f}  max {max(taken):6.1f} ms")
-    sys.stdout.write(f"{name:20} alone {cells[0]}   beside {cells[1]}   {rate:.1f} documents/s\n")
+    for milliseconds in (unloaded, loaded):
+        cuts = statistics.quantiles(milliseconds, n=100)
+        cells.append(f"p50 {cuts[49]:6.2f}  p99 {cuts[98]:6.2f}  max {max(milliseconds):6.1f} ms")
+    sys.stdout.write(f"{name:20} unloaded {cells[0]}   loaded {cells[1]}   {rate:.1f} documents/s\n")
     sys.stdout.flush()
 
 
