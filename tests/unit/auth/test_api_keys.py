@@ -1,4 +1,4 @@
-"""API keys: made so that the authenticator admits them."""
+"""API keys that the daemon signs or generates."""
 
 from __future__ import annotations
 
@@ -25,38 +25,37 @@ from hypothesis import strategies as st
 
 NOW = 1_800_000_000
 SECRET = "not-so-secret-but-long-enough-32"
-# Not by chance: PyJWT 2.9 writes no leading zeros of a key, and reads none that lacks them.
+# A fixed key: PyJWT 2.9 omits leading zeros of a key and then rejects the result.
 EC_KEY = ec.derive_private_key(int.from_bytes(range(64, 96)), ec.SECP256R1())
 
 
 def project(**named: Any) -> Project:
-    """Return a project whose tokens are checked with ``SECRET``."""
     return Project("a" * 20, "acme", "host=nowhere", **{"jwt_secret": SECRET, **named})
 
 
 def admitted_role(of: Project, key: str, now: float = NOW) -> str:
-    """Return the role in which a request with this API key is admitted."""
+    """Return the role of a request with this API key."""
     request = Request("id", "GET", "/rest/v1/", "", {"apikey": key}, b"")
     return Authenticator(of, lambda: now).caller_of(request).role
 
 
 @pytest.mark.parametrize("role", ["anon", "service_role"])
-def test_signed_key_is_admitted_in_its_role(role: str) -> None:
+def test_signed_key_is_accepted_for_its_role(role: str) -> None:
     for of in (project(), project(jwt_aud="api"), project(jwt_role_claim_key='."x y".roles[2]')):
         assert admitted_role(of, sign(of, role, NOW)) == role
 
 
-def test_a_secret_in_base64_signs_with_its_bytes() -> None:
+def test_base64_secret_signs_with_its_decoded_bytes() -> None:
     of = project(jwt_secret="_" * 44, jwt_secret_is_base64=True)
     assert admitted_role(of, sign(of, "anon", NOW)) == "anon"
 
 
-def test_nothing_is_signed_where_keys_are_only_published() -> None:
+def test_signing_fails_with_published_keys() -> None:
     with pytest.raises(CannotSign, match="Have the issuer sign tokens"):
         sign(project(jwt_secret="https://issuer.example.org/jwks.json"), "anon", NOW)
 
 
-def test_signed_key_is_good_for_its_lifetime() -> None:
+def test_signed_key_expires_after_its_lifetime() -> None:
     claims = jwt.decode(sign(project(), "anon", NOW), options={"verify_signature": False})
     assert claims == {
         "iss": "dataapi",
@@ -68,7 +67,7 @@ def test_signed_key_is_good_for_its_lifetime() -> None:
     assert jwt.decode(sign(project(), "anon", 0, 60), options={"verify_signature": False})["exp"] == 60
 
 
-def test_private_jwk_signs_and_names_its_key() -> None:
+def test_private_jwk_signs_and_sets_key_id() -> None:
     private = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(EC_KEY))
     public = {name: value for name, value in private.items() if name != "d"}
     of = project(jwt_secret=json.dumps({"keys": [{**public, "kid": "one"}, {**private, "kid": "two"}]}))
@@ -80,19 +79,19 @@ def test_private_jwk_signs_and_names_its_key() -> None:
         sign(project(jwt_secret=json.dumps(public)), "anon", NOW)
 
 
-def test_without_a_secret_nothing_is_signed() -> None:
+def test_signing_fails_without_secret() -> None:
     with pytest.raises(CannotSign, match="no jwt-secret is configured"):
         sign(project(jwt_secret=None), "anon", NOW)
 
 
 @pytest.mark.parametrize("path", [".roles[1000000]", '.roles[?(@ == "other")]', "$[0]", "$.a[?@.b]"])
-def test_role_path_that_no_claims_fit_is_refused(path: str) -> None:
+def test_role_path_that_no_claims_match_is_rejected(path: str) -> None:
     with pytest.raises(CannotSign, match="selects anon"):
         sign(project(jwt_role_claim_key=path), "anon", NOW)
 
 
 @given(st.lists(st.sampled_from([".a", '."b c"', "[0]", "[3]"]), max_size=5))
-def test_role_is_put_where_the_path_finds_it(steps: list[str]) -> None:
+def test_signed_role_is_readable_at_the_role_path(steps: list[str]) -> None:
     of = project(jwt_role_claim_key=".x" + "".join(steps))
     assert admitted_role(of, sign(of, "service_role", NOW)) == "service_role"
 
@@ -100,13 +99,13 @@ def test_role_is_put_where_the_path_finds_it(steps: list[str]) -> None:
 @pytest.mark.parametrize(
     "path", ["$.role", "$..role", "$.app.roles[*]", "$.roles[?search(@, '^service_')]", "$['a b'][-2].c"]
 )
-def test_role_is_put_where_a_json_path_finds_it(path: str) -> None:
+def test_signed_role_is_readable_at_a_jsonpath(path: str) -> None:
     of = project(jwt_role_claim_key=path)
     assert admitted_role(of, sign(of, "service_role", NOW)) == "service_role"
 
 
-def test_opaque_keys_are_recognizable_and_never_the_same() -> None:
-    """Their prefixes are those that clients know; a secret is long enough for HS256."""
+def test_opaque_keys_are_prefixed_and_unique() -> None:
+    """Clients recognize the prefixes. A secret is long enough for HS256."""
     assert new_publishable_key(secrets.token_urlsafe).startswith("sb_publishable_")
     assert new_secret_key(secrets.token_urlsafe).startswith("sb_secret_")
     assert (

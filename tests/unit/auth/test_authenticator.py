@@ -1,4 +1,4 @@
-"""Who a request's API key and bearer token make the caller (docs/reference/rest.md, API keys)."""
+"""API keys and bearer tokens determine the caller (docs/reference/rest.md, API keys)."""
 
 from __future__ import annotations
 
@@ -48,29 +48,29 @@ def admit(
     return Authenticator(project, lambda: NOW).caller_of(Request("id", "POST", path, query, present, b""))
 
 
-def test_a_publishable_key_alone_is_the_anonymous_role() -> None:
+def test_publishable_key_selects_the_anonymous_role() -> None:
     assert admit() == ANON
 
 
-def test_a_publishable_key_gives_the_configured_anonymous_role() -> None:
+def test_publishable_key_selects_the_configured_anonymous_role() -> None:
     assert admit(project=replace(PROJECT, db_anon_role="visitor")).role == "visitor"
 
 
-def test_a_secret_key_alone_is_the_service_role() -> None:
+def test_secret_key_selects_the_service_role() -> None:
     assert admit(SECRET_KEY) == SERVICE
 
 
-def test_a_users_token_decides_role_and_claims() -> None:
+def test_user_token_determines_role_and_claims() -> None:
     caller = admit(bearer=token())
     assert caller.role == "authenticated"
     assert json.loads(caller.claims) == {"role": "authenticated", "sub": "42"}
 
 
-def test_a_users_token_decides_even_beside_a_secret_key() -> None:
+def test_user_token_takes_precedence_over_secret_key() -> None:
     assert admit(SECRET_KEY, token()).role == "authenticated"
 
 
-def test_the_bearer_scheme_is_read_in_any_case_and_other_schemes_are_not_ours() -> None:
+def test_bearer_scheme_is_case_insensitive_and_other_schemes_are_ignored() -> None:
     authenticator = Authenticator(PROJECT, lambda: NOW)
     for header, role in ((f"bEARER  {token()}", "authenticated"), ("Basic dXNlcjpwYXNz", "anon")):
         headers = {"apikey": PUBLISHABLE, "authorization": header}
@@ -78,17 +78,17 @@ def test_the_bearer_scheme_is_read_in_any_case_and_other_schemes_are_not_ours() 
 
 
 @pytest.mark.parametrize("key", [PUBLISHABLE, SECRET_KEY, "another-key"])
-def test_the_key_repeated_as_bearer_names_no_user(key: str) -> None:
+def test_api_key_repeated_as_bearer_token_is_no_user(key: str) -> None:
     assert admit(key, key) == admit(key)
 
 
-def test_another_opaque_key_as_bearer_never_adds_to_the_keys_own_role() -> None:
+def test_another_opaque_key_as_bearer_token_grants_nothing() -> None:
     assert admit(PUBLISHABLE, SECRET_KEY) == ANON
     assert admit(PUBLISHABLE, "sb_secret_guessed") == ANON
 
 
 @pytest.mark.parametrize("role", ["anon", "service_role"])
-def test_a_jwt_signed_with_the_secret_is_a_key_for_its_role(role: str) -> None:
+def test_jwt_signed_with_the_secret_is_an_api_key(role: str) -> None:
     key = token({"role": role, "iss": "us"})
     for caller in (admit(key), admit(key, key)):
         assert caller.role == role
@@ -110,48 +110,48 @@ def test_a_jwt_signed_with_the_secret_is_a_key_for_its_role(role: str) -> None:
     ],
 )
 @pytest.mark.parametrize("bearer", [None, token()])
-def test_a_wrong_key_is_refused_whatever_the_token(key: str, bearer: str | None) -> None:
-    with pytest.raises(GatewayError) as refused:
+def test_invalid_api_key_is_rejected_with_and_without_token(key: str, bearer: str | None) -> None:
+    with pytest.raises(GatewayError) as error:
         admit(key, bearer)
-    assert refused.value.status == 401
-    assert refused.value.message == "Invalid API key"
-    assert refused.value.hint is not None
-    assert "`dataapi keys`" in refused.value.hint
+    assert error.value.status == 401
+    assert error.value.message == "Invalid API key"
+    assert error.value.hint is not None
+    assert "`dataapi keys`" in error.value.hint
 
 
 @pytest.mark.parametrize("key", [None, ""])
 @pytest.mark.parametrize("bearer", [None, token()])
-def test_a_missing_key_is_refused_whatever_the_token(key: str | None, bearer: str | None) -> None:
-    with pytest.raises(GatewayError) as refused:
+def test_missing_api_key_is_rejected_with_and_without_token(key: str | None, bearer: str | None) -> None:
+    with pytest.raises(GatewayError) as error:
         admit(key, bearer)
-    assert refused.value.status == 401
-    assert refused.value.message == "No API key found in request"
-    assert refused.value.hint == "No `apikey` request header or url param was found."
+    assert error.value.status == 401
+    assert error.value.message == "No API key found in request"
+    assert error.value.hint == "No `apikey` request header or url param was found."
 
 
-def test_rest_takes_the_key_from_the_query_string() -> None:
+def test_rest_accepts_the_api_key_in_the_query_string() -> None:
     query = f"select=*&apikey={SECRET_KEY}"
     assert admit(None, path="/rest/v1/blog", query=query) == SERVICE
     assert admit(PUBLISHABLE, path="/rest/v1/blog", query=query) == ANON, "the header comes first"
 
 
-def test_graphql_does_not_take_the_key_from_the_query_string() -> None:
+def test_graphql_rejects_the_api_key_in_the_query_string() -> None:
     with pytest.raises(GatewayError):
         admit(None, path="/graphql/v1", query=f"apikey={PUBLISHABLE}")
 
 
-def test_a_parameter_that_only_ends_like_the_keys_name_is_no_key() -> None:
+def test_parameter_with_a_longer_name_is_no_api_key() -> None:
     with pytest.raises(GatewayError, match="No API key"):
         admit(None, path="/rest/v1/blog", query=f"myapikey={PUBLISHABLE}")
 
 
-def test_the_key_is_taken_out_of_the_query_and_percent_decoded() -> None:
+def test_api_key_is_removed_from_the_query_and_decoded() -> None:
     assert split_query("a=eq.1&apikey=k%2B1&b=eq.2") == ("k+1", "a=eq.1&b=eq.2")
     assert split_query("apikey=first&apikey=second") == ("first", "")
     assert split_query("") == (None, "")
 
 
-def test_without_the_key_check_nobody_is_anonymous_and_a_token_is_enough() -> None:
+def test_api_key_is_optional_without_the_key_check() -> None:
     project = replace(PROJECT, require_api_key=False)
     assert admit(None, project=project) == ANON
     assert admit(None, token(), project=project).role == "authenticated"
@@ -159,7 +159,7 @@ def test_without_the_key_check_nobody_is_anonymous_and_a_token_is_enough() -> No
     assert admit("unknown to us", project=project) == ANON
 
 
-def test_without_the_key_check_a_bad_key_repeated_as_bearer_is_a_bad_token() -> None:
+def test_invalid_key_as_bearer_token_is_rejected_without_the_key_check() -> None:
     project = replace(PROJECT, require_api_key=False)
     for key, message in (
         (token({"role": "r", "exp": NOW - 100}), "JWT expired"),
@@ -169,7 +169,7 @@ def test_without_the_key_check_a_bad_key_repeated_as_bearer_is_a_bad_token() -> 
             admit(key, key, project=project)
 
 
-def test_without_the_key_check_our_own_keys_still_name_their_role() -> None:
+def test_own_keys_select_their_role_without_the_key_check() -> None:
     project = replace(PROJECT, require_api_key=False)
     assert admit(SECRET_KEY, project=project) == SERVICE
     assert admit(None, SECRET_KEY, project=project) == SERVICE
@@ -179,19 +179,19 @@ def test_without_the_key_check_our_own_keys_still_name_their_role() -> None:
 
 @pytest.mark.parametrize("agent", ["Mozilla/5.0 (X11; Linux x86_64)", "Mozilla/5.0 (linux) jsdom/24.0"])
 @pytest.mark.parametrize("required", [True, False])
-def test_a_secret_key_from_a_browser_is_refused(agent: str, required: bool) -> None:
+def test_secret_key_from_a_browser_is_rejected(agent: str, required: bool) -> None:
     authenticator = Authenticator(replace(PROJECT, require_api_key=required), lambda: NOW)
     bearer = {"authorization": f"Bearer {SECRET_KEY}"}
-    presented = [{"apikey": SECRET_KEY}, {"apikey": SECRET_KEY, **bearer}] + ([] if required else [bearer])
-    for headers in presented:
-        with pytest.raises(GatewayError) as refused:
+    credentials = [{"apikey": SECRET_KEY}, {"apikey": SECRET_KEY, **bearer}] + ([] if required else [bearer])
+    for headers in credentials:
+        with pytest.raises(GatewayError) as error:
             authenticator.caller_of(
                 Request("id", "GET", "/rest/v1/t", "", {"user-agent": agent, **headers}, b"")
             )
-        assert refused.value.status == 401
-        assert refused.value.message == "Forbidden use of secret API key in browser"
-    for agent_of_servers in ("node", "python-httpx/0.27", "not Mozilla/5.0"):
-        headers = {"user-agent": agent_of_servers, "apikey": SECRET_KEY}
+        assert error.value.status == 401
+        assert error.value.message == "Forbidden use of secret API key in browser"
+    for server_agent in ("node", "python-httpx/0.27", "not Mozilla/5.0"):
+        headers = {"user-agent": server_agent, "apikey": SECRET_KEY}
         assert authenticator.caller_of(Request("id", "GET", "/rest/v1/t", "", headers, b"")) == SERVICE
     headers = {"user-agent": agent, "apikey": PUBLISHABLE}
     assert authenticator.caller_of(Request("id", "GET", "/rest/v1/t", "", headers, b"")) == ANON
@@ -199,8 +199,7 @@ def test_a_secret_key_from_a_browser_is_refused(agent: str, required: bool) -> N
 
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 @pytest.mark.parametrize("ending", ["", "\n"])
-def test_a_binary_secret_is_given_in_base64(encode: Any, ending: str) -> None:
-    """``jwt-secret-is-base64``: bytes that are no text sign and verify; the text itself does not."""
+def test_base64_secret_may_be_binary(encode: Any, ending: str) -> None:
     secret = bytes(range(200, 256))
     for text in (encode(secret).decode(), encode(secret).decode().rstrip("=")):
         project = replace(PROJECT, jwt_secret=text + ending, jwt_secret_is_base64=True)
@@ -211,28 +210,28 @@ def test_a_binary_secret_is_given_in_base64(encode: Any, ending: str) -> None:
             admit(bearer=jwt.encode({"role": "authenticated"}, text, "HS256"), project=project)
 
 
-def test_an_empty_bearer_token_is_refused_with_the_reason() -> None:
-    with pytest.raises(TokenError, match="Empty JWT is sent in Authorization header") as refused:
+def test_empty_bearer_token_is_rejected() -> None:
+    with pytest.raises(TokenError, match="Empty JWT is sent in Authorization header") as error:
         admit(bearer="")
-    assert (refused.value.status, refused.value.code) == (401, "PGRST301")
+    assert (error.value.status, error.value.code) == (401, "PGRST301")
 
 
-def test_a_token_without_a_configured_secret_is_the_servers_fault() -> None:
-    with pytest.raises(TokenError, match="Server lacks JWT secret") as refused:
+def test_token_without_configured_secret_is_a_server_error() -> None:
+    with pytest.raises(TokenError, match="Server lacks JWT secret") as error:
         admit(bearer=token(), project=replace(PROJECT, jwt_secret=None))
-    assert (refused.value.status, refused.value.code) == (500, "PGRST300")
+    assert (error.value.status, error.value.code) == (500, "PGRST300")
 
 
-def test_without_an_anonymous_role_a_token_is_asked_for() -> None:
+def test_token_is_required_without_an_anonymous_role() -> None:
     project = replace(PROJECT, db_anon_role="", require_api_key=False)
     for bearer in (None, token({"sub": "no role"})):
-        with pytest.raises(TokenError, match="Anonymous access is disabled") as refused:
+        with pytest.raises(TokenError, match="Anonymous access is disabled") as error:
             admit(None, bearer, project=project)
-        assert refused.value.code == "PGRST302"
-        assert refused.value.headers == (("WWW-Authenticate", "Bearer"),)
+        assert error.value.code == "PGRST302"
+        assert error.value.headers == (("WWW-Authenticate", "Bearer"),)
 
 
-def test_a_users_token_is_verified_once_and_then_remembered() -> None:
+def test_verified_token_is_cached() -> None:
     authenticator = Authenticator(PROJECT, lambda: NOW)
     headers = {"apikey": PUBLISHABLE, "authorization": f"Bearer {token()}"}
     request = Request("id", "POST", "/graphql/v1", "", headers, b"")
@@ -243,6 +242,6 @@ def test_a_users_token_is_verified_once_and_then_remembered() -> None:
 @pytest.mark.parametrize(
     "project", [replace(PROJECT, jwt_secret="short"), replace(PROJECT, jwt_role_claim_key="role")]
 )
-def test_a_configuration_that_cannot_verify_anything_is_refused_at_start(project: Project) -> None:
+def test_unusable_jwt_configuration_is_rejected_at_startup(project: Project) -> None:
     with pytest.raises(ValueError, match="expected"):
         Authenticator(project, lambda: NOW)

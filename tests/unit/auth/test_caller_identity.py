@@ -1,4 +1,4 @@
-"""What distinguishes callers that share the connections of long transactions."""
+"""Identities of the callers that share connections of long transactions."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from dataapi.http.messages import Request
 
 
 def identified(subject: str, client: str, role: str = "anon") -> str:
-    """Return what distinguishes a request's caller."""
     return identity(
         Request("1", "GET", "/rest/v1/x", "", {}, b"", client=client), Caller(role, "{}", subject)
     )
 
 
-def test_user_is_one_caller_at_any_address() -> None:
+def test_user_has_one_identity_at_any_address() -> None:
     first = identified("1", "203.0.113.1")
     assert first == identified("1", "203.0.113.2")
     assert first != identified("2", "203.0.113.1")
     assert first != identified("1", "203.0.113.1", role="other")
 
 
-def test_callers_without_a_subject_differ_by_address() -> None:
+def test_anonymous_callers_are_distinguished_by_address() -> None:
     assert identified("", "1.1.1.1") == identified("", "1.1.1.1")
     assert identified("", "1.1.1.1") != identified("", "8.8.8.8")

@@ -1,4 +1,4 @@
-"""docs/guides/sign-in.md: with each provider's configuration, its tokens are taken, and others are not."""
+"""The configurations in docs/guides/sign-in.md accept the providers' tokens and reject others."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NOW = 1_700_000_000
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
-def shown(provider: str, language: str) -> str:
-    """Return the block of a provider's chapter."""
+def example(provider: str, language: str) -> str:
+    """Return a code block from a provider's chapter."""
     [text] = [
         block.text
         for block in documents.blocks(documents.chapter(GUIDE, provider))
@@ -39,18 +39,18 @@ def shown(provider: str, language: str) -> str:
 
 @pytest.fixture
 def project(provider: str, tmp_path: Path) -> Project:
-    """Give a project with the provider's configuration."""
+    """Return a project with the provider's configuration."""
     file = tmp_path / "dataapi.ini"
     file.write_text(
         "[project]\ndb-uri = postgresql://authenticator@127.0.0.1/app\npublishable-keys = sb_publishable_1\n"
-        + shown(provider, "ini")
+        + example(provider, "ini")
     )
     [project] = load(file, {}).projects
     return project
 
 
 def role(project: Project, claims: dict[str, object]) -> str:
-    """Return the role of a caller with a token that the provider's published key verifies."""
+    """Return the role of a caller whose token the provider signed."""
     authenticator = Authenticator(project, lambda: NOW)
     public = jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key(), as_dict=True)
     authenticator.use_keys(parse_keys(json.dumps({"keys": [{**public, "kid": "1", "alg": "RS256"}]})))
@@ -60,22 +60,24 @@ def role(project: Project, claims: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_token_of_the_provider_has_its_role(provider: str, project: Project) -> None:
+def test_provider_token_has_its_role(provider: str, project: Project) -> None:
     assert project.jwt_secret is not None
     assert project.jwt_secret.startswith("https://")
-    assert role(project, json.loads(shown(provider, "json"))) == PROVIDERS[provider]
+    assert role(project, json.loads(example(provider, "json"))) == PROVIDERS[provider]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_token_for_another_application_is_refused(provider: str, project: Project) -> None:
-    claims = json.loads(shown(provider, "json"))
+def test_token_for_another_application_is_rejected(provider: str, project: Project) -> None:
+    claims = json.loads(example(provider, "json"))
     with pytest.raises(TokenError):
         role(project, {**claims, "aud": "another"})
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_token_without_a_role_is_anonymous(provider: str, project: Project) -> None:
-    """Nobody becomes ``authenticated`` by a claim that is missing."""
-    claims = json.loads(shown(provider, "json"))
-    kept = {name: value for name, value in claims.items() if "role" not in name and name != "realm_access"}
-    assert role(project, kept) == "anon"
+def test_token_without_a_role_claim_is_anonymous(provider: str, project: Project) -> None:
+    """A missing claim must never lead to the role ``authenticated``."""
+    claims = json.loads(example(provider, "json"))
+    claims_without_role = {
+        name: value for name, value in claims.items() if "role" not in name and name != "realm_access"
+    }
+    assert role(project, claims_without_role) == "anon"

@@ -1,4 +1,4 @@
-"""Which tokens are valid, and for which role (docs/reference/rest.md, Roles and tokens)."""
+"""Verification of tokens and their roles (docs/reference/rest.md, Roles and tokens)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def verifier(secret: str = LONG_SECRET, audience: str | None = None, path: str =
     return Verifier(keys.parse_keys(secret), audience, parse_role_path(path), "anon")
 
 
-def check(token: str, now: float = NOW, **how: Any) -> Verified:
-    return verifier(**how).verify(token, now)
+def check(token: str, now: float = NOW, **options: Any) -> Verified:
+    return verifier(**options).verify(token, now)
 
 
 def signed(claims: Any, key: Any = LONG_SECRET, algorithm: str = "HS256", **headers: Any) -> str:
@@ -43,7 +43,7 @@ def signed(claims: Any, key: Any = LONG_SECRET, algorithm: str = "HS256", **head
 
 
 def raw(header: Any, payload: bytes, secret: str = LONG_SECRET) -> str:
-    """Sign any bytes as the payload, with any header."""
+    """Sign any payload with any header."""
 
     def part(data: bytes) -> str:
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -53,10 +53,10 @@ def raw(header: Any, payload: bytes, secret: str = LONG_SECRET) -> str:
     return f"{text}.{part(algorithm.sign(text.encode(), secret.encode()))}"
 
 
-def refusal(token: str, now: float = NOW, **how: Any) -> TokenError:
-    with pytest.raises(TokenError) as refused:
-        check(token, now, **how)
-    error = refused.value
+def refusal(token: str, now: float = NOW, **options: Any) -> TokenError:
+    with pytest.raises(TokenError) as raised:
+        check(token, now, **options)
+    error = raised.value
     challenge = f'Bearer error="invalid_token", error_description="{error.message}"'
     assert error.status == 401
     assert error.headers == (("WWW-Authenticate", challenge),)
@@ -64,7 +64,7 @@ def refusal(token: str, now: float = NOW, **how: Any) -> TokenError:
 
 
 RSA_KEY = rsa.generate_private_key(65537, 2048)
-# Not by chance: PyJWT 2.9 writes no leading zeros of a key, and reads none that lacks them.
+# A fixed key: PyJWT 2.9 omits leading zeros of a key and then rejects the result.
 EC_KEY = ec.derive_private_key(int.from_bytes(range(64, 96)), ec.SECP256R1())
 ED_KEY = ed25519.Ed25519PrivateKey.generate()
 OCT = {"kty": "oct", "k": base64.urlsafe_b64encode(LONG_SECRET.encode()).rstrip(b"=").decode()}
@@ -79,7 +79,7 @@ def jwks(*members: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
-def test_a_secret_text_verifies_hmac_of_each_size(algorithm: str) -> None:
+def test_text_secret_verifies_each_hmac_algorithm(algorithm: str) -> None:
     assert check(signed({"role": "r"}, algorithm=algorithm)).caller.role == "r"
 
 
@@ -97,29 +97,26 @@ def test_a_secret_text_verifies_hmac_of_each_size(algorithm: str) -> None:
         (ED_JWK, ED_KEY, "EdDSA"),
     ],
 )
-def test_each_kind_of_key_verifies_its_algorithms_alone_and_in_a_set(
-    jwk: dict[str, Any], key: Any, algorithm: str
-) -> None:
+def test_each_kind_of_key_verifies_its_algorithms(jwk: dict[str, Any], key: Any, algorithm: str) -> None:
     token = signed({"role": "r"}, key, algorithm)
     assert check(token, secret=json.dumps(jwk)).caller.role == "r"
     assert check(token, secret=jwks(OCT, RSA_JWK, EC_JWK, ED_JWK)).caller.role == "r"
 
 
-def test_an_rsa_key_does_not_verify_an_hmac_made_with_its_public_text() -> None:
+def test_rsa_public_key_does_not_verify_hmac() -> None:
     public = json.dumps(RSA_JWK)
     error = refusal(raw({"alg": "HS256"}, b'{"role":"service_role"}', public), secret=public)
     assert (error.code, error.message) == ("PGRST301", "No suitable key or wrong key type")
     assert error.details == "No suitable key was found to decode the JWT"
 
 
-def test_a_keys_own_alg_narrows_what_it_verifies() -> None:
+def test_alg_of_a_key_restricts_its_algorithms() -> None:
     secret = json.dumps({**OCT, "alg": "HS512"})
     assert check(signed({}, algorithm="HS512"), secret=secret).caller.role == "anon"
     assert refusal(signed({}, algorithm="HS256"), secret=secret).code == "PGRST301"
 
 
-def test_a_token_that_nobody_signed_is_refused() -> None:
-    """Whatever stands where the signature would."""
+def test_unsigned_token_is_rejected() -> None:
     for token in (raw({"alg": "none"}, b"{}"), raw({"alg": "none"}, b"{}").rpartition(".")[0] + "."):
         error = refusal(token)
         assert (error.code, error.message) == ("PGRST301", "Wrong or unsupported encoding algorithm")
@@ -127,12 +124,12 @@ def test_a_token_that_nobody_signed_is_refused() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["None", "HS1", None, 5, ["HS256"]])
-def test_unknown_algorithms_are_refused(algorithm: Any) -> None:
+def test_unknown_algorithms_are_rejected(algorithm: Any) -> None:
     error = refusal(raw({"alg": algorithm}, b"{}"))
     assert (error.code, error.message) == ("PGRST301", "Wrong or unsupported encoding algorithm")
 
 
-def test_the_key_id_selects_the_key() -> None:
+def test_key_id_selects_the_key() -> None:
     first, second = {**OCT, "kid": "a"}, {**RSA_JWK, "kid": "b"}
     secret = jwks(first, second)
     assert check(signed({}, RSA_KEY, "RS256", kid="b"), secret=secret).caller.role == "anon"
@@ -141,17 +138,17 @@ def test_the_key_id_selects_the_key() -> None:
     assert refusal(raw({"alg": "HS256", "kid": 7}, b"{}"), secret=secret).code == "PGRST301"
 
 
-def test_a_key_without_an_id_serves_no_token_that_names_one() -> None:
-    """As PostgREST has it."""
+def test_key_without_id_verifies_no_token_with_a_key_id() -> None:
+    """PostgREST behaves like this."""
     assert check(signed({}, RSA_KEY, "RS256"), secret=jwks(RSA_JWK)).caller.role == "anon"
     assert refusal(signed({}, RSA_KEY, "RS256", kid="a"), secret=jwks(RSA_JWK)).code == "PGRST301"
 
 
-def test_a_secret_text_has_no_id_and_serves_tokens_of_any() -> None:
+def test_text_secret_verifies_tokens_with_any_key_id() -> None:
     assert check(signed({}, kid="whatever")).caller.role == "anon"
 
 
-def test_keys_for_encryption_are_left_out() -> None:
+def test_encryption_keys_are_ignored() -> None:
     assert len(keys.parse_keys(jwks({**OCT, "use": "enc"}, RSA_JWK))) == 1
     with pytest.raises(ValueError, match="no key for signatures"):
         keys.parse_keys(jwks({**OCT, "use": "enc"}))
@@ -174,7 +171,7 @@ def test_keys_for_encryption_are_left_out() -> None:
         pytest.param(json.dumps(SHORT_JWK), "an RSA key of fewer than 2048 bits", id="a short key"),
     ],
 )
-def test_a_secret_that_holds_no_usable_key_is_refused_with_the_reason(secret: str, message: str) -> None:
+def test_secret_without_usable_key_is_rejected(secret: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         keys.parse_keys(secret)
 
@@ -193,19 +190,19 @@ def test_a_secret_that_holds_no_usable_key_is_refused_with_the_reason(secret: st
         (signed({}, SECRET + "another"), "No suitable key or wrong key type"),
     ],
 )
-def test_a_broken_token_is_refused_with_the_reason(token: str, message: str) -> None:
+def test_malformed_token_is_rejected(token: str, message: str) -> None:
     error = refusal(token)
     assert (error.code, error.message) == ("PGRST301", message)
 
 
-def test_a_changed_signature_is_noticed() -> None:
+def test_modified_signature_is_rejected() -> None:
     head, _, signature = signed({"role": "r"}).rpartition(".")
-    turned = ("A" if signature[0] != "A" else "B") + signature[1:]
-    assert refusal(f"{head}.{turned}").details == "None of the keys was able to decode the JWT"
+    modified = ("A" if signature[0] != "A" else "B") + signature[1:]
+    assert refusal(f"{head}.{modified}").details == "None of the keys was able to decode the JWT"
 
 
 @pytest.mark.parametrize("payload", [b"[]", b"5", b"", b"{", b"\xff", b'{"a":NaN}', b"[" * 100_000])
-def test_claims_that_are_not_a_json_object_are_refused(payload: bytes) -> None:
+def test_claims_that_are_not_an_object_are_rejected(payload: bytes) -> None:
     error = refusal(raw({"alg": "HS256"}, payload))
     assert (error.code, error.message) == ("PGRST303", "Parsing claims failed")
 
@@ -231,7 +228,7 @@ def test_claims_that_are_not_a_json_object_are_refused(payload: bytes) -> None:
         ({"role": "\ud800"}, "The JWT role claim must be a non-empty string"),
     ],
 )
-def test_unacceptable_claims_are_named(claims: dict[str, Any], message: str) -> None:
+def test_invalid_claims_are_rejected(claims: dict[str, Any], message: str) -> None:
     error = refusal(raw({"alg": "HS256"}, json.dumps(claims).encode()), audience="us")
     assert (error.code, error.message) == ("PGRST303", message)
 
@@ -249,27 +246,27 @@ def test_unacceptable_claims_are_named(claims: dict[str, Any], message: str) -> 
         {},
     ],
 )
-def test_claims_within_the_skew_and_the_audience_are_good(claims: dict[str, Any]) -> None:
+def test_claims_within_clock_skew_and_audience_are_accepted(claims: dict[str, Any]) -> None:
     assert check(raw({"alg": "HS256"}, json.dumps(claims).encode()), audience="us").caller.role == "anon"
 
 
-def test_any_audience_is_good_when_none_is_configured() -> None:
+def test_any_audience_is_accepted_by_default() -> None:
     assert check(signed({"aud": "other"})).caller.role == "anon"
 
 
-def test_a_token_without_a_role_is_the_anonymous_role_and_says_so_in_its_claims() -> None:
+def test_token_without_a_role_gets_the_anonymous_role() -> None:
     verified = check(signed({"sub": "1"}))
     assert verified.caller.role == "anon"
     assert not verified.has_role
     assert json.loads(verified.caller.claims) == {"sub": "1", "role": "anon"}
 
 
-def test_claims_reach_sql_as_the_issuer_wrote_them() -> None:
+def test_claims_keep_their_json_text() -> None:
     text = '{"role": "r", "n": 12345678901234567890.123450, "name": "Zoë"}'
     assert check(raw({"alg": "HS256"}, text.encode())).caller.claims == text
 
 
-def test_the_role_is_found_at_the_configured_path_and_put_into_the_claims() -> None:
+def test_role_at_the_configured_path_is_added_to_the_claims() -> None:
     verified = check(signed({"app": {"roles": ["x", "editor"]}, "role": "shadowed"}), path=".app.roles[1]")
     assert verified.caller.role == "editor"
     assert json.loads(verified.caller.claims)["role"] == "editor"
@@ -279,7 +276,7 @@ CLAIMS = {"a": {"b-c": ["x", "db_one", "db_two"], "n": 1}, "https://e.org/r": "r
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "selected"),
     [
         (".a.n", 1),
         ('.a."b-c"[0]', "x"),
@@ -314,8 +311,8 @@ CLAIMS = {"a": {"b-c": ["x", "db_one", "db_two"], "n": 1}, "https://e.org/r": "r
         (".missing", None),
     ],
 )
-def test_paths_lead_to_their_claim_or_to_nothing(path: str, found: Any) -> None:
-    assert parse_role_path(path).find(CLAIMS) == found
+def test_path_selects_a_claim_or_nothing(path: str, selected: Any) -> None:
+    assert parse_role_path(path).find(CLAIMS) == selected
 
 
 @pytest.mark.parametrize(
@@ -326,7 +323,7 @@ def test_paths_lead_to_their_claim_or_to_nothing(path: str, found: Any) -> None:
         *("$.my_role;;domain", "@@.role.other", "$.a[", "$.a[?(@ ^== 'x')]", f"$.a[?{'(' * 9999}@]"),
     ],
 )
-def test_what_is_no_path_is_refused_with_the_place(path: str) -> None:
+def test_invalid_path_is_rejected_with_its_position(path: str) -> None:
     with pytest.raises(ValueError, match=r"invalid path of a claim at character \d+"):
         parse_role_path(path)
 
@@ -342,13 +339,13 @@ STEPS = st.one_of(
 
 
 @given(st.builds(MemberStep, NAMES), st.lists(STEPS))
-def test_every_path_reads_back_as_it_was_written(first: MemberStep, rest: list[Step]) -> None:
+def test_path_round_trips_through_its_text(first: MemberStep, rest: list[Step]) -> None:
     path = StepPath((first, *rest))
     assert parse_role_path("".join(map(written, path.steps))) == path
 
 
 def written(step: Step) -> str:
-    """Write a step as a configuration has it."""
+    """Return a step in the syntax of the configuration."""
     match step:
         case MemberStep(name):
             return f'."{name}"'
@@ -367,13 +364,13 @@ JSON = st.recursive(
 
 
 @given(st.lists(STEPS), JSON)
-def test_walking_any_path_through_any_claims_never_fails(path: list[Step], claims: Any) -> None:
+def test_any_path_through_any_claims_never_fails(path: list[Step], claims: Any) -> None:
     StepPath(tuple(path)).find(claims)
     for query in ("$..a", "$.*[?@.b == $.c]", "$[?search(@, 'x')]..*", "$[-1:0:-1]"):
         parse_role_path(query).find(claims)
 
 
-def test_claims_that_are_nested_too_deeply_have_no_role() -> None:
+def test_deeply_nested_claims_have_no_role() -> None:
     claims: Any = "role"
     for _ in range(900):
         claims = {"a": claims}
@@ -381,7 +378,7 @@ def test_claims_that_are_nested_too_deeply_have_no_role() -> None:
 
 
 @given(st.text())
-def test_any_text_as_a_token_is_refused_and_never_an_internal_error(token: str) -> None:
+def test_any_text_as_token_is_rejected_without_an_internal_error(token: str) -> None:
     with pytest.raises(TokenError):
         check(token)
 
@@ -390,13 +387,13 @@ def cached(entries: int) -> TokenCache:
     return TokenCache(verifier().verify, entries)
 
 
-def test_the_cache_answers_again_without_verifying() -> None:
+def test_cached_token_is_not_verified_again() -> None:
     cache, token = cached(10), signed({"role": "r", "exp": NOW + 100})
     assert cache.verify(token, NOW) is cache.verify(token, NOW + 50)
     assert (cache.hits, cache.misses) == (1, 1)
 
 
-def test_the_cache_forgets_a_token_that_expired() -> None:
+def test_expired_token_is_dropped_from_the_cache() -> None:
     cache, token = cached(10), signed({"exp": NOW + 100})
     cache.verify(token, NOW)
     cache.verify(token, NOW + 130)
@@ -405,8 +402,7 @@ def test_the_cache_forgets_a_token_that_expired() -> None:
     assert len(cache) == 0
 
 
-def test_the_cache_heeds_nbf_when_the_clock_is_set_back() -> None:
-    """Of ``nbf`` and ``iat`` the later one."""
+def test_cache_checks_nbf_and_iat_when_the_clock_is_set_back() -> None:
     for claims in ({"nbf": NOW}, {"nbf": NOW, "iat": NOW - 100}, {"nbf": NOW, "iat": NOW - 1}):
         cache, token = cached(10), signed(claims)
         cache.verify(token, NOW)
@@ -414,24 +410,24 @@ def test_the_cache_heeds_nbf_when_the_clock_is_set_back() -> None:
             cache.verify(token, NOW - 31)
 
 
-def test_the_cache_puts_out_what_was_not_used_for_longest() -> None:
+def test_cache_evicts_the_least_recently_used_token() -> None:
     cache = cached(2)
     first, second, third = (signed({"sub": sub}) for sub in "123")
     for token in (first, second, first, third, first):
         cache.verify(token, NOW)
     assert (cache.hits, cache.misses, len(cache)) == (2, 3, 2)
     cache.verify(second, NOW)
-    assert cache.misses == 4, "the second was the one to go"
+    assert cache.misses == 4, "the second was evicted"
 
 
-def test_a_cache_of_no_entries_keeps_nothing() -> None:
+def test_cache_of_size_zero_stores_nothing() -> None:
     cache, token = cached(0), signed({})
     cache.verify(token, NOW)
     cache.verify(token, NOW)
     assert (cache.hits, cache.misses, len(cache)) == (0, 2, 0)
 
 
-def test_refusals_are_not_remembered() -> None:
+def test_rejected_tokens_are_not_cached() -> None:
     cache = cached(10)
     for _ in range(3):
         with pytest.raises(TokenError):

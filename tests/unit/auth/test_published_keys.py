@@ -1,4 +1,4 @@
-"""When published keys are read again, and what becomes of the old ones meanwhile."""
+"""Refreshing published keys, and using the old ones meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from twisted.logger import LogEvent
 
 URL = "https://issuer.example.org/keys?token=not-for-logs"
-# Not by chance: PyJWT 2.9 writes no leading zeros of a key, and reads none that lacks them.
+# A fixed key: PyJWT 2.9 omits leading zeros of a key and then rejects the result.
 PRIVATE = ec.derive_private_key(int.from_bytes(range(64, 96)), ec.SECP256R1())
 PUBLIC = ECAlgorithm.to_jwk(PRIVATE.public_key(), as_dict=True)
 
@@ -33,54 +33,53 @@ def jwks(*kids: str) -> bytes:
 
 
 class Issuer:
-    """Answers as it is told, or leaves the caller waiting."""
+    """An issuer with scripted responses."""
 
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.asked: list[str | None] = []
+    def __init__(self, *responses: Any) -> None:
+        self.responses = list(responses)
+        self.etags: list[str | None] = []
         self.clock = Clock()
-        self.used: list[list[str | None]] = []
+        self.key_ids: list[list[str | None]] = []
         self.keys = PublishedKeys(URL, self.fetch, self.use, self.clock)
 
-    def use(self, found: tuple[keys.VerifyingKey, ...]) -> None:
-        """Note the keys that are to be used."""
-        self.used.append([key.kid for key in found])
+    def use(self, verifying_keys: tuple[keys.VerifyingKey, ...]) -> None:
+        """Record the keys' ids."""
+        self.key_ids.append([key.kid for key in verifying_keys])
 
     async def fetch(self, url: str, etag: str | None) -> FetchedKeySet:
-        """Give the next answer, the last one again and again."""
+        """Return the next response, and repeat the last one."""
         assert url == URL
-        self.asked.append(etag)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        if isinstance(answer, Deferred):
-            answer = await answer
-        return answer if isinstance(answer, FetchedKeySet) else FetchedKeySet(answer, None, "")
+        self.etags.append(etag)
+        response = self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
+        if isinstance(response, Exception):
+            raise response
+        if isinstance(response, Deferred):
+            response = await response
+        return response if isinstance(response, FetchedKeySet) else FetchedKeySet(response, None, "")
 
     def start(self) -> Deferred[None]:
-        """Begin."""
         return Deferred.fromCoroutine(self.keys.start())
 
     def refresh(self) -> Deferred[None]:
-        """Meet a token with an unknown key."""
+        """Refresh the keys as for a token with an unknown key id."""
         return Deferred.fromCoroutine(self.keys.refresh())
 
     def reread(self) -> Deferred[str | None]:
-        """Reload."""
+        """Refresh the keys as for a reload of the daemon."""
         return Deferred.fromCoroutine(self.keys.reread())
 
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """Collect what is logged, as text."""
-    found: list[str] = []
+    """Collect log messages."""
+    messages: list[str] = []
 
     def observe(event: LogEvent) -> None:
         if event.get("log_namespace") == "dataapi.auth":
-            found.append(event["log_format"].format(**event))
+            messages.append(event["log_format"].format(**event))
 
     globalLogPublisher.addObserver(observe)  # type: ignore[arg-type]
-    yield found
+    yield messages
     globalLogPublisher.removeObserver(observe)  # type: ignore[arg-type]
 
 
@@ -91,29 +90,29 @@ def logged() -> Iterator[list[str]]:
         ("max-age=0", 300), ("max-age=999999", 86_400), ('Max-Age = "600"', 600), ("s-maxage=700", 3600),
     ],
 )  # fmt: skip
-def test_the_issuer_says_how_long_its_keys_are_fresh_within_bounds(header: str, seconds: float) -> None:
+def test_issuer_decides_freshness_within_bounds(header: str, seconds: float) -> None:
     assert freshness(header) == seconds
 
 
 @given(st.text())
-def test_whatever_it_says_the_bounds_hold(header: str) -> None:
+def test_freshness_is_bounded_for_any_header(header: str) -> None:
     assert 300 <= freshness(header) <= 86_400
 
 
-def test_keys_are_read_at_start_and_again_when_they_are_stale() -> None:
+def test_keys_are_fetched_at_start_and_when_stale() -> None:
     issuer = Issuer(
         FetchedKeySet(jwks("a"), '"1"', "max-age=600"), FetchedKeySet(jwks("b"), '"2"', "max-age=900")
     )
     assert issuer.start().called
     issuer.clock.advance(599)
-    assert (issuer.used, issuer.asked) == ([["a"]], [None])
+    assert (issuer.key_ids, issuer.etags) == ([["a"]], [None])
     issuer.clock.advance(1)
-    assert (issuer.used, issuer.asked) == ([["a"], ["b"]], [None, '"1"'])
+    assert (issuer.key_ids, issuer.etags) == ([["a"], ["b"]], [None, '"1"'])
     issuer.keys.stop()
     assert not issuer.clock.getDelayedCalls()
 
 
-def test_an_unchanged_set_is_not_used_again() -> None:
+def test_unchanged_key_set_is_not_applied_again() -> None:
     issuer = Issuer(
         FetchedKeySet(jwks("a"), '"1"', ""),
         FetchedKeySet(None, '"1"', "max-age=300"),
@@ -122,33 +121,33 @@ def test_an_unchanged_set_is_not_used_again() -> None:
     issuer.start()
     issuer.clock.advance(3600)
     issuer.clock.advance(300)
-    assert (len(issuer.asked), issuer.used) == (3, [["a"]])
+    assert (len(issuer.etags), issuer.key_ids) == (3, [["a"]])
     issuer.keys.stop()
 
 
 @pytest.mark.parametrize(
     "problem", [FetchError("refused"), b"no json", b"[]", b"{}", b'{"keys": [{"kty": "secret-material"}]}']
 )
-def test_old_keys_serve_on_while_the_issuer_fails(problem: Any, logged: list[str]) -> None:
-    """It is asked again soon, then less often, and nothing of keys or the URL's query is logged."""
+def test_old_keys_remain_valid_while_the_issuer_fails(problem: Any, logged: list[str]) -> None:
+    """The fetch is retried with backoff. Neither keys nor the URL's query string are logged."""
     issuer = Issuer(jwks("a"), problem, problem, jwks("b"))
     issuer.start()
     issuer.clock.advance(3600)
-    assert issuer.used == [["a"]]
+    assert issuer.key_ids == [["a"]]
     issuer.clock.advance(published_keys.FIRST_RETRY)
     issuer.clock.advance(2 * published_keys.FIRST_RETRY - 1)
-    assert (len(issuer.asked), issuer.used) == (3, [["a"]])
+    assert (len(issuer.etags), issuer.key_ids) == (3, [["a"]])
     issuer.clock.advance(1)
-    assert issuer.used == [["a"], ["b"]]
+    assert issuer.key_ids == [["a"], ["b"]]
     issuer.keys.stop()
-    told = "\n".join(logged)
-    assert told.count("could not read the keys") == 2
-    assert "secret-material" not in told
-    assert "not-for-logs" not in told
-    assert PUBLIC["x"] not in told
+    text = "\n".join(logged)
+    assert text.count("could not read the keys") == 2
+    assert "secret-material" not in text
+    assert "not-for-logs" not in text
+    assert PUBLIC["x"] not in text
 
 
-def test_the_waits_between_failures_are_bounded() -> None:
+def test_retry_delay_is_bounded() -> None:
     issuer = Issuer(FetchError("refused"))
     issuer.start()
     for _ in range(20):
@@ -158,60 +157,60 @@ def test_the_waits_between_failures_are_bounded() -> None:
     issuer.keys.stop()
 
 
-def test_an_unknown_key_makes_the_set_be_read_again_but_not_often() -> None:
+def test_unknown_key_id_refreshes_the_set_with_a_limited_rate() -> None:
     issuer = Issuer(jwks("a"), jwks("a", "b"), jwks("c"))
     issuer.start()
-    assert issuer.refresh().called, "it was read just now"
-    assert issuer.used == [["a"]]
+    assert issuer.refresh().called, "it was fetched a moment ago"
+    assert issuer.key_ids == [["a"]]
     issuer.clock.advance(published_keys.MIN_REFRESH_INTERVAL)
     for _ in range(100):
         assert issuer.refresh().called
-    assert issuer.used == [["a"], ["a", "b"]]
+    assert issuer.key_ids == [["a"], ["a", "b"]]
     issuer.clock.advance(published_keys.MIN_REFRESH_INTERVAL)
     issuer.refresh()
-    assert issuer.used[-1] == ["c"]
+    assert issuer.key_ids[-1] == ["c"]
     issuer.keys.stop()
 
 
-def test_those_who_need_a_key_wait_for_one_reading() -> None:
-    answer: Deferred[bytes] = Deferred()
-    issuer = Issuer(jwks("a"), answer)
+def test_concurrent_requests_share_one_refresh() -> None:
+    response: Deferred[bytes] = Deferred()
+    issuer = Issuer(jwks("a"), response)
     issuer.start()
     issuer.clock.advance(published_keys.MIN_REFRESH_INTERVAL)
     waiting = [issuer.refresh() for _ in range(3)]
     waiting[0].addErrback(lambda _: None)
     waiting[0].cancel()
     assert not any(one.called for one in waiting[1:])
-    answer.callback(jwks("b"))
+    response.callback(jwks("b"))
     assert all(one.called for one in waiting)
-    assert (len(issuer.asked), issuer.used) == (2, [["a"], ["b"]])
+    assert (len(issuer.etags), issuer.key_ids) == (2, [["a"], ["b"]])
     issuer.keys.stop()
 
 
-def test_an_unexpected_failure_is_logged_and_tried_again(logged: list[str]) -> None:
+def test_unexpected_error_is_logged_and_retried(logged: list[str]) -> None:
     issuer = Issuer(ZeroDivisionError(), jwks("a"))
     assert issuer.start().called
     assert logged == ["could not read the keys at https://issuer.example.org/keys, retrying in 5 s"]
     issuer.clock.advance(published_keys.FIRST_RETRY)
-    assert issuer.used == [["a"]]
+    assert issuer.key_ids == [["a"]]
     issuer.keys.stop()
 
 
-@pytest.mark.parametrize("told", [None, FetchError("cancelled")])
-def test_stopping_ends_a_reading_on_its_way(told: FetchError | None, logged: list[str]) -> None:
-    answer: Deferred[bytes] = Deferred(lambda answer: answer.errback(told) if told else None)
-    issuer = Issuer(answer)
+@pytest.mark.parametrize("error", [None, FetchError("cancelled")])
+def test_stop_cancels_a_running_fetch(error: FetchError | None, logged: list[str]) -> None:
+    response: Deferred[bytes] = Deferred(lambda response: response.errback(error) if error else None)
+    issuer = Issuer(response)
     started = issuer.start()
     issuer.keys.stop()
     assert started.called
-    assert issuer.used == []
+    assert issuer.key_ids == []
     assert not issuer.clock.getDelayedCalls()
     assert issuer.refresh().called
-    assert len(issuer.asked) == 1
+    assert len(issuer.etags) == 1
     assert logged == []
 
 
-def test_a_published_set_leaves_out_what_is_of_no_use() -> None:
+def test_unusable_published_keys_are_ignored() -> None:
     odd = [
         {"kty": "new"},
         {"kty": ["EC"]},
@@ -222,16 +221,16 @@ def test_a_published_set_leaves_out_what_is_of_no_use() -> None:
         5,
         PUBLIC,
     ]
-    found = keys.parse_published(json.dumps({"keys": odd}).encode())
-    assert [key.algorithms for key in found] == [("ES256",)]
+    parsed = keys.parse_published(json.dumps({"keys": odd}).encode())
+    assert [key.algorithms for key in parsed] == [("ES256",)]
 
 
-def test_an_address_in_capitals_is_no_secret() -> None:
+def test_uppercase_url_is_a_url() -> None:
     assert keys.is_url("HTTPS://ISSUER.EXAMPLE.ORG/KEYS")
 
 
 @pytest.mark.parametrize(
-    ("url", "good"),
+    ("url", "allowed"),
     [
         ("https://issuer.example.org/.well-known/jwks.json", True),
         ("https://issuer.example.org:8443/keys?tenant=1", True),
@@ -247,27 +246,27 @@ def test_an_address_in_capitals_is_no_secret() -> None:
         ("https://schlüssel.example.org/", False),
     ],
 )
-def test_keys_are_read_over_https_or_from_this_machine(url: str, good: bool) -> None:
+def test_keys_are_fetched_over_https_or_from_localhost(url: str, allowed: bool) -> None:
     assert keys.is_url(url)
-    if good:
+    if allowed:
         keys.check_key_url(url)
     else:
         with pytest.raises(ValueError, match="is no"):
             keys.check_key_url(url)
 
 
-def test_a_reload_reads_them_however_lately_they_were_read() -> None:
+def test_reload_fetches_keys_even_if_fresh() -> None:
     slow: Deferred[bytes] = Deferred()
     issuer = Issuer(jwks("a"), slow, jwks("b"), FetchError("no route"))
     issuer.start()
     issuer.clock.advance(3600)
     reread = issuer.reread()
-    assert len(issuer.asked) == 2
+    assert len(issuer.etags) == 2
     slow.callback(jwks("a"))
     assert outcome(reread) is None
-    assert issuer.used == [["a"], ["b"]]
+    assert issuer.key_ids == [["a"], ["b"]]
     assert outcome(issuer.reread()) == "no route"
-    assert issuer.used == [["a"], ["b"]]
+    assert issuer.key_ids == [["a"], ["b"]]
     issuer.keys.stop()
     assert outcome(issuer.reread()) is None
-    assert len(issuer.asked) == 4
+    assert len(issuer.etags) == 4

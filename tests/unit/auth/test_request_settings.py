@@ -1,4 +1,4 @@
-"""What SQL is told about a request through its settings."""
+"""Settings that describe the request to SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def settings(path: str = "/graphql/v1", headers: dict[str, str] | None = None) -
     return dict(settings_for(Request("id", "PATCH", path, "a=b", headers or {}, b""), CALLER))
 
 
-def test_claims_method_path_headers_and_cookies_are_always_there() -> None:
+def test_claims_method_path_headers_and_cookies_are_always_set() -> None:
     assert settings() == {
         "request.jwt.claims": CALLER.claims,
         "request.method": "PATCH",
@@ -29,7 +29,7 @@ def test_claims_method_path_headers_and_cookies_are_always_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "expected"),
     [
         ("/rest/v1/blog", "/blog"),
         ("/rest/v1/rpc/f", "/rpc/f"),
@@ -38,12 +38,12 @@ def test_claims_method_path_headers_and_cookies_are_always_there() -> None:
         ("/graphql/v1", "/graphql/v1"),
     ],
 )
-def test_rest_paths_are_passed_to_sql_as_postgrest_passes_them(path: str, told: str) -> None:
-    assert settings(path)["request.path"] == told
+def test_rest_paths_are_passed_to_sql_like_postgrest(path: str, expected: str) -> None:
+    assert settings(path)["request.path"] == expected
 
 
 @given(st.dictionaries(st.text(), st.text()))
-def test_any_headers_become_a_json_object_of_the_same_members(headers: dict[str, str]) -> None:
+def test_headers_become_a_json_object(headers: dict[str, str]) -> None:
     assert json.loads(settings(headers=headers)["request.headers"]) == headers
 
 

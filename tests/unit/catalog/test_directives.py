@@ -1,4 +1,4 @@
-"""Directives in comments: what is read, and what a mistake costs."""
+"""Directives in comments."""
 
 from __future__ import annotations
 
@@ -32,25 +32,24 @@ COLUMNS = ("id", "account_id", "title")
 
 
 def comment(**members: Any) -> str:
-    """Write a directive among other words."""
+    """Return a comment with a directive among other words."""
     return f"About it. @graphql({json.dumps(members)}) More (of it)."
 
 
 def table(text: str | None) -> tuple[TableDirectives | None, list[str]]:
-    """Read a table's comment; return the directives and the problems' messages."""
+    """Return the directives of a table's comment and the messages of problems."""
     problems: list[Problem] = []
     return table_directives("table x", text, COLUMNS, problems), [problem.message for problem in problems]
 
 
-def test_every_key_of_a_schema_is_read() -> None:
-    """``inflect_names``, ``max_rows`` and ``introspection`` belong to schemas."""
+def test_every_schema_key_is_parsed() -> None:
     problems: list[Problem] = []
     text = comment(inflect_names=True, max_rows=100, introspection=True)
     assert schema_directives("schema s", text, problems) == SchemaDirectives(True, 100, True)
     assert problems == []
 
 
-def test_every_key_of_a_table_is_read() -> None:
+def test_every_table_key_is_parsed() -> None:
     foreign_key = {
         "local_name": "accounts",
         "local_columns": ["account_id"],
@@ -59,7 +58,7 @@ def test_every_key_of_a_table_is_read() -> None:
         "foreign_table": "account",
         "foreign_columns": ["id"],
     }
-    found, problems = table(
+    directives, problems = table(
         comment(
             name="Blog",
             description="Posts",
@@ -73,13 +72,13 @@ def test_every_key_of_a_table_is_read() -> None:
         )
     )
     declared = DeclaredForeignKey("accounts", ("account_id",), "account", "public", "account", ("id",))
-    assert found == TableDirectives(
+    assert directives == TableDirectives(
         "Blog", "Posts", True, True, 20, ("id",), (declared,), frozenset({"upsert"})
     )
     assert problems == []
 
 
-def test_names_of_columns_functions_and_foreign_keys_are_read() -> None:
+def test_names_of_columns_functions_and_foreign_keys_are_parsed() -> None:
     problems: list[Problem] = []
     text = comment(name="emailAddress", description="Where to write")
     assert field_directives("c", text, problems) == FieldDirectives("emailAddress", "Where to write")
@@ -91,17 +90,17 @@ def test_names_of_columns_functions_and_foreign_keys_are_read() -> None:
     assert problems == []
 
 
-def test_an_enums_name_and_mappings_are_read() -> None:
+def test_enum_name_and_mappings_are_parsed() -> None:
     """Mappings go from SQL label to GraphQL value."""
     problems: list[Problem] = []
     text = comment(name="Cipher", mappings={"aead-ietf": "AEAD_IETF"})
-    found = enum_directives("e", text, ("aead-ietf", "plain"), problems)
-    assert found == EnumDirectives("Cipher", None, {"aead-ietf": "AEAD_IETF"})
+    directives = enum_directives("e", text, ("aead-ietf", "plain"), problems)
+    assert directives == EnumDirectives("Cipher", None, {"aead-ietf": "AEAD_IETF"})
     assert problems == []
 
 
 @pytest.mark.parametrize("text", [None, "", "A plain comment.", "Write @graphql( to configure", "@graphql()"])
-def test_a_comment_without_a_directive_says_nothing(text: str | None) -> None:
+def test_comment_without_directive_is_ignored(text: str | None) -> None:
     assert table(text) == (None, [])
 
 
@@ -115,28 +114,27 @@ def test_a_comment_without_a_directive_says_nothing(text: str | None) -> None:
         ("@graphql(" + "[" * 100_000 + ")", "nested too deeply"),
     ],
 )
-def test_a_directive_that_cannot_be_read_is_ignored_as_a_whole(text: str, mistake: str) -> None:
-    found, problems = table(text)
-    assert found is None
+def test_malformed_directive_is_ignored(text: str, mistake: str) -> None:
+    directives, problems = table(text)
+    assert directives is None
     assert len(problems) == 1
     assert mistake in problems[0]
     assert "ignored" in problems[0]
 
 
-def test_parentheses_and_newlines_inside_and_after_the_json_do_no_harm() -> None:
-    """The JSON value itself says where it ends."""
-    found, problems = table('See (this). @graphql(\n{"description": "f(x)\\n@graphql(y)"}\n) and (that)')
-    assert found == TableDirectives(description="f(x)\n@graphql(y)")
+def test_parentheses_and_newlines_around_the_json_are_allowed() -> None:
+    directives, problems = table('See (this). @graphql(\n{"description": "f(x)\\n@graphql(y)"}\n) and (that)')
+    assert directives == TableDirectives(description="f(x)\n@graphql(y)")
     assert problems == []
 
 
-def test_of_several_directives_in_a_comment_the_first_one_counts() -> None:
-    found, problems = table('@graphql({"name": "A"}) @graphql({"name": "B"})')
-    assert found == TableDirectives(name="A")
+def test_first_of_several_directives_is_used() -> None:
+    directives, problems = table('@graphql({"name": "A"}) @graphql({"name": "B"})')
+    assert directives == TableDirectives(name="A")
     assert "several directives" in problems[0]
 
 
-def test_a_table_says_how_many_rows_rest_answers() -> None:
+def test_table_limits_the_rows_of_rest_responses() -> None:
     text = 'A @rest({"max_rows": 100}) b @graphql({"max_rows": 5}) c'
     assert table(text) == (TableDirectives(max_rows=5, rest_max_rows=100), [])
     assert table('@rest({"max_rows": 7})') == (TableDirectives(rest_max_rows=7), [])
@@ -153,7 +151,7 @@ def test_a_table_says_how_many_rows_rest_answers() -> None:
         ('@rest({"max_rows": 9} x)', "expected ) after the JSON"),
     ],
 )
-def test_a_rest_directive_that_cannot_be_used_is_a_problem(text: str, mistake: str) -> None:
+def test_invalid_rest_directive_is_a_problem(text: str, mistake: str) -> None:
     directives, problems = table(text)
     assert directives is None
     assert len(problems) == 1
@@ -172,8 +170,8 @@ def test_a_rest_directive_that_cannot_be_used_is_a_problem(text: str, mistake: s
         ("Broken @graphql({ left) alone", "Broken @graphql({ left) alone"),
     ],
 )
-def test_people_read_comments_without_directives(text: str | None, words: str | None) -> None:
-    """What cannot be read stays, so that somebody sees it."""
+def test_descriptions_omit_directives(text: str | None, words: str | None) -> None:
+    """Malformed directives remain visible, so that somebody notices them."""
     assert without_directives(text) == words
 
 
@@ -204,11 +202,11 @@ def test_people_read_comments_without_directives(text: str | None, words: str | 
         ("totalcount", {"enabled": True}, "unknown key 'totalcount'"),
     ],
 )
-def test_a_bad_member_is_named_and_the_others_count(member: str, value: Any, mistake: str) -> None:
+def test_invalid_member_is_reported_and_others_are_used(member: str, value: Any, mistake: str) -> None:
     members = {"aggregate": {"enabled": True}} if member != "aggregate" else {"max_rows": 9}
-    found, problems = table(comment(**members, **{member: value}))
+    directives, problems = table(comment(**members, **{member: value}))
     expected = TableDirectives(aggregate=True) if member != "aggregate" else TableDirectives(max_rows=9)
-    assert found == expected
+    assert directives == expected
     assert len(problems) == 1
     assert mistake in problems[0]
 
@@ -222,21 +220,21 @@ def test_a_bad_member_is_named_and_the_others_count(member: str, value: Any, mis
         ({"foreign_columns": "id"}, "needs foreign_columns"),
     ],
 )
-def test_a_foreign_key_that_does_not_fit_is_left_out(change: dict[str, Any], mistake: str) -> None:
+def test_invalid_foreign_key_is_ignored(change: dict[str, Any], mistake: str) -> None:
     good = {
         "local_columns": ["account_id"],
         "foreign_schema": "public",
         "foreign_table": "account",
         "foreign_columns": ["id"],
     }
-    found, problems = table(comment(foreign_keys=[{**good, **change}, good]))
-    assert found is not None
-    assert [key.local_columns for key in found.foreign_keys] == [("account_id",)]
+    directives, problems = table(comment(foreign_keys=[{**good, **change}, good]))
+    assert directives is not None
+    assert [key.local_columns for key in directives.foreign_keys] == [("account_id",)]
     assert any(mistake in problem and "is ignored" in problem for problem in problems)
 
 
 @pytest.mark.parametrize(
-    ("mappings", "kept", "mistake"),
+    ("mappings", "expected", "mistake"),
     [
         ({"a-b": "A_B", "nope": "X"}, {"a-b": "A_B"}, "unknown label 'nope'"),
         ({"a-b": "a b"}, {}, "an invalid GraphQL enum value"),
@@ -245,16 +243,16 @@ def test_a_foreign_key_that_does_not_fit_is_left_out(change: dict[str, Any], mis
         ([], {}, "mappings must be an object"),
     ],
 )
-def test_a_bad_enum_mapping_is_left_out(mappings: Any, kept: dict[str, str], mistake: str) -> None:
+def test_invalid_enum_mapping_is_ignored(mappings: Any, expected: dict[str, str], mistake: str) -> None:
     problems: list[Problem] = []
-    found = enum_directives("enum e", comment(mappings=mappings), ("a-b", "c"), problems)
-    assert found is not None
-    assert found.mappings == kept
+    directives = enum_directives("enum e", comment(mappings=mappings), ("a-b", "c"), problems)
+    assert directives is not None
+    assert directives.mappings == expected
     assert mistake in problems[0].message
 
 
 @given(st.text(), st.sampled_from(["", '{"name": ', "[", "{}", '{"max_rows": 1}']))
-def test_no_comment_whatever_makes_a_reader_fail(text: str, inside: str) -> None:
+def test_no_comment_makes_a_parser_fail(text: str, inside: str) -> None:
     problems: list[Problem] = []
     for candidate in (text, f"@graphql({inside}{text})", f"@graphql({json.dumps({text: text})})"):
         table_directives("t", candidate, COLUMNS, problems)
@@ -266,22 +264,22 @@ def test_no_comment_whatever_makes_a_reader_fail(text: str, inside: str) -> None
 def test_every_unknown_key_is_reported_once(members: dict[str, int]) -> None:
     unknown = {key: value for key, value in members.items() if key != "description"}
     problems: list[Problem] = []
-    found = field_directives("c", comment(name="ok", **unknown), problems)
-    assert found == FieldDirectives("ok")
+    directives = field_directives("c", comment(name="ok", **unknown), problems)
+    assert directives == FieldDirectives("ok")
     assert len(problems) == len(unknown)
 
 
 @given(st.text(alphabet="_aZ09é- ", max_size=4))
-def test_names_follow_the_languages_grammar(text: str) -> None:
-    """Letters, digits and underscores of ASCII, no digit first, and not two underscores first."""
+def test_names_follow_the_graphql_grammar(text: str) -> None:
+    """Names consist of ASCII letters, digits and underscores, without a leading digit or ``__``."""
     plain = all(letter in "_aZ09" for letter in text) and text != "" and text[0] not in "09"
     assert is_graphql_name(text) == (plain and text[:2] != "__")
 
 
-def test_a_declared_foreign_key_becomes_one_of_the_catalogs() -> None:
-    made = MadeUp()
-    account = made.table("account", "id", "name")
-    view = made.table(
+def test_declared_foreign_key_is_added_to_the_catalog() -> None:
+    builder = MadeUp()
+    account = builder.table("account", "id", "name")
+    view = builder.table(
         "profile",
         *("account_id", "name"),
         key=(),
@@ -300,7 +298,7 @@ def test_a_declared_foreign_key_becomes_one_of_the_catalogs() -> None:
             ],
         ),
     )
-    catalog = made.catalog()
+    catalog = builder.catalog()
     assert catalog.problems == ()
     assert catalog.primary_key(catalog.tables[view]) == ("account_id",)
     (key,) = catalog.foreign_keys
@@ -323,11 +321,11 @@ def test_a_declared_foreign_key_becomes_one_of_the_catalogs() -> None:
         ("account", ["name"], "cannot be compared"),
     ],
 )
-def test_a_declared_foreign_key_to_nowhere_is_left_out(
+def test_declared_foreign_key_without_valid_target_is_ignored(
     foreign_table: str, foreign_columns: list[str], mistake: str
 ) -> None:
-    made = MadeUp()
-    made.table("account", "id", "name")
+    builder = MadeUp()
+    builder.table("account", "id", "name")
     declared = {
         "local_columns": ["account_id"],
         "foreign_schema": "public",
@@ -335,8 +333,8 @@ def test_a_declared_foreign_key_to_nowhere_is_left_out(
         "foreign_columns": foreign_columns,
     }
     text = comment(primary_key_columns=["account_id"], foreign_keys=[declared])
-    view = made.table("profile", "account_id", key=(), kind="v", comment=text)
-    catalog = made.catalog()
+    view = builder.table("profile", "account_id", key=(), kind="v", comment=text)
+    catalog = builder.catalog()
     assert catalog.foreign_keys == ()
     assert catalog.primary_key(catalog.tables[view]) == ("account_id",)
     (problem,) = catalog.problems

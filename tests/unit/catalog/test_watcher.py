@@ -1,4 +1,4 @@
-"""When the catalog is loaded, shared, retried and kept, on a clock that the test moves."""
+"""Loading, sharing and retrying the catalog, with a fake clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFUSED = DatabaseError(403, "42501", "permission denied for table pg_event_trig
 
 
 class FakeListener:
-    """A listener that the test speaks through."""
+    """A listener that is controlled by the test."""
 
     def __init__(
         self,
@@ -45,40 +45,34 @@ class FakeListener:
 
     @property
     def listening(self) -> bool:
-        """Whether it listens now."""
         return self.running
 
     async def start(self) -> None:
-        """Note that it listens."""
         self.running = True
 
     async def stop(self) -> None:
-        """Note that it does not."""
         self.running = False
 
 
 class ClockWithThreads(Clock):
-    """A clock of a reactor whose threads run their work immediately."""
+    """A clock with a thread pool that runs work immediately."""
 
     def getThreadPool(self) -> ClockWithThreads:  # noqa: N802 - twisted's name
-        """Return the pool that runs work immediately."""
         return self
 
     def callFromThread(self, call: Callable[..., Any], *arguments: Any) -> None:  # noqa: N802 - twisted's name
-        """Call the function."""
         call(*arguments)
 
     def callInThreadWithCallback(  # noqa: N802 - twisted's name
         self, on_result: Callable[[bool, Any], None], work: Callable[..., Any], *arguments: Any
     ) -> None:
-        """Run the work and report its result."""
         at_once(work, *arguments).addCallbacks(
             lambda result: on_result(True, result), lambda failure: on_result(False, failure)
         )
 
 
 class Bench:
-    """A watcher whose database answers when the test says so."""
+    """A watcher of a fake database whose responses are controlled by the test."""
 
     def __init__(self, *, announced: bool = True, listen: Any = ..., **options: Any) -> None:
         self.clock = ClockWithThreads()
@@ -116,10 +110,9 @@ class Bench:
 
     @property
     def listener(self) -> FakeListener:
-        """The one listener."""
         return self.listeners[0]
 
-    def answer(self, comment: str | None = None) -> None:
+    def succeed(self, comment: str | None = None) -> None:
         """Let the oldest load succeed."""
         schema = json.dumps([["1", "public", comment, None]])
         self.loads.pop(0).callback([("server", json.dumps([["0", "0", False, None]])), ("schemas", schema)])
@@ -129,11 +122,10 @@ class Bench:
         self.loads.pop(0).errback(error)
 
     def start(self) -> Deferred[None]:
-        """Start the watcher."""
         return Deferred.fromCoroutine(self.watcher.start())
 
     def reload(self) -> list[Catalog | str]:
-        """Ask for a reload; the list gets its outcome."""
+        """Start a reload and return a list that receives its outcome."""
         outcome: list[Catalog | str] = []
         deferred = Deferred.fromCoroutine(self.watcher.reload())
         deferred.addCallbacks(outcome.append, lambda failure: outcome.append(failure.type.__name__))
@@ -142,7 +134,7 @@ class Bench:
 
 @pytest.fixture
 def logged() -> Iterator[list[LogEvent]]:
-    """Collect what the catalog's logger says."""
+    """Collect log events of the catalog."""
     events: list[LogEvent] = []
 
     def observe(event: LogEvent) -> None:
@@ -154,13 +146,12 @@ def logged() -> Iterator[list[LogEvent]]:
     globalLogPublisher.removeObserver(observe)  # type: ignore[arg-type]
 
 
-def test_starting_ends_with_the_first_catalog() -> None:
-    """Generation 1 serves once start has ended, and the listener listens."""
+def test_start_waits_for_the_first_catalog() -> None:
     bench = Bench()
     started = bench.start()
     assert bench.watcher.current is None
     assert not started.called
-    bench.answer()
+    bench.succeed()
     assert started.called
     assert bench.watcher.current is not None
     assert bench.watcher.current.generation == 1
@@ -168,8 +159,8 @@ def test_starting_ends_with_the_first_catalog() -> None:
     assert bench.listener.channels == ("pgrst", "dataapi")
 
 
-def test_a_database_that_is_away_is_tried_again_with_longer_waits() -> None:
-    """Start returns meanwhile; waits double from one second up to 32."""
+def test_unavailable_database_is_retried_with_backoff() -> None:
+    """Start returns after the first failure. The delay doubles from 1 up to 32 seconds."""
     bench = Bench()
     started = bench.start()
     bench.fail()
@@ -186,13 +177,13 @@ def test_a_database_that_is_away_is_tried_again_with_longer_waits() -> None:
     assert waits == [1, 2, 4, 8, 16, 32, 32]
     assert bench.watcher.failures == 8
     bench.clock.advance(32)
-    bench.answer()
+    bench.succeed()
     assert bench.watcher.current is not None
     assert bench.watcher.error is None
     assert bench.clock.getDelayedCalls() == []
 
 
-def test_chance_decides_a_part_of_the_wait() -> None:
+def test_retry_delay_is_randomized() -> None:
     bench = Bench(backoff=Backoff(first=1.0, random=lambda: 0.5))
     bench.start()
     bench.fail()
@@ -210,57 +201,57 @@ def test_chance_decides_a_part_of_the_wait() -> None:
         ("other", "", False),
     ],
 )
-def test_a_notification_reloads_after_a_moment(channel: str, payload: str, reloads: bool) -> None:
+def test_notification_reloads_after_debounce(channel: str, payload: str, reloads: bool) -> None:
     bench = Bench()
     bench.start()
-    bench.answer()
+    bench.succeed()
     bench.listener.notify(channel, payload)
     assert not bench.loads
     bench.clock.advance(DEBOUNCE)
     assert bool(bench.loads) is reloads
     if reloads:
-        bench.answer()
+        bench.succeed()
         assert bench.watcher.current is not None
         assert bench.watcher.current.generation == 2
 
 
-def test_a_burst_of_notifications_costs_one_load() -> None:
+def test_burst_of_notifications_causes_one_load() -> None:
     bench = Bench()
     bench.start()
-    bench.answer()
+    bench.succeed()
     for _ in range(50):
         bench.listener.notify("pgrst", "")
         bench.clock.advance(DEBOUNCE / 49)
     assert len(bench.loads) == 1
 
 
-def test_a_gap_in_listening_is_followed_by_a_reload() -> None:
+def test_reconnected_listener_reloads() -> None:
     bench = Bench()
     bench.start()
-    bench.answer()
+    bench.succeed()
     bench.listener.reconnect()
     bench.clock.advance(DEBOUNCE)
     assert len(bench.loads) == 1
 
 
-def test_reloads_at_the_same_time_share_one_load_that_began_after_they_asked() -> None:
+def test_concurrent_reloads_share_one_load_that_starts_later() -> None:
     bench = Bench()
     bench.start()
-    bench.answer()
+    bench.succeed()
     first = bench.reload()
     second, third = bench.reload(), bench.reload()
-    bench.answer()
+    bench.succeed()
     assert [len(first), len(second), len(third)] == [1, 0, 0]
     assert len(bench.loads) == 1
-    bench.answer()
+    bench.succeed()
     assert second[0] is third[0] is bench.watcher.current
     assert bench.watcher.loads == 3
 
 
-def test_the_old_catalog_serves_while_a_reload_runs_and_after_it_failed() -> None:
+def test_old_catalog_is_used_during_and_after_a_failed_reload() -> None:
     bench = Bench()
     bench.start()
-    bench.answer()
+    bench.succeed()
     old = bench.watcher.current
     outcome = bench.reload()
     assert bench.watcher.current is old
@@ -269,12 +260,12 @@ def test_the_old_catalog_serves_while_a_reload_runs_and_after_it_failed() -> Non
     assert bench.watcher.current is old
     assert bench.watcher.error == "The database is away."
     bench.clock.advance(1)
-    bench.answer()
+    bench.succeed()
     assert bench.watcher.current is not old
     assert bench.watcher.error is None
 
 
-def test_a_notification_does_not_wait_for_the_next_retry() -> None:
+def test_notification_does_not_wait_for_the_next_retry() -> None:
     bench = Bench()
     bench.start()
     bench.fail()
@@ -283,7 +274,7 @@ def test_a_notification_does_not_wait_for_the_next_retry() -> None:
         bench.fail()
     bench.listener.notify("pgrst", "")
     bench.clock.advance(DEBOUNCE)
-    bench.answer()
+    bench.succeed()
     assert bench.watcher.current is not None
     assert bench.clock.getDelayedCalls() == []
 
@@ -291,31 +282,31 @@ def test_a_notification_does_not_wait_for_the_next_retry() -> None:
 def test_problems_are_logged_at_each_load(logged: list[LogEvent]) -> None:
     bench = Bench()
     bench.start()
-    bench.answer('@graphql({"max_rows": 0})')
+    bench.succeed('@graphql({"max_rows": 0})')
     bench.reload()
-    bench.answer('@graphql({"max_rows": 0})')
+    bench.succeed('@graphql({"max_rows": 0})')
     assert [problem.place for problem in bench.watcher.problems] == ["schema public"]
     assert [event["place"] for event in logged if "place" in event] == ["schema public"] * 2
 
 
 @pytest.mark.parametrize(("announced", "lines"), [(True, 0), (False, 1), (REFUSED, 0)])
-def test_an_operator_learns_once_that_changes_are_not_announced(
+def test_missing_event_trigger_is_logged_once(
     logged: list[LogEvent], announced: bool | Exception, lines: int
 ) -> None:
     bench = Bench()
     bench.announced = announced
     bench.start()
-    bench.answer()
+    bench.succeed()
     bench.reload()
-    bench.answer()
+    bench.succeed()
     assert bench.watcher.loads == 2
     assert [event.get("text") for event in logged].count(missing_trigger_note("pgrst")) == lines
 
 
-def test_stopping_leaves_nothing_behind() -> None:
+def test_stop_cancels_everything() -> None:
     bench = Bench()
     bench.start()
-    bench.answer()
+    bench.succeed()
     running, next_one = bench.reload(), bench.reload()
     bench.listener.notify("pgrst", "")
     stopped = Deferred.fromCoroutine(bench.watcher.stop())
@@ -328,36 +319,36 @@ def test_stopping_leaves_nothing_behind() -> None:
     assert bench.reload() == [CancelledError.__name__]
 
 
-def test_a_caller_that_goes_away_does_not_stop_the_reload() -> None:
+def test_cancelled_caller_does_not_stop_the_reload() -> None:
     bench = Bench()
     bench.start()
-    bench.answer()
+    bench.succeed()
     deferred = Deferred.fromCoroutine(bench.watcher.reload())
     deferred.addErrback(lambda failure: failure.trap(CancelledError))
     deferred.cancel()
-    bench.answer()
+    bench.succeed()
     assert bench.watcher.current is not None
     assert bench.watcher.current.generation == 2
 
 
 def refresh(bench: Bench, known: Catalog) -> list[Catalog]:
-    """Ask whether a catalog is outdated; the list gets the one that serves."""
+    """Refresh an outdated catalog, and return a list that receives the result."""
     outcome: list[Catalog] = []
     Deferred.fromCoroutine(bench.watcher.refresh(known)).addCallback(outcome.append)
     return outcome
 
 
 def started(**options: Any) -> tuple[Bench, Catalog]:
-    """Return a bench whose catalog is loaded, and old enough to be outdated."""
+    """Return a bench with a loaded catalog, after the refresh interval."""
     bench = Bench(**options)
     bench.start()
-    bench.answer()
+    bench.succeed()
     bench.clock.advance(REFRESH_INTERVAL)
     assert bench.watcher.current is not None
     return bench, bench.watcher.current
 
 
-def test_an_unknown_name_has_the_catalog_read_again_when_the_database_has_changed() -> None:
+def test_unknown_name_reloads_the_catalog_if_the_database_changed() -> None:
     bench, old = started()
     bench.compared = 0
     bench.fingerprint = comparing = Deferred[str]()
@@ -367,13 +358,13 @@ def test_an_unknown_name_has_the_catalog_read_again_when_the_database_has_change
     comparing.callback("changed")
     assert outcomes == [[]] * 5
     assert len(bench.loads) == 1
-    bench.answer("changed")
+    bench.succeed("changed")
     assert all(outcome == [bench.watcher.current] for outcome in outcomes)
     assert bench.watcher.current is not None
     assert bench.watcher.current.generation == old.generation + 1
 
 
-def test_a_flood_of_unknown_names_costs_one_comparison_in_two_seconds() -> None:
+def test_repeated_unknown_names_cause_limited_comparisons() -> None:
     bench, old = started()
     bench.compared = 0
     for _ in range(100):
@@ -383,17 +374,17 @@ def test_a_flood_of_unknown_names_costs_one_comparison_in_two_seconds() -> None:
     assert bench.loads == []
 
 
-def test_a_catalog_that_was_replaced_meanwhile_needs_no_comparison() -> None:
+def test_replaced_catalog_needs_no_comparison() -> None:
     bench, old = started()
     bench.reload()
-    bench.answer("changed")
+    bench.succeed("changed")
     bench.clock.advance(REFRESH_INTERVAL)
     bench.compared = 0
     assert refresh(bench, old) == [bench.watcher.current]
     assert bench.compared == 0
 
 
-def test_a_database_that_cannot_be_asked_leaves_the_catalog_as_it_is() -> None:
+def test_failed_comparison_keeps_the_catalog() -> None:
     bench, old = started()
     bench.fingerprint = comparing = Deferred[str]()
     outcome = refresh(bench, old)
@@ -401,21 +392,21 @@ def test_a_database_that_cannot_be_asked_leaves_the_catalog_as_it_is() -> None:
     assert outcome == [old]
 
 
-def test_a_load_that_finds_nothing_new_keeps_what_was_made_of_the_catalog() -> None:
+def test_unchanged_reload_reuses_the_derived_data() -> None:
     bench, old = started()
     bench.reload()
-    bench.answer()
+    bench.succeed()
     new = bench.watcher.current
     assert new is not None
     assert (new.generation, new.tables is old.tables) == (old.generation + 1, True)
     assert new.has_same_content(old)
     bench.reload()
-    bench.answer("changed")
+    bench.succeed("changed")
     assert bench.watcher.current is not None
     assert not bench.watcher.current.has_same_content(new)
 
 
-def test_the_catalog_is_polled_while_no_notification_can_arrive() -> None:
+def test_catalog_is_polled_while_notifications_cannot_arrive() -> None:
     bench, _ = started()
     polling = Deferred.fromCoroutine(bench.watcher.poll())
     bench.compared = 0
@@ -424,9 +415,9 @@ def test_the_catalog_is_polled_while_no_notification_can_arrive() -> None:
     assert bench.compared == 0
     bench.listener.running = False
     bench.clock.advance(POLL_INTERVAL)
-    # The load that follows reads what it is to be compared by.
+    # The subsequent load also reads the fingerprint.
     assert bench.compared == 2
-    bench.answer("changed")
+    bench.succeed("changed")
     bench.clock.advance(POLL_INTERVAL)
     assert bench.compared == 3
     assert bench.loads == []
@@ -436,7 +427,7 @@ def test_the_catalog_is_polled_while_no_notification_can_arrive() -> None:
 
 @contextmanager
 def polling(bench: Bench) -> Iterator[list[None]]:
-    """Compare the catalog in the background; the list has an item for each request that has come."""
+    """Poll in the background; the yielded list has one item for each request."""
     requests: list[None] = []
     task = Deferred.fromCoroutine(bench.watcher.poll(lambda: len(requests)))
     bench.compared = 0
@@ -446,7 +437,7 @@ def polling(bench: Bench) -> Iterator[list[None]]:
 
 
 def pass_seconds(bench: Bench, seconds: int, requests: list[None] | None = None) -> None:
-    """Let seconds pass, with a request in each one if there is a list of them."""
+    """Advance the clock second by second, adding one request per second to the list."""
     for _ in range(seconds):
         if requests is not None:
             requests.append(None)
@@ -454,7 +445,7 @@ def pass_seconds(bench: Bench, seconds: int, requests: list[None] | None = None)
 
 
 @pytest.mark.parametrize("listen", [True, False], ids=["listening", "not listening"])
-def test_unannounced_changes_are_noticed_while_requests_come(listen: bool) -> None:
+def test_unannounced_changes_are_detected_while_requests_arrive(listen: bool) -> None:
     bench, old = started(announced=False, **({} if listen else {"listen": None}))
     with polling(bench) as requests:
         pass_seconds(bench, 30)
@@ -465,16 +456,16 @@ def test_unannounced_changes_are_noticed_while_requests_come(listen: bool) -> No
         assert bench.compared == 3
         bench.fingerprint = "changed"
         pass_seconds(bench, 1, requests)
-        bench.answer("changed")
+        bench.succeed("changed")
         assert bench.watcher.current is not old
 
 
-def test_an_event_trigger_makes_comparisons_needless() -> None:
+def test_event_trigger_makes_comparisons_unnecessary() -> None:
     bench, _ = started(announced=False)
     with polling(bench) as requests:
         bench.announced = True
         bench.reload()
-        bench.answer()
+        bench.succeed()
         bench.compared = 0
         pass_seconds(bench, 30, requests)
         assert bench.compared == 0
@@ -483,14 +474,14 @@ def test_an_event_trigger_makes_comparisons_needless() -> None:
         assert bench.compared == 3
 
 
-@pytest.mark.parametrize(("took", "pause"), [(0.01, 1), (0.0625, 4), (5.0, 10)])
-def test_comparisons_of_a_large_database_take_a_fiftieth_of_the_time(took: float, pause: int) -> None:
+@pytest.mark.parametrize(("duration", "pause"), [(0.01, 1), (0.0625, 4), (5.0, 10)])
+def test_comparisons_of_a_large_database_are_rate_limited(duration: float, pause: int) -> None:
     bench, _ = started(announced=False)
     with polling(bench) as requests:
         bench.fingerprint = comparing = Deferred[str]()
         pass_seconds(bench, 1, requests)
         bench.fingerprint = "as first"
-        bench.clock.advance(took)
+        bench.clock.advance(duration)
         comparing.callback("as first")
         pass_seconds(bench, pause - 1, requests)
         assert bench.compared == 1
@@ -498,45 +489,45 @@ def test_comparisons_of_a_large_database_take_a_fiftieth_of_the_time(took: float
         assert bench.compared == 2
 
 
-def test_a_comparison_in_the_background_is_none_for_a_request() -> None:
+def test_background_comparison_does_not_delay_a_requested_refresh() -> None:
     bench, old = started(announced=False)
     with polling(bench) as requests:
         pass_seconds(bench, 1, requests)
         assert bench.compared == 1
         bench.fingerprint = "changed"
         outcome = refresh(bench, old)
-        bench.answer("changed")
+        bench.succeed("changed")
         assert outcome == [bench.watcher.current]
         assert outcome != [old]
 
 
-def test_the_catalog_of_a_standby_is_polled_though_its_primary_notifies() -> None:
+def test_standby_catalog_is_polled_despite_notifications() -> None:
     bench = Bench()
     bench.is_standby = True
     bench.start()
-    bench.answer()
+    bench.succeed()
     polling = Deferred.fromCoroutine(bench.watcher.poll())
     bench.fingerprint = "changed"
     bench.clock.advance(POLL_INTERVAL)
-    bench.answer("changed")
+    bench.succeed("changed")
     assert bench.watcher.loads == 2
     polling.addErrback(lambda failure: failure.trap(CancelledError))
     polling.cancel()
 
 
-def test_a_database_whose_system_tables_show_no_changes_is_read_again() -> None:
-    """One in PostgreSQL's dialect, say, without ``xmin``; what was made of an equal catalog stays."""
+def test_database_without_fingerprint_is_loaded_again() -> None:
+    """Some databases with PostgreSQL's dialect have no ``xmin``."""
     bench = Bench()
     bench.fingerprint = fail(DatabaseError(400, "0A000", "System column xmin is not supported"))
     bench.start()
-    bench.answer()
+    bench.succeed()
     old = bench.watcher.current
     assert old is not None
     bench.fingerprint = fail(DatabaseError(400, "0A000", "System column xmin is not supported"))
     bench.clock.advance(REFRESH_INTERVAL)
     outcome = refresh(bench, old)
     bench.fingerprint = "irrelevant"
-    bench.answer()
+    bench.succeed()
     [new] = outcome
     assert new.has_same_content(old)
     assert new.generation == old.generation + 1

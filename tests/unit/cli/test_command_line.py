@@ -1,4 +1,4 @@
-"""The command line: examples that parse, a meaning for every status, and a word about every argument."""
+"""The command line: examples, exit statuses and help texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ PACKAGE = Path(str(dataapi.cli.__file__)).parents[1]
 
 
 def test_every_command_has_one_to_three_examples() -> None:
-    """Groups of commands and the whole have some, too, and ``--help`` shows them as they are typed."""
     assert EXAMPLES.keys() == PARSERS.keys()
     for words, parser in PARSERS.items():
         assert 1 <= len(EXAMPLES[words]) <= 3
@@ -29,7 +28,7 @@ def test_every_command_has_one_to_three_examples() -> None:
 
 
 @pytest.mark.parametrize(("words", "line"), LINES, ids=[line for _, line in LINES])
-def test_examples_parse_as_commands_of_their_kind(words: str, line: str) -> None:
+def test_examples_parse(words: str, line: str) -> None:
     program, *arguments = shlex.split(re.split(r" (?:\| |> [a-z])", line)[0])
     assert program == "dataapi"
     assert line.startswith(f"{words} ") or line == words
@@ -37,13 +36,13 @@ def test_examples_parse_as_commands_of_their_kind(words: str, line: str) -> None
 
 
 @pytest.mark.parametrize("words", PARSERS)
-def test_every_argument_is_explained(words: str) -> None:
+def test_every_argument_has_help(words: str) -> None:
     for action in PARSERS[words]._actions:
         assert action.help or isinstance(action, argparse._SubParsersAction), action.dest
 
 
-def test_statuses_are_those_that_the_documentation_lists() -> None:
-    """The commands and the daemon exit with nothing that docs/reference/commands.md does not explain."""
+def test_exit_statuses_are_documented() -> None:
+    """docs/reference/commands.md lists all exit statuses of the commands and the daemon."""
     files = [*(PACKAGE / "cli").glob("*.py"), PACKAGE / "tap.py", *(PACKAGE / "service").glob("*.py")]
     used = {
         getattr(os, node.attr)
@@ -64,6 +63,6 @@ def test_statuses_are_those_that_the_documentation_lists() -> None:
         ("42P01", os.EX_DATAERR),
     ],
 )
-def test_errors_of_postgresql_have_a_status(sqlstate: str | None, status: int) -> None:
-    """By their class; without a code, PostgreSQL could not be asked."""
+def test_postgresql_errors_have_exit_statuses(sqlstate: str | None, status: int) -> None:
+    """Errors are mapped by class. An error without a code means that PostgreSQL was unavailable."""
     assert status_of_sqlstate(sqlstate) == status

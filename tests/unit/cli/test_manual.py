@@ -1,4 +1,4 @@
-"""Manual pages and completion: they have everything, are read without a warning, and are reproducible."""
+"""Manual pages and shell completion."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PAGES = [words for words in PARSERS if words.count(" ") < 2]
 MOMENT = "1700000000"
 
 
-def made(folder: Path) -> Path:
-    """Have everything written into a folder, as a build of that moment does."""
+def build(folder: Path) -> Path:
+    """Write all files into a folder, like a build with a fixed SOURCE_DATE_EPOCH, and return the folder."""
     words = [sys.executable, str(documents.ROOT / "packaging" / "manual.py"), str(folder)]
     environ = {**os.environ, "SOURCE_DATE_EPOCH": MOMENT}
     subprocess.run(words, env=environ, check=True, capture_output=True)
@@ -37,12 +37,12 @@ def made(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def manual(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder with the pages and the completions."""
-    return made(tmp_path_factory.mktemp("manual"))
+    """Return the folder with manual pages and completion scripts."""
+    return build(tmp_path_factory.mktemp("manual"))
 
 
-def needed(program: str) -> str:
-    """Return the path of a program, without which the test is skipped."""
+def require(program: str) -> str:
+    """Return the path of a program, or skip the test if it is not installed."""
     path = shutil.which(program)
     if path is None:
         pytest.skip(f"{program} is not installed")
@@ -50,33 +50,32 @@ def needed(program: str) -> str:
 
 
 def flags(parser: argparse.ArgumentParser) -> set[str]:
-    """Return the options of a command."""
     return {flag for action in parser._actions for flag in action.option_strings}
 
 
 def commands(words: str) -> set[str]:
-    """Return the commands that may follow a command."""
+    """Return the subcommands of a command."""
     depth = words.count(" ") + 1
     return {each.split()[depth] for each in PARSERS if each.startswith(f"{words} ")}
 
 
 def rendered(page: Path) -> str:
-    """Return a page as a terminal shows it; a warning is an error."""
-    words = [needed("groff"), "-man", "-ww", "-Tascii", "-P-cbou", str(page)]
+    """Return a page as rendered for a terminal, and check that groff prints no warnings."""
+    words = [require("groff"), "-man", "-ww", "-Tascii", "-P-cbou", str(page)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return " ".join(done.stdout.split())
 
 
-def test_what_is_written_is_the_same_for_one_commit(manual: Path, tmp_path: Path) -> None:
-    again = made(tmp_path)
+def test_build_is_reproducible(manual: Path, tmp_path: Path) -> None:
+    again = build(tmp_path)
     for path in (path for path in manual.rglob("*") if path.is_file()):
         assert path.read_bytes() == (again / path.relative_to(manual)).read_bytes()
     assert r'"2023\-11\-14"' in (manual / "man" / "dataapi.1").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_has_every_command_and_option_below_its_own(manual: Path, page: str) -> None:
+def test_page_contains_its_commands_and_options(manual: Path, page: str) -> None:
     text = rendered(manual / "man" / f"{page.replace(' ', '-')}.1")
     assert f" SYNOPSIS {page} [-h] " in text
     for words, parser in LEAVES.items():
@@ -91,7 +90,7 @@ def test_a_page_has_every_command_and_option_below_its_own(manual: Path, page: s
         assert all(" ".join(example.split()) in about for example in EXAMPLES[words]), words
 
 
-def test_the_page_of_dataapi_has_the_daemon_and_statuses(manual: Path) -> None:
+def test_dataapi_page_contains_daemon_options_and_exit_statuses(manual: Path) -> None:
     text = rendered(manual / "man" / "dataapi.1")
     for option in ("--embedded=VALUE", "--listen=ENDPOINT", "--workers=VALUE", "--demo"):
         assert option in text
@@ -99,14 +98,14 @@ def test_the_page_of_dataapi_has_the_daemon_and_statuses(manual: Path) -> None:
     assert "twistd --nodaemon --pidfile= dataapi --embedded ./data" in text
 
 
-def test_a_shell_can_run_the_examples_of_a_page(manual: Path) -> None:
-    """Quotes and hyphens stay ASCII where the terminal has others."""
-    words = [needed("groff"), "-man", "-Tutf8", "-P-cbou", str(manual / "man" / "dataapi-event.1")]
+def test_examples_of_a_page_can_be_pasted_into_a_shell(manual: Path) -> None:
+    """On a UTF-8 terminal, groff must not replace ASCII quotes and hyphens."""
+    words = [require("groff"), "-man", "-Tutf8", "-P-cbou", str(manual / "man" / "dataapi-event.1")]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "dataapi event publish v1.shop.order --organization acme --payload '{\"total\": 12}'" in shown
 
 
-def test_the_page_of_the_configuration_has_every_key(manual: Path) -> None:
+def test_configuration_page_contains_every_key(manual: Path) -> None:
     text = rendered(manual / "man" / "dataapi.ini.5")
     for section, keys in SECTIONS.items():
         part = text.partition(f" [{section}]")[2]
@@ -114,8 +113,8 @@ def test_the_page_of_the_configuration_has_every_key(manual: Path) -> None:
             assert f" {key} " in part, key
 
 
-def test_man_shows_the_pages_without_a_warning(manual: Path) -> None:
-    man = needed("man")
+def test_man_shows_pages_without_warnings(manual: Path) -> None:
+    man = require("man")
     for page in sorted((manual / "man").iterdir()):
         environ = {**os.environ, "MANWIDTH": "80", "MANROFFOPT": "-ww", "LC_ALL": "C.UTF-8"}
         words = [man, "--warnings", "--local-file", str(page)]
@@ -127,26 +126,26 @@ def test_man_shows_the_pages_without_a_warning(manual: Path) -> None:
 
 
 def completed(script: Path, line: str) -> set[str]:
-    """Return what the function of bash offers for a line."""
+    """Return bash's completions of a command line."""
     program = f'. {script}; COMP_LINE=$1 COMP_POINT=${{#1}}; _dataapi; printf "%s\\n" "${{COMPREPLY[@]}}"'
     done = subprocess.run(
-        [needed("bash"), "--norc", "-c", program, "bash", line], capture_output=True, text=True, check=True
+        [require("bash"), "--norc", "-c", program, "bash", line], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     return set(done.stdout.split())
 
 
 @pytest.mark.parametrize("words", PARSERS)
-def test_bash_offers_all_that_may_follow(manual: Path, words: str) -> None:
-    """Commands, else options; and options if a hyphen is typed."""
+def test_bash_completes_commands_and_options(manual: Path, words: str) -> None:
+    """Options are offered if there are no subcommands, or after a hyphen."""
     script = manual / "completion" / "dataapi.bash"
     assert completed(script, f"{words} -") == flags(PARSERS[words])
     if words != "dataapi migrate-config":
         assert completed(script, f"{words} ") == (commands(words) or flags(PARSERS[words]))
 
 
-def test_bash_offers_the_values_of_an_option(manual: Path) -> None:
-    """Also behind a sign =, and behind a colon what is left to type; of a free value nothing."""
+def test_bash_completes_option_values(manual: Path) -> None:
+    """Bash splits words at ``=`` and ``:``."""
     script = manual / "completion" / "dataapi.bash"
     create = "dataapi token create --operator"
     values = {"webhooks:read", "webhooks:write", "events:publish"}
@@ -158,13 +157,13 @@ def test_bash_offers_the_values_of_an_option(manual: Path) -> None:
 
 @pytest.fixture
 def typing(manual: Path, tmp_path: Path) -> Iterator[Terminal]:
-    """Give a bash at a terminal, in which Ctrl-G shows the line that was typed and empties it."""
+    """Return an interactive bash. Ctrl-G prints the command line and clears it."""
     (tmp_path / "postgrest.conf").touch()
     (tmp_path / "my file.ini").touch()
     setup = tmp_path / "setup"
     show = "show() { printf '<%s>' \"$READLINE_LINE\"; READLINE_LINE=; }; bind -x '\"\\C-g\": show'"
     setup.write_text(f". {manual / 'completion' / 'dataapi.bash'}\n{show}\nPS1='ready\\$ '\n")
-    words = [needed("bash"), "--noprofile", "--rcfile", str(setup), "-i"]
+    words = [require("bash"), "--noprofile", "--rcfile", str(setup), "-i"]
     environ = {"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(tmp_path)}
     with Terminal(words, cwd=tmp_path, environ=environ) as terminal:
         terminal.read_to("ready# " if os.geteuid() == 0 else "ready$ ")
@@ -188,49 +187,49 @@ def typing(manual: Path, tmp_path: Path) -> Iterator[Terminal]:
         ("dataapi token revoke post\t", "dataapi token revoke post"),
     ],
 )
-def test_the_tabulator_completes_in_bash(typing: Terminal, typed: str, line: str) -> None:
+def test_tab_completes_in_bash(typing: Terminal, typed: str, line: str) -> None:
     typing.type(f"{typed}\x07")
     typing.read_to("<")
     assert typing.read_to(">") == line
 
 
-def test_fish_offers_all_that_may_follow(manual: Path) -> None:
-    fish = needed("fish")
+def test_fish_completes_commands_options_and_values(manual: Path) -> None:
+    fish = require("fish")
     script = manual / "completion" / "dataapi.fish"
     subprocess.run([fish, "--no-execute", str(script)], check=True)
     lines = [f"{words} -" for words in PARSERS] + [f"{words} " for words in PARSERS]
     lines += ["dataapi token create --permission ", "dataapi migrate-config dataapi.f"]
-    asked = "\n".join(f"complete --do-complete '{line}'; echo ----" for line in lines)
+    script_lines = "\n".join(f"complete --do-complete '{line}'; echo ----" for line in lines)
     done = subprocess.run(
-        [fish, "--no-config", "-c", f"source {script.name}\n{asked}"],
+        [fish, "--no-config", "-c", f"source {script.name}\n{script_lines}"],
         cwd=script.parent, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stderr == ""
-    answers = [
+    completions = [
         {line.partition("\t")[0] for line in part.splitlines() if line}
         for part in done.stdout.split("----\n")
     ]
-    found = dict(zip(lines, answers, strict=False))
+    offered = dict(zip(lines, completions, strict=False))
     for words, parser in PARSERS.items():
-        assert flags(parser) - {"-h"} <= found[f"{words} -"], words
+        assert flags(parser) - {"-h"} <= offered[f"{words} -"], words
         if words not in LEAVES:
-            assert found[f"{words} "] == commands(words)
-    assert found["dataapi token create --permission "] == {
+            assert offered[f"{words} "] == commands(words)
+    assert offered["dataapi token create --permission "] == {
         "webhooks:read",
         "webhooks:write",
         "events:publish",
     }
-    assert found["dataapi migrate-config dataapi.f"] == {"dataapi.fish"}
+    assert offered["dataapi migrate-config dataapi.f"] == {"dataapi.fish"}
 
 
-def test_zsh_takes_its_completion_and_has_every_option(manual: Path) -> None:
+def test_zsh_completion_is_valid_and_has_every_option(manual: Path) -> None:
     script = manual / "completion" / "_dataapi"
     text = script.read_text("utf-8")
     for words, parser in PARSERS.items():
         name = re.sub(r"\W", "_", f"_shtab_{words}")
         [options] = re.findall(rf"^{name}_options=\($(.*?)^\)$", text, re.MULTILINE | re.DOTALL)
         assert all(re.search(rf'{flag}[=\[,"}}]', options) for flag in flags(parser)), words
-    subprocess.run([needed("zsh"), "-n", str(script)], check=True)
+    subprocess.run([require("zsh"), "-n", str(script)], check=True)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +242,7 @@ def test_zsh_takes_its_completion_and_has_every_option(manual: Path) -> None:
         ("dataapi migrate-config post\t", "dataapi migrate-config postgrest.conf "),
     ],
 )
-def test_the_tabulator_completes_in_zsh(manual: Path, tmp_path: Path, typed: str, line: str) -> None:
+def test_tab_completes_in_zsh(manual: Path, tmp_path: Path, typed: str, line: str) -> None:
     (tmp_path / "postgrest.conf").touch()
     (tmp_path / ".zshrc").write_text(
         f"fpath=({manual / 'completion'} $fpath)\n"
@@ -252,7 +251,7 @@ def test_the_tabulator_completes_in_zsh(manual: Path, tmp_path: Path, typed: str
         "PS1='ready%# '\n"
     )
     environ = {"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(tmp_path), "ZDOTDIR": str(tmp_path)}
-    with Terminal([needed("zsh"), "-i"], cwd=tmp_path, environ=environ) as terminal:
+    with Terminal([require("zsh"), "-i"], cwd=tmp_path, environ=environ) as terminal:
         terminal.read_to("ready# " if os.geteuid() == 0 else "ready% ")
         terminal.type(f"{typed}\x07")
         terminal.read_to("<")
@@ -269,7 +268,7 @@ def test_the_tabulator_completes_in_zsh(manual: Path, tmp_path: Path, typed: str
         ("dataapi migrate-config post\t", "dataapi migrate-config postgrest.conf "),
     ],
 )
-def test_the_tabulator_completes_in_tcsh(manual: Path, tmp_path: Path, typed: str, line: str) -> None:
+def test_tab_completes_in_tcsh(manual: Path, tmp_path: Path, typed: str, line: str) -> None:
     (tmp_path / "postgrest.conf").touch()
     program = tmp_path / "dataapi"
     program.write_text('#!/bin/sh\necho "<dataapi $*>"\n')
@@ -280,7 +279,7 @@ def test_the_tabulator_completes_in_tcsh(manual: Path, tmp_path: Path, typed: st
     )
     environ = {"PATH": os.environ["PATH"], "TERM": "vt100", "HOME": str(tmp_path)}
     # tcsh edits lines only on its controlling terminal.
-    words = ["setsid", "--ctty", needed("tcsh"), "-i"]
+    words = ["setsid", "--ctty", require("tcsh"), "-i"]
     with Terminal(words, cwd=tmp_path, environ=environ) as terminal:
         terminal.read_to("ready> ")
         terminal.type(f"{typed}\n")

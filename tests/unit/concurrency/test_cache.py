@@ -1,4 +1,4 @@
-"""A cache bounded by number and by weight, against a model that is plainly right."""
+"""A cache that is bounded by entries and weight, compared with a simple model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ STEPS = st.lists(st.tuples(KEYS, st.none() | st.integers(-1, 12)), max_size=40)
 
 
 @given(STEPS, st.integers(1, 4), st.integers(1, 20))
-def test_the_longest_unused_leave_first(
+def test_cache_evicts_least_recently_used_entries(
     steps: list[tuple[int, int | None]], size: int, heaviest: int
 ) -> None:
-    """A step looks a key up (None), drops it (-1) or puts it with a weight; the model is ordered by use."""
+    """A step looks up a key (None), drops it (-1) or stores it with a weight. The model is ordered by use."""
     cache = BoundedCache[int, int](size, heaviest)
     model: list[tuple[int, int]] = []
     for number, (key, put) in enumerate(steps):

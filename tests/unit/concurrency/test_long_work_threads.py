@@ -1,4 +1,4 @@
-"""Long work in a thread: shared by those who ask for the same, one after the other, never stopped halfway."""
+"""Long work in threads: results are shared, work runs in order and is never interrupted."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WITHIN = 10.0
-"""Seconds after which a thread ends though the test forgot it."""
+"""Seconds after which work ends even if the test fails to end it."""
 
 
 class Work:
-    """Work that begins by itself and ends when the test says so."""
+    """Work that ends when the test allows it."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class Work:
         self.may_end = Event()
 
     def __call__(self) -> str:
-        """Say that it begins, wait, and say that it ends."""
+        """Log the start, wait, and log the end."""
         self._log.append(f"{self._name} begins")
         self.may_end.wait(WITHIN)
         self._log.append(f"{self._name} ends")
@@ -34,49 +34,51 @@ class Work:
 
 @pytest.fixture
 def log() -> list[str]:
-    """Take what the works say."""
+    """Return the list to which work logs."""
     return []
 
 
 @pytest.fixture
 def first(log: list[str]) -> Iterator[Work]:
-    """Give a piece of work that is ended after the test."""
+    """Return a piece of work, and end it after the test."""
     work = Work("first", log)
     yield work
     work.may_end.set()
 
 
-async def test_who_asks_for_the_same_shares_one_piece_of_work(first: Work, log: list[str]) -> None:
-    kept: dict[str, str] = {}
-    shared = SharedWork[str, str](kept.__setitem__)
-    asked = [shared.result("key", first) for _ in range(3)]
+async def test_equal_keys_share_one_piece_of_work(first: Work, log: list[str]) -> None:
+    results: dict[str, str] = {}
+    shared = SharedWork[str, str](results.__setitem__)
+    deferreds = [shared.result("key", first) for _ in range(3)]
     first.may_end.set()
-    assert [await one for one in asked] == ["FIRST"] * 3
-    assert (log, kept) == (["first begins", "first ends"], {"key": "FIRST"})
+    assert [await one for one in deferreds] == ["FIRST"] * 3
+    assert (log, results) == (["first begins", "first ends"], {"key": "FIRST"})
 
 
-async def test_work_continues_in_order_even_if_nobody_waits_for_the_first(
-    first: Work, log: list[str]
-) -> None:
-    kept: dict[str, str] = {}
-    shared = SharedWork[str, str](kept.__setitem__)
+async def test_work_continues_in_order_after_its_callers_cancelled(first: Work, log: list[str]) -> None:
+    results: dict[str, str] = {}
+    shared = SharedWork[str, str](results.__setitem__)
     second, third = Work("second", log), Work("third", log)
     second.may_end.set()
     third.may_end.set()
-    gone, left, last = shared.result("1", first), shared.result("2", second), shared.result("3", third)
-    for one in (gone, left):
+    first_result, second_result, third_result = (
+        shared.result("1", first),
+        shared.result("2", second),
+        shared.result("3", third),
+    )
+    for one in (first_result, second_result):
         one.addErrback(lambda failure: failure.trap(defer.CancelledError) and None)
         one.cancel()
-    assert not last.called
+    assert not third_result.called
     first.may_end.set()
-    assert await last == "THIRD"
+    assert await third_result == "THIRD"
     assert log == ["first begins", "first ends", "third begins", "third ends"]
-    assert kept == {"1": "FIRST", "3": "THIRD"}
+    assert results == {"1": "FIRST", "3": "THIRD"}
 
 
-async def test_a_failure_is_everybodys_and_not_kept() -> None:
-    kept: dict[str, str] = {}
-    shared = SharedWork[str, str](kept.__setitem__)
+async def test_failure_reaches_all_callers_and_is_not_cached() -> None:
+    results: dict[str, str] = {}
+    shared = SharedWork[str, str](results.__setitem__)
 
     def fail() -> str:
         raise KeyError("missing")
@@ -85,21 +87,21 @@ async def test_a_failure_is_everybodys_and_not_kept() -> None:
         with pytest.raises(KeyError):
             await one
     assert await shared.result("key", lambda: "good") == "good"
-    assert kept == {"key": "good"}
+    assert results == {"key": "good"}
 
 
-async def test_one_who_gets_the_result_may_send_another_away(first: Work) -> None:
+async def test_callback_may_cancel_another_caller(first: Work) -> None:
     shared = SharedWork[str, str](lambda _key, _result: None)
-    asked = [shared.result("key", first) for _ in range(4)]
+    deferreds = [shared.result("key", first) for _ in range(4)]
     outcomes: list[Any] = []
-    asked[0].addCallback(lambda _: asked[1].cancel())
-    asked[1].addErrback(lambda failure: outcomes.append(failure.type))
+    deferreds[0].addCallback(lambda _: deferreds[1].cancel())
+    deferreds[1].addErrback(lambda failure: outcomes.append(failure.type))
     first.may_end.set()
-    assert [await asked[2], await asked[3]] == ["FIRST", "FIRST"]
+    assert [await deferreds[2], await deferreds[3]] == ["FIRST", "FIRST"]
     assert outcomes == [defer.CancelledError]
 
 
-async def test_a_worker_returns_results_and_raises_errors() -> None:
+async def test_worker_returns_results_and_raises_errors() -> None:
     worker = WorkerThread()
 
     def fail() -> str:
@@ -110,14 +112,14 @@ async def test_a_worker_returns_results_and_raises_errors() -> None:
         await worker.run(fail)
 
 
-async def test_a_worker_runs_one_piece_after_the_other(first: Work, log: list[str]) -> None:
+async def test_worker_runs_one_piece_of_work_at_a_time(first: Work, log: list[str]) -> None:
     worker, second = WorkerThread(), Work("second", log)
     second.may_end.set()
-    left = defer.Deferred.fromCoroutine(worker.run(first))
+    second_result = defer.Deferred.fromCoroutine(worker.run(first))
     waiting = defer.Deferred.fromCoroutine(worker.run(second))
-    left.cancel()
+    second_result.cancel()
     with pytest.raises(defer.CancelledError):
-        await left
+        await second_result
     first.may_end.set()
     assert await waiting == "SECOND"
     assert log == ["first begins", "first ends", "second begins", "second ends"]

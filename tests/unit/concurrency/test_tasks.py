@@ -1,4 +1,4 @@
-"""Coroutines under way, and the next item of an asynchronous iterator."""
+"""Running coroutines, and the next item of an asynchronous iterator."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 
-def test_items_may_wait_for_a_tuple() -> None:
-    """Rows and messages are tuples; ``anext`` with a default would take them for several arguments."""
+def test_next_item_may_be_a_tuple() -> None:
+    """``anext`` with a default would treat a tuple as several arguments."""
     fetched: Deferred[tuple[int, int]] = Deferred()
 
     async def rows() -> AsyncGenerator[tuple[int, int], None]:
@@ -26,32 +26,32 @@ def test_items_may_wait_for_a_tuple() -> None:
     assert Deferred.fromCoroutine(next_item(items, "the end")).result == "the end"
 
 
-def test_works_are_done_at_the_same_time() -> None:
-    works: list[Deferred[int]] = [Deferred(), Deferred()]
-    results = Deferred.fromCoroutine(concurrently(works))
-    works[1].callback(2)
+def test_tasks_run_concurrently() -> None:
+    tasks: list[Deferred[int]] = [Deferred(), Deferred()]
+    results = Deferred.fromCoroutine(concurrently(tasks))
+    tasks[1].callback(2)
     assert not results.called
-    works[0].callback(1)
+    tasks[0].callback(1)
     assert results.result == [1, 2]
 
 
-def test_the_first_of_several_works_that_fails_is_reported() -> None:
-    works: list[Deferred[int]] = [Deferred(), Deferred()]
-    results = Deferred.fromCoroutine(concurrently(works))
-    works[1].errback(KeyError("second"))
-    works[0].errback(ValueError("first"))
+def test_first_failure_of_concurrent_tasks_is_raised() -> None:
+    tasks: list[Deferred[int]] = [Deferred(), Deferred()]
+    results = Deferred.fromCoroutine(concurrently(tasks))
+    tasks[1].errback(KeyError("second"))
+    tasks[0].errback(ValueError("first"))
     with pytest.raises(KeyError, match="second"):
         results.result.raiseException()  # type: ignore[attr-defined]
     results.addErrback(lambda _: None)
 
 
-def test_cancelling_several_works_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    works: list[Deferred[int]] = [Deferred(), Deferred()]
+def test_cancelled_concurrent_tasks_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    tasks: list[Deferred[int]] = [Deferred(), Deferred()]
     ended: list[type[BaseException]] = []
 
     async def wait() -> None:
         try:
-            await concurrently(works)
+            await concurrently(tasks)
         except CancelledError as error:
             ended.append(type(error))
             raise

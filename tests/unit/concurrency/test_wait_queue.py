@@ -1,4 +1,4 @@
-"""The waiting line and the waits between attempts, on a clock that the test moves."""
+"""Wait queues and backoff, with a fake clock."""
 
 from __future__ import annotations
 
@@ -10,87 +10,86 @@ from hypothesis import strategies as st
 from twisted.internet import defer, task
 
 
-class InVain(Exception):
-    """What an expired wait fails with."""
+class WaitExpired(Exception):
+    """Raised when a wait expires."""
 
 
 @pytest.fixture
 def clock() -> task.Clock:
-    """Give a clock that stands still."""
     return task.Clock()
 
 
 @pytest.fixture
-def line(clock: task.Clock) -> WaitQueue[str]:
-    """Give a line in which everyone waits ten seconds at most."""
-    return WaitQueue(clock, 10, InVain)
+def queue(clock: task.Clock) -> WaitQueue[str]:
+    """Return a queue with a timeout of ten seconds."""
+    return WaitQueue(clock, 10, WaitExpired)
 
 
 def outcome(deferred: defer.Deferred[str]) -> object:
-    """Return a Deferred's result, the type of its failure, or None when it still waits."""
+    """Return a Deferred's result, the type of its failure, or None if it is pending."""
     results: list[object] = []
     deferred.addCallbacks(results.append, lambda failure: results.append(failure.type))
     return results[0] if results else None
 
 
-def test_first_come_first_served(line: WaitQueue[str]) -> None:
-    first, second = line.join(), line.join()
-    line.serve("a")
+def test_waiters_are_served_in_order(queue: WaitQueue[str]) -> None:
+    first, second = queue.join(), queue.join()
+    queue.serve("a")
     assert outcome(first) == "a"
-    assert len(line.waiting) == 1
-    line.serve("b")
+    assert len(queue.waiting) == 1
+    queue.serve("b")
     assert outcome(second) == "b"
 
 
-def test_everyone_waits_equally_long(line: WaitQueue[str], clock: task.Clock) -> None:
-    first = line.join()
+def test_every_wait_has_the_same_timeout(queue: WaitQueue[str], clock: task.Clock) -> None:
+    first = queue.join()
     clock.advance(6)
-    second = line.join()
+    second = queue.join()
     clock.advance(3.9)
-    assert len(line.waiting) == 2
+    assert len(queue.waiting) == 2
     clock.advance(0.1)
-    assert outcome(first) is InVain
+    assert outcome(first) is WaitExpired
     clock.advance(5.9)
-    assert len(line.waiting) == 1
+    assert len(queue.waiting) == 1
     clock.advance(0.1)
-    assert outcome(second) is InVain
-    assert line.timeouts == 2
+    assert outcome(second) is WaitExpired
+    assert queue.timeouts == 2
     assert clock.getDelayedCalls() == []
 
 
-def test_a_served_place_does_not_shorten_the_next_ones_wait(line: WaitQueue[str], clock: task.Clock) -> None:
-    first = line.join()
-    line.serve("a")
+def test_served_waiter_does_not_shorten_the_next_wait(queue: WaitQueue[str], clock: task.Clock) -> None:
+    first = queue.join()
+    queue.serve("a")
     clock.advance(9)
-    second = line.join()
+    second = queue.join()
     clock.advance(9)
     assert outcome(first) == "a"
-    assert len(line.waiting) == 1
+    assert len(queue.waiting) == 1
     clock.advance(1)
-    assert outcome(second) is InVain
+    assert outcome(second) is WaitExpired
 
 
-def test_who_gives_up_leaves(line: WaitQueue[str]) -> None:
-    first, second = line.join(), line.join()
+def test_cancelled_waiter_leaves_the_queue(queue: WaitQueue[str]) -> None:
+    first, second = queue.join(), queue.join()
     first.cancel()
     assert outcome(first) is defer.CancelledError
-    line.serve("a")
+    queue.serve("a")
     assert outcome(second) == "a"
-    assert line.timeouts == 0
+    assert queue.timeouts == 0
 
 
-def test_all_can_be_sent_away(line: WaitQueue[str], clock: task.Clock) -> None:
-    places = [line.join(), line.join()]
-    line.fail_all(KeyError)
-    assert [outcome(place) for place in places] == [KeyError, KeyError]
+def test_all_waiters_can_be_failed(queue: WaitQueue[str], clock: task.Clock) -> None:
+    waiters = [queue.join(), queue.join()]
+    queue.fail_all(KeyError)
+    assert [outcome(waiter) for waiter in waiters] == [KeyError, KeyError]
     assert clock.getDelayedCalls() == []
-    again = line.join()
+    again = queue.join()
     clock.advance(10)
-    assert outcome(again) is InVain
+    assert outcome(again) is WaitExpired
 
 
-def test_turns_that_all_end_at_once_do_not_exhaust_the_stack(clock: task.Clock) -> None:
-    turns = Slots(1, WaitQueue[None](clock, 10, InVain))
+def test_thousands_of_turns_may_end_without_exhausting_the_stack(clock: task.Clock) -> None:
+    turns = Slots(1, WaitQueue[None](clock, 10, WaitExpired))
 
     async def fail() -> None:
         await turns.acquire()
@@ -110,16 +109,15 @@ def test_turns_that_all_end_at_once_do_not_exhaust_the_stack(clock: task.Clock) 
     turns.fail_all(KeyError)
 
 
-def taking(turns: Slots, caller: str) -> defer.Deferred[None]:
-    """Wait for a turn."""
+def acquire(turns: Slots, caller: str) -> defer.Deferred[None]:
     return defer.Deferred.fromCoroutine(turns.acquire(caller))
 
 
-def test_one_caller_has_no_more_than_half_of_the_turns(clock: task.Clock) -> None:
-    turns = Slots(4, WaitQueue[None](clock, 10, InVain))
-    greedy = [taking(turns, "greedy") for _ in range(5)]
+def test_one_caller_gets_at_most_half_of_the_slots(clock: task.Clock) -> None:
+    turns = Slots(4, WaitQueue[None](clock, 10, WaitExpired))
+    greedy = [acquire(turns, "greedy") for _ in range(5)]
     assert [one.called for one in greedy] == [True, True, False, False, False]
-    others = [taking(turns, caller) for caller in ("a", "b", "a")]
+    others = [acquire(turns, caller) for caller in ("a", "b", "a")]
     assert [one.called for one in others] == [True, True, False]
     turns.release("b")
     assert others[2].called
@@ -135,32 +133,32 @@ def test_one_caller_has_no_more_than_half_of_the_turns(clock: task.Clock) -> Non
 @given(
     st.lists(st.tuples(st.sampled_from(["a", "b", "c", ""]), st.booleans()), max_size=60), st.integers(1, 7)
 )
-def test_turns_are_never_overdrawn_nor_left_free(steps: list[tuple[str, bool]], places: int) -> None:
-    turns = Slots(places, WaitQueue[None](task.Clock(), 10, InVain))
-    taken: list[tuple[str, defer.Deferred[None]]] = []
-    for caller, comes in steps:
-        holding = [one for one in taken if one[0] == caller and one[1].called]
-        if comes:
-            taken.append((caller, taking(turns, caller)))
-        elif holding:
-            taken.remove(holding[0])
+def test_slots_are_neither_exceeded_nor_left_idle(steps: list[tuple[str, bool]], capacity: int) -> None:
+    turns = Slots(capacity, WaitQueue[None](task.Clock(), 10, WaitExpired))
+    acquired: list[tuple[str, defer.Deferred[None]]] = []
+    for caller, arrives in steps:
+        active = [one for one in acquired if one[0] == caller and one[1].called]
+        if arrives:
+            acquired.append((caller, acquire(turns, caller)))
+        elif active:
+            acquired.remove(active[0])
             turns.release(caller)
-        served = [one for one, place in taken if place.called]
-        share = (places + 1) // 2
-        assert len(served) <= places
+        served = [one for one, waiter in acquired if waiter.called]
+        share = (capacity + 1) // 2
+        assert len(served) <= capacity
         assert all(served.count(one) <= share for one in served if one)
-        if len(served) < places:
-            assert all(served.count(one) == share and one for one, place in taken if not place.called)
+        if len(served) < capacity:
+            assert all(served.count(one) == share and one for one, waiter in acquired if not waiter.called)
     turns.fail_all(KeyError)
-    for _, place in taken:
-        place.addErrback(lambda _: None)
+    for _, waiter in acquired:
+        waiter.addErrback(lambda _: None)
 
 
 WHOLE = Backoff(random=lambda: 1.0)
-"""Waits as long as they may be."""
+"""A backoff without random reduction."""
 
 
-def test_waits_double_up_to_a_limit() -> None:
+def test_delay_doubles_up_to_a_limit() -> None:
     usual, quick = WHOLE, Backoff(longest=3.0, random=lambda: 1.0)
     assert [usual.after(failures) for failures in range(1, 5)] == [0.25, 0.5, 1.0, 2.0]
     assert usual.after(8) == usual.after(10**6) == MAX_DELAY == 32.0
@@ -168,12 +166,12 @@ def test_waits_double_up_to_a_limit() -> None:
 
 
 @given(st.integers(1, 10**9), st.floats(0, 1))
-def test_waits_are_spread_by_chance_within_bounds(failures: int, random: float) -> None:
+def test_delay_is_randomized_within_bounds(failures: int, random: float) -> None:
     longest = WHOLE.after(failures)
     assert longest / 2 <= Backoff(random=lambda: random).after(failures) <= longest
 
 
-def test_attempts_get_further_apart_until_one_succeeds(clock: task.Clock) -> None:
+def test_retry_delay_grows_until_an_attempt_succeeds(clock: task.Clock) -> None:
     attempts: list[float] = []
     retry = Retry(clock, WHOLE, lambda: attempts.append(clock.seconds()))
     assert retry.failed() == 0.25

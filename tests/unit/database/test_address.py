@@ -1,4 +1,4 @@
-"""Connection strings are read as libpq reads them, and host names get addresses without blocking libpq."""
+"""Connection strings are parsed like in libpq, and host names are resolved without blocking."""
 
 from __future__ import annotations
 
@@ -23,68 +23,70 @@ ADDRESSES = {"db": ["10.0.0.1"], "two": ["::1", "10.0.0.2"]}
 
 
 def look_up(name: str) -> list[str]:
-    """Stand in for the resolver."""
     try:
         return ADDRESSES[name]
     except KeyError:
         raise OSError(f"unknown {name}") from None
 
 
-def tried(uri: str) -> list[tuple[str | None, ...]]:
-    """Return host, address and port of every place, in order; None for what libpq is to choose."""
+def connection_order(uri: str) -> list[tuple[str | None, ...]]:
+    """Return host, address and port of every target in order. None leaves the choice to libpq."""
     found = targets(parameters(uri), look_up, shuffle=list.reverse)
-    return [tuple(place.parameters.get(name) for name in ("host", "hostaddr", "port")) for place in found]
+    return [tuple(target.parameters.get(name) for name in ("host", "hostaddr", "port")) for target in found]
 
 
-def test_a_name_gets_its_address() -> None:
-    """The name stays for TLS, the address is for connecting."""
-    assert tried("postgresql://u@db:5433/x") == [("db", "10.0.0.1", "5433")]
+def test_host_name_is_resolved() -> None:
+    """The name remains for TLS verification."""
+    assert connection_order("postgresql://u@db:5433/x") == [("db", "10.0.0.1", "5433")]
 
 
-def test_every_address_of_a_name_is_tried() -> None:
-    assert tried("postgresql://u@two:1/x") == [("two", "::1", "1"), ("two", "10.0.0.2", "1")]
+def test_every_address_of_a_host_is_tried() -> None:
+    assert connection_order("postgresql://u@two:1/x") == [("two", "::1", "1"), ("two", "10.0.0.2", "1")]
 
 
 def test_several_hosts_keep_their_order_and_ports() -> None:
-    assert tried("postgresql://u@db:1,[::1]:2,127.0.0.1:3/x") == [
+    assert connection_order("postgresql://u@db:1,[::1]:2,127.0.0.1:3/x") == [
         ("db", "10.0.0.1", "1"), ("::1", None, "2"), ("127.0.0.1", None, "3"),
     ]  # fmt: skip
-    assert tried("host=two,/run/postgresql,@abstract, port=7 dbname=x") == [
+    assert connection_order("host=two,/run/postgresql,@abstract, port=7 dbname=x") == [
         ("two", "::1", "7"), ("two", "10.0.0.2", "7"), ("/run/postgresql", None, "7"),
         ("@abstract", None, "7"), ("", None, "7"),
     ]  # fmt: skip
 
 
-def test_given_addresses_belong_to_the_hosts_in_order() -> None:
-    assert tried("host=db,gone hostaddr=,10.0.0.9 port=1,") == [
+def test_hostaddr_entries_belong_to_hosts_in_order() -> None:
+    assert connection_order("host=db,gone hostaddr=,10.0.0.9 port=1,") == [
         ("db", "10.0.0.1", "1"), ("gone", "10.0.0.9", ""),
     ]  # fmt: skip
-    assert tried("hostaddr=10.0.0.8,10.0.0.9") == [(None, "10.0.0.8", None), (None, "10.0.0.9", None)]
+    assert connection_order("hostaddr=10.0.0.8,10.0.0.9") == [
+        (None, "10.0.0.8", None),
+        (None, "10.0.0.9", None),
+    ]
 
 
-def test_a_name_without_an_address_says_so_in_its_place() -> None:
+def test_unresolvable_host_is_reported_by_its_target() -> None:
     gone, other = targets(parameters("postgresql://u@gone:1,db:2/x"), look_up)
     assert gone.problem == 'could not translate host name "gone" to address: unknown gone'
     assert not other.problem
 
 
 @pytest.mark.parametrize("uri", ["host=a,b,c port=1,2", "host=a,b hostaddr=10.0.0.1", "host=a port=1,2"])
-def test_lists_that_do_not_match_are_left_to_libpq(uri: str) -> None:
+def test_lists_of_different_lengths_are_left_to_libpq(uri: str) -> None:
     given = parameters(uri)
-    assert [place.parameters for place in targets(given, look_up)] == [given]
+    assert [target.parameters for target in targets(given, look_up)] == [given]
 
 
-def test_hosts_are_shuffled_where_that_is_asked_for() -> None:
-    """``load_balance_hosts=random`` shuffles the hosts, and the addresses of each."""
-    assert tried("postgresql://u@db,two/x?load_balance_hosts=random") == [
+def test_hosts_are_shuffled_on_request() -> None:
+    """``load_balance_hosts=random`` shuffles the hosts, and the addresses of each host."""
+    assert connection_order("postgresql://u@db,two/x?load_balance_hosts=random") == [
         ("two", "10.0.0.2", ""), ("two", "::1", ""), ("db", "10.0.0.1", ""),
     ]  # fmt: skip
-    assert tried("postgresql://u@db,two/x?load_balance_hosts=disable")[0] == ("db", "10.0.0.1", "")
+    assert connection_order("postgresql://u@db,two/x?load_balance_hosts=disable")[0] == ("db", "10.0.0.1", "")
 
 
-def test_a_preferred_standby_may_be_missing() -> None:
+def test_prefer_standby_falls_back_to_any_server() -> None:
     found = targets(parameters("postgresql://u@db,two/x?target_session_attrs=prefer-standby"), look_up)
-    wanted = [(place.parameters["hostaddr"], place.parameters["target_session_attrs"]) for place in found]
+    wanted = [(target.parameters["hostaddr"], target.parameters["target_session_attrs"]) for target in found]
     assert wanted == [
         ("10.0.0.1", "standby"), ("::1", "standby"), ("10.0.0.2", "standby"),
         ("10.0.0.1", "any"), ("::1", "any"), ("10.0.0.2", "any"),
@@ -104,8 +106,8 @@ def test_a_preferred_standby_may_be_missing() -> None:
         ("postgresql:///x", None),
     ],
 )
-def test_the_primary_is_looked_for_where_there_is_a_choice(uri: str, wanted: str | None) -> None:
-    """All else of the URI stays."""
+def test_primary_is_required_if_there_are_several_servers(uri: str, wanted: str | None) -> None:
+    """The remaining parameters do not change."""
     chosen, given = parameters(primary_uri(uri)), parameters(uri)
     assert chosen.pop("target_session_attrs", None) == wanted
     given.pop("target_session_attrs", None)
@@ -123,10 +125,10 @@ def test_the_primary_is_looked_for_where_there_is_a_choice(uri: str, wanted: str
         "postgresql://u@db/x?hostaddr=10.0.0.9",
     ],
 )
-def test_nothing_to_look_up(uri: str) -> None:
+def test_addresses_need_no_name_resolution(uri: str) -> None:
     given = parameters(uri)
     assert not has_host_names(given)
-    assert [place.parameters for place in targets(given, look_up)] == [given]
+    assert [target.parameters for target in targets(given, look_up)] == [given]
 
 
 @pytest.mark.parametrize(
@@ -140,11 +142,11 @@ def test_nothing_to_look_up(uri: str) -> None:
         ("timeout expired", False),
     ],
 )
-def test_only_a_servers_own_refusal_ends_the_search(reason: str, refused: bool) -> None:
+def test_only_a_refusal_by_the_server_ends_the_search(reason: str, refused: bool) -> None:
     assert refused_by_server(reason) == refused
 
 
-def test_a_string_that_libpq_cannot_read_is_refused() -> None:
+def test_malformed_connection_string_is_rejected() -> None:
     with pytest.raises(psycopg.ProgrammingError):
         parameters("postgresql://[")
 
@@ -152,8 +154,8 @@ def test_a_string_that_libpq_cannot_read_is_refused() -> None:
 @pytest.mark.parametrize(
     ("query", "seconds"), [("", 10), ("?connect_timeout=3", 3), ("?connect_timeout=0", 10)]
 )
-def test_connecting_always_has_a_limit(query: str, seconds: float) -> None:
-    """The URI's limit counts; without one, or with none at all, it is ten seconds."""
+def test_connect_timeout_is_never_unlimited(query: str, seconds: float) -> None:
+    """The default is ten seconds, also for ``connect_timeout=0``."""
     assert connect_timeout(parameters(f"postgresql://u@db/x{query}")) == seconds
 
 
@@ -167,21 +169,21 @@ def test_connecting_always_has_a_limit(query: str, seconds: float) -> None:
         ("postgresql://u@a,b/x", False),
     ],
 )
-def test_the_order_of_hosts_is_ours_to_choose(uri: str, *, random: bool) -> None:
-    """Libpq never sees ``load_balance_hosts``, which it does not know before version 16."""
+def test_host_order_is_decided_before_libpq(uri: str, *, random: bool) -> None:
+    """Before version 16, libpq does not know ``load_balance_hosts``."""
     assert balances(uri) is random
-    for place in targets(parameters(uri), look_up):
-        assert "load_balance_hosts" not in place.parameters
-        assert place.parameters["dbname"] == "x"
+    for target in targets(parameters(uri), look_up):
+        assert "load_balance_hosts" not in target.parameters
+        assert target.parameters["dbname"] == "x"
 
 
-def test_a_balance_that_libpq_does_not_know_is_refused() -> None:
+def test_unknown_load_balance_hosts_value_is_rejected() -> None:
     with pytest.raises(psycopg.ProgrammingError, match="round"):
         parameters("postgresql://u@a,b/x?load_balance_hosts=round")
 
 
 def test_each_replica_has_a_connection_string() -> None:
-    """Whatever it is, as replicas are promoted; the rest of the URI stays."""
+    """Any session attributes are accepted, because a replica may be promoted."""
     found = servers("postgresql://u@one:1,[::1]/x?target_session_attrs=standby&load_balance_hosts=random")
     assert list(found) == ["one:1", "::1:5432"]
     assert parameters(found["one:1"]).items() >= {
@@ -202,7 +204,9 @@ def test_each_replica_has_a_connection_string() -> None:
         ("read-write", False, False),
     ],
 )
-def test_replicas_may_be_standbys_alone(attributes: str, *, accepted: bool, only_standbys: bool) -> None:
+def test_replica_string_may_restrict_to_standbys(
+    attributes: str, *, accepted: bool, only_standbys: bool
+) -> None:
     uri = f"postgresql://u@a,b/x?target_session_attrs={attributes}" if attributes else "host=a,b"
     assert is_replica_string(uri) is accepted
     assert prefers_standbys(uri) is only_standbys
@@ -210,7 +214,7 @@ def test_replicas_may_be_standbys_alone(attributes: str, *, accepted: bool, only
 
 
 @pytest.mark.parametrize(
-    ("listed", "place", "others"),
+    ("hosts", "target", "others"),
     [
         ("host=one,two,three port=5433", {"host": "two", "port": "5433"}, ["one:5433", "three:5433"]),
         ("host=one,one port=1,2", {"host": "one", "port": "1", "hostaddr": "192.0.2.1"}, ["one:2"]),
@@ -222,9 +226,9 @@ def test_replicas_may_be_standbys_alone(attributes: str, *, accepted: bool, only
         ("host=one,two", {"host": "two"}, ["one:5432"]),
     ],
 )
-def test_one_of_several_hosts_is_left_out(listed: str, place: dict[str, str], others: list[str]) -> None:
+def test_one_of_several_hosts_is_left_out(hosts: str, target: dict[str, str], others: list[str]) -> None:
     def names(params: dict[str, str]) -> list[str]:
         return list(servers(" ".join(f"{name}={value}" for name, value in params.items())))
 
-    params = connection_parameters(listed, {})
-    assert names(without_server(params, place)) == others
+    params = connection_parameters(hosts, {})
+    assert names(without_server(params, target)) == others

@@ -1,4 +1,4 @@
-"""What a connection string leaves out comes from libpq's environment, as libpq would take it."""
+"""Connection parameters from libpq's environment variables and service files."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ host=/run/postgresql
         ("postgresql://", {"PGUSER": "me", "PGPASSWORD": "secret"}, {}),
     ],
 )
-def test_the_connection_string_goes_before_the_environment(
+def test_connection_string_takes_precedence_over_environment(
     uri: str, environ: dict[str, str], expected: dict[str, str]
 ) -> None:
     assert connection_parameters(uri, environ) == expected
 
 
-def test_a_service_is_shown_between_the_two(tmp_path: Path) -> None:
+def test_service_file_takes_precedence_over_environment_only(tmp_path: Path) -> None:
     first, second = tmp_path / "first.conf", tmp_path / "pg_service.conf"
     first.write_text("[nothing]\n", "utf-8")
     second.write_text(SERVICES, "utf-8")

@@ -1,4 +1,4 @@
-"""When a pool's connections are opened, and opened again."""
+"""Opening and reopening a pool's connections."""
 
 from __future__ import annotations
 
@@ -13,26 +13,24 @@ from twisted.internet.task import Clock
 
 
 class Attempt:
-    """A session whose connection is made, or not, when the test says so."""
+    """A session that connects or fails when the test decides."""
 
     def __init__(self) -> None:
         self.connection = self
         self.made: Deferred[None] = Deferred()
 
     async def open(self, _parameters: dict[str, str], _timeout: float) -> None:
-        """Connect."""
         await self.made
 
     def fail(self) -> None:
-        """Fail to connect."""
         self.made.errback(ConnectionFailed("refused"))
 
     def close(self) -> None:
-        """End the attempt, as a look-up of a name does that is still in its thread: not at once."""
+        """Do nothing: name resolution in a thread cannot be cancelled immediately."""
 
 
 class Opened:
-    """A connector with the attempts that it makes, which always wants one connection."""
+    """A connector for one connection, and its attempts."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -60,11 +58,11 @@ class Opened:
         self.refusals += 1
 
     def grow(self) -> None:
-        """Ask for a connection, if there is none."""
+        """Open a connection if there is none."""
         self.connector.open(1, len(self.sessions))
 
 
-def test_the_next_attempt_waits_after_a_failure() -> None:
+def test_next_attempt_waits_after_a_failure() -> None:
     opened = Opened()
     opened.attempts[0].fail()
     assert (len(opened.attempts), opened.refusals) == (1, 1)
@@ -72,7 +70,7 @@ def test_the_next_attempt_waits_after_a_failure() -> None:
     assert len(opened.attempts) == 2
 
 
-def test_attempts_from_before_a_failover_say_nothing_of_the_new_server() -> None:
+def test_attempts_from_before_a_failover_are_ignored() -> None:
     opened = Opened()
     opened.connector.restart()
     opened.grow()

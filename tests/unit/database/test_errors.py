@@ -1,4 +1,4 @@
-"""PostgreSQL's errors become the statuses that PostgREST's clients know."""
+"""PostgreSQL's errors get the HTTP statuses that PostgREST uses."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ from dataapi.http.errors import DatabaseError
         ("PT402", "", 402), ("PT999", "", 500), ("PTabc", "", 500), ("PT10", "", 500), ("PT²²²", "", 500),
     ],
 )  # fmt: skip
-def test_statuses(state: str, message: str, status: int) -> None:
-    """The table of docs/reference/rest.md, SQLSTATEs, line by line."""
+def test_sqlstate_determines_the_status(state: str, message: str, status: int) -> None:
+    """docs/reference/rest.md, SQLSTATEs, has the same table."""
     assert status_of(Diagnostics(state, message), anonymous=False) == status
 
 
-def test_a_missing_privilege_depends_on_who_asks() -> None:
+def test_missing_privilege_is_401_for_anonymous_and_403_for_users() -> None:
     refusal = Diagnostics("42501", "permission denied for table t")
     anonymous, known = to_error(refusal, anonymous=True), to_error(refusal, anonymous=False)
     assert (anonymous.status, anonymous.headers) == (401, (("WWW-Authenticate", "Bearer"),))
     assert (known.status, known.headers) == (403, ())
 
 
-def test_an_error_keeps_its_fields() -> None:
-    """Code, message, details and hint are PostgreSQL's."""
+def test_error_has_code_message_details_and_hint() -> None:
     error = to_error(Diagnostics("23505", "duplicate", "Key (id)=(1) exists.", "a hint"), anonymous=False)
     assert isinstance(error, DatabaseError)
     assert (error.code, error.message, error.details, error.hint) == (
@@ -50,36 +49,33 @@ def test_an_error_keeps_its_fields() -> None:
     assert DatabaseError(500, "40001", "").serializable_retry
 
 
-def test_sql_may_choose_the_whole_answer() -> None:
-    """``RAISE SQLSTATE 'PGRST'`` sets code, message, status and headers."""
+def test_raised_pgrst_error_sets_status_headers_and_body() -> None:
     body = {"code": "123", "message": "Payment Required", "details": "Quota exceeded", "hint": "Upgrade"}
-    answer = {"status": 402, "headers": {"X-Powered-By": "Nerd Rage"}}
-    error = to_error(Diagnostics("PGRST", json.dumps(body), json.dumps(answer)), anonymous=True)
+    response = {"status": 402, "headers": {"X-Powered-By": "Nerd Rage"}}
+    error = to_error(Diagnostics("PGRST", json.dumps(body), json.dumps(response)), anonymous=True)
     assert (error.status, error.code, error.message) == (402, "123", "Payment Required")
     assert (error.details, error.hint) == ("Quota exceeded", "Upgrade")
     assert error.headers == (("X-Powered-By", "Nerd Rage"),)
     assert error.reason is None
 
 
-def test_sql_may_choose_the_reason_phrase_too() -> None:
-    """``status_text`` is what the status line says; statuses without a name of their own need it."""
-    answer = {"status": 419, "status_text": "Page Expired", "headers": {}}
+def test_raised_pgrst_error_sets_the_reason_phrase() -> None:
+    response = {"status": 419, "status_text": "Page Expired", "headers": {}}
     body = json.dumps({"code": "1", "message": "m", "details": None})
-    error = to_error(Diagnostics("PGRST", body, json.dumps(answer)), anonymous=True)
+    error = to_error(Diagnostics("PGRST", body, json.dumps(response)), anonymous=True)
     assert (error.status, error.reason, error.details, error.hint) == (419, "Page Expired", None, None)
 
 
-def test_headers_that_would_break_the_answer_are_left_out() -> None:
+def test_invalid_response_headers_are_omitted() -> None:
     names = ("X-Good", "X-Bad: 1\r\nX-Worse", "", "Content-Length", "transfer-encoding")
-    answer = {"status": 400, "headers": dict.fromkeys(names, "1")}
+    response = {"status": 400, "headers": dict.fromkeys(names, "1")}
     error = to_error(
-        Diagnostics("PGRST", '{"code": "1", "message": "m"}', json.dumps(answer)), anonymous=True
+        Diagnostics("PGRST", '{"code": "1", "message": "m"}', json.dumps(response)), anonymous=True
     )
     assert error.headers == (("X-Good", "1"),)
 
 
-def test_a_raised_status_keeps_message_details_and_hint() -> None:
-    """``RAISE SQLSTATE 'PT402'`` chooses the status alone."""
+def test_raised_pt_status_keeps_message_details_and_hint() -> None:
     error = to_error(Diagnostics("PT402", "Payment Required", "Quota exceeded", "Upgrade"), anonymous=True)
     assert (error.status, error.code, error.message) == (402, "PT402", "Payment Required")
     assert (error.details, error.hint) == ("Quota exceeded", "Upgrade")
@@ -100,16 +96,15 @@ def test_a_raised_status_keeps_message_details_and_hint() -> None:
         ('{"code": "1", "message": "m"}', '{"status": 400, "headers": {}, "status_text": 7}', "DETAIL"),
     ],
 )
-def test_a_malformed_choice_is_pgrst121(message: str, detail: str | None, at_fault: str) -> None:
-    """The answer says which of the two JSON values is wrong and what is expected."""
+def test_malformed_pgrst_error_is_pgrst121(message: str, detail: str | None, at_fault: str) -> None:
+    """The hint names the invalid JSON value."""
     error = to_error(Diagnostics("PGRST", message, detail), anonymous=False)
     assert (error.status, error.code) == (500, "PGRST121")
     assert error.hint is not None
     assert error.hint.startswith(f"{at_fault} must be a JSON object")
 
 
-def test_a_missing_detail_is_distinguished_from_one_that_is_not_json() -> None:
-    """``RAISE SQLSTATE 'PGRST'`` without ``DETAIL`` is the likelier mistake, and is named."""
+def test_missing_detail_is_distinguished_from_invalid_json() -> None:
     message = '{"code": "1", "message": "m"}'
     missing = to_error(Diagnostics("PGRST", message, None), anonymous=False)
     assert missing.details == "DETAIL is missing in the RAISE statement"

@@ -1,4 +1,4 @@
-"""Which connections a pool gives up: rules of time, on a clock of the test's own."""
+"""Closing old and idle connections of a pool, with a fake clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twisted.internet import defer, task
 
 @dataclass(eq=False)
 class Used:
-    """A connection as far as its age matters."""
+    """Age and use of a connection."""
 
     name: str
     opened: float = 0.0
@@ -21,7 +21,7 @@ class Used:
 
 
 class Bench:
-    """Three connections, all of them free and made at the beginning."""
+    """Three idle connections that were opened at the same time."""
 
     def __init__(self, idle_time: float | None, lifetime: float | None) -> None:
         self.clock = task.Clock()
@@ -43,7 +43,7 @@ class Bench:
         self.idle.remove(session)
 
     def pass_time(self, seconds: float, *used: int) -> str:
-        """Let seconds pass in which some are used all the time; return the names of those that are left."""
+        """Advance the clock while some connections are used, and return the names of the remaining ones."""
         for _ in range(int(seconds * 10)):
             for session in self.sessions:
                 session.uses += "abc".index(session.name) in used
@@ -51,28 +51,28 @@ class Bench:
         return "".join(session.name for session in self.sessions)
 
 
-def test_what_is_unused_is_closed_but_for_one() -> None:
+def test_idle_connections_are_closed_except_one() -> None:
     bench = Bench(30, None)
     assert bench.pass_time(29, 1) == "abc"
     assert bench.pass_time(5, 1) == "b"
     assert bench.pass_time(100) == "b"
 
 
-def test_what_is_used_in_the_meantime_stays() -> None:
+def test_recently_used_connections_stay_open() -> None:
     bench = Bench(30, None)
     for _ in range(5):
         assert bench.pass_time(25) == "abc"
         assert bench.pass_time(4, 0, 1, 2) == "abc"
 
 
-def test_what_is_in_use_is_not_closed() -> None:
+def test_connections_in_use_are_not_closed() -> None:
     bench = Bench(30, None)
     bench.idle.remove(bench.sessions[2])
     assert bench.pass_time(90) == "c"
 
 
-def test_old_ones_are_replaced_one_at_a_time() -> None:
-    """The oldest first; it is asked for again until it has gone."""
+def test_expired_connections_are_replaced_one_at_a_time() -> None:
+    """The oldest is first, and its replacement is requested until it closes."""
     bench = Bench(None, 60)
     bench.sessions[1].opened = -10
     bench.pass_time(49)
@@ -86,7 +86,7 @@ def test_old_ones_are_replaced_one_at_a_time() -> None:
     assert bench.replaced == ["b", "b", "a"]
 
 
-def test_without_limits_nothing_is_done() -> None:
+def test_without_limits_no_connection_is_closed() -> None:
     bench = Bench(None, None)
     assert bench.watching.called
     assert not bench.clock.getDelayedCalls()
@@ -94,6 +94,6 @@ def test_without_limits_nothing_is_done() -> None:
 
 
 @pytest.mark.parametrize("limit", [0.001, 30.0, 1e6])
-def test_looks_are_neither_hectic_nor_rare(limit: float) -> None:
+def test_check_interval_is_bounded(limit: float) -> None:
     [call] = Bench(limit, None).clock.getDelayedCalls()
     assert 0.02 <= call.getTime() <= 60

@@ -1,4 +1,4 @@
-"""Which servers are too old."""
+"""Minimum version of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataapi.database.errors import MINIMUM_VERSION, version_refusal
 
 
 @pytest.mark.parametrize("version", [MINIMUM_VERSION * 10_000, 150_004, 180_000, 0])
-def test_supported_servers_are_worked_with(version: int) -> None:
+def test_supported_version_is_accepted(version: int) -> None:
     assert version_refusal(version) is None
 
 
 @pytest.mark.parametrize(
     ("version", "name"), [(129_999, "12.9999"), (120_022, "12.22"), (100_023, "10.23"), (90_624, "9.6")]
 )
-def test_older_servers_are_refused_by_their_name(version: int, name: str) -> None:
+def test_unsupported_version_is_rejected_by_name(version: int, name: str) -> None:
     assert version_refusal(version) == f"PostgreSQL {name} is too old: 13 is the oldest supported version"

@@ -1,4 +1,4 @@
-"""Positions of the WAL: what a reader must see, and by how much a replica is behind."""
+"""WAL positions that a reader requires, and the lag of replicas."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from dataapi.database.positions import BEGINNING, Position, PrimaryProgress, req
         ("12345678901:0/1", None),
     ],
 )
-def test_the_furthest_position_counts(sent: str, required: Position | None) -> None:
+def test_highest_position_is_required(sent: str, required: Position | None) -> None:
     assert required_position({"dataapi-lsn": sent}) == required
 
 
-def test_a_position_is_asked_for_as_postgresql_writes_it() -> None:
+def test_position_is_formatted_like_postgresql() -> None:
     assert [Position(2, offset).lsn for offset in (1, 0x16B374D848)] == ["0/1", "16/B374D848"]
 
 
-def test_without_a_position_any_replica_will_do() -> None:
+def test_any_replica_is_sufficient_without_a_position() -> None:
     assert required_position({}) == BEGINNING
 
 
-def test_a_replica_is_behind_by_the_age_of_what_it_has_replayed() -> None:
-    """The primary was at 100 ten seconds before it was seen last."""
+def test_lag_is_the_age_of_the_replayed_position() -> None:
+    """The primary was at position 100 ten seconds before the last observation."""
     progress = PrimaryProgress()
     assert progress.lag(100) is None
     for now, position in ((0, 50), (10, 100), (15, 150), (20, 200)):
@@ -42,14 +42,14 @@ def test_a_replica_is_behind_by_the_age_of_what_it_has_replayed() -> None:
     assert [progress.lag(position) for position in (250, 200, 199, 120, 100, 50)] == [0, 0, 5, 10, 10, 20]
 
 
-def test_nobody_knows_how_far_a_replica_is_behind_all_that_was_seen() -> None:
+def test_lag_is_unknown_before_the_first_observed_position() -> None:
     progress = PrimaryProgress()
     for now, position in ((0, 50), (10, 100)):
         progress.record(position, now)
     assert progress.lag(49) is None
 
 
-def test_an_idle_primary_makes_no_lag() -> None:
+def test_idle_primary_causes_no_lag() -> None:
     progress = PrimaryProgress()
     for now in range(100):
         progress.record(50, now)
@@ -58,7 +58,7 @@ def test_an_idle_primary_makes_no_lag() -> None:
     assert progress.lag(50) == 1
 
 
-def test_a_new_primary_begins_anew() -> None:
+def test_new_primary_resets_the_observations() -> None:
     progress = PrimaryProgress()
     for now, position in ((0, 50), (10, 100), (20, 80)):
         progress.record(position, now)

@@ -1,4 +1,4 @@
-"""Which statements ``log-query`` logs."""
+"""Statements that ``log-query`` selects."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ RUN = {"quick": (0.1, ""), "slow": (0.5, ""), "failed": (0.1, "42501")}
 
 
 @pytest.mark.parametrize(
-    ("which", "logged"),
+    ("setting", "logged"),
     [("no", []), ("errors", ["failed"]), ("slow", ["slow", "failed"]), ("all", ["quick", "slow", "failed"])],
 )
-def test_the_key_chooses_what_is_logged(
-    which: Literal["no", "errors", "slow", "all"], logged: list[str]
+def test_log_query_selects_the_statements(
+    setting: Literal["no", "errors", "slow", "all"], logged: list[str]
 ) -> None:
-    log = query_log(Project("a" * 20, "acme", "postgresql://unused", log_query=which))
-    found: list[str] = []
+    log = query_log(Project("a" * 20, "acme", "postgresql://unused", log_query=setting))
+    statements: list[str] = []
 
-    def observer(event: dict[str, str]) -> None:
-        found.append(event["sql"])
+    def observe(event: dict[str, str]) -> None:
+        statements.append(event["sql"])
 
-    globalLogPublisher.addObserver(observer)  # type: ignore[arg-type]
+    globalLogPublisher.addObserver(observe)  # type: ignore[arg-type]
     for name, (seconds, code) in RUN.items():
         if log is not None:
             log.add(RoundTrip(0.0, seconds, name), code)
-    globalLogPublisher.removeObserver(observer)  # type: ignore[arg-type]
-    assert found == logged
+    globalLogPublisher.removeObserver(observe)  # type: ignore[arg-type]
+    assert statements == logged

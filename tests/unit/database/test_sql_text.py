@@ -1,4 +1,4 @@
-"""Slots: they are found where SQL has them, everything else stays what it is."""
+"""Parameters in SQL texts, and SQL that the daemon adds."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def replaced(text: str, *literals: str) -> str:
-    """Return a statement with literals in its slots."""
+def substitute(text: str, *literals: str) -> str:
+    """Return a statement with literals for its parameters."""
     return substitute_literals(text, (), literals)
 
 
@@ -46,11 +46,11 @@ def replaced(text: str, *literals: str) -> str:
         ("select $1", "select <a>"),
     ],
 )
-def test_slots_are_found_where_sql_has_them(text: str, expected: str) -> None:
-    assert replaced(text, "<a>", "<b>") == expected
+def test_parameters_are_found_outside_of_quotes_and_comments(text: str, expected: str) -> None:
+    assert substitute(text, "<a>", "<b>") == expected
 
 
-def test_typed_slots_are_cast_and_unknown_ones_are_not() -> None:
+def test_typed_parameters_are_cast() -> None:
     text, types = "select $1, $2, $3", ("int", "unknown", 's."50%"[]')
     assert with_types(text, types) == Template('select $1::int, $2, $3::s."50%"[]', (0, 1, 2))
     assert (
@@ -58,17 +58,16 @@ def test_typed_slots_are_cast_and_unknown_ones_are_not() -> None:
     )
 
 
-def test_slots_are_numbered_as_postgresql_takes_them() -> None:
+def test_parameters_are_numbered_by_first_use() -> None:
     template = with_types("select $3, $1, $3", ("int", "int", "text"))
     assert template == Template("select $1::text, $2::int, $1::text", (2, 0))
     assert template.arrange(["a", "b", "c"]) == ["c", "a"]
 
 
-def test_ten_slots_are_not_one_and_a_zero() -> None:
-    """``$10`` is the tenth value."""
+def test_two_digit_parameters_are_supported() -> None:
     text = ", ".join(f"${number}" for number in range(1, 13))
     values = [f"v{number}" for number in range(1, 13)]
-    assert replaced(text, *values) == ", ".join(values)
+    assert substitute(text, *values) == ", ".join(values)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_ten_slots_are_not_one_and_a_zero() -> None:
         (" ; ;", []),
     ],
 )
-def test_statements_are_told_apart(text: str, expected: list[object]) -> None:
+def test_statements_are_split_at_semicolons(text: str, expected: list[object]) -> None:
     assert split(text) == tuple(
         Template(one, ()) if isinstance(one, str) else Template(*one)  # type: ignore[misc]
         for one in expected
@@ -102,12 +101,12 @@ PARTS = st.lists(
 
 
 @given(PARTS)
-def test_a_statement_with_its_own_slots_is_the_text(parts: list[str]) -> None:
+def test_substituting_parameters_by_themselves_returns_the_text(parts: list[str]) -> None:
     text = " ".join(parts)
-    assert replaced(text, "$1", "$2") == text
+    assert substitute(text, "$1", "$2") == text
 
 
-def test_an_opening_has_a_slot_for_role_and_settings() -> None:
+def test_opening_statement_sets_role_and_settings() -> None:
     text = opening(("request.jwt.claims", "app.x"), (("search_path", '"o\'dd"'),), False)
     assert text == (
         "select where pg_catalog.num_nonnulls(pg_catalog.set_config('role',$1,true),"
@@ -118,27 +117,27 @@ def test_an_opening_has_a_slot_for_role_and_settings() -> None:
     assert "pg_catalog.set_config('transaction_read_only','on',true)) " in opening((), (), True)
 
 
-def test_a_guarded_opening_looks_before_it_makes_anything() -> None:
-    start, made = (
+def test_guarded_opening_checks_before_it_sets_anything() -> None:
+    start, action = (
         "select where case when ",
         " then pg_catalog.num_nonnulls(pg_catalog.set_config('role',$1,true)",
     )
     for read_only, names in ((True, 2), (False, 3)):
         text = opening((), (), read_only, guarded=True)
-        condition, _, rest = text.removeprefix(start).partition(made)
+        condition, _, rest = text.removeprefix(start).partition(action)
         assert condition.count("current_setting('transaction_") == names
         assert ("pg_is_in_recovery()" in condition) is not read_only
         assert rest.endswith("::boolean end")
 
 
-def test_an_opening_has_as_many_settings_as_there_are() -> None:
-    """However few arguments PostgreSQL takes for one function."""
+def test_opening_supports_any_number_of_settings() -> None:
+    """PostgreSQL limits the number of arguments of a function."""
     text = opening(tuple(f"app.x{number}" for number in range(250)), (), False)
     assert [len(group.split("),")) for group in text.split("num_nonnulls(")[1:]] == [100, 100, 51]
     assert text.count("$251,") == 1
 
 
-def test_the_daemons_own_statements_begin_as_the_login_role() -> None:
+def test_internal_statements_run_as_the_login_role() -> None:
     assert as_login_role((("DateStyle", "100%"),)) == (
         "select where pg_catalog.num_nonnulls(pg_catalog.set_config('role','none',true),"
         "pg_catalog.set_config('DateStyle','100%',true)) operator(pg_catalog.>=) 0"
@@ -148,8 +147,8 @@ def test_the_daemons_own_statements_begin_as_the_login_role() -> None:
 @pytest.mark.parametrize(
     "name", ["", "a b", "a'b", "a%sb", "a;b", "a.", ".a", "1a", "é", "role", "Role", "session_authorization"]
 )
-def test_a_name_that_is_no_setting_is_refused(name: str) -> None:
-    """Neither SQL nor another identity comes in by a setting's name."""
+def test_invalid_setting_name_is_rejected(name: str) -> None:
+    """A setting's name must allow neither SQL injection nor a change of identity."""
     with pytest.raises(ValueError, match="setting is not allowed"):
         opening((name,), (), False)
     with pytest.raises(ValueError, match="setting is not allowed"):
@@ -157,7 +156,7 @@ def test_a_name_that_is_no_setting_is_refused(name: str) -> None:
 
 
 @given(st.text(max_size=20))
-def test_no_setting_name_breaks_out(name: str) -> None:
+def test_setting_name_cannot_inject_sql(name: str) -> None:
     try:
         text = opening((name,), (), False)
     except ValueError:
@@ -166,11 +165,11 @@ def test_no_setting_name_breaks_out(name: str) -> None:
     assert text.count(f"'{name}',$2") == 1
 
 
-def test_a_search_path_quotes_its_schemas() -> None:
+def test_search_path_quotes_schemas() -> None:
     assert search_path(("public", 'o"dd, one')) == '"public", "o""dd, one"'
 
 
-def test_nothing_ends_a_comment_early() -> None:
+def test_comment_cannot_be_closed_by_its_content() -> None:
     text = comment(route="/a b", request_id="'*/ drop--", traceparent="")
     assert text == "/*request_id='%27%2A%2F%20drop--',route='%2Fa%20b'*/"
 
@@ -196,6 +195,6 @@ def test_nothing_ends_a_comment_early() -> None:
         ("(CURRENT_TIMESTAMP AT TIME ZONE 'utc'::text)", "(CURRENT_TIMESTAMP AT TIME ZONE 'utc'::text)"),
     ],
 )
-def test_what_is_postgresqls_own_gets_its_schema(expression: str, expected: str) -> None:
-    """In an expression of the catalog, in which everything else has one."""
+def test_builtins_are_schema_qualified(expression: str, expected: str) -> None:
+    """In expressions of the catalog, only PostgreSQL's own objects are unqualified."""
     assert qualify_builtins(expression) == expected

@@ -1,4 +1,4 @@
-"""Which server was made the primary last, and which ones it has succeeded."""
+"""Detecting the most recently promoted primary."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataapi.database.succession import Lineage, Succession
 CLUSTER, OTHER = 7, 8
 
 
-def test_a_later_timeline_overtakes_an_earlier_one() -> None:
+def test_later_timeline_outdates_an_earlier_one() -> None:
     succession = Succession()
-    told: list[bool] = []
-    succession.observe(lambda: told.append(succession.is_outdated(Lineage(CLUSTER, 1))))
+    outdated: list[bool] = []
+    succession.observe(lambda: outdated.append(succession.is_outdated(Lineage(CLUSTER, 1))))
     succession.add_primary(Lineage(CLUSTER, 1))
     assert not succession.is_outdated(Lineage(CLUSTER, 1))
     succession.add_primary(Lineage(CLUSTER, 3))
     succession.add_primary(Lineage(CLUSTER, 3))
     succession.add_primary(Lineage(CLUSTER, 2))
-    assert told == [True]
+    assert outdated == [True]
     assert [succession.is_outdated(Lineage(CLUSTER, timeline)) for timeline in (1, 2, 3)] == [
         True,
         True,
@@ -24,15 +24,15 @@ def test_a_later_timeline_overtakes_an_earlier_one() -> None:
     ]
 
 
-def test_nothing_is_known_of_a_server_whose_timeline_is_unknown() -> None:
+def test_server_with_unknown_timeline_is_neither_outdated_nor_current() -> None:
     succession = Succession()
     succession.add_primary(Lineage(CLUSTER, 2))
     assert not succession.is_outdated(None)
     assert not succession.is_current(None)
 
 
-def test_clusters_that_have_nothing_in_common_are_not_compared() -> None:
-    """A cluster that was made anew begins with timeline 1, and is no replica of the one before."""
+def test_unrelated_clusters_are_not_compared() -> None:
+    """A recreated cluster starts at timeline 1 and is no replica of its predecessor."""
     succession = Succession()
     assert not succession.is_current(Lineage(CLUSTER, 1))
     succession.add_primary(Lineage(CLUSTER, 5))
@@ -42,8 +42,8 @@ def test_clusters_that_have_nothing_in_common_are_not_compared() -> None:
     assert not succession.is_current(Lineage(OTHER, 9))
 
 
-def test_a_replica_may_tell_of_a_promotion() -> None:
-    """It follows a primary that nobody else has seen yet."""
+def test_replica_reveals_a_promotion() -> None:
+    """It may follow a primary that the daemon has not contacted yet."""
     succession = Succession()
     succession.add_primary(Lineage(CLUSTER, 1))
     succession.add_server(Lineage(CLUSTER, 2))
@@ -51,7 +51,7 @@ def test_a_replica_may_tell_of_a_promotion() -> None:
     assert succession.is_current(Lineage(CLUSTER, 2))
 
 
-def test_servers_that_are_tried_last_keep_the_others_order() -> None:
+def test_deprioritized_servers_are_ranked_last() -> None:
     succession = Succession()
     for server in ("one", "two", "one"):
         succession.deprioritize(server)

@@ -1,4 +1,4 @@
-"""Whose address counts for limits and logs."""
+"""Client addresses for limits and logs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT = Settings(()).trusted_proxies
         (("10.0.0.0/8",), "10.0.0.7", "::ffff:192.0.2.7", "192.0.2.7"),
     ],
 )
-def test_only_trusted_proxies_name_the_client(
+def test_only_trusted_proxies_set_the_client_address(
     trusted: tuple[str, ...], peer: str, forwarded: str, client: str
 ) -> None:
     assert TrustedProxies(trusted).client(peer, forwarded) == client

@@ -1,11 +1,11 @@
-"""Errors that a client may read."""
+"""Errors for clients."""
 
 from __future__ import annotations
 
 from dataapi.http.errors import DatabaseError
 
 
-def test_an_error_in_the_place_of_another_keeps_its_kind_and_cause() -> None:
+def test_replaced_error_keeps_its_type_and_cause() -> None:
     first = DatabaseError(409, "23505", "taken", details="(id)=(1)", hint="another")
     first.__cause__ = ValueError("behind it")
     other = first.replaced(message="is taken", index=3)

@@ -1,4 +1,4 @@
-"""Query strings and paths: how they are decoded, and where they are refused."""
+"""Decoding query strings and paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def test_parameters_keep_their_order_and_a_lone_percent_sign() -> None:
+def test_parameters_keep_order_and_a_literal_percent_sign() -> None:
     assert querystring.pairs("b=1&a=x%20y+z&b=50%&&c&%C3%A9=%C3%BC") == [
         ("b", "1"),
         ("a", "x y z"),
@@ -27,7 +27,7 @@ def test_parameters_keep_their_order_and_a_lone_percent_sign() -> None:
         ("%00=a", r"contains the character U\+0000"),
     ],
 )
-def test_a_parameter_that_is_not_utf_8_is_named(query: str, message: str) -> None:
+def test_undecodable_parameter_is_rejected_by_name(query: str, message: str) -> None:
     with pytest.raises(ApiError, match=message) as refused:
         querystring.pairs(query)
     assert refused.value.status == 400
@@ -42,12 +42,12 @@ def test_a_parameter_that_is_not_utf_8_is_named(query: str, message: str) -> Non
         ("/a%00", r"U\+0000 \(character 3\)"),
     ],
 )
-def test_a_path_that_is_not_utf_8_is_refused_with_the_place(path: str, message: str) -> None:
+def test_undecodable_path_is_rejected_with_its_position(path: str, message: str) -> None:
     with pytest.raises(ApiError, match=message) as refused:
         querystring.path(path)
     assert refused.value.status == 400
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_lenient_reading_never_refuses(query: str) -> None:
+def test_lenient_parser_accepts_any_query(query: str) -> None:
     querystring.lenient_pairs(query)

@@ -1,4 +1,4 @@
-"""Strict JSON, and the text that PostgreSQL can hold."""
+"""Strict JSON, and text that PostgreSQL can store."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ DIGITS = '{"a":[1.10,{"b":-0.0,"c":[]},"1.10",[],{}],"é":1E400,"d":0.3000000000
 
 
 @pytest.mark.parametrize("text", [DIGITS % ("9" * 5000), "1.10", "[1,2.5]", "[]", "{}", '[[],{},{"a":1.0}]'])
-def test_numbers_are_written_with_the_digits_that_were_read(text: str) -> None:
-    found = DIGITS_DECODER.decode(text)
-    assert encode(found, ensure_ascii=False) == text
-    assert encode(deepcopy(found), ensure_ascii=False) == text
+def test_numbers_round_trip_with_their_digits(text: str) -> None:
+    decoded = DIGITS_DECODER.decode(text)
+    assert encode(decoded, ensure_ascii=False) == text
+    assert encode(deepcopy(decoded), ensure_ascii=False) == text
 
 
-def test_an_exact_number_can_be_calculated_with() -> None:
+def test_exact_number_supports_arithmetic() -> None:
     assert DIGITS_DECODER.decode("1.10") * 2 == 2.2
     assert encode([DIGITS_DECODER.decode("1.10") * 2, ("é", 1)]) == '[2.2,["\\u00e9",1]]'
 
 
-def test_deep_values_are_written() -> None:
+def test_deeply_nested_values_are_encoded() -> None:
     value = DIGITS_DECODER.decode("1.10")
     for _ in range(5000):
         value = [value]
@@ -63,7 +63,7 @@ def test_deep_values_are_written() -> None:
 
 
 @given(json_values())
-def test_values_are_written_as_the_standard_library_writes_them(value: Any) -> None:
+def test_values_are_encoded_like_the_standard_library(value: Any) -> None:
     exact = DIGITS_DECODER.decode("1.10")
     assert encode([value, exact]) == f"[{json.dumps(value, separators=(',', ':'))},1.10]"
 
@@ -76,13 +76,13 @@ def test_values_are_written_as_the_standard_library_writes_them(value: Any) -> N
         *(("1e-1008", False), ("1e999999999999999999999", False), ("0e5000", False)),
     ],
 )
-def test_only_numbers_of_some_length_are_storable(digits: str, storable: bool) -> None:
+def test_only_numbers_of_limited_length_are_storable(digits: str, storable: bool) -> None:
     assert is_storable_number(digits) is storable
 
 
 @pytest.mark.parametrize(
     ("text", "index"), [("", None), ("é\U0001f600", None), ("a\0", 1), ("\ud800", 0), ("ab\udfff\0", 2)]
 )
-def test_text_that_postgresql_cannot_hold_is_found(text: str, index: int | None) -> None:
+def test_unstorable_text_is_detected(text: str, index: int | None) -> None:
     assert unstorable_at(text) == index
     assert is_storable(text) is (index is None)

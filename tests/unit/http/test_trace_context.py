@@ -1,4 +1,4 @@
-"""Which ``traceparent`` headers continue a trace."""
+"""Validation of ``traceparent`` headers."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
         ("", ""),
     ],
 )
-def test_a_valid_traceparent_goes_on_and_any_other_is_ignored(sent: str, continued: str) -> None:
-    """As W3C Trace Context reads it: lower case, no zero ids, and only later versions have more parts."""
+def test_valid_traceparent_is_continued_and_any_other_is_ignored(sent: str, continued: str) -> None:
+    """W3C Trace Context: IDs are lower case and not zero, and only later versions may have more parts."""
     assert parse_traceparent(sent) == continued

@@ -1,4 +1,4 @@
-"""Turns are fair between owners, whatever each of them adds."""
+"""Fair turns between owners."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def anything(_item: str, _owner: str) -> bool:
     return True
 
 
-def served(turns: FairQueue[str], cost: float = 1.0) -> list[str]:
-    """Take everything, and charge each owner for it."""
+def serve_all(turns: FairQueue[str], cost: float = 1.0) -> list[str]:
+    """Serve all items, and charge each owner."""
     order = []
     while (turn := turns.pop(anything)) is not None:
         item, owner = turn
@@ -23,17 +23,17 @@ def served(turns: FairQueue[str], cost: float = 1.0) -> list[str]:
     return order
 
 
-def test_owner_with_one_item_does_not_wait_for_another_with_many() -> None:
+def test_owner_with_one_item_does_not_wait_for_an_owner_with_many() -> None:
     turns: FairQueue[str] = FairQueue()
     for number in range(60):
         turns.add(f"many {number}", "busy", float(number))
     turns.add("one", "quiet", 60.0)
-    order = served(turns)
+    order = serve_all(turns)
     assert order.index("one") <= 1
     assert [item for item in order if item != "one"] == [f"many {number}" for number in range(60)]
 
 
-def test_time_counts_instead_of_turns() -> None:
+def test_duration_counts_instead_of_turns() -> None:
     turns: FairQueue[str] = FairQueue()
     for number in range(10):
         turns.add(f"slow {number}", "slow", 0.0)
@@ -45,7 +45,7 @@ def test_time_counts_instead_of_turns() -> None:
     assert Counter(order[:7])["fast"] >= 5
 
 
-def test_idle_owner_saves_up_nothing() -> None:
+def test_idle_owner_accumulates_no_credit() -> None:
     turns: FairQueue[str] = FairQueue()
     for number in range(100):
         turns.add(f"a {number}", "a", 0.0)
@@ -54,11 +54,11 @@ def test_idle_owner_saves_up_nothing() -> None:
         turns.charge("a", 1.0)
     for number in range(50):
         turns.add(f"b {number}", "b", 1.0)
-    first = served(turns)[:20]
+    first = serve_all(turns)[:20]
     assert 9 <= sum(item.startswith("a") for item in first) <= 11
 
 
-def test_item_that_is_not_allowed_lets_others_pass() -> None:
+def test_disallowed_item_does_not_block_others() -> None:
     turns: FairQueue[str] = FairQueue()
     turns.add("long", "a", 0.0)
     turns.add("short", "b", 0.0)

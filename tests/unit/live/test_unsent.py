@@ -1,4 +1,4 @@
-"""The bytes that clients hold are counted once for each event, and once for each caller."""
+"""Unsent bytes are counted once per event, and once per caller."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CALLERS = ["ada", "grace"]
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(EVENTS), st.sampled_from(CALLERS))))
 def test_shared_events_count_once(actions: list[tuple[bool, Chunk, str]]) -> None:
-    unsent, held = UnsentBytes(), Counter[tuple[Chunk, str]]()
-    for holds, event, caller in actions:
-        if holds:
+    unsent, counts = UnsentBytes(), Counter[tuple[Chunk, str]]()
+    for adds, event, caller in actions:
+        if adds:
             unsent.add(event, caller)
-            held[event, caller] += 1
-        elif held[event, caller]:
+            counts[event, caller] += 1
+        elif counts[event, caller]:
             unsent.release(event, caller)
-            held[event, caller] -= 1
-        present = {key for key, count in held.items() if count}
+            counts[event, caller] -= 1
+        present = {key for key, count in counts.items() if count}
         assert unsent.total == sum(map(len, {event for event, _ in present}))
         for name in CALLERS:
             assert unsent.of(name) == sum(len(event) for event, holder in present if holder == name)

@@ -1,4 +1,4 @@
-"""Work ends in time or is cancelled, on a clock that the test moves."""
+"""Work is cancelled at its deadline, with a fake clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20)), max_size=20))
-def test_work_is_cancelled_exactly_when_its_time_is_up(pieces: list[tuple[int, int]]) -> None:
+def test_work_is_cancelled_exactly_at_its_deadline(pieces: list[tuple[int, int]]) -> None:
     clock = Clock()
     deadlines = Deadlines(clock, 10.0)
     late: dict[int, float] = {}
@@ -43,7 +43,7 @@ def test_work_is_cancelled_exactly_when_its_time_is_up(pieces: list[tuple[int, i
     assert not clock.getDelayedCalls()
 
 
-def test_each_item_has_the_time_for_itself() -> None:
+def test_each_item_has_its_own_timeout() -> None:
     clock = Clock()
     deadlines = Deadlines(clock, 10.0)
     waits: list[Deferred[None]] = []
@@ -54,16 +54,16 @@ def test_each_item_has_the_time_for_itself() -> None:
             await waits[-1]
             yield number
 
-    async def taken() -> list[int]:
+    async def collect() -> list[int]:
         try:
             async for number in deadlines.with_timeouts(items(), lambda: KeyError("late")):
-                got.append(number)
+                received.append(number)
         except KeyError:
-            got.append(-1)
-        return got
+            received.append(-1)
+        return received
 
-    got: list[int] = []
-    outcome = Deferred.fromCoroutine(taken())
+    received: list[int] = []
+    outcome = Deferred.fromCoroutine(collect())
     for _ in range(2):
         clock.advance(9)
         waits[-1].callback(None)
@@ -71,12 +71,12 @@ def test_each_item_has_the_time_for_itself() -> None:
     assert not outcome.called
     clock.advance(1)
     assert outcome.called
-    assert got == [0, 1, -1]
+    assert received == [0, 1, -1]
     deadlines.rest()
     assert not clock.getDelayedCalls()
 
 
-def test_who_is_cancelled_by_another_is_not_late() -> None:
+def test_work_cancelled_by_others_is_not_late() -> None:
     clock = Clock()
     deadlines = Deadlines(clock, 10.0)
     work: Deferred[None] = Deferred()

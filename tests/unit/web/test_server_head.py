@@ -1,4 +1,4 @@
-"""The bytes of an answer's head, and the headers of a request as text."""
+"""Response heads and request headers."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def test_reason_phrases_are_the_registered_ones(status: int, line: str) -> None:
 
 
 @pytest.mark.parametrize("status", [204, 304])
-def test_a_status_without_a_body_has_no_length(status: int) -> None:
+def test_status_without_a_body_has_no_content_length(status: int) -> None:
     assert b"Content-Length" not in response_head(status, (), 0)
 
 
-def test_a_line_end_in_a_value_begins_no_other_header() -> None:
+def test_line_break_in_a_value_starts_no_new_header() -> None:
     head = response_head(200, (("Location", "/a\r\nSet-Cookie: b\0"),), 0)
     assert head == b"HTTP/1.1 200 OK\r\nLocation: /a  Set-Cookie: b \r\nContent-Length: 0\r\n\r\n"
 
 
 @given(st.lists(st.tuples(st.sampled_from(["A", "B-C"]), st.text(st.characters(exclude_categories=["Cs"])))))
-def test_there_are_as_many_lines_as_headers_whatever_they_hold(headers: list[tuple[str, str]]) -> None:
+def test_number_of_lines_depends_on_the_number_of_headers_only(headers: list[tuple[str, str]]) -> None:
     assert response_head(200, headers, 5).count(b"\r\n") == len(headers) + 3
 
 
-def test_request_headers_are_text_under_lower_case_names() -> None:
+def test_request_headers_are_text_with_lower_case_names() -> None:
     sent = b"X-One: \xc3\xa9\r\nX-Two: \xe9 \t\r\nPrefer: a\r\nprefer: b\r\nCookie: c\r\nCookie: d\r\n"
     parser = RequestParser()
     parser.buffer = b"GET / HTTP/1.1\r\n%b\r\n" % sent
