@@ -27,9 +27,9 @@ root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**"]
 exclude_patterns = [".*", "build", "daemon", "dist", "etc", "plugins", "tests", "twisted"]
 
-# Anchors are those that GitHub makes.
+# Same anchors as on GitHub.
 myst_heading_anchors = 6
-# Examples show JSON in which "…" stands for what is left out.
+# In JSON examples, "…" marks omissions.
 suppress_warnings = ["misc.highlighting_failure"]
 
 html_theme = "furo"

@@ -46,7 +46,7 @@ REQUESTS = (
 
 @contextmanager
 def prometheus() -> Iterator[None]:
-    """Run Prometheus, which scrapes the demo every other second."""
+    """Run a Prometheus that scrapes the demo every two seconds."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "prometheus.yml"
         job = {"job_name": "dataapi", "static_configs": [{"targets": [ADMINISTRATION]}]}
@@ -95,7 +95,7 @@ def address_of_graphs() -> str:
 
 def main() -> None:
     """Take the picture."""
-    os.environ["DATAAPI_DATAAPI_LOG_LEVEL"] = "crit"  # nobody reads what the demo writes after its banner
+    os.environ["DATAAPI_DATAAPI_LOG_LEVEL"] = "crit"  # no process reads the log
     with demo() as banner, prometheus(), sync_playwright() as driver:
         key = re.search(r"sb_publishable_\S+", banner)
         assert key is not None, "the demo prints its keys"

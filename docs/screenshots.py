@@ -55,7 +55,7 @@ def demo() -> Iterator[str]:
         assert process.stdout is not None
         try:
             banner = ""
-            while "Add -H" not in banner:
+            while "add -H" not in banner:
                 if not (line := process.stdout.readline()):
                     raise SystemExit("the demo did not start")
                 banner += line
@@ -115,7 +115,7 @@ def edit_rows(page: Page) -> None:
 
 
 def show_table(page: Page) -> None:
-    """Show what is known of one table."""
+    """Show the details of one table."""
     page.get_by_role("button", name="blog_post", exact=True).click()
     page.get_by_role("complementary", name="Table blog_post").wait_for()
     page.locator("[data-table]").first.wait_for()
@@ -135,10 +135,10 @@ PREPARATIONS = {
     "webhooks": show_statistics,
     "health": wait_for_health,
 }
-"""What is done on a page before its picture is taken."""
+"""Actions on a page before its picture is taken."""
 
 FURTHER = {"webhooks": {"delivery": show_delivery}}
-"""What is done on a page after that for a picture of this name."""
+"""Further actions on a page, by the name of the picture."""
 
 
 AS_SERVICE = ("rows", "schema", "health")

@@ -142,9 +142,9 @@ class Project:
     #: daemon always listens on the channel dataapi as well, which the event trigger of "dataapi init"
     #: notifies.
     db_channel: Annotated[str, "channel"] = "pgrst"
-    #: Whether NOTIFY reloads the schema. With auto, the daemon does not listen behind a pooler in
-    #: transaction mode, which drops notifications. With yes, /ready fails there. Webhooks in the same
-    #: database then poll every second.
+    #: Whether NOTIFY reloads the schema. A pooler in transaction mode drops notifications: with auto, the
+    #: daemon does not listen there, and with yes, /ready fails. Webhooks in the same database then poll every
+    #: second.
     db_channel_enabled: Automatic = None
     #: Maximum duration of a caller's statement, in seconds. 0 or empty: no limit. A statement_timeout of the
     #: role, of the called function (see db-hoisted-tx-settings), of the login role or of the database takes

@@ -258,7 +258,7 @@ def test_an_endpoint_is_created_with_its_url_checked_as_one_types(
     page.get_by_text("custom_headers/webhook-mine: The header's name is reserved").wait_for()
     page.get_by_label("Name of header 1").fill("X-Mine")
     page.get_by_role("button", name="Create").click()
-    page.get_by_text("it is not shown again").wait_for()
+    page.get_by_text("cannot be shown again").wait_for()
     secret = page.get_by_role("dialog").get_by_label("Signing secret", exact=True).input_value()
     page.get_by_role("button", name="Done").click()
     card(page, receiver.url).get_by_text("1 custom header").wait_for()

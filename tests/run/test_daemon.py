@@ -510,7 +510,7 @@ def test_a_migrated_configuration_serves_as_postgrest_did(served: Database, tmp_
         env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert refused.returncode == os.EX_CONFIG
-    assert f"dataapi migrate-config {theirs} translates it" in refused.stderr
+    assert f"translate it with dataapi migrate-config {theirs}" in refused.stderr
     ours = daemon.config
     ours.unlink()
     command = [*DATAAPI, "migrate-config", str(theirs), "--output", str(ours)]

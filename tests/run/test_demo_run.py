@@ -47,7 +47,7 @@ class RunningDemo:
 
     def _complete(self) -> bool:
         assert self.process.poll() is None, self.text
-        return "Add -H" in self.text
+        return "add -H" in self.text
 
     def send(self, method: str, path: str, document: Any = None) -> Any:
         """Send a request with the printed token of webhooks and return the parsed answer."""

@@ -23,7 +23,7 @@ FILES = {
 }
 FAILURES = [
     ("twistd", "--wrokers 2", os.EX_USAGE, "option --wrokers not recognized"),
-    ("twistd", "stray", os.EX_USAGE, "no stray"),
+    ("twistd", "stray", os.EX_USAGE, "unexpected argument: stray"),
     ("twistd", "--config nowhere.ini", os.EX_CONFIG, "nowhere.ini: cannot be read: No such file"),
     ("twistd", "--config wrong.ini", os.EX_CONFIG, "wrong.ini: [project] db-pool = 'many': expected"),
     ("twistd", "", os.EX_CONFIG, "no file found: tried dataapi.ini and /etc/dataapi/dataapi.ini"),
@@ -40,9 +40,9 @@ FAILURES = [
     ("dataapi", "token list --when", os.EX_USAGE, "dataapi: unrecognized arguments: --when"),
     ("dataapi", "check-config --config wrong.ini", os.EX_CONFIG, "wrong.ini: [project] db-pool = 'many'"),
     ("dataapi", "check-config --config good.ini", os.EX_UNAVAILABLE, "the database cannot be checked: "),
-    ("dataapi", "ready --config good.ini", os.EX_UNAVAILABLE, "http://127.0.0.1:8001, an endpoint of"),
+    ("dataapi", "ready --config good.ini", os.EX_UNAVAILABLE, "http://127.0.0.1:8001 (admin-listen): "),
     ("dataapi", "ready --config nowhere.ini", os.EX_CONFIG, "nowhere.ini: cannot be read: No such file"),
-    ("dataapi", "reload --config good.ini", os.EX_UNAVAILABLE, "an endpoint of admin-listen: "),
+    ("dataapi", "reload --config good.ini", os.EX_UNAVAILABLE, "(admin-listen): "),
     ("dataapi", "keys --config wrong.ini", os.EX_CONFIG, "wrong.ini: [project] db-pool = 'many'"),
     ("dataapi", "schema --role anon --config good.ini", os.EX_UNAVAILABLE, "the database cannot be read: "),
     ("dataapi", "token list --config good.ini", os.EX_CONFIG, "the configuration has no section [webhooks]"),

@@ -167,7 +167,7 @@ def test_a_mistake_fails_the_command_and_is_no_reload_in_the_log(daemon: Daemon)
     rewrite(daemon, f"tcp:{daemon.admin_port}:", f"tcp:{daemon.port}:")
     rewrite(daemon, "[dataapi]\nlisten", "[dataapi]\nlisten = tcp:1 ;")
     code, reason = reload()
-    assert (code, "the daemon answers 404" in reason) == (os.EX_UNAVAILABLE, True)
+    assert (code, "the daemon responded with status 404" in reason) == (os.EX_UNAVAILABLE, True)
     assert reloads(daemon) == 1
 
 

@@ -16,7 +16,7 @@ HABITS = {
     "archaic word": r"\b(anew|beside|nobody)\b",
     "by itself": r"\bby itself\b",
     "exists": r"\bis there already\b",
-    "what for a noun": r"\bwhat (is|are|has|it) ",
+    "what for a noun": r"\bwhat (is|are|has|it) (?!wrong)",
 }
 FIRST_WORDS = r"^(Of|By|Between|From|For|In|On|With|Without|To|At|As|Those|What|Which|That)\b"
 ALLOWED: set[tuple[str, str]] = set()

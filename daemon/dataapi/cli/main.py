@@ -228,7 +228,7 @@ class Command:
         if status == 404 and ref:
             raise Failed(os.EX_USAGE, f"the daemon has no project {ref}")
         if state is None:
-            raise Failed(os.EX_UNAVAILABLE, f"unexpected response of the daemon: status {status}")
+            raise Failed(os.EX_UNAVAILABLE, f"the daemon responded with status {status}")
         if status != 200:
             raise Failed(os.EX_TEMPFAIL, f"the daemon is {state.summary}")
         return os.EX_OK
@@ -241,7 +241,9 @@ class Command:
         try:
             failures = dict(json.loads(body)["failures"])
         except (ValueError, LookupError):
-            raise Failed(os.EX_UNAVAILABLE, f"response of the daemon: {status} {body.strip()}") from None
+            raise Failed(
+                os.EX_UNAVAILABLE, f"the daemon responded with status {status}: {body.strip()}"
+            ) from None
         configuration_failed = "configuration" in failures
         reasons = [f"{part}: {reason}" for part, reason in failures.items()]
         raise Failed(os.EX_CONFIG if configuration_failed else os.EX_TEMPFAIL, "\n".join(reasons))

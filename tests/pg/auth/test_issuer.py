@@ -1,4 +1,4 @@
-"""A project whose tokens are signed elsewhere: keys read at start, forgotten at stop."""
+"""Keys of a project whose tokens are signed by an external issuer."""
 
 from __future__ import annotations
 
@@ -31,32 +31,30 @@ JWKS = {"keys": [{**ECAlgorithm.to_jwk(KEY.public_key(), as_dict=True), "kid": "
 
 
 class Published(Resource):
-    """Gives the keys."""
+    """A resource that serves the issuer's keys."""
 
     def __init__(self) -> None:
         super().__init__()
         self.document: Any = JWKS
 
     def render_GET(self, request: Any) -> bytes:  # noqa: ARG002, N802 - twisted's interface
-        """Answer."""
         return json.dumps(self.document).encode()
 
 
 @pytest.fixture
 def published() -> Published:
-    """Give what the issuer publishes."""
     return Published()
 
 
 @pytest.fixture
 def start(database: Database, reactor: Any, published: Published) -> Iterator[Start]:
-    """Give a function that starts a project whose keys are at a path of an issuer on this machine."""
+    """Return a function that starts a project with the keys at a path of a local issuer."""
     root = Resource()
     root.putChild(b"jwks.json", published)
     port = reactor.listenTCP(0, Site(root), interface="127.0.0.1")
     parts: list[ProjectPart] = []
 
-    async def started(path: str) -> ProjectPart:
+    async def start_project(path: str) -> ProjectPart:
         url = f"http://127.0.0.1:{port.getHost().port}/{path}"
         project = Project(
             "abcdefghijklmnopqrst", "acme", database.uri, jwt_secret=url, publishable_keys=("key",), db_pool=1
@@ -65,14 +63,13 @@ def start(database: Database, reactor: Any, published: Published) -> Iterator[St
         await parts[-1].start()
         return parts[-1]
 
-    yield started
+    yield start_project
     for part in parts:
         run(part.stop())
     pytest_twisted.blockon(port.stopListening())
 
 
-async def asked(part: ProjectPart) -> str:
-    """Return the role that a token of the issuer gives."""
+async def authenticated_role(part: ProjectPart) -> str:
     token = jwt.encode({"role": "authenticated"}, KEY, "ES256", headers={"kid": "1"})
     headers = {"apikey": "key", "authorization": f"Bearer {token}"}
     assert part.apis is not None
@@ -83,32 +80,32 @@ async def asked(part: ProjectPart) -> str:
     ).role
 
 
-async def test_a_project_takes_its_keys_from_their_url(start: Start) -> None:
-    assert await asked(await start("jwks.json")) == "authenticated"
+async def test_project_reads_its_keys_from_their_url(start: Start) -> None:
+    assert await authenticated_role(await start("jwks.json")) == "authenticated"
 
 
-async def test_a_project_starts_without_its_keys(start: Start) -> None:
-    """Until they come, tokens are answered 503; what needs no token works."""
+async def test_project_starts_without_its_keys(start: Start) -> None:
+    """Until the keys arrive, requests with a token get a 503 and other requests work."""
     part = await start("elsewhere.json")
     with pytest.raises(TokenError) as refused:
-        await asked(part)
+        await authenticated_role(part)
     assert (refused.value.status, refused.value.code) == (503, "PGRST300")
     assert part.state().database_available
 
 
-async def test_a_reload_reads_the_keys_again(start: Start, published: Published) -> None:
+async def test_reload_reads_the_keys_again(start: Start, published: Published) -> None:
     part = await start("jwks.json")
-    assert await asked(part) == "authenticated"
+    assert await authenticated_role(part) == "authenticated"
     published.document = {"keys": [{**JWKS["keys"][0], "kid": "2"}]}
     before = await part.reload()
     with pytest.raises(TokenError):
-        await asked(part)
+        await authenticated_role(part)
     published.document = JWKS
     assert await part.reload() > before
-    assert await asked(part) == "authenticated"
+    assert await authenticated_role(part) == "authenticated"
     published.document = "nonsense"
     with pytest.raises(
         ReloadError, match="the keys at the URL of jwt-secret could not be read: the response is not a JWKS"
     ):
         await part.reload()
-    assert await asked(part) == "authenticated"
+    assert await authenticated_role(part) == "authenticated"

@@ -1,4 +1,4 @@
-"""Requests never run as the login role or as a superuser, whatever their token says."""
+"""Requests never run as the login role or a superuser, whatever role their token names."""
 
 from __future__ import annotations
 
@@ -44,21 +44,20 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
         ("almighty", "Requests never run as a superuser."),
     ],
 )
-async def test_a_token_of_such_a_role_is_refused(api: Service, role: str, hint: str) -> None:
-    """By both APIs, for every kind of request, before PostgreSQL is asked anything."""
+async def test_token_of_login_role_or_superuser_is_rejected(api: Service, role: str, hint: str) -> None:
     refused = {
         "code": "42501", "details": None, "hint": hint, "message": f'permission denied to set role "{role}"',
     }  # fmt: skip
     for method, target in (("GET", "item"), ("POST", "rpc/who"), ("GET", ""), ("DELETE", "item?id=eq.1")):
-        answer = await api.rest(method, target, {} if method == "POST" else None, role=role)
-        assert (answer.status, answer.body, answer.messages) == (403, refused, ())
-    answer = await api.ask("{ itemCollection { edges { node { id } } } }", role=role)
-    assert answer.messages == ()
-    assert answer.status == 403
-    assert [error["message"] for error in answer.body["errors"]] == [refused["message"]]
+        response = await api.rest(method, target, {} if method == "POST" else None, role=role)
+        assert (response.status, response.body, response.messages) == (403, refused, ())
+    response = await api.ask("{ itemCollection { edges { node { id } } } }", role=role)
+    assert response.messages == ()
+    assert response.status == 403
+    assert [error["message"] for error in response.body["errors"]] == [refused["message"]]
 
 
-async def test_a_superuser_made_since_the_schema_was_read_is_refused(api: Service) -> None:
+async def test_superuser_created_after_schema_load_is_rejected(api: Service) -> None:
     api.database.execute("create role upstart superuser; grant upstart to authenticator")
     try:
         for _ in range(2):
@@ -75,14 +74,14 @@ async def test_other_roles_are_served(api: Service) -> None:
 
 @pytest.fixture(params=[("authenticator", "the login role of db-uri"), ("almighty", "a superuser")])
 def anonymous(request: pytest.FixtureRequest, api: Service, reactor: Any) -> Iterator[tuple[Service, str]]:
-    """Serve callers without a token as such a role; give what is to be said of it."""
-    role, what = request.param
+    """Serve anonymous callers as a forbidden role; yield the service and the expected finding."""
+    role, description = request.param
     with serving(reactor, api.database, db_anon_role=role) as service:
-        yield service, f"requests run as {role}, which is {what}: they are rejected"
+        yield service, f"requests run as {role}, which is {description}: they are rejected"
 
 
-async def test_callers_without_a_token_do_not_run_as_one(anonymous: tuple[Service, str]) -> None:
-    """``db-anon-role`` is no way around it, and ``check-config`` says so."""
-    service, said = anonymous
+async def test_anonymous_callers_never_run_as_login_role_or_superuser(anonymous: tuple[Service, str]) -> None:
+    """``db-anon-role`` cannot bypass the rule, and ``check-config`` reports the setting."""
+    service, expected = anonymous
     assert (await service.rest("GET", "item")).status == 403
-    assert [finding.text for finding in inspect(service.project) if finding.wrong] == [said]
+    assert [finding.text for finding in inspect(service.project) if finding.wrong] == [expected]

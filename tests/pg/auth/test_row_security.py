@@ -1,7 +1,7 @@
-"""Grants and row level security: what each role sees and can change, in introspection as well as in data.
+"""Grants and row level security in introspection and in data.
 
-Every table has the same columns and rows; its name says what the role ``anon`` was given.
-Its row 1 is the caller's own, row 2 somebody else's.
+All tables have the same columns and rows. A table is named after the grants of the role ``anon``.
+Row 1 belongs to the caller, row 2 to another user.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ OWN, OTHERS = 1, 2
 
 @dataclass(frozen=True)
 class Case:
-    """A table, what ``anon`` was given of it, and what that must come to.
+    """A table with its grants and policies, and the expected behavior for ``anon``.
 
-    :ivar setup: SQL; ``{t}`` is the table.
-    :ivar sees: the ids of the rows that it reads, None where the table is hidden.
-    :ivar columns: those in the object type.
-    :ivar inserts, updates: the columns in the input types; empty without the field.
-    :ivar deletes: whether there is a field.
-    :ivar inserted: of an own row and of another's, the SQLSTATE that refuses it, None where it is taken.
-    :ivar updated, deleted: the ids of the rows that a change of all rows affects, or the SQLSTATE.
-    :ivar moved: what comes of giving the own row to another: the SQLSTATE, or None.
+    :ivar setup: SQL with ``{t}`` for the table.
+    :ivar sees: IDs of the rows that the role can read, None if the table is hidden.
+    :ivar columns: columns of the object type.
+    :ivar inserts, updates: columns of the input types, empty if the field does not exist.
+    :ivar deletes: whether the delete field exists.
+    :ivar inserted: SQLSTATEs of inserting an own row and another user's row, None for success.
+    :ivar updated, deleted: IDs of the rows affected by a change of all rows, or the SQLSTATE.
+    :ivar moved: SQLSTATE of assigning the own row to another user, None for success.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Case:
 
 
 def _policy(*commands: str) -> str:
-    """Return policies on the own row for commands, such as ``select`` or ``update``."""
+    """Return SQL for policies that allow commands on the caller's own rows."""
     texts = ["alter table {t} enable row level security; grant all on {t} to anon;"]
     for command in commands:
         clause = {"insert": "with check", "update": "using (owner = me()) with check"}.get(command, "using")
@@ -138,33 +138,33 @@ def service(server: Server, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
 def case(request: pytest.FixtureRequest, service: Service) -> Case:
-    found: Case = request.param
+    selected: Case = request.param
     service.database.execute(
-        f"delete from {found.name}; insert into {found.name} values"
+        f"delete from {selected.name}; insert into {selected.name} values"
         " (1, 'me', 'a', 'secret'), (2, 'you', 'b', 'secret')"
     )
-    return found
+    return selected
 
 
 def rows(service: Service, case: Case) -> list[Any]:
-    """Return the table's rows as the superuser sees them."""
+    """Return the table's rows, bypassing row level security."""
     return service.database.execute(f"select id, owner, word, secret from {case.name} order by id")
 
 
-def refusal(answer: Any) -> str | None:
-    """Return the SQLSTATE of an answer's only error, None when it has none."""
-    if "errors" not in answer.body:
+def error_code(response: Any) -> str | None:
+    """Return the SQLSTATE of the only error, or None if there is none."""
+    if "errors" not in response.body:
         return None
-    [error] = answer.errors
-    assert answer.body["data"] is None
+    [error] = response.errors
+    assert response.body["data"] is None
     code: str = error["extensions"]["code"]
     return code
 
 
-async def test_introspection_shows_what_the_role_may_do(service: Service, case: Case) -> None:
-    """Types, their columns, the inputs' columns and the entry points; nothing else names the table."""
+async def test_introspection_shows_only_what_the_role_may_use(service: Service, case: Case) -> None:
+    """Types, input fields and entry points match the grants, and nothing else mentions the table."""
     name = case.name
-    answer = await service.data(
+    response = await service.data(
         f"""{{ object: __type(name: "{name}") {{ fields {{ name }} }}
             insert: __type(name: "{name}InsertInput") {{ inputFields {{ name }} }}
             update: __type(name: "{name}UpdateInput") {{ inputFields {{ name }} }}
@@ -176,7 +176,7 @@ async def test_introspection_shows_what_the_role_may_do(service: Service, case: 
     )
 
     def names(part: str, member: str) -> set[str]:
-        return set() if answer[part] is None else {item["name"] for item in answer[part][member]}
+        return set() if response[part] is None else {item["name"] for item in response[part][member]}
 
     assert names("object", "fields") - {"nodeId"} == set(case.columns)
     assert ("nodeId" in names("object", "fields")) is ("id" in case.columns)
@@ -184,7 +184,7 @@ async def test_introspection_shows_what_the_role_may_do(service: Service, case: 
     assert names("update", "inputFields") == set(case.updates)
     assert names("filter", "inputFields") - {"and", "or", "not", "nodeId"} == set(case.columns)
     assert names("order", "inputFields") == set(case.columns)
-    shown = answer["__schema"]
+    shown = response["__schema"]
     fields = {item["name"] for root in ("queryType", "mutationType") for item in shown[root]["fields"]}
     assert (f"{name}Collection" in fields) is not case.hidden
     assert (f"insertInto{name}Collection" in fields) is bool(case.inserts)
@@ -194,96 +194,96 @@ async def test_introspection_shows_what_the_role_may_do(service: Service, case: 
     assert bool(mentioned) is not case.hidden
 
 
-async def test_a_role_reads_the_rows_and_columns_that_it_may(service: Service, case: Case) -> None:
+async def test_role_reads_only_permitted_rows_and_columns(service: Service, case: Case) -> None:
     readable = " ".join(case.columns) or "id"
-    answer = await service.ask(f"{{ {case.name}Collection {{ edges {{ node {{ {readable} }} }} }} }}")
+    response = await service.ask(f"{{ {case.name}Collection {{ edges {{ node {{ {readable} }} }} }} }}")
     if case.hidden:
-        assert f"{case.name}Collection" in answer.error
-        assert answer.messages == (), "nothing was asked of the database"
+        assert f"{case.name}Collection" in response.error
+        assert response.messages == (), "no statement was sent"
         return
     values = {OWN: ("me", "a", "secret"), OTHERS: ("you", "b", "secret")}
     full = [dict(zip(COLUMNS, (number, *values[number]), strict=True)) for number in case.sees or ()]
     expected = [{name: row[name] for name in case.columns} for row in full]
-    found = nodes(answer.data[f"{case.name}Collection"])
-    assert sorted(found, key=str) == sorted(expected, key=str)
+    returned = nodes(response.data[f"{case.name}Collection"])
+    assert sorted(returned, key=str) == sorted(expected, key=str)
     for name in set(COLUMNS) - set(case.columns):
-        for place in (
+        for usage in (
             f"{{ edges {{ node {{ {name} }} }} }}",
             f"(filter: {{{name}: {{is: NULL}}}}) {{ __typename }}",
         ):
-            answer = await service.ask(f"{{ {case.name}Collection{place} }}")
-            assert name in answer.error
-            assert answer.messages == ()
+            response = await service.ask(f"{{ {case.name}Collection{usage} }}")
+            assert name in response.error
+            assert response.messages == ()
 
 
-async def test_a_role_inserts_the_rows_that_it_may(service: Service, case: Case) -> None:
+async def test_role_inserts_only_permitted_rows(service: Service, case: Case) -> None:
     before = rows(service, case)
     for number, owner, expected in ((3, "me", case.inserted[0]), (4, "you", case.inserted[1])):
         text = (
             f'mutation {{ insertInto{case.name}Collection(objects: {{id: {number}, owner: "{owner}"}}) '
             f"{{ affectedCount records {{ {case.columns[0] if case.columns else 'id'} }} }} }}"
         )
-        answer = await service.ask(text)
+        response = await service.ask(text)
         if not case.inserts:
-            assert f"insertInto{case.name}Collection" in answer.errors[0]["message"]
-            assert answer.messages == ()
+            assert f"insertInto{case.name}Collection" in response.errors[0]["message"]
+            assert response.messages == ()
         else:
-            assert refusal(answer) == expected
+            assert error_code(response) == expected
             if expected is None:
                 before = [*before, (number, owner, None, "secret")]
         assert rows(service, case) == before
     if case.inserts and "secret" not in case.inserts:
-        answer = await service.ask(
+        response = await service.ask(
             f'mutation {{ insertInto{case.name}Collection(objects: {{secret: "x"}}) {{ affectedCount }} }}'
         )
-        assert "secret" in answer.error
+        assert "secret" in response.error
 
 
-async def test_a_role_updates_the_rows_that_it_may(service: Service, case: Case) -> None:
+async def test_role_updates_only_permitted_rows(service: Service, case: Case) -> None:
     fields = "affectedCount records { word }"
     text = f'mutation {{ r: update{case.name}Collection(set: {{word: "new"}}, atMost: 5) {{ {fields} }} }}'
-    answer = await service.ask(text)
+    response = await service.ask(text)
     if not case.updates:
-        assert f"update{case.name}Collection" in answer.errors[0]["message"]
-        assert answer.messages == ()
+        assert f"update{case.name}Collection" in response.errors[0]["message"]
+        assert response.messages == ()
         return
     changed = [row[0] for row in rows(service, case) if row[2] == "new"]
     if isinstance(case.updated, str):
-        assert refusal(answer) == case.updated
+        assert error_code(response) == case.updated
         assert changed == []
         return
-    assert answer.data["r"]["affectedCount"] == len(case.updated)
+    assert response.data["r"]["affectedCount"] == len(case.updated)
     assert changed == list(case.updated)
-    assert answer.data["r"]["records"] == [{"word": "new"}] * len(case.updated)
+    assert response.data["r"]["records"] == [{"word": "new"}] * len(case.updated)
 
 
-async def test_a_role_cannot_give_rows_away_that_it_may_not(service: Service, case: Case) -> None:
-    """``with check`` of an update."""
+async def test_role_cannot_reassign_rows_without_permission(service: Service, case: Case) -> None:
+    """``with check`` of an update policy decides."""
     if "owner" not in case.updates or "id" not in case.columns or case.updated == ():
         return
-    answer = await service.ask(
+    response = await service.ask(
         f'mutation {{ update{case.name}Collection(set: {{owner: "you"}}, filter: {{id: {{eq: 1}}}}) {{ '
         "affectedCount } }"
     )
-    assert refusal(answer) == case.moved
+    assert error_code(response) == case.moved
     assert rows(service, case)[0][1] == ("you" if case.moved is None else "me")
 
 
-async def test_a_role_deletes_the_rows_that_it_may(service: Service, case: Case) -> None:
-    answer = await service.ask(
+async def test_role_deletes_only_permitted_rows(service: Service, case: Case) -> None:
+    response = await service.ask(
         f"mutation {{ r: deleteFrom{case.name}Collection(atMost: 5) {{ affectedCount records {{ word }} }} }}"
     )
     left = [row[0] for row in rows(service, case)]
     if not case.deletes:
-        assert f"deleteFrom{case.name}Collection" in answer.errors[0]["message"]
-        assert answer.messages == ()
+        assert f"deleteFrom{case.name}Collection" in response.errors[0]["message"]
+        assert response.messages == ()
         assert left == [OWN, OTHERS]
         return
-    assert answer.data["r"]["affectedCount"] == len(case.deleted)
+    assert response.data["r"]["affectedCount"] == len(case.deleted)
     assert left == [number for number in (OWN, OTHERS) if number not in case.deleted]
 
 
-async def test_service_role_passes_policies(service: Service, case: Case) -> None:
+async def test_service_role_bypasses_policies(service: Service, case: Case) -> None:
     data = await service.data(
         f"""mutation {{ a: insertInto{case.name}Collection(objects: {{id: 9, owner: "x"}}) {{ affectedCount }}
             b: update{case.name}Collection(set: {{word: "w"}}, atMost: 3) {{ affectedCount }}
@@ -300,23 +300,23 @@ async def test_service_role_passes_policies(service: Service, case: Case) -> Non
         ("update_policy", 'updateupdate_policyCollection(set: {word: "new"})'),
     ],
 )
-async def test_a_change_that_reads_nothing_needs_no_policy_for_reading(
+async def test_change_without_returned_rows_needs_no_select_policy(
     service: Service, table: str, change: str
 ) -> None:
-    """PostgreSQL's rule: a policy for reading counts where a filter or the records read."""
+    """PostgreSQL applies select policies only if a filter or the returned records read rows."""
     service.database.execute(f"delete from {table}; insert into {table} values (1, 'me'), (2, 'you')")
     assert (await service.data(f"mutation {{ r: {change} {{ affectedCount }} }}"))["r"] == {
         "affectedCount": 1
     }
     service.database.execute(f"delete from {table}; insert into {table} values (1, 'me'), (2, 'you')")
-    answer = await service.ask(f"mutation {{ r: {change} {{ affectedCount records {{ id }} }} }}")
+    response = await service.ask(f"mutation {{ r: {change} {{ affectedCount records {{ id }} }} }}")
     if table == "insert_policy":
-        assert refusal(answer) == DENIED
+        assert error_code(response) == DENIED
     else:
-        assert answer.data["r"] == {"affectedCount": 0, "records": []}
+        assert response.data["r"] == {"affectedCount": 0, "records": []}
 
 
-async def test_a_hidden_table_is_not_reached_by_its_node_id(service: Service) -> None:
+async def test_hidden_rows_cannot_be_fetched_by_node_id(service: Service) -> None:
     for table in ("no_grant", "all_policy"):
         service.database.execute(f"delete from {table}; insert into {table} values (1, 'me'), (2, 'you')")
     [own] = await service.rows("no_grant", "nodeId", "first: 1", role="service_role")
@@ -327,7 +327,7 @@ async def test_a_hidden_table_is_not_reached_by_its_node_id(service: Service) ->
     assert (await service.data(query, {"id": theirs["nodeId"]}))["node"] is None
 
 
-async def test_a_schema_without_usage_is_hidden_whatever_its_tables_grant(service: Service) -> None:
+async def test_schema_without_usage_is_hidden_despite_table_grants(service: Service) -> None:
     assert "insideCollection" in (await service.ask("{ insideCollection { __typename } }")).error
     await service.execute("grant usage on schema private to anon")
     assert await service.ids("inside") == []
@@ -336,7 +336,7 @@ async def test_a_schema_without_usage_is_hidden_whatever_its_tables_grant(servic
     assert "insideCollection" in (await service.ask("{ insideCollection { __typename } }")).error
 
 
-async def test_claims_decide_what_policies_see(service: Service) -> None:
+async def test_policies_use_the_claims_of_the_request(service: Service) -> None:
     service.database.execute("delete from all_policy")
     await service.execute("grant all on all_policy to authenticated")
     await service.data(

@@ -1,4 +1,4 @@
-"""``db-tx-end``: whether what a request writes stays, and whether the client may say otherwise."""
+"""``db-tx-end``: whether writes are committed, and whether clients may override it."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ INSERT = "mutation ($id: Int) { insertIntoitemCollection(objects: [{id: $id}]) {
 
 @pytest.fixture
 def api(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database of the test's own with the settings that the test is parametrised with."""
+    """Serve a new database with the settings from the test's parameters."""
     with serving(reactor, server.create_database(SCHEMA), **request.param) as service:
         yield service
 
 
 def settings(end: str) -> list[dict[str, Any]]:
-    """Return settings with that end, with and without prepared statements."""
+    """Return settings for a transaction end, with and without prepared statements."""
     return [
         {"db_tx_end": TransactionEnd(end), "db_prepared_statements": prepared} for prepared in (True, False)
     ]
 
 
 @pytest.mark.parametrize(
-    ("api", "prefer", "stays"),
+    ("api", "prefer", "is_committed"),
     [
-        (given, prefer, stays)
-        for end, prefer, stays in (
+        (project_settings, prefer, is_committed)
+        for end, prefer, is_committed in (
             ("commit", "", True),
             ("commit", "tx=rollback", True),
             ("rollback", "", False),
@@ -48,22 +48,24 @@ def settings(end: str) -> list[dict[str, Any]]:
             ("rollback-allow-override", "", False),
             ("rollback-allow-override", "return=minimal,tx=commit", True),
         )
-        for given in settings(end)
+        for project_settings in settings(end)
     ],
     indirect=["api"],
 )
-async def test_a_write_stays_or_is_undone(api: Service, prefer: str, stays: bool) -> None:
+async def test_write_is_committed_or_rolled_back_as_configured(
+    api: Service, prefer: str, is_committed: bool
+) -> None:
     headers = {"prefer": prefer} if prefer else {}
     for number in (1, 2):
-        answer = await api.ask(INSERT, {"id": number}, headers=headers)
-        assert answer.data == {"insertIntoitemCollection": {"records": [{"id": number}]}}
-    assert await api.ids("item") == ([1, 2] if stays else [])
+        response = await api.ask(INSERT, {"id": number}, headers=headers)
+        assert response.data == {"insertIntoitemCollection": {"records": [{"id": number}]}}
+    assert await api.ids("item") == ([1, 2] if is_committed else [])
 
 
 @pytest.mark.parametrize("api", settings("rollback"), indirect=True)
 async def test_deferred_constraints_are_checked_before_the_rollback(api: Service) -> None:
-    """A rolled back request fails as a committed one would, and the next one finds a clean connection."""
+    """A rolled back request fails like a committed one and leaves the connection clean."""
     query = "mutation { insertIntoitemCollection(objects: [{id: 1, other: 9}]) { affectedCount } }"
-    answer = await api.ask(query)
-    assert answer.errors[0]["extensions"]["code"] == "23503"
+    response = await api.ask(query)
+    assert response.errors[0]["extensions"]["code"] == "23503"
     assert await api.ids("item") == []

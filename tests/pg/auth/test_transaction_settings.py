@@ -1,4 +1,4 @@
-"""What a transaction is told before its statements: isolation, role settings and those of functions."""
+"""Settings applied before a transaction's statements: isolation level, role settings, function settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PROJECT = Project("abcdefghijklmnopqrst", "acme", "postgresql://unused")
 
 @pytest.fixture(scope="module")
 def counters(server: Server) -> Database:
-    """Give a database whose roles and functions bring settings."""
+    """Return a database whose roles and functions have settings."""
     created = server.create_database()
     created.execute(SCHEMA.format(name=created.name))
     return created
@@ -54,27 +54,27 @@ def counters(server: Server) -> Database:
 @pytest.mark.parametrize("prepared", [True, False])
 @pytest.mark.parametrize("rollback", [True, False])
 @pytest.mark.parametrize("level", ["SERIALIZABLE", "REPEATABLE READ", None])
-async def test_a_message_runs_at_its_isolation_level(
+async def test_message_runs_at_its_isolation_level(
     make_pool: MakePool, prepared: bool, rollback: bool, level: str | None
 ) -> None:
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
-    for expected, asked in ((level, level), (None, None), (level, level)):
-        sent = message(SHOW.format(LEVEL), isolation=asked, rollback=rollback, read_only=False)
+    for expected, requested in ((level, level), (None, None), (level, level)):
+        sent = message(SHOW.format(LEVEL), isolation=requested, rollback=rollback, read_only=False)
         assert await pool.run(sent) == [((expected or "READ COMMITTED").lower(),)]
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-async def test_a_message_makes_any_number_of_settings(make_pool: MakePool, prepared: bool) -> None:
-    """All of them, in their order, although functions of PostgreSQL take a hundred arguments."""
+async def test_message_can_apply_any_number_of_settings(make_pool: MakePool, prepared: bool) -> None:
+    """A call of a PostgreSQL function is limited to 100 arguments; a message may have more settings."""
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
     settings = (*[(f"app.s{number}", f"'{number}") for number in range(250)], ("app.s3", "last"))
-    shown = "select current_setting('app.s249') || current_setting('app.s3')"
-    assert await pool.run(message(shown, settings=settings)) == [("'249last",)]
+    show_settings = "select current_setting('app.s249') || current_setting('app.s3')"
+    assert await pool.run(message(show_settings, settings=settings)) == [("'249last",)]
 
 
-async def test_what_is_no_isolation_level_is_a_mistake(pool: Pool) -> None:
+async def test_invalid_isolation_level_raises_value_error(pool: Pool) -> None:
     with pytest.raises(ValueError, match="invalid isolation level"):
         await pool.run(message("select 1", isolation="SERIALIZABLE; drop table t"))
 
@@ -86,10 +86,10 @@ def transactions(pool: Pool, database: Database, **project: Any) -> tuple[MultiM
     ), catalog
 
 
-async def shown(
+async def show_settings(
     run: MultiMessageTransactions, catalog: Catalog, role: str, settings: Any = ()
 ) -> tuple[Any, ...]:
-    """Return isolation level and statement timeout of a role's transaction, streamed or not."""
+    """Return the isolation level and statement timeout of a role's transaction, streamed or not."""
     bound = Bound(Statement(SHOW.format(f"{LEVEL} || ' ' || {TIMEOUT}"), ()))
     request, caller = Request("id", "GET", "/rest/v1/t", "", {}, b""), Caller(role, "{}")
     [row] = await run.run(catalog, request, caller, (bound,), read_only=True, settings=settings)
@@ -100,38 +100,40 @@ async def shown(
 
 @pytest.mark.parametrize("end", [TransactionEnd.COMMIT, TransactionEnd.ROLLBACK])
 @pytest.mark.parametrize("prepared", [True, False])
-async def test_a_roles_settings_hold_isolation_included(
+async def test_role_settings_apply_including_the_isolation_level(
     make_pool: MakePool, counters: Database, prepared: bool, end: TransactionEnd
 ) -> None:
-    """``alter role … set default_transaction_isolation`` takes effect in the very transaction."""
+    """``alter role … set default_transaction_isolation`` applies to the same transaction."""
     pool = make_pool(uri=counters.uri, size=2, prepared_statements=prepared)
     await pool.start()
     run, catalog = transactions(pool, counters, db_tx_end=end)
-    assert await shown(run, catalog, "authenticated") == ("repeatable read", "7s")
-    assert await shown(run, catalog, "anon") == ("read committed", "0")
+    assert await show_settings(run, catalog, "authenticated") == ("repeatable read", "7s")
+    assert await show_settings(run, catalog, "anon") == ("read committed", "0")
 
 
-async def test_a_called_functions_settings_win_over_roles(make_pool: MakePool, counters: Database) -> None:
+async def test_settings_of_called_function_override_role_settings(
+    make_pool: MakePool, counters: Database
+) -> None:
     pool = make_pool(uri=counters.uri, size=2)
     await pool.start()
     run, catalog = transactions(pool, counters)
     [careful] = [one for one in catalog.functions if one.name == "careful"]
     [plain] = [one for one in catalog.functions if one.name == "plain"]
-    brought = hoisted_settings(careful, PROJECT.db_hoisted_tx_settings)
-    assert {name.lower() for name, _ in brought} == {"default_transaction_isolation", "statement_timeout"}
+    hoisted = hoisted_settings(careful, PROJECT.db_hoisted_tx_settings)
+    assert {name.lower() for name, _ in hoisted} == {"default_transaction_isolation", "statement_timeout"}
     assert hoisted_settings(plain, PROJECT.db_hoisted_tx_settings) == ()
     assert hoisted_settings(careful, ("work_mem",)) == (("work_mem", "1MB"),)
     for role in ("anon", "authenticated"):
-        assert await shown(run, catalog, role, brought) == ("serializable", "5s")
+        assert await show_settings(run, catalog, role, hoisted) == ("serializable", "5s")
 
 
-async def test_a_statement_timeout_that_travels_ends_the_statement(pool: Pool) -> None:
+async def test_statement_timeout_setting_cancels_the_statement(pool: Pool) -> None:
     with pytest.raises(DatabaseError) as caught:
         await pool.run(message("select pg_sleep(5)", settings=(("statement_timeout", "20ms"),)))
     assert caught.value.code == "57014"
 
 
-async def test_serializable_transactions_that_collide_are_run_again(
+async def test_conflicting_serializable_transactions_are_retried(
     make_pool: MakePool, counters: Database
 ) -> None:
     pool = make_pool(uri=counters.uri, size=2)
@@ -150,9 +152,7 @@ async def test_serializable_transactions_that_collide_are_run_again(
     assert sorted(both) == [3, 6]
 
 
-async def test_what_sql_says_of_an_answer_ends_with_its_request(
-    make_pool: MakePool, counters: Database
-) -> None:
+async def test_response_settings_are_reset_after_the_request(make_pool: MakePool, counters: Database) -> None:
     pool = make_pool(uri=counters.uri, size=1)
     await pool.start()
     run, catalog = transactions(pool, counters)
@@ -166,8 +166,8 @@ async def test_what_sql_says_of_an_answer_ends_with_its_request(
         assert await run.run(catalog, request, caller, (bound,), read_only=True) == [expected]
 
 
-async def test_a_time_zone_travels_as_a_setting(pool: Pool) -> None:
-    """``Prefer: timezone`` is one for the transaction alone."""
+async def test_time_zone_setting_applies_to_the_transaction(pool: Pool) -> None:
+    """``Prefer: timezone`` uses such a setting."""
     text = "select '2024-01-01T00:00:00Z'::timestamptz::text"
     sent = Message("anon", (("TimeZone", "Asia/Tokyo"),), (Bound(Statement(text, ())),))
     assert await pool.run(sent) == [("2024-01-01 09:00:00+09",)]

@@ -1,6 +1,7 @@
-// Subscribes with a client that people use, changes a row after the first result, and prints the first two.
-// Usage: node clients.mjs DIRECTORY TASK URL HEADERS INPUT, where DIRECTORY holds node_modules, URL has no path,
-// HEADERS is a JSON object that every request is given, and INPUT has `query` and `change`, a PATCH of REST.
+// Subscribe with a client library, change a row after the first result, and print the first two results.
+// Usage: node clients.mjs DIRECTORY TASK URL HEADERS INPUT
+// DIRECTORY contains node_modules. URL has no path. HEADERS is a JSON object with the headers of all requests.
+// INPUT is a JSON object with `query` and `change`, a PATCH of the REST API.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 

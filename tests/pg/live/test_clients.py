@@ -1,4 +1,4 @@
-"""Live queries as clients see them: graphql-sse, Apollo, urql and Relay by it, and ``EventSource``."""
+"""Live queries with graphql-sse, Apollo, urql, Relay and ``EventSource``."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ grant select, update on item to anon;
 """
 GUIDE = documents.read("docs/live.md")
 
-pytestmark = pytest.mark.time_limit(180)  # the first run of a machine installs the packages
+pytestmark = pytest.mark.time_limit(180)  # the first run installs npm packages
 
 
 @pytest.fixture
 def live(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema above."""
     with serving_live(reactor, server.create_database(SCHEMA)) as service:
         yield service
 
@@ -38,23 +37,25 @@ def live(server: Server, reactor: Any) -> Iterator[LiveService]:
 CHANGE = {"target": "item?id=eq.1", "body": {"name": "after"}}
 
 
-async def results(live: LiveService, folder: Path, client: str, **given: str) -> Any:
-    """Return the first two results that a client's application gets; it makes the change in between."""
+async def results(live: LiveService, folder: Path, client: str, **options: str) -> Any:
+    """Return the first two results that the client receives; it makes the change in between."""
     await install(live.reactor, folder, *CLIENTS)
-    arguments = (live.url, json.dumps({"apikey": KEY}), json.dumps({"change": CHANGE, **given}))
+    arguments = (live.url, json.dumps({"apikey": KEY}), json.dumps({"change": CHANGE, **options}))
     return json.loads(await run_script(live.reactor, SCRIPT, str(folder), client, *arguments))
 
 
 @pytest.mark.parametrize("client", ["graphqlSse", "apollo", "urql", "relay"])
-async def test_subscriptions(live: LiveService, npm_clients: Path, client: str) -> None:
+async def test_client_receives_subscription_results(
+    live: LiveService, npm_clients: Path, client: str
+) -> None:
     query = "subscription Live { itemByPk(id: 1) { name } }"
-    found = await results(live, npm_clients, client, query=query)
-    assert [result["itemByPk"]["name"] for result in found] == ["before", "after"]
+    received = await results(live, npm_clients, client, query=query)
+    assert [result["itemByPk"]["name"] for result in received] == ["before", "after"]
 
 
-async def test_event_source(live: LiveService, npm_clients: Path) -> None:
-    found = await results(live, npm_clients, "eventSource", target="item?select=name")
-    assert found == [[{"name": "before"}], [{"name": "after"}]]
+async def test_event_source_receives_snapshots(live: LiveService, npm_clients: Path) -> None:
+    received = await results(live, npm_clients, "eventSource", target="item?select=name")
+    assert received == [[{"name": "before"}], [{"name": "after"}]]
 
 
 # ---------------------------------------------------------------- docs/live.md
@@ -62,7 +63,7 @@ async def test_event_source(live: LiveService, npm_clients: Path) -> None:
 
 @pytest.fixture
 def guide(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve the guide's table, with its comment and trigger, and look for changes once an hour."""
+    """Serve the table from docs/live.md with its comment and trigger, polling once an hour."""
     text = "".join(block.text for block in documents.blocks(GUIDE) if block.language == "sql")
     with serving_live(
         reactor, server.create_database(text), live_interval=3600.0, graphql_features=frozenset()
@@ -71,7 +72,7 @@ def guide(server: Server, reactor: Any) -> Iterator[LiveService]:
 
 
 @pytest.mark.direct("a pooler passes no notifications on")
-async def test_the_requests_of_the_guide(guide: LiveService) -> None:
+async def test_requests_of_the_guide_work(guide: LiveService) -> None:
     [command] = [block.text for block in documents.blocks(GUIDE) if block.language == "sh"]
     target = command.partition("$API")[2].partition('"')[0]
     [query] = [block.text for block in documents.blocks(GUIDE) if block.language == "graphql"]
@@ -84,10 +85,10 @@ async def test_the_requests_of_the_guide(guide: LiveService) -> None:
     assert [edge["node"]["body"] for edge in edges] == ["Hello", "Goodbye"]
 
 
-async def test_the_programs_of_the_guide(
+async def test_programs_of_the_guide_work(
     guide: LiveService, npm_clients: Path, reactor: Any, tmp_path: Path
 ) -> None:
-    """With ``EventSource`` alone and beside supabase-js, and with graphql-sse."""
+    """The programs use ``EventSource``, ``EventSource`` with supabase-js, and graphql-sse."""
     await install(reactor, npm_clients, *CLIENTS)
     programs = [block.text for block in documents.blocks(GUIDE) if block.language == "js"]
     query = next(block.text for block in documents.blocks(GUIDE) if block.language == "graphql")

@@ -1,4 +1,4 @@
-"""Subscriptions (docs/reference/graphql.md, Live queries): GraphQL over server-sent events."""
+"""GraphQL subscriptions over server-sent events (docs/reference/graphql.md, Live queries)."""
 
 from __future__ import annotations
 
@@ -31,25 +31,23 @@ NAMES = "subscription { authorCollection(orderBy: [{id: AscNullsLast}]) { edges 
 
 @pytest.fixture
 def live(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema above, with subscriptions to everything."""
+    """Serve the schema with subscriptions to all tables."""
     with serving_live(reactor, server.create_database(SCHEMA)) as service:
         yield service
 
 
 @pytest.fixture
-def some(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve it with subscriptions to the one table whose directive turns them on."""
+def selective(server: Server, reactor: Any) -> Iterator[LiveService]:
+    """Serve the schema with subscriptions only for the table whose directive enables them."""
     with serving_live(reactor, server.create_database(SCHEMA), graphql_features=frozenset()) as service:
         yield service
 
 
 def names(data: Any) -> list[str]:
-    """Return the names of the authors."""
     return [edge["node"]["name"] for edge in data["data"]["authorCollection"]["edges"]]
 
 
-async def test_a_subscription_is_answered_again_when_its_answer_changes(live: LiveService) -> None:
-    """By events ``next``, each with a whole result."""
+async def test_subscription_sends_a_new_result_when_data_changes(live: LiveService) -> None:
     stream = await live.graphql(NAMES)
     assert (stream.status, stream.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
     first = await live.next(stream)
@@ -82,14 +80,16 @@ async def test_a_subscription_is_answered_again_when_its_answer_changes(live: Li
         ),
     ],
 )
-async def test_root_fields_are_those_of_query(live: LiveService, field: str, before: Any, after: Any) -> None:
+async def test_subscription_has_the_root_fields_of_query(
+    live: LiveService, field: str, before: Any, after: Any
+) -> None:
     stream = await live.graphql(f"subscription {{ {field} }}")
     assert (await live.next(stream)).json == {"data": before}
     live.database.execute("update book set title = 'Sketch' where id = 1")
     assert (await live.next(stream)).json == {"data": after}
 
 
-async def test_functions_and_nodes(live: LiveService) -> None:
+async def test_stable_functions_and_nodes_can_be_subscribed_to(live: LiveService) -> None:
     stream = await live.graphql("subscription { newest { nodeId title } }")
     first = (await live.next(stream)).json["data"]["newest"]
     node = await live.graphql(
@@ -103,7 +103,7 @@ async def test_functions_and_nodes(live: LiveService) -> None:
     assert "bump" in (await live.next(volatile)).json["errors"][0]["message"]
 
 
-async def test_a_query_and_a_mutation_are_complete_after_one_result(live: LiveService) -> None:
+async def test_query_and_mutation_complete_after_one_result(live: LiveService) -> None:
     query = await live.graphql("{ bookByPk(id: 1) { title } }")
     assert (await live.next(query)).json == {"data": {"bookByPk": {"title": "Notes"}}}
     assert (await live.next(query)).name == "complete"
@@ -130,7 +130,7 @@ async def test_a_query_and_a_mutation_are_complete_after_one_result(live: LiveSe
         ("subscription {", "Syntax Error"),
     ],
 )
-async def test_errors_of_the_document_are_results(live: LiveService, text: str, message: str) -> None:
+async def test_document_errors_are_sent_as_results(live: LiveService, text: str, message: str) -> None:
     stream = await live.graphql(text)
     assert stream.status == 200
     assert message in (await live.next(stream)).json["errors"][0]["message"]
@@ -138,28 +138,28 @@ async def test_errors_of_the_document_are_results(live: LiveService, text: str, 
     await stream.ended
 
 
-async def test_a_subscription_needs_events(live: LiveService) -> None:
-    """Answered once it would be no subscription: it is refused before anything runs."""
+async def test_subscription_requires_an_event_stream(live: LiveService) -> None:
+    """A single JSON response would not be a subscription, so the request fails before it runs."""
     stream = await live.graphql(NAMES, Accept="application/json")
     await stream.ended
     assert stream.status == 200
     assert "text/event-stream" in stream.text
 
 
-async def test_by_get(live: LiveService) -> None:
-    """As ``EventSource`` of a browser does it, whose key is a parameter of REST alone."""
+async def test_get_request_can_subscribe(live: LiveService) -> None:
+    """``EventSource`` in browsers sends GET requests. Only REST accepts its key as a parameter."""
     stream = await live.open("/graphql/v1?query=subscription%7BbookByPk(id:1)%7Btitle%7D%7D")
     assert (await live.next(stream)).json == {"data": {"bookByPk": {"title": "Notes"}}}
 
 
-async def test_a_directive_turns_subscriptions_on_for_a_table(some: LiveService) -> None:
-    stream = await some.graphql(NAMES)
-    assert names((await some.next(stream)).json) == ["Ada", "Grace"]
-    refused = await some.graphql("subscription { bookByPk(id: 1) { id } }")
-    assert "on type 'Subscription'" in (await some.next(refused)).json["errors"][0]["message"]
+async def test_directive_enables_subscriptions_for_a_table(selective: LiveService) -> None:
+    stream = await selective.graphql(NAMES)
+    assert names((await selective.next(stream)).json) == ["Ada", "Grace"]
+    refused = await selective.graphql("subscription { bookByPk(id: 1) { id } }")
+    assert "on type 'Subscription'" in (await selective.next(refused)).json["errors"][0]["message"]
 
 
-async def test_variables_and_errors_of_the_database(live: LiveService) -> None:
+async def test_variables_are_used_and_database_errors_end_the_stream(live: LiveService) -> None:
     body = {"query": "subscription($id: Int!) { bookByPk(id: $id) { title } }", "variables": {"id": 2}}
     stream = await live.open("/graphql/v1", body)
     assert (await live.next(stream)).json == {"data": {"bookByPk": {"title": "Compilers"}}}
@@ -171,16 +171,16 @@ async def test_variables_and_errors_of_the_database(live: LiveService) -> None:
     await stream.ended
 
 
-async def test_without_the_feature_the_schema_is_as_it_was(some: LiveService) -> None:
-    catalog = some.part._watcher.current
+async def test_schema_has_no_subscription_type_when_disabled(selective: LiveService) -> None:
+    catalog = selective.part._watcher.current
     assert catalog is not None
-    without = catalog_view(catalog, CatalogNames(catalog), "anon", some.project)
+    without = catalog_view(catalog, CatalogNames(catalog), "anon", selective.project)
     assert "type Subscription" in schema_text(RoleSchema(without))
-    some.database.execute("comment on table author is null")
-    await some.part.reload()
-    catalog = some.part._watcher.current
+    selective.database.execute("comment on table author is null")
+    await selective.part.reload()
+    catalog = selective.part._watcher.current
     assert catalog is not None
-    without = catalog_view(catalog, CatalogNames(catalog), "anon", some.project)
+    without = catalog_view(catalog, CatalogNames(catalog), "anon", selective.project)
     assert "Subscription" not in schema_text(RoleSchema(without))
-    stream = await some.graphql(NAMES)
-    assert "subscription" in (await some.next(stream)).json["errors"][0]["message"].lower()
+    stream = await selective.graphql(NAMES)
+    assert "subscription" in (await selective.next(stream)).json["errors"][0]["message"].lower()

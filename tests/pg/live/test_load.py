@@ -1,4 +1,4 @@
-"""Memory, connections and time are shared fairly, and a client that does not read costs nobody else."""
+"""Fair sharing of memory, connections and time between the clients of live queries."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ create view paused as select seconds, pg_sleep(seconds) is null as over from pau
 grant select on all tables in schema public to anon, authenticated;
 """
 LARGE = 9_000_000
-"""Bytes that sockets do not buffer."""
+"""Size of a result in bytes; more than sockets buffer."""
 
 
 @pytest.fixture
 def live(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema above."""
     with serving_live(reactor, server.create_database(SCHEMA), db_pool=1, live_connections=2) as service:
         service.site.timeout = 600.0
         yield service
 
 
 async def stalled(live: LiveService, target: str = "item?order=id", **named: Any) -> Stream:
-    """Subscribe to a large answer, and stop reading it."""
+    """Subscribe to a large result and stop reading it."""
     stream = await live.rest(target, **named)
     stream.transport.pauseProducing()
     return stream
 
 
 def grow(live: LiveService, size: int = LARGE) -> None:
-    """Make the answers about the first item large."""
+    """Make results that contain the first item large."""
     live.database.execute("update item set name = repeat('x', %s) where id = 1", (size,))
 
 
@@ -64,20 +63,20 @@ async def test_slow_client_gets_the_newest_state(live: LiveService) -> None:
     while not seen or seen[-1] != "state 7":
         seen.append((await live.next(stream)).json[1]["name"])
     assert len(seen) < 8
-    await live.until(lambda: live.figures.unsent_bytes == 0, "what it held")
+    await live.until(lambda: live.figures.unsent_bytes == 0, "the unsent bytes to be sent")
 
 
-async def test_first_answers_count_while_they_are_unsent(live: LiveService) -> None:
+async def test_unsent_first_results_are_counted(live: LiveService) -> None:
     grow(live)
     streams = [await stalled(live) for _ in range(4)]
     assert LARGE < live.figures.unsent_bytes < 2 * LARGE
     for stream in streams:
         stream.transport.resumeProducing()
         await live.next(stream)
-    await live.until(lambda: live.figures.unsent_bytes == 0, "the end of what was held")
+    await live.until(lambda: live.figures.unsent_bytes == 0, "the unsent bytes to be sent")
 
 
-async def test_clients_that_keep_up_are_never_disconnected(
+async def test_fast_clients_are_never_disconnected(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscribers, "MAX_UNSENT", LARGE // 2)
@@ -91,7 +90,7 @@ async def test_clients_that_keep_up_are_never_disconnected(
     assert live.figures.subscribers == len(streams)
 
 
-async def test_caller_that_does_not_read_is_disconnected_instead_of_others(
+async def test_caller_with_most_unsent_bytes_is_disconnected(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscribers, "SLOW_CLIENT_TIMEOUTS", (0.2, 0.4))
@@ -102,7 +101,7 @@ async def test_caller_that_does_not_read_is_disconnected_instead_of_others(
     for limit in (1, 2):
         await stalled(live, f"item?order=id&limit={limit}", token=signed(sub="large"))
     streams = live.part.apis.live._subscribers  # type: ignore[union-attr]
-    await live.until(lambda: len(streams._slow()) == 3, "clients that do not keep up")
+    await live.until(lambda: len(streams._slow()) == 3, "slow clients")
     monkeypatch.setattr(subscribers, "MAX_UNSENT", 5 * LARGE // 2)
     await live.until(lambda: live.figures.subscribers < 4, "the disconnection")
     live.database.execute("insert into other values (1)")
@@ -112,24 +111,24 @@ async def test_caller_that_does_not_read_is_disconnected_instead_of_others(
     assert len((await live.next(small)).data) > LARGE
 
 
-async def test_subscriptions_are_refused_while_clients_hold_too_much(
+async def test_subscriptions_are_rejected_while_too_much_is_unsent(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the query is run, and only until what they hold was sent."""
+    """New subscriptions fail before their query runs, until the backlog has been sent."""
     monkeypatch.setattr(subscribers, "MAX_UNSENT", LARGE // 2)
     grow(live)
-    holder = await stalled(live)
+    slow_client = await stalled(live)
     refused = await live.rest("other", token=signed(sub="other"))
     await refused.ended
     assert (refused.status, refused.headers["retry-after"]) == (503, "10")
     assert '"TOO_MANY_SUBSCRIPTIONS"' in refused.text
-    holder.transport.resumeProducing()
-    await live.next(holder)
-    await live.until(lambda: live.figures.unsent_bytes == 0, "the end of what was held")
+    slow_client.transport.resumeProducing()
+    await live.next(slow_client)
+    await live.until(lambda: live.figures.unsent_bytes == 0, "the unsent bytes to be sent")
     assert (await live.next(await live.rest("other", token=signed(sub="other")))).json == []
 
 
-async def test_heartbeats(live: LiveService, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_stream_sends_heartbeats(live: LiveService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscribers, "HEARTBEAT_INTERVAL", 0.0)
     stream = await live.rest("item")
     await live.next(stream)
@@ -166,7 +165,7 @@ async def test_ended_stream_counts_until_its_connection_is_closed(
 
 @contextmanager
 def notifying(live: LiveService, table: str) -> Iterator[None]:
-    """Keep writing to a table and announcing it."""
+    """Keep writing to a table and sending notifications about it."""
     ids = iter(range(10, 1_000_000))
 
     def write() -> None:
@@ -194,7 +193,7 @@ async def test_notifications_of_one_table_do_not_delay_others(
     for stream in (*busy, other, expiring):
         await live.next(stream)
     await live.until(
-        lambda: live.figures.unchanged >= len(busy) + 2, "the first polls, which show what is read"
+        lambda: live.figures.unchanged >= len(busy) + 2, "the first polls, to learn which tables are read"
     )
     with notifying(live, "item"):
         await live.until(lambda: live.figures.lag > 0, "a queue")
@@ -206,7 +205,7 @@ async def test_notifications_of_one_table_do_not_delay_others(
         assert (await live.next(expiring) if event.name == "snapshot" else event).name == "expired"
 
 
-async def test_runs_are_shared_between_callers(live: LiveService) -> None:
+async def test_poll_capacity_is_shared_between_callers(live: LiveService) -> None:
     slow = [await live.rest(f"paused?limit={limit}") for limit in range(1, 13)]
     quick = await live.rest("other", token=signed(sub="quick"))
     for stream in (*slow, quick):
@@ -227,7 +226,7 @@ async def test_requests_do_not_wait_for_polls(live: LiveService) -> None:
     await live.until(lambda: live.figures.unchanged >= 3, "the first polls")
     live.database.execute("update pause set seconds = 30")
     sleeping = "select count(*) from pg_stat_activity where state = 'active' and wait_event = 'PgSleep'"
-    await live.until(lambda: live.database.execute(sleeping) == [(2,)], "as many polls as may be run")
+    await live.until(lambda: live.database.execute(sleeping) == [(2,)], "the maximum number of polls")
     plain = await live.rest("item?select=id&id=eq.1", Accept="application/json")
     await plain.ended
     assert plain.text == '[{"id":1}]'

@@ -1,4 +1,4 @@
-"""Random writes under many roles: every snapshot was true when it was made, and the last one is."""
+"""Random writes as several roles: every snapshot was correct when it was taken, and the last one still is."""
 
 from __future__ import annotations
 
@@ -53,30 +53,29 @@ GRAPHQL = (
 
 
 class Reader:
-    """A subscriber, and everything that was true for it since it subscribed."""
+    """A subscriber, with all results that have been correct since it subscribed."""
 
     def __init__(self, live: LiveService, target: str, owner: str | None) -> None:
         self.live = live
         self.target = target
         self.owner = owner
         self.token = None if owner is None else signed(sub=owner)
-        self.true: set[str] = set()
+        self.correct: set[str] = set()
         self.last = ""
         self.stream: Stream | None = None
         self.seen = 0
 
     async def open(self) -> None:
-        """Subscribe."""
-        self.true.clear()
-        await self.note()
+        self.correct.clear()
+        await self.record()
         if self.target.startswith("subscription"):
             self.stream = await self.live.graphql(self.target, token=self.token)
         else:
             self.stream = await self.live.rest(self.target, token=self.token)
         assert self.stream.status == 200
 
-    async def ask(self) -> str:
-        """Return what the same request gives now."""
+    async def fetch(self) -> str:
+        """Return the current result of the same query."""
         accept = {"token": self.token, "Accept": "application/json"}
         if self.target.startswith("subscription"):
             plain = await self.live.graphql(self.target.replace("subscription", "query", 1), **accept)
@@ -85,30 +84,30 @@ class Reader:
         await plain.ended
         return canonical(plain.text)
 
-    async def note(self) -> None:
-        """Add what is true now."""
-        self.true.add(await self.ask())
+    async def record(self) -> None:
+        """Record the current result as correct."""
+        self.correct.add(await self.fetch())
 
     def check(self) -> None:
-        """Check what has come."""
+        """Check the received snapshots."""
         assert self.stream is not None
         while self.stream.events:
             event = self.stream.events.popleft()
             assert event.name in ("snapshot", "next"), event
             self.last = canonical(event.data)
             self.seen += 1
-            assert self.last in self.true, f"{self.target} as {self.owner} was never {self.last}"
+            assert self.last in self.correct, f"{self.target} as {self.owner} was never {self.last}"
             for note in notes(event.json):
                 assert note["owner"] == self.owner or note["secret"] is False, f"{self.owner} sees {note}"
 
 
 def canonical(text: str) -> str:
-    """Return a JSON text in one form."""
+    """Return JSON text in a canonical form."""
     return json.dumps(json.loads(text), sort_keys=True)
 
 
 def notes(value: Any) -> Iterator[dict[str, Any]]:
-    """Give the notes in an answer, wherever they are."""
+    """Yield all notes in a result, at any depth."""
     if isinstance(value, list):
         for item in value:
             yield from notes(item)
@@ -120,7 +119,7 @@ def notes(value: Any) -> Iterator[dict[str, Any]]:
 
 
 class Writer:
-    """Writes at random, and in transactions that stay open for a while."""
+    """Writes at random, including in transactions that stay open for a while."""
 
     def __init__(self, live: LiveService, chance: random.Random) -> None:
         self.database = live.database
@@ -129,7 +128,7 @@ class Writer:
         self.open: list[Any] = []
 
     def statement(self) -> str:
-        """Return a change of some rows."""
+        """Return a statement that changes some rows."""
         self.number += 1
         chance, identifier = self.chance, self.chance.randrange(1, 9)
         owner = chance.choice(OWNERS)
@@ -144,7 +143,7 @@ class Writer:
         ))  # fmt: skip
 
     def begin(self) -> None:
-        """Write in a transaction that is ended later, if ever; no two of them touch the same rows."""
+        """Write in a transaction that ends later or never. No two of them touch the same rows."""
         connection = psycopg2.connect(self.database.admin_uri)
         with connection.cursor() as cursor:
             cursor.execute(
@@ -155,7 +154,7 @@ class Writer:
         self.open.append(connection)
 
     def end(self) -> None:
-        """End one of them."""
+        """End one of the open transactions, if there are any."""
         if self.open:
             connection = self.open.pop(self.chance.randrange(len(self.open)))
             (connection.commit if self.chance.random() < 0.7 else connection.rollback)()
@@ -164,7 +163,6 @@ class Writer:
 
 @pytest.fixture
 def live(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema above."""
     with serving_live(reactor, server.create_database(SCHEMA), db_pool=3) as service:
         yield service
 
@@ -172,18 +170,16 @@ def live(server: Server, reactor: Any) -> Iterator[LiveService]:
 @pytest.mark.campaign
 @pytest.mark.time_limit(300)
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_every_snapshot_was_true_and_the_last_one_is(
-    live: LiveService, reactor: Any, seed: int
-) -> None:
+async def test_every_snapshot_is_correct(live: LiveService, reactor: Any, seed: int) -> None:
     chance = random.Random(seed)
     writer = Writer(live, chance)
     readers = [Reader(live, target, owner) for target in (*REST, GRAPHQL) for owner in (*OWNERS, None)]
     for reader in readers:
         await reader.open()
 
-    async def note_all() -> None:
+    async def record_all() -> None:
         for reader in readers:
-            await reader.note()
+            await reader.record()
 
     actions: Counter[str] = Counter()
     for _ in range(STEPS):
@@ -205,7 +201,7 @@ async def test_every_snapshot_was_true_and_the_last_one_is(
                 "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'authenticator'"
             )
         elif action == "policy":
-            while writer.open:  # which would be waited for
+            while writer.open:  # the statement would wait for them
                 writer.end()
             live.database.execute(
                 f"alter policy public_ones on note using (secret is false and id <> {chance.randrange(9)})"
@@ -224,17 +220,17 @@ async def test_every_snapshot_was_true_and_the_last_one_is(
                     (reader.stream.transport.pauseProducing, reader.stream.transport.resumeProducing)
                 )()
         if action != "rest":
-            await note_all()
+            await record_all()
         await task.deferLater(reactor, chance.choice((0, 0.01, 0.1)))
         for reader in readers:
             reader.check()
     while writer.open:
         writer.end()
-    await note_all()
+    await record_all()
     for reader in readers:
         assert reader.stream is not None
         reader.stream.transport.resumeProducing()
-        now = await reader.ask()
+        now = await reader.fetch()
 
         def is_current(reader: Reader = reader, now: str = now) -> bool:
             reader.check()

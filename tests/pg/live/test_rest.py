@@ -1,4 +1,4 @@
-"""Live queries by REST (docs/reference/rest.md, Live queries): what is sent, when, and what is refused."""
+"""Live queries over REST (docs/reference/rest.md, Live queries)."""
 
 from __future__ import annotations
 
@@ -36,13 +36,11 @@ create policy own on book for select to authenticated
 
 @pytest.fixture
 def live(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema above."""
     with serving_live(reactor, server.create_database(SCHEMA)) as service:
         yield service
 
 
-async def test_a_read_is_sent_at_once_and_again_when_it_has_changed(live: LiveService) -> None:
-    """The body is the one that the request has by JSON, embedded rows and all."""
+async def test_result_is_sent_first_and_after_each_change(live: LiveService) -> None:
     stream = await live.rest("author?select=name,book(title)&order=id&limit=1")
     assert (stream.status, stream.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
     assert stream.headers["cache-control"] == "no-store"
@@ -55,7 +53,7 @@ async def test_a_read_is_sent_at_once_and_again_when_it_has_changed(live: LiveSe
     assert first.identifier != second.identifier
 
 
-async def test_what_does_not_change_the_answer_is_not_sent(live: LiveService) -> None:
+async def test_unchanged_result_is_not_sent(live: LiveService) -> None:
     stream = await live.rest("author?id=eq.1&select=name")
     await live.next(stream)
     before = live.figures.unchanged
@@ -66,23 +64,23 @@ async def test_what_does_not_change_the_answer_is_not_sent(live: LiveService) ->
     assert not stream.events
 
 
-async def test_nothing_is_asked_while_the_database_stands_still(live: LiveService) -> None:
+async def test_idle_database_causes_no_polls(live: LiveService) -> None:
     stream = await live.rest("author?id=eq.1")
     await live.next(stream)
-    await live.until(lambda: live.figures.unchanged, "the poll that follows the first answer")
-    polls, looks = live.figures.unchanged, live.figures.checks
-    await live.until(lambda: live.figures.checks > looks + 5, "more looks")
+    await live.until(lambda: live.figures.unchanged, "the poll after the first result")
+    polls, checks = live.figures.unchanged, live.figures.checks
+    await live.until(lambda: live.figures.checks > checks + 5, "more checks for changes")
     assert live.figures.unchanged == polls
 
 
-async def test_line_ends_within_json_reach_the_client(live: LiveService) -> None:
+async def test_newlines_within_json_reach_the_client(live: LiveService) -> None:
     stream = await live.rest("book?id=eq.1&select=meta")
     event = await live.next(stream)
     assert event.json == [{"meta": {"a": 1}}]
     assert "\n" in event.data
 
 
-async def test_views_and_functions_that_are_not_volatile(live: LiveService) -> None:
+async def test_views_and_stable_functions_are_followed(live: LiveService) -> None:
     view, function = (
         await live.rest("titles?order=id.desc&limit=1"),
         await live.rest("rpc/newest?select=title"),
@@ -94,7 +92,7 @@ async def test_views_and_functions_that_are_not_volatile(live: LiveService) -> N
     assert (await live.next(function)).json == [{"title": "Engines"}]
 
 
-async def test_a_volatile_function_and_other_media_types_are_refused(live: LiveService) -> None:
+async def test_volatile_functions_and_other_media_types_are_rejected(live: LiveService) -> None:
     for target, headers in (
         ("rpc/dice", {}),
         ("author", {"Accept": "text/event-stream, text/csv"}),
@@ -108,8 +106,8 @@ async def test_a_volatile_function_and_other_media_types_are_refused(live: LiveS
         assert stream.headers["content-type"].startswith("application/json")
 
 
-async def test_one_object(live: LiveService) -> None:
-    """What else the client accepts is the form of the body; an error ends the stream by its own event."""
+async def test_single_object_media_type_is_supported(live: LiveService) -> None:
+    """The second media type is that of the body. An error ends the stream with a ``failed`` event."""
     stream = await live.rest("author?id=eq.2", Accept="text/event-stream, application/vnd.pgrst.object+json")
     assert (await live.next(stream)).json == {"id": 2, "name": "Grace"}
     live.database.execute("delete from book; delete from author where id = 2")
@@ -118,8 +116,7 @@ async def test_one_object(live: LiveService) -> None:
     await stream.ended
 
 
-async def test_what_the_client_has_is_not_sent_again(live: LiveService) -> None:
-    """As ``Last-Event-ID`` says; only what differs comes."""
+async def test_last_event_id_suppresses_the_known_result(live: LiveService) -> None:
     stream = await live.rest("author?order=id")
     first = await live.next(stream)
     stream.close()
@@ -131,7 +128,7 @@ async def test_what_the_client_has_is_not_sent_again(live: LiveService) -> None:
     assert (await live.next(stale)).json[0]["name"] == "Lovelace"
 
 
-async def test_everybody_sees_their_own_rows(live: LiveService) -> None:
+async def test_each_caller_sees_only_their_own_rows(live: LiveService) -> None:
     ada = await live.rest("book?select=title&order=id", token=signed(sub="ada"))
     grace = await live.rest("book?select=title&order=id", token=signed(sub="grace"))
     assert (await live.next(ada)).json == [{"title": "Notes"}]
@@ -141,8 +138,8 @@ async def test_everybody_sees_their_own_rows(live: LiveService) -> None:
     assert (await live.next(grace)).json == []
 
 
-async def test_equal_subscriptions_are_run_once(live: LiveService) -> None:
-    """Headers that say how a request was sent make no difference, those that SQL may read do."""
+async def test_equal_subscriptions_share_one_query(live: LiveService) -> None:
+    """User-Agent is ignored. Headers that SQL may read distinguish subscriptions."""
     streams = [await live.rest("author?order=id", User_Agent=f"client {number}") for number in range(5)]
     streams.append(await live.rest("author?order=id", X_Tenant="acme"))
     for stream in streams:
@@ -157,21 +154,21 @@ async def test_equal_subscriptions_are_run_once(live: LiveService) -> None:
     assert live.figures.subscribers == 0
 
 
-async def test_a_browser_needs_no_headers(live: LiveService) -> None:
-    """The key may stand in the URL, and a JWT may be the key."""
+async def test_browser_can_send_the_key_in_the_url(live: LiveService) -> None:
+    """The key may be a JWT."""
     stream = await live.rest(f"book?select=title&apikey={signed(sub='ada')}", apikey="")
     assert (await live.next(stream)).json == [{"title": "Notes"}]
 
 
 @pytest.fixture
 def notified(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema above, and look for changes once an hour."""
+    """Serve the schema, polling once an hour."""
     with serving_live(reactor, server.create_database(SCHEMA), live_interval=3600.0) as service:
         yield service
 
 
 @pytest.mark.direct("a pooler passes no notifications on")
-async def test_a_notification_does_not_wait_for_the_interval(notified: LiveService) -> None:
+async def test_notification_triggers_an_immediate_poll(notified: LiveService) -> None:
     table = await notified.rest("author?id=eq.1&select=name")
     view, other = await notified.rest("titles?id=eq.1"), await notified.rest("book?id=eq.1&select=title")
     for stream in (table, view, other):
@@ -189,22 +186,22 @@ async def test_a_notification_does_not_wait_for_the_interval(notified: LiveServi
 
 
 @pytest.mark.direct("a pooler passes no notifications on")
-async def test_a_look_for_changes_ends_with_the_service(
+async def test_check_for_changes_ends_with_the_service(
     notified: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await notified.next(await notified.rest("book?select=title"))
     assert notified.part.apis is not None
     live = notified.part.apis.live
     assert live is not None
-    looks: list[defer.Deferred[None]] = []
+    checks: list[defer.Deferred[None]] = []
 
-    def look() -> defer.Deferred[None]:
-        looks.append(defer.Deferred())
-        return looks[-1]
+    def check() -> defer.Deferred[None]:
+        checks.append(defer.Deferred())
+        return checks[-1]
 
-    monkeypatch.setattr(live._changes, "check", look)
+    monkeypatch.setattr(live._changes, "check", check)
     notified.database.execute('notify "dataapi-live"')
-    await notified.until(lambda: looks, "a look")
+    await notified.until(lambda: checks, "a check for changes")
     with capturedLogs() as events:
         live.stop()
     assert [event for event in events if "log_failure" in event] == []
@@ -238,12 +235,12 @@ grant select on ticket to anon;
 
 @pytest.fixture
 def untracked(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve data that changes without transactions."""
+    """Serve data that changes without transactions, such as sequences and the time."""
     with serving_live(reactor, server.create_database(UNTRACKED)) as service:
         yield service
 
 
-async def test_data_without_transactions_is_followed(untracked: LiveService) -> None:
+async def test_data_that_changes_without_transactions_is_followed(untracked: LiveService) -> None:
     targets = ("tickets", "seen_tickets", "open_offer", "rpc/current_second", "rpc/offers", "guarded")
     streams = [await untracked.rest(target) for target in (*targets, "offer?ends=gt.now")]
     firsts = [await untracked.next(stream) for stream in streams]
@@ -253,9 +250,9 @@ async def test_data_without_transactions_is_followed(untracked: LiveService) -> 
         assert (await untracked.next(stream)).json != first.json
 
 
-async def test_foreign_tables_elsewhere_cost_other_requests_nothing(untracked: LiveService) -> None:
+async def test_unrelated_foreign_tables_cause_no_polls(untracked: LiveService) -> None:
     await untracked.next(await untracked.rest("quiet"))
-    await untracked.until(lambda: untracked.figures.unchanged, "the poll that follows the first answer")
-    polls, looks = untracked.figures.unchanged, untracked.figures.checks
-    await untracked.until(lambda: untracked.figures.checks > looks + 5, "more looks")
+    await untracked.until(lambda: untracked.figures.unchanged, "the poll after the first result")
+    polls, checks = untracked.figures.unchanged, untracked.figures.checks
+    await untracked.until(lambda: untracked.figures.checks > checks + 5, "more checks for changes")
     assert untracked.figures.unchanged == polls

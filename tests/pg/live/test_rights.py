@@ -1,4 +1,4 @@
-"""The rights of live queries are those of the moment, and their bounds hold."""
+"""Live queries follow changes of rights and stay within their limits."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ create function numbers() returns int language sql stable as 'select 1';
 
 @pytest.fixture
 def live(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema above."""
+    """Serve the schema with low limits."""
     limits = {"max_subscriptions": 4, "max_connections": 3, "trusted_proxies": ()}
     database = server.create_database(SCHEMA)
     with serving_live(reactor, database, limits, live_subscriptions_per_caller=3) as service:
         yield service
 
 
-async def test_a_token_that_expires_ends_its_subscription(live: LiveService, monkeypatch: Any) -> None:
-    """By an event of its own, although nothing has changed."""
+async def test_expired_token_ends_its_subscription(live: LiveService, monkeypatch: Any) -> None:
+    """The stream ends with an ``expired`` event even if no data has changed."""
     now = time.time()
     stream = await live.rest("item?select=id", token=signed(exp=now + 100))
     other = await live.rest("item?select=id", token=signed(exp=now + 10_000))
@@ -62,7 +62,7 @@ async def test_a_token_that_expires_ends_its_subscription(live: LiveService, mon
         "revoke usage on schema public from anon, public",
     ],
 )
-async def test_a_right_that_is_withdrawn_ends_the_subscription(live: LiveService, change: str) -> None:
+async def test_revoked_right_ends_the_subscription(live: LiveService, change: str) -> None:
     stream = await live.rest("item")
     await live.next(stream)
     live.database.execute(change)
@@ -74,7 +74,7 @@ async def test_a_right_that_is_withdrawn_ends_the_subscription(live: LiveService
         live.database.execute("grant anon to authenticator")
 
 
-async def test_a_policy_holds_from_the_moment_that_it_is_made(live: LiveService) -> None:
+async def test_new_policy_takes_effect_immediately(live: LiveService) -> None:
     stream = await live.rest("item?select=id&order=id")
     assert len((await live.next(stream)).json) == 3
     live.database.execute("alter table item enable row level security")
@@ -83,8 +83,8 @@ async def test_a_policy_holds_from_the_moment_that_it_is_made(live: LiveService)
     assert (await live.next(stream)).json == [{"id": 2}]
 
 
-async def test_a_key_that_is_no_longer_one_ends_the_subscription(live: LiveService, monkeypatch: Any) -> None:
-    """Keys are asked again now and then, although nothing has changed."""
+async def test_removed_api_key_ends_the_subscription(live: LiveService, monkeypatch: Any) -> None:
+    """Keys are checked again from time to time, even if no data has changed."""
     stream = await live.rest("item")
     await live.next(stream)
     monkeypatch.setattr("dataapi.live.queries._REAUTHENTICATE_AFTER", 0.0)
@@ -93,7 +93,7 @@ async def test_a_key_that_is_no_longer_one_ends_the_subscription(live: LiveServi
     await stream.ended
 
 
-async def test_a_new_schema_replans(live: LiveService) -> None:
+async def test_schema_change_replans_the_subscription(live: LiveService) -> None:
     every, one = await live.rest("item?id=eq.1"), await live.rest("item?id=eq.1&select=name")
     await live.next(every)
     await live.next(one)
@@ -107,8 +107,8 @@ async def test_a_new_schema_replans(live: LiveService) -> None:
 
 
 @pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the catalog compared twenty times a second while requests come."""
+def frequent_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare the catalog twenty times a second while requests arrive."""
     monkeypatch.setattr(watcher, "COMPARE_INTERVAL", 0.05)
 
 
@@ -124,8 +124,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
          " stable as 'values (1), (2)'", [1, 2]),
     ],
 )  # fmt: skip
-@pytest.mark.usefixtures("soon")
-async def test_an_unannounced_change_of_the_schema_is_followed(
+@pytest.mark.usefixtures("frequent_comparisons")
+async def test_unannounced_schema_change_is_followed(
     live: LiveService, target: str, change: str, after: Any
 ) -> None:
     stream = await live.rest(target)
@@ -137,12 +137,12 @@ async def test_an_unannounced_change_of_the_schema_is_followed(
         event = await live.next(stream)
 
 
-async def test_one_caller_may_have_so_many(live: LiveService) -> None:
-    """One more is refused until another one ends; other callers have their own."""
+async def test_subscriptions_per_caller_are_limited(live: LiveService) -> None:
+    """One more is rejected until another ends. Each caller has a separate limit."""
     mine = [await live.rest(f"item?id=eq.{number}") for number in range(3)]
     for stream in mine:
         await live.next(stream)
-    refused = await live.rest("item", X_Forwarded_For="192.0.2.7")  # no trusted proxy's word
+    refused = await live.rest("item", X_Forwarded_For="192.0.2.7")  # ignored, because no proxy is trusted
     await refused.ended
     assert (refused.status, refused.headers["retry-after"]) == (429, "10")
     assert '"TOO_MANY_SUBSCRIPTIONS"' in refused.text
@@ -154,7 +154,7 @@ async def test_one_caller_may_have_so_many(live: LiveService) -> None:
     assert (await live.next(again)).name == "snapshot"
 
 
-async def test_a_process_keeps_so_many_open(live: LiveService) -> None:
+async def test_subscriptions_per_process_are_limited(live: LiveService) -> None:
     streams = []
     for number in range(4):
         stream = await live.rest("item", token=signed(sub=f"user {number}"))
@@ -170,17 +170,17 @@ async def test_a_process_keeps_so_many_open(live: LiveService) -> None:
         assert (plain.status, plain.text) == (200, '[{"id":1}]')
 
 
-async def test_a_client_that_is_gone_leaves_nothing(live: LiveService) -> None:
+async def test_closed_streams_release_their_resources(live: LiveService) -> None:
     streams = [await live.rest("item"), await live.rest("item?id=eq.1")]
     for stream in streams:
         await live.next(stream)
         stream.close()
     await live.until(lambda: (live.figures.subscribers, live.figures.cohorts) == (0, 0), "the end")
-    await live.until(lambda: not live.part.apis.live._checking, "the end of looks")  # type: ignore[union-attr]
+    await live.until(lambda: not live.part.apis.live._checking, "the end of checks")  # type: ignore[union-attr]
     assert live.part._pool.figures().size == live.project.db_pool
 
 
-async def test_a_drain_has_clients_connect_again(live: LiveService) -> None:
+async def test_drain_makes_clients_reconnect(live: LiveService) -> None:
     rest = await live.rest("item?id=eq.1")
     graphql = await live.graphql("subscription { itemByPk(id: 1) { name } }")
     await live.next(rest)

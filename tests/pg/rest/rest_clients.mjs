@@ -1,9 +1,8 @@
-// Uses the REST API with supabase-js and prints, as JSON, how many calls were made and what each one that did
-// not give what the documentation promises gave instead.
-// Usage: node rest_clients.mjs DIRECTORY URL KEY TOKEN GROUP, where DIRECTORY holds node_modules, URL has no
-// path, TOKEN is that of a user and GROUP is the name of a list of calls: ./rest_clients_GROUP.mjs.  A call is a
-// name, a function that makes it of a client, and the response; where calls change rows the first ones are put
-// back before each.
+// Call the REST API with supabase-js. Print, as JSON, the number of calls and the unexpected results.
+// Usage: node rest_clients.mjs DIRECTORY URL KEY TOKEN GROUP
+// DIRECTORY contains node_modules. URL has no path. TOKEN is the token of a user. GROUP names a list of calls,
+// ./rest_clients_GROUP.mjs. A call consists of a name, a function of a client, and the expected response.
+// In groups that change rows, the initial rows are restored before each call.
 import { deepStrictEqual } from "node:assert";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -11,7 +10,7 @@ import { join } from "node:path";
 const [directory, url, key, token, group] = process.argv.slice(2);
 const { createClient } = createRequire(join(directory, "package.json"))("@supabase/supabase-js");
 
-// Nothing here needs a socket, which this Node may not have.
+// These calls need no WebSocket, and older versions of Node have none.
 const options = {
   auth: { persistSession: false, autoRefreshToken: false },
   realtime: { transport: class {} },
@@ -25,7 +24,7 @@ for (const [name, call, promised] of calls) {
   try {
     if (changing) await connect().rpc("restore").throwOnError();
     const given = await call(connect(), { connect, signIn });
-    // What a response has is compared as JSON, so that errors are their members.
+    // Responses are compared as JSON to include the fields of errors.
     deepStrictEqual(JSON.parse(JSON.stringify(given)), promised);
   } catch (difference) {
     faults[name] = difference.message ?? JSON.stringify(difference);

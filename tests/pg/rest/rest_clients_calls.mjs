@@ -1,4 +1,4 @@
-// Functions, errors, keys and the description.
+// Calls of functions, errors, keys and the OpenAPI description.
 import { chile, gives, ids, nameless, names, nepal, norway, refused } from "./rest_clients_promises.mjs";
 
 const UNKNOWN_FUNCTION =
@@ -33,7 +33,7 @@ const functions = [
   ["rpc counted alone", (db) => db.rpc("list_countries", {}, { count: "exact", head: true }), gives(null, { count: 4 })],
   [
     "rpc counted with an object",
-    // It cannot be written into a URL, so that this is a POST.
+    // The argument cannot be part of a URL, so the client sends a POST.
     async (db) => (await db.rpc("found", { wanted: { name: "Chile" } }, { count: "exact", head: true })).count,
     1,
   ],

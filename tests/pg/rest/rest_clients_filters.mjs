@@ -1,4 +1,4 @@
-// Every filter.
+// Calls with every filter.
 import {
   chile, emerald, gives, ids, nameless, names, nepal, norway, titles, topaz,
 } from "./rest_clients_promises.mjs";

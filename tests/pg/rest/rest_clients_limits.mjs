@@ -1,4 +1,4 @@
-// A client that gives up.
+// Calls with a timeout.
 import { ids } from "./rest_clients_promises.mjs";
 
 export const calls = [
@@ -6,7 +6,7 @@ export const calls = [
     "a time limit",
     async (db) => {
       const { error, data } = await db.rpc("nap", { seconds: 30 }).abortSignal(AbortSignal.timeout(150));
-      // The database has only one connection here: it answers when the statement was ended.
+      // The pool has only one connection, so the next call succeeds only after the statement was cancelled.
       const after = await db.from("country").select("id").limit(1);
       return { message: error.message, data, after: after.data };
     },

@@ -1,4 +1,4 @@
-// What responses of supabase-js are, by the kinds that its documentation shows; and the rows they have.
+// Responses of supabase-js in the forms that its documentation shows, and their rows.
 const PHRASES = {
   200: "OK",
   201: "Created",

@@ -1,9 +1,9 @@
-// Selecting, ordering, paging and forms of results.
+// Calls that select, order and page rows, and request other formats.
 import { chile, gives, ids, nameless, names, nepal, norway, refused } from "./rest_clients_promises.mjs";
 
 const SINGLE = "Cannot coerce the result to a single JSON object";
 
-// A response without what differs from run to run.
+// Return a response without values that vary between runs.
 const plan = async (request, ...patterns) => {
   const { data, error, status } = await request;
   const text = typeof data === "string" ? data : JSON.stringify(data);
@@ -302,7 +302,7 @@ const modifying = [
     async (db) => {
       const busy = () => db.rpc("busy_once", undefined, { get: true }).retry(false);
       const { error, status } = await busy();
-      // The next call is not refused and comes without the header that counts attempts.
+      // The next call succeeds and has no retry count header.
       return [status, error.code, await busy()];
     },
     [503, "BUSY", gives(null)],

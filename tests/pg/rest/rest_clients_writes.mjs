@@ -1,4 +1,4 @@
-// Inserting, updating and deleting.
+// Calls that insert, update and delete rows.
 import { chile, gives, ids, names, refused } from "./rest_clients_promises.mjs";
 
 const peru = { id: 5, name: "Peru", note: null };
@@ -13,7 +13,7 @@ const tooMany = refused(
   "The query affects 4 rows",
 );
 
-// What a call gives, and what is in the table afterwards.
+// Return the result of a call and the rows of the table after it.
 const then = async (db, request) => {
   const given = await request;
   const { data } = await db.from("country").select("id, name").gt("id", 2).order("id");

@@ -1,4 +1,4 @@
-"""Aggregates by REST: implicit grouping, casts, within embedded resources and spreads."""
+"""REST aggregates: implicit grouping, casts, embedded and spread resources."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ CASES: list[tuple[str, Rows]] = [
         {"id": 1, "sale": [{"region": "north", "count": 2}]}, {"id": 3, "sale": []}]),
     ("director?select=name,film(year,count())&id=eq.1&film.order=year", [
         {"name": "Ada", "film": [{"year": 1990, "count": 1}, {"year": 1995, "count": 1}]}]),
-    # With embedded resources among what is grouped by.
+    # Grouping by embedded resources.
     ("sale?select=film(title),amount.sum()&film=not.is.null&order=film(title)", [
         {"film": {"title": "Alpha"}, "sum": 30.5}, {"film": {"title": "Beta"}, "sum": 5},
         {"film": {"title": "delta_100%"}, "sum": None}]),
-    # Spread resources: what is spread is grouped by, and its aggregates are those of the parent's rows.
+    # Spread columns are grouping columns; spread aggregates are computed over the parent's rows.
     ("sale?select=...film(title),amount.sum()&film=in.(1,2)&order=film(title)", [
         {"title": "Alpha", "sum": 30.5}, {"title": "Beta", "sum": 5}]),
     ("sale?select=region,...film(year.max())&region=not.is.null&order=region", [
@@ -66,84 +66,86 @@ CASES: list[tuple[str, Rows]] = [
 
 
 @pytest.mark.parametrize(("target", "expected"), CASES)
-async def test_aggregates_are_taken_of_groups(features: Service, target: str, expected: Rows) -> None:
-    answer = await features.rest("GET", target)
-    assert answer.status == 200, answer.text
+async def test_aggregates_are_computed_per_group(features: Service, target: str, expected: Rows) -> None:
+    response = await features.rest("GET", target)
+    assert response.status == 200, response.text
     key = repr if "order" not in target else (lambda _: 0)
-    assert sorted(answer.body, key=key) == sorted(expected, key=key)
+    assert sorted(response.body, key=key) == sorted(expected, key=key)
 
 
-async def test_an_exact_count_is_of_the_groups(features: Service) -> None:
-    answer = await features.rest(
+async def test_exact_count_is_the_number_of_groups(features: Service) -> None:
+    response = await features.rest(
         "GET", "sale?select=region,count()&order=region&limit=1", headers={"prefer": "count=exact"}
     )
-    assert answer.body == [{"region": "north", "count": 2}]
-    assert answer.headers["content-range"].startswith("0-0/")
+    assert response.body == [{"region": "north", "count": 2}]
+    assert response.headers["content-range"].startswith("0-0/")
 
 
-async def test_a_column_without_a_sum_is_reported_in_the_clients_words(features: Service) -> None:
-    answer = await features.rest("GET", "film?select=title.sum()")
-    assert (answer.status, answer.body["code"]) == (404, "42883")
-    assert answer.body["message"] == "function sum(text) does not exist"
+async def test_sum_of_text_is_reported_as_an_undefined_function(features: Service) -> None:
+    response = await features.rest("GET", "film?select=title.sum()")
+    assert (response.status, response.body["code"]) == (404, "42883")
+    assert response.body["message"] == "function sum(text) does not exist"
 
 
-async def test_other_functions_are_no_aggregates(features: Service) -> None:
-    answer = await features.rest("GET", "sale?select=amount.median()")
-    assert (answer.status, answer.body["code"]) == (400, "PGRST100")
-    assert answer.body["details"] == 'unexpected "m" expecting "sum", "avg", "count", "max" or "min"'
+async def test_unknown_aggregate_functions_are_rejected(features: Service) -> None:
+    response = await features.rest("GET", "sale?select=amount.median()")
+    assert (response.status, response.body["code"]) == (400, "PGRST100")
+    assert response.body["details"] == 'unexpected "m" expecting "sum", "avg", "count", "max" or "min"'
 
 
 @pytest.fixture(scope="module")
 def plain(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a table as projects are by default."""
+    """Serve a table with default settings."""
     schema = "create table t (id int primary key, of int references t); grant select on t to anon"
     with serving(reactor, server.create_database(schema)) as service:
         yield service
 
 
-async def test_a_bare_count_needs_no_permission(plain: Service, features: Service) -> None:
-    """``count`` without parentheses counts rows, as clients write it, unless it is a column."""
+async def test_bare_count_works_without_enabled_aggregates(plain: Service, features: Service) -> None:
+    """``count`` without parentheses counts rows unless a column has that name."""
     await plain.execute("insert into t values (1, null), (2, 1), (3, 1); select 1")
-    answer = await plain.rest("GET", "t?select=id,t(count)&order=id&t.id=gt.2")
-    assert answer.body == [{"id": n, "t": [{"count": int(n == 1)}]} for n in (1, 2, 3)]
+    response = await plain.rest("GET", "t?select=id,t(count)&order=id&t.id=gt.2")
+    assert response.body == [{"id": n, "t": [{"count": int(n == 1)}]} for n in (1, 2, 3)]
     assert (await plain.rest("GET", "t?select=count")).body == [{"count": 3}]
     assert (await plain.rest("GET", "t?select=n:count::text&id=gt.1")).body == [{"n": "2"}]
-    answer = await features.rest("GET", "actor?select=name,film(count)&order=id&limit=2")
-    assert answer.body == [{"name": "Xena", "film": [{"count": 2}]}, {"name": "Yuri", "film": [{"count": 2}]}]
+    response = await features.rest("GET", "actor?select=name,film(count)&order=id&limit=2")
+    assert response.body == [
+        {"name": "Xena", "film": [{"count": 2}]},
+        {"name": "Yuri", "film": [{"count": 2}]},
+    ]
     await features.execute("create table tally (count int); insert into tally values (7), (8); "
                            "grant select on tally to anon; select 1")  # fmt: skip
     assert (await features.rest("GET", "tally?select=count&order=count")).body == [{"count": 7}, {"count": 8}]
 
 
 @pytest.mark.parametrize("select", ["count()", "id.sum()", "id,t(id.max())", "...of(id.max())"])
-async def test_aggregates_are_refused_unless_they_are_enabled(plain: Service, select: str) -> None:
-    """PGRST123, wherever they stand."""
-    answer = await plain.rest("GET", f"t?select={select}")
+async def test_aggregates_are_rejected_unless_enabled(plain: Service, select: str) -> None:
+    response = await plain.rest("GET", f"t?select={select}")
     body = {
         "code": "PGRST123",
         "message": "Use of aggregate functions is not allowed",
         "details": None,
         "hint": None,
     }
-    assert (answer.status, answer.body) == (400, body)
+    assert (response.status, response.body) == (400, body)
 
 
 @pytest.mark.parametrize(
     "select",
     ["id,...sale(amount.sum())", "id,...sale(region,count())", "name,...film(title,...director(id.max()))"],
 )
-async def test_spread_resources_of_many_rows_take_no_aggregates(features: Service, select: str) -> None:
-    """PGRST127, also where a spread resource lifts the aggregate to them; an embedded one below does not."""
+async def test_to_many_spreads_reject_aggregates(features: Service, select: str) -> None:
+    """Aggregates of a nested spread are rejected too, but not those of an embedded resource below it."""
     table = "film" if select.startswith("id") else "actor"
-    answer = await features.rest("GET", f"{table}?select={select}")
-    assert (answer.status, answer.body) == (400, {
+    response = await features.rest("GET", f"{table}?select={select}")
+    assert (response.status, response.body) == (400, {
         "code": "PGRST127", "message": "Feature not implemented", "hint": None,
         "details": "Aggregates are not implemented for one-to-many or many-to-many spreads.",
     })  # fmt: skip
-    answer = await features.rest("GET", "director?select=name,...film(title,sale(units.sum()))&id=eq.2")
-    assert answer.body == [{"name": "Bert", "title": ['Gamma, the "last"'], "sale": [[{"sum": None}]]}]
+    response = await features.rest("GET", "director?select=name,...film(title,sale(units.sum()))&id=eq.2")
+    assert response.body == [{"name": "Bert", "title": ['Gamma, the "last"'], "sale": [[{"sum": None}]]}]
 
 
-async def test_groups_are_ordered_by_an_alias_of_what_is_spread(features: Service) -> None:
-    answer = await features.rest("GET", "sale?select=...film(called:title),count()&order=film(called).desc")
-    assert [row["called"] for row in answer.body if row["called"]] == ["delta_100%", "Beta", "Alpha"]
+async def test_groups_can_be_ordered_by_the_alias_of_a_spread_column(features: Service) -> None:
+    response = await features.rest("GET", "sale?select=...film(called:title),count()&order=film(called).desc")
+    assert [row["called"] for row in response.body if row["called"]] == ["delta_100%", "Beta", "Alpha"]

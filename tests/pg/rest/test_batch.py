@@ -1,4 +1,4 @@
-"""Several REST requests in one transaction: all or nothing, each as if it were alone."""
+"""Batches of REST requests in one transaction: all succeed or none, each as if it were sent separately."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ START = "truncate account, other.account, delayed; insert into account values (1
 
 @pytest.fixture(scope="module", params=[True, False], ids=["prepared", "inlined"])
 def served(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve accounts, with prepared statements and without."""
+    """Serve accounts with and without prepared statements."""
     database = server.create_database(SCHEMA)
     settings = {"db_schemas": ("public", "other"), "db_prepared_statements": request.param}
     with serving(reactor, database, db_tx_end=TransactionEnd.COMMIT_ALLOW_OVERRIDE, **settings) as service:
@@ -55,167 +55,164 @@ def served(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iter
 
 @pytest.fixture
 def api(served: Service) -> Service:
-    """Give the service with its two accounts."""
+    """Return the service with two accounts."""
     served.database.execute(START)
     return served
 
 
 async def send(api: Service, *requests: Any, role: str = "anon", **headers: str) -> Answer:
-    """Send a batch."""
     sent = {"content-type": batch.MEDIA_TYPE, **headers}
     return await api.rest("POST", "", json.dumps({"requests": list(requests)}), role=role, headers=sent)
 
 
-def asked(method: str, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
-    """Make a request of a batch; names of headers are written with underscores."""
+def batched(method: str, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
+    """Return a request of a batch. Underscores in header names become hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return {"method": method, "path": path, "headers": named} | ({} if body is None else {"body": body})
 
 
 def balances(api: Service) -> dict[int, int]:
-    """Return what is on the accounts."""
     return {number: int(sum_) for number, sum_ in api.database.execute("select id, balance from account")}
 
 
-async def test_each_request_is_answered_as_if_it_were_alone(api: Service) -> None:
-    answer = await send(
+async def test_each_request_gets_the_response_of_a_separate_request(api: Service) -> None:
+    response = await send(
         api,
-        asked("POST", "/account", {"id": 3, "owner": "cy", "balance": 5}),
-        asked("PATCH", "/account?id=eq.1", {"balance": 45}, Prefer="return=representation"),
-        asked("GET", "/account?select=id,balance&order=id", Prefer="count=exact"),
-        asked("GET", "/account?id=eq.3", Accept="application/vnd.pgrst.object+json"),
-        asked("DELETE", "/account?id=eq.2"),
-        asked("HEAD", "/account"),
-        asked("GET", "/account?select=owner&order=id", Accept="text/csv"),
+        batched("POST", "/account", {"id": 3, "owner": "cy", "balance": 5}),
+        batched("PATCH", "/account?id=eq.1", {"balance": 45}, Prefer="return=representation"),
+        batched("GET", "/account?select=id,balance&order=id", Prefer="count=exact"),
+        batched("GET", "/account?id=eq.3", Accept="application/vnd.pgrst.object+json"),
+        batched("DELETE", "/account?id=eq.2"),
+        batched("HEAD", "/account"),
+        batched("GET", "/account?select=owner&order=id", Accept="text/csv"),
     )
-    assert answer.status == 200
-    assert [one["status"] for one in answer.body] == [201, 200, 200, 200, 204, 200, 200]
-    bodies = [one["body"] for one in answer.body]
+    assert response.status == 200
+    assert [one["status"] for one in response.body] == [201, 200, 200, 200, 204, 200, 200]
+    bodies = [one["body"] for one in response.body]
     assert bodies[0] is bodies[4] is bodies[5] is None
     assert bodies[1] == [{"id": 1, "owner": "ada", "balance": 45}]
     assert bodies[2] == [{"id": 1, "balance": 45}, {"id": 2, "balance": 10}, {"id": 3, "balance": 5}]
     assert bodies[3] == {"id": 3, "owner": "cy", "balance": 5}
     assert bodies[6].split() == ["owner", "ada", "cy"]
-    assert answer.body[2]["headers"]["Content-Range"] == "0-2/3"
+    assert response.body[2]["headers"]["Content-Range"] == "0-2/3"
     assert balances(api) == {1: 45, 3: 5}
 
 
 @pytest.mark.parametrize(
     ("failing", "status", "code"),
     [
-        (asked("PATCH", "/account?id=eq.2", {"balance": -1}), 400, "23514"),
-        (asked("POST", "/account", {"id": 1, "owner": "x", "balance": 0}), 409, "23505"),
-        (asked("GET", "/account?id=eq.99", Accept="application/vnd.pgrst.object+json"), 406, "PGRST116"),
-        (asked("GET", "/nowhere"), 404, "PGRST205"),
-        (asked("GET", "/account?id=nonsense.1"), 400, "PGRST100"),
-        (asked("GET", "/account", Accept_Profile="hidden"), 406, "PGRST106"),
-        (asked("GET", "/account", Accept="image/png"), 406, "PGRST107"),
-        (asked("GET", "/rpc/add_call"), 405, None),
+        (batched("PATCH", "/account?id=eq.2", {"balance": -1}), 400, "23514"),
+        (batched("POST", "/account", {"id": 1, "owner": "x", "balance": 0}), 409, "23505"),
+        (batched("GET", "/account?id=eq.99", Accept="application/vnd.pgrst.object+json"), 406, "PGRST116"),
+        (batched("GET", "/nowhere"), 404, "PGRST205"),
+        (batched("GET", "/account?id=nonsense.1"), 400, "PGRST100"),
+        (batched("GET", "/account", Accept_Profile="hidden"), 406, "PGRST106"),
+        (batched("GET", "/account", Accept="image/png"), 406, "PGRST107"),
+        (batched("GET", "/rpc/add_call"), 405, None),
     ],
 )
-async def test_an_error_in_one_undoes_all_and_says_in_which(
+async def test_error_rolls_back_the_batch_and_reports_the_index(
     api: Service, failing: dict[str, Any], status: int, code: str | None
 ) -> None:
-    first = asked("PATCH", "/account?id=eq.1", {"balance": 0})
-    answer = await send(api, first, failing, first)
-    assert answer.status == status
-    assert answer.body["index"] == 1
-    assert answer.body.keys() == {"code", "message", "details", "hint", "index"}
-    assert code is None or answer.body["code"] == code
+    first = batched("PATCH", "/account?id=eq.1", {"balance": 0})
+    response = await send(api, first, failing, first)
+    assert response.status == status
+    assert response.body["index"] == 1
+    assert response.body.keys() == {"code", "message", "details", "hint", "index"}
+    assert code is None or response.body["code"] == code
     assert balances(api) == {1: 50, 2: 10}
-    [after] = (await send(api, asked("GET", "/account?select=id&order=id"))).body
+    [after] = (await send(api, batched("GET", "/account?select=id&order=id"))).body
     assert after["body"] == [{"id": 1}, {"id": 2}]
 
 
-async def test_a_constraint_that_is_checked_at_the_end_undoes_all(api: Service) -> None:
-    answer = await send(
+async def test_deferred_constraint_rolls_back_the_batch(api: Service) -> None:
+    response = await send(
         api,
-        asked("POST", "/delayed", {"id": 1, "account": 9}),
-        asked("PATCH", "/account?id=eq.1", {"balance": 1}),
+        batched("POST", "/delayed", {"id": 1, "account": 9}),
+        batched("PATCH", "/account?id=eq.1", {"balance": 1}),
     )
-    assert (answer.status, answer.body["code"]) == (409, "23503")
-    assert "index" not in answer.body
+    assert (response.status, response.body["code"]) == (409, "23503")
+    assert "index" not in response.body
     assert balances(api) == {1: 50, 2: 10}
     good = await send(
         api,
-        asked("POST", "/delayed", {"id": 1, "account": 9}),
-        asked("POST", "/account", {"id": 9, "owner": "late", "balance": 0}),
+        batched("POST", "/delayed", {"id": 1, "account": 9}),
+        batched("POST", "/account", {"id": 9, "owner": "late", "balance": 0}),
     )
     assert good.status == 200
 
 
-async def test_a_request_that_reads_may_not_write_among_those_that_do(api: Service) -> None:
-    """A GET of a function that inserts is refused; a POST of it is not, before or after a GET."""
-    write, read = asked("POST", "/rpc/add_call"), asked("GET", "/account?select=id")
-    answer = await send(api, write, read, write, read)
-    assert answer.status == 200
-    assert len(answer.body[3]["body"]) == 4
+async def test_post_can_write_before_and_after_a_get(api: Service) -> None:
+    write, read = batched("POST", "/rpc/add_call"), batched("GET", "/account?select=id")
+    response = await send(api, write, read, write, read)
+    assert response.status == 200
+    assert len(response.body[3]["body"]) == 4
     shown = await send(
-        api, asked("GET", "/rpc/level"), asked("POST", "/rpc/told"), asked("GET", "/rpc/level")
+        api, batched("GET", "/rpc/level"), batched("POST", "/rpc/told"), batched("GET", "/rpc/level")
     )
     assert shown.body[1]["body"]["only"] == "off"
 
 
-async def test_every_request_tells_sql_about_itself(api: Service) -> None:
-    answer = await send(
+async def test_sql_sees_the_settings_of_each_request(api: Service) -> None:
+    response = await send(
         api,
-        asked("POST", "/rpc/told", Prefer="timezone=Asia/Tokyo"),
-        asked("POST", "/rpc/told"),
+        batched("POST", "/rpc/told", Prefer="timezone=Asia/Tokyo"),
+        batched("POST", "/rpc/told"),
         role="authenticated",
     )
-    told = [one["body"] for one in answer.body]
-    assert [one["zone"] for one in told] == ["Asia/Tokyo", told[1]["zone"]]
-    assert told[1]["zone"] != "Asia/Tokyo"
-    assert {(one["path"], one["method"], one["role"]) for one in told} == {
+    reported = [one["body"] for one in response.body]
+    assert [one["zone"] for one in reported] == ["Asia/Tokyo", reported[1]["zone"]]
+    assert reported[1]["zone"] != "Asia/Tokyo"
+    assert {(one["path"], one["method"], one["role"]) for one in reported} == {
         ("/rpc/told", "POST", "authenticated")
     }
 
 
-async def test_a_role_that_a_function_takes_on_is_not_the_next_requests(api: Service) -> None:
-    answer = await send(api, asked("POST", "/rpc/act_as_service", {}), asked("POST", "/rpc/told", {}))
-    changed, told = [one["body"] for one in answer.body]
-    assert (changed, told["role"]) == ("service_role", "anon")
+async def test_role_set_by_a_function_is_reset_for_the_next_request(api: Service) -> None:
+    response = await send(api, batched("POST", "/rpc/act_as_service", {}), batched("POST", "/rpc/told", {}))
+    changed, reported = [one["body"] for one in response.body]
+    assert (changed, reported["role"]) == ("service_role", "anon")
 
 
-async def test_what_a_function_says_of_its_answer_is_for_that_alone(api: Service) -> None:
-    answer = await send(api, asked("POST", "/rpc/teapot"), asked("GET", "/account"))
-    assert [one["status"] for one in answer.body] == [418, 200]
+async def test_response_settings_apply_to_one_request_only(api: Service) -> None:
+    response = await send(api, batched("POST", "/rpc/teapot"), batched("GET", "/account"))
+    assert [one["status"] for one in response.body] == [418, 200]
 
 
-async def test_a_functions_isolation_is_the_batchs(api: Service) -> None:
-    answer = await send(api, asked("GET", "/account"), asked("GET", "/rpc/level"))
-    assert answer.body[1]["body"] == "serializable"
-    answer = await send(api, asked("GET", "/rpc/level"), asked("GET", "/rpc/lower_level"))
-    assert [one["body"] for one in answer.body] == ["serializable", "serializable"]
-    answer = await send(api, asked("GET", "/rpc/lower_level"))
-    assert answer.body[0]["body"] == "repeatable read"
+async def test_isolation_level_of_a_function_applies_to_the_batch(api: Service) -> None:
+    response = await send(api, batched("GET", "/account"), batched("GET", "/rpc/level"))
+    assert response.body[1]["body"] == "serializable"
+    response = await send(api, batched("GET", "/rpc/level"), batched("GET", "/rpc/lower_level"))
+    assert [one["body"] for one in response.body] == ["serializable", "serializable"]
+    response = await send(api, batched("GET", "/rpc/lower_level"))
+    assert response.body[0]["body"] == "repeatable read"
 
 
-async def test_schemas_are_each_requests_own(api: Service) -> None:
-    answer = await send(
+async def test_each_request_selects_its_own_schema(api: Service) -> None:
+    response = await send(
         api,
-        asked("POST", "/account", {"id": 1, "owner": "elsewhere"}, Content_Profile="other"),
-        asked("GET", "/account?select=owner&id=eq.1", Accept_Profile="other"),
-        asked("GET", "/account?select=owner&id=eq.1"),
+        batched("POST", "/account", {"id": 1, "owner": "elsewhere"}, Content_Profile="other"),
+        batched("GET", "/account?select=owner&id=eq.1", Accept_Profile="other"),
+        batched("GET", "/account?select=owner&id=eq.1"),
     )
-    assert [one["body"] for one in answer.body[1:]] == [[{"owner": "elsewhere"}], [{"owner": "ada"}]]
+    assert [one["body"] for one in response.body[1:]] == [[{"owner": "elsewhere"}], [{"owner": "ada"}]]
 
 
-async def test_the_batch_may_be_rolled_back_as_a_whole(api: Service) -> None:
-    """``Prefer: tx=rollback`` on the batch answers as if, and changes nothing."""
-    change = asked("PATCH", "/account?id=eq.1", {"balance": 0}, Prefer="return=representation")
-    answer = await send(api, change, prefer="tx=rollback")
-    assert answer.body[0]["body"] == [{"id": 1, "owner": "ada", "balance": 0}]
+async def test_batch_can_be_rolled_back(api: Service) -> None:
+    """``Prefer: tx=rollback`` on the batch returns normal responses and changes nothing."""
+    change = batched("PATCH", "/account?id=eq.1", {"balance": 0}, Prefer="return=representation")
+    response = await send(api, change, prefer="tx=rollback")
+    assert response.body[0]["body"] == [{"id": 1, "owner": "ada", "balance": 0}]
     assert balances(api) == {1: 50, 2: 10}
 
 
-async def test_a_role_reads_in_a_batch_what_it_reads_alone(api: Service) -> None:
-    answer = await send(api, asked("GET", "/account"), asked("GET", "/secret"))
-    alone = await api.rest("GET", "secret")
-    assert (answer.status, answer.body["code"]) == (alone.status, alone.body["code"])
-    assert answer.body["index"] == 1
+async def test_batch_has_the_same_privileges_as_separate_requests(api: Service) -> None:
+    response = await send(api, batched("GET", "/account"), batched("GET", "/secret"))
+    separate = await api.rest("GET", "secret")
+    assert (response.status, response.body["code"]) == (separate.status, separate.body["code"])
+    assert response.body["index"] == 1
 
 
-async def test_what_would_be_streamed_alone_comes_whole(api: Service) -> None:
-    answer = await send(api, asked("GET", "/account?select=id&order=id", Accept="application/x-ndjson"))
-    assert answer.body[0]["body"].splitlines() == ['{"id":1}', '{"id":2}']
+async def test_streamed_formats_are_returned_whole_in_a_batch(api: Service) -> None:
+    response = await send(api, batched("GET", "/account?select=id&order=id", Accept="application/x-ndjson"))
+    assert response.body[0]["body"].splitlines() == ['{"id":1}', '{"id":2}']

@@ -1,6 +1,6 @@
-"""Each method of the Python clients ``postgrest`` and ``supabase``, as their public documentation shows it.
+"""Methods of the Python clients ``postgrest`` and ``supabase``, as shown in their public documentation.
 
-The rules of the server are proved by the other tests of REST.
+The other REST tests cover the server's rules.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ CALLS = [
         count=4,
     ),
     Call(
-        "count alone",
+        "count without rows",
         lambda db: db.table("country").select("*", count=CountMethod.exact, head=True),
         [],
         count=4,
     ),
     Call(
-        "count of what a filter leaves",
+        "count of filtered rows",
         lambda db: db.table("country").select("id", count=CountMethod.exact).gt("id", 2),
         ids(3, 4),
         count=2,
@@ -312,7 +312,7 @@ CALLS = [
         [{"id": 1, "name": "I.", "handle": "ida", "address": {"city": "Oslo", "floor": 3}}],
     ),
     Call(
-        "upsert that keeps what is there",
+        "upsert that ignores duplicates",
         lambda db: db.table("country").upsert([{"id": 3, "name": "x"}, PERU], ignore_duplicates=True),
         [PERU],
         leaves=(COUNTRIES, [(3, "Nepal"), (4, None), (5, "Peru")]),
@@ -366,7 +366,7 @@ CALLS = [
         leaves=(COUNTRIES, FIRST_ROWS),
     ),
     Call(
-        "insert of a key that is there",
+        "insert of an existing key",
         lambda db: db.table("country").insert({"id": 1, "name": "Peru"}),
         error=error(
             "23505",
@@ -418,16 +418,13 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
-async def test_each_method_does_what_its_documentation_promises(
-    clients: Service, reactor: Any, call: Call
-) -> None:
+async def test_documented_calls_return_documented_results(clients: Service, reactor: Any, call: Call) -> None:
     clients.database.execute(RESTORE)
     await check(reactor, clients, call)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-async def test_explain_gives_the_plan(clients: Service, reactor: Any, library: str) -> None:
-    """As text by default, with what is asked for in it, and as JSON."""
+async def test_explain_returns_the_plan(clients: Service, reactor: Any, library: str) -> None:
     text = await make(reactor, clients, library, lambda db: db.table("country").select("*").explain())
     assert re.search(r"Seq Scan on country .*\(cost=", text)
     text = await make(
@@ -445,20 +442,20 @@ async def test_explain_gives_the_plan(clients: Service, reactor: Any, library: s
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-async def test_maybe_single_of_many_is_refused(clients: Service, reactor: Any, library: str) -> None:
+async def test_maybe_single_rejects_several_rows(clients: Service, reactor: Any, library: str) -> None:
     with pytest.raises(APIError, match="more than one row"):
         await make(reactor, clients, library, lambda db: db.table("country").select("*").maybe_single())
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-async def test_a_refusal_for_now_is_tried_again(clients: Service, reactor: Any, library: str) -> None:
-    """503 is no error to the caller when the next try succeeds; the server learns how often it was tried."""
+async def test_503_response_is_retried(clients: Service, reactor: Any, library: str) -> None:
+    """The caller sees no error if the retry succeeds, and the server receives the retry count."""
     response = await make(reactor, clients, library, lambda db: db.rpc("busy_once", {}, get=True))
     assert response.data == "1"
 
 
-async def test_a_signed_in_user_is_known(clients: Service, reactor: Any) -> None:
-    """``auth`` sends the user's token beside the project's key, and so does a header of the options."""
+async def test_token_of_the_signed_in_user_is_sent(clients: Service, reactor: Any) -> None:
+    """Both ``auth`` and an option header send the user's token together with the project's key."""
     signed = token("authenticated")
     response = await make(reactor, clients, "postgrest", lambda db: db.auth(signed).rpc("whoami", {}))
     assert response.data == "authenticated a user of authenticated"
@@ -468,7 +465,7 @@ async def test_a_signed_in_user_is_known(clients: Service, reactor: Any) -> None
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-async def test_an_unknown_key_is_refused(clients: Service, reactor: Any, library: str) -> None:
+async def test_unknown_key_is_rejected(clients: Service, reactor: Any, library: str) -> None:
     with pytest.raises(APIError) as raised:
         await make(reactor, clients, library, lambda db: db.table("country").select("*"), apikey="nobody's")
     assert raised.value.message == "Invalid API key"

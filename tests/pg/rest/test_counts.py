@@ -1,4 +1,4 @@
-"""Limits, ranges, counts: which rows are returned, and how many match (docs/reference/rest.md, Ranges)."""
+"""REST limits, ranges and counts (docs/reference/rest.md, Ranges)."""
 
 from __future__ import annotations
 
@@ -28,25 +28,24 @@ analyze;
 
 @pytest.fixture(scope="module")
 def crowd(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a table of 1,000 rows, at most 10 of any resource at once."""
+    """Serve a table of 1,000 rows with at most 10 rows per resource."""
     with serving(reactor, server.create_database(CROWD), db_max_rows=10) as service:
         yield service
 
 
-def summary(answer: Answer) -> tuple[int, str]:
-    """Return the status and what the answer says of its rows."""
-    return answer.status, answer.headers["content-range"]
+def summary(response: Answer) -> tuple[int, str]:
+    """Return the status and the ``Content-Range`` header."""
+    return response.status, response.headers["content-range"]
 
 
 async def ids(service: Service, target: str, **headers: str) -> list[int]:
-    """Return the ids of an answer's rows."""
-    answer = await service.rest("GET", target, headers=headers)
-    assert answer.status in (200, 206), answer.text
-    return [row["id"] for row in answer.body]
+    response = await service.rest("GET", target, headers=headers)
+    assert response.status in (200, 206), response.text
+    return [row["id"] for row in response.body]
 
 
 @pytest.mark.parametrize(
-    ("query", "range_", "found", "content_range"),
+    ("query", "range_", "expected", "content_range"),
     [
         ("", None, [1, 2, 3, 4, 5], "0-4/*"),
         ("&limit=2", None, [1, 2], "0-1/*"),
@@ -66,14 +65,14 @@ async def ids(service: Service, target: str, **headers: str) -> list[int]:
         ("", "bytes=0-1", [1, 2, 3, 4, 5], "0-4/*"),
     ],
 )
-async def test_limits_and_ranges_choose_rows(
-    features: Service, query: str, range_: str | None, found: list[int], content_range: str
+async def test_limits_and_ranges_select_rows(
+    features: Service, query: str, range_: str | None, expected: list[int], content_range: str
 ) -> None:
-    """``Content-Range`` says which; without a count the status is 200."""
+    """The status is 200 unless a count was requested."""
     headers = {"range": range_, "range-unit": "items"} if range_ else {}
-    answer = await features.rest("GET", f"film?select=id&order=id{query}", headers=headers)
-    assert [row["id"] for row in answer.body] == found
-    assert summary(answer) == (200, content_range)
+    response = await features.rest("GET", f"film?select=id&order=id{query}", headers=headers)
+    assert [row["id"] for row in response.body] == expected
+    assert summary(response) == (200, content_range)
 
 
 @pytest.mark.parametrize(
@@ -91,18 +90,17 @@ async def test_limits_and_ranges_choose_rows(
         ("limit=0&offset=6", None, 206, "*/5"),
     ],
 )
-async def test_an_exact_count_is_of_all_rows_that_match(
+async def test_exact_count_covers_all_matching_rows(
     features: Service, query: str, range_: str | None, status: int, content_range: str
 ) -> None:
-    """206 says that there are more than were given."""
+    """206 means that more rows match than were returned."""
     headers = {"prefer": "count=exact", **({"range": range_} if range_ else {})}
-    answer = await features.rest("GET", f"film?{query}", headers=headers)
-    assert summary(answer) == (status, content_range)
-    assert answer.headers["preference-applied"] == "count=exact"
+    response = await features.rest("GET", f"film?{query}", headers=headers)
+    assert summary(response) == (status, content_range)
+    assert response.headers["preference-applied"] == "count=exact"
 
 
-async def test_offsets_beyond_the_end_and_impossible_ranges_are_refused(features: Service) -> None:
-    """416 with PGRST103, and the details say which of them it is."""
+async def test_invalid_offsets_and_ranges_are_rejected_with_details(features: Service) -> None:
     for target, headers, details in [
         ("film?offset=6", {"prefer": "count=exact"},
          "An offset of 6 was requested, but there are only 5 rows."),
@@ -114,8 +112,8 @@ async def test_offsets_beyond_the_end_and_impossible_ranges_are_refused(features
         ("film", {"range": "5-2"},
          "The lower boundary must be lower than or equal to the upper boundary in the Range header."),
     ]:  # fmt: skip
-        answer = await features.rest("GET", target, headers=headers)
-        assert (answer.status, answer.body) == (
+        response = await features.rest("GET", target, headers=headers)
+        assert (response.status, response.body) == (
             416,
             {
                 "code": "PGRST103",
@@ -126,50 +124,50 @@ async def test_offsets_beyond_the_end_and_impossible_ranges_are_refused(features
         )
 
 
-async def test_ranges_are_for_get_alone(features: Service) -> None:
-    """HEAD ignores the header, as HTTP says."""
-    answer = await features.rest("HEAD", "film", headers={"range": "0-0", "prefer": "count=exact"})
-    assert summary(answer) == (200, "0-4/5")
+async def test_range_header_is_ignored_for_head(features: Service) -> None:
+    """RFC 9110, section 14.2, defines range requests only for GET."""
+    response = await features.rest("HEAD", "film", headers={"range": "0-0", "prefer": "count=exact"})
+    assert summary(response) == (200, "0-4/5")
 
 
-async def test_a_planned_count_is_what_the_planner_expects(crowd: Service) -> None:
+async def test_planned_count_is_the_planners_estimate(crowd: Service) -> None:
     headers = {"prefer": "count=planned"}
-    answer = await crowd.rest("GET", "crowd?limit=3", headers=headers)
-    assert summary(answer) == (206, "0-2/1000")
-    assert answer.headers["preference-applied"] == "count=planned"
-    answer = await crowd.rest("GET", "crowd?half=eq.1&id=gt.0", headers=headers)
-    assert summary(answer) == (206, "0-9/500")
+    response = await crowd.rest("GET", "crowd?limit=3", headers=headers)
+    assert summary(response) == (206, "0-2/1000")
+    assert response.headers["preference-applied"] == "count=planned"
+    response = await crowd.rest("GET", "crowd?half=eq.1&id=gt.0", headers=headers)
+    assert summary(response) == (206, "0-9/500")
 
 
-async def test_an_estimated_count_is_exact_as_long_as_that_is_cheap(crowd: Service) -> None:
-    """Up to ``db-max-rows`` rows are counted; beyond it the planner's number is given."""
+async def test_estimated_count_is_exact_up_to_the_row_limit(crowd: Service) -> None:
+    """Above ``db-max-rows`` rows, the planner's estimate is used."""
     headers = {"prefer": "count=estimated"}
-    answer = await crowd.rest("GET", "crowd?id=lte.4&half=eq.1", headers=headers)
-    assert summary(answer) == (200, "0-1/2")
-    answer = await crowd.rest("GET", "crowd?limit=2", headers=headers)
-    assert summary(answer) == (206, "0-1/1000")
-    assert answer.headers["preference-applied"] == "count=estimated"
+    response = await crowd.rest("GET", "crowd?id=lte.4&half=eq.1", headers=headers)
+    assert summary(response) == (200, "0-1/2")
+    response = await crowd.rest("GET", "crowd?limit=2", headers=headers)
+    assert summary(response) == (206, "0-1/1000")
+    assert response.headers["preference-applied"] == "count=estimated"
 
 
-async def test_an_estimated_count_is_never_less_than_what_was_counted(crowd: Service) -> None:
+async def test_estimated_count_is_at_least_the_counted_rows(crowd: Service) -> None:
     await crowd.execute("""
         create table surprise (id int) with (autovacuum_enabled = off);
         insert into surprise select generate_series(1, 200);
         grant select on surprise to anon; select 1""")
     crowd.database.execute("analyze surprise; update surprise set id = id + 1000 where id > 100")
-    answer = await crowd.rest("GET", "surprise?id=gt.1000", headers={"prefer": "count=planned"})
-    assert summary(answer) == (200, "0-9/1"), "the planner knows of none"
-    answer = await crowd.rest("GET", "surprise?id=gt.1000", headers={"prefer": "count=estimated"})
-    assert summary(answer) == (206, "0-9/11")
+    response = await crowd.rest("GET", "surprise?id=gt.1000", headers={"prefer": "count=planned"})
+    assert summary(response) == (200, "0-9/1"), "the planner knows of none"
+    response = await crowd.rest("GET", "surprise?id=gt.1000", headers={"prefer": "count=estimated"})
+    assert summary(response) == (206, "0-9/11")
 
 
-async def test_an_estimated_count_is_exact_without_a_cap(features: Service) -> None:
-    answer = await features.rest("GET", "film?limit=1", headers={"prefer": "count=estimated"})
-    assert summary(answer) == (206, "0-0/5")
+async def test_estimated_count_is_exact_without_a_row_limit(features: Service) -> None:
+    response = await features.rest("GET", "film?limit=1", headers={"prefer": "count=estimated"})
+    assert summary(response) == (206, "0-0/5")
 
 
-async def test_the_cap_holds_for_every_resource(crowd: Service) -> None:
-    """``db-max-rows`` bounds tables and embedded rows; a table's directive goes before it."""
+async def test_row_limit_applies_to_every_resource(crowd: Service) -> None:
+    """``db-max-rows`` limits tables and embedded rows. A table's directive takes precedence."""
     assert await ids(crowd, "crowd?order=id") == list(range(1, 11))
     assert await ids(crowd, "crowd?order=id&limit=50") == list(range(1, 11))
     assert await ids(crowd, "crowd?order=id&limit=3") == [1, 2, 3]
@@ -179,11 +177,11 @@ async def test_the_cap_holds_for_every_resource(crowd: Service) -> None:
     assert len(house["room"]) == 20
 
 
-async def test_a_tables_directive_bounds_its_rows(features: Service) -> None:
-    """``@rest({"max_rows": 2})`` holds where the project has no cap."""
+async def test_directive_limits_the_rows_of_a_table(features: Service) -> None:
+    """``@rest({"max_rows": 2})`` applies even if the project has no limit."""
     assert await ids(features, "capped?order=id") == [1, 2]
     assert await ids(features, "capped?order=id&limit=1") == [1]
     [film] = (await features.rest("GET", "film?select=capped(id)&id=eq.1&capped.order=id.desc")).body
     assert film["capped"] == [{"id": 5}, {"id": 4}]
-    answer = await features.rest("GET", "capped", headers={"prefer": "count=exact"})
-    assert summary(answer) == (206, "0-1/5")
+    response = await features.rest("GET", "capped", headers={"prefer": "count=exact"})
+    assert summary(response) == (206, "0-1/5")

@@ -1,4 +1,4 @@
-"""CSV bodies by REST: what is written by them, and what comes back as CSV."""
+"""CSV bodies of REST requests, and CSV exports that can be posted back."""
 
 from __future__ import annotations
 
@@ -35,66 +35,63 @@ SHOWN = {"prefer": "return=representation"}
 CSV = {"content-type": "text/csv", "prefer": "return=representation"}
 
 
-async def test_lines_are_inserted_as_rows(api: Service) -> None:
-    """Texts are read by the columns' types; an empty cell and the word for null are null unless quoted."""
+async def test_csv_lines_are_inserted_as_rows(api: Service) -> None:
+    """PostgreSQL parses the cells. An empty cell and NULL are null unless quoted."""
     body = 'id,title,price,tags,facts\n7,"a,b",1.5,"{x,y}","{""k"": [1]}"\n8,"",NULL,NULL,\n'
-    answer = await api.rest("POST", "book?select=id,title,price,tags", body, headers=CSV)
-    assert answer.status == 201
-    assert answer.body == [
+    response = await api.rest("POST", "book?select=id,title,price,tags", body, headers=CSV)
+    assert response.status == 201
+    assert response.body == [
         {"id": 7, "title": "a,b", "price": 1.50, "tags": ["x", "y"]},
         {"id": 8, "title": "", "price": None, "tags": None},
     ]
 
 
-async def test_chosen_columns_of_lines(api: Service) -> None:
+async def test_columns_parameter_selects_csv_columns(api: Service) -> None:
     body = "id,name,extra\n7,a,x\n8,b,y\n"
-    answer = await api.rest("POST", "counter?columns=name&select=id,name,extra", body, headers=CSV)
-    assert answer.body == [
+    response = await api.rest("POST", "counter?columns=name&select=id,name,extra", body, headers=CSV)
+    assert response.body == [
         {"id": 3, "name": "a", "extra": "standard"},
         {"id": 4, "name": "b", "extra": "standard"},
     ]
 
 
-async def test_a_header_alone_inserts_nothing(api: Service) -> None:
-    """It is 201 all the same."""
-    answer = await api.rest("POST", "author", "id,name\n", headers=CSV)
-    assert (answer.status, answer.body) == (201, [])
+async def test_header_without_lines_inserts_nothing(api: Service) -> None:
+    response = await api.rest("POST", "author", "id,name\n", headers=CSV)
+    assert (response.status, response.body) == (201, [])
 
 
-async def test_lines_of_other_lengths_are_refused(api: Service) -> None:
-    """It is 400 with PGRST102, and nothing is inserted."""
-    answer = await api.rest("POST", "author", "id,name\n7,a\n8", headers=CSV)
-    assert (answer.status, answer.body["code"]) == (400, "PGRST102")
-    assert answer.body["message"] == "All lines must have same number of fields"
-    answer = await api.rest("POST", "author", "id,nope\n7,a\n", headers=CSV)
-    assert (answer.status, answer.body["code"]) == (400, "PGRST204")
+async def test_lines_of_different_lengths_are_rejected(api: Service) -> None:
+    response = await api.rest("POST", "author", "id,name\n7,a\n8", headers=CSV)
+    assert (response.status, response.body["code"]) == (400, "PGRST102")
+    assert response.body["message"] == "All lines must have same number of fields"
+    response = await api.rest("POST", "author", "id,nope\n7,a\n", headers=CSV)
+    assert (response.status, response.body["code"]) == (400, "PGRST204")
     assert api.database.execute("select count(*) from author") == [(2,)]
 
 
-async def test_lines_merge_and_change_too(api: Service) -> None:
-    """An upsert, a put and an update take CSV as they take JSON."""
+async def test_upsert_put_and_update_accept_csv(api: Service) -> None:
     merge = {**CSV, "prefer": "resolution=merge-duplicates, return=representation"}
-    answer = await api.rest("POST", "author", "id,name\n1,x\n9,y", headers=merge)
-    assert (answer.status, answer.body) == (201, [{"id": 1, "name": "x"}, {"id": 9, "name": "y"}])
-    answer = await api.rest("PUT", "author?id=eq.1", "id,name\n1,z", headers=CSV)
-    assert (answer.status, answer.body) == (200, [{"id": 1, "name": "z"}])
-    answer = await api.rest("PATCH", "author?id=eq.9", "name\nw", headers=CSV)
-    assert (answer.status, answer.body) == (200, [{"id": 9, "name": "w"}])
+    response = await api.rest("POST", "author", "id,name\n1,x\n9,y", headers=merge)
+    assert (response.status, response.body) == (201, [{"id": 1, "name": "x"}, {"id": 9, "name": "y"}])
+    response = await api.rest("PUT", "author?id=eq.1", "id,name\n1,z", headers=CSV)
+    assert (response.status, response.body) == (200, [{"id": 1, "name": "z"}])
+    response = await api.rest("PATCH", "author?id=eq.9", "name\nw", headers=CSV)
+    assert (response.status, response.body) == (200, [{"id": 9, "name": "w"}])
 
 
 CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 
 
 @given(st.lists(CELLS, min_size=1, max_size=8))
-async def test_what_is_written_as_csv_can_be_read_as_csv(service: Service, texts: list[str]) -> None:
+async def test_inserted_csv_is_returned_unchanged(service: Service, texts: list[str]) -> None:
     rows = [[str(number), text] for number, text in enumerate(texts, 100)]
     written = io.StringIO()
     csv.writer(written, quoting=csv.QUOTE_ALL).writerows([["id", "word"], *rows])
-    answer = await service.rest("POST", "told?select=id", written.getvalue(), headers=CSV)
-    assert answer.status == 202
-    answer = await service.rest("DELETE", "told?order=id", headers={**SHOWN, "accept": "text/csv"})
-    found = list(csv.reader(io.StringIO(answer.text, newline="")))
-    assert found == [["id", "word"], *rows]
+    response = await service.rest("POST", "told?select=id", written.getvalue(), headers=CSV)
+    assert response.status == 202
+    response = await service.rest("DELETE", "told?order=id", headers={**SHOWN, "accept": "text/csv"})
+    returned = list(csv.reader(io.StringIO(response.text, newline="")))
+    assert returned == [["id", "word"], *rows]
 
 
 ODD = st.sampled_from([
@@ -108,7 +105,7 @@ TREES = st.recursive(
     max_leaves=5,
 )
 DOCUMENTS = st.none() | TREES.map(lambda tree: json.dumps(tree, ensure_ascii=False))
-"""NULL, or the syntax of a JSON value, the JSON null included."""
+"""JSON text, or None for NULL. The text may be null."""
 SHEET: dict[str, st.SearchStrategy[Any]] = {
     "word": st.none() | WORDS,
     "doc": DOCUMENTS, "tree": DOCUMENTS, "kept": DOCUMENTS,
@@ -121,8 +118,8 @@ SHEET: dict[str, st.SearchStrategy[Any]] = {
 
 
 @given(st.lists(st.fixed_dictionaries(SHEET), min_size=1, max_size=4))
-async def test_an_export_can_be_posted_back(service: Service, rows: list[dict[str, Any]]) -> None:
-    """Every value is as before: NULL, the text NULL, empty texts, JSON null, quotes and line ends."""
+async def test_csv_export_can_be_posted_back(service: Service, rows: list[dict[str, Any]]) -> None:
+    """NULL, the text NULL, empty texts, JSON null, quotes and newlines are preserved."""
     database = service.database
     columns = 'word, doc, tree, kept, words, trees, data, amount, "odd ""name"" NULL"'
     cells = "(%s, %s, %s, %s, %s::text[], %s::jsonb[], %s, %s, %s)"
@@ -135,14 +132,14 @@ async def test_an_export_can_be_posted_back(service: Service, rows: list[dict[st
     for limit in ("", "&limit=1000"):  # streamed and not
         exported = await service.rest("GET", f"sheet?order=id{limit}", headers={"accept": "text/csv"})
         database.execute("truncate sheet restart identity")
-        answer = await service.rest("POST", "sheet", exported.text, headers={"content-type": "text/csv"})
-        assert answer.status == 201, answer.text
+        response = await service.rest("POST", "sheet", exported.text, headers={"content-type": "text/csv"})
+        assert response.status == 201, response.text
         assert database.execute("select sheet::text from sheet order by id") == before
 
 
 @given(st.lists(st.none() | WORDS, min_size=1, max_size=5))
-async def test_an_export_of_one_column_can_be_posted_back(service: Service, words: list[str | None]) -> None:
-    """A line without anything is no row, so that NULL alone in its line is a word."""
+async def test_csv_export_of_one_column_can_be_posted_back(service: Service, words: list[str | None]) -> None:
+    """An empty line is not a row, so NULL is written as a word."""
     database = service.database
     listed = ", ".join(["(%s)"] * len(words))
     database.execute(f"truncate lone; insert into lone values {listed}", words)
@@ -173,15 +170,15 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
         ),
     ],
 )  # fmt: skip
-async def test_texts_of_json_columns_are_json(
+async def test_csv_and_form_values_of_json_columns_are_parsed_as_json(
     api: Service, method: str, target: str, body: str, headers: dict[str, str]
 ) -> None:
-    """As COPY reads them, and not as JSON strings."""
+    """COPY does the same: the values are JSON text, not JSON strings."""
     api.database.execute("truncate sheet restart identity")
     if method == "PATCH":
         api.database.execute("insert into sheet default values")
-    answer = await api.rest(method, target, body, headers=headers)
-    assert answer.status < 300, answer.text
+    response = await api.rest(method, target, body, headers=headers)
+    assert response.status < 300, response.text
     assert api.database.execute("select doc::text, tree::text, kept::text from sheet") == [
         ("[1, 2]", '{"a": "b"}', '"c"')
     ]
@@ -194,19 +191,23 @@ async def test_texts_of_json_columns_are_json(
         ("doc=[1]&tree=%7B%22a%22:%22b%22%7D&kept=%22c%22&words=%7Bd%7D", FORM),
     ],
 )
-async def test_texts_of_json_arguments_are_json(api: Service, body: str, headers: dict[str, str]) -> None:
-    answer = await api.rest("POST", "rpc/noted", body, headers=headers)
-    assert (answer.status, answer.body) == (200, '[1]|{"a": "b"}|"c"|{d}')
+async def test_csv_and_form_values_of_json_arguments_are_parsed_as_json(
+    api: Service, body: str, headers: dict[str, str]
+) -> None:
+    response = await api.rest("POST", "rpc/noted", body, headers=headers)
+    assert (response.status, response.body) == (200, '[1]|{"a": "b"}|"c"|{d}')
 
 
 @pytest.mark.parametrize(("body", "headers"), [("doc\nword", CSV), ("tree=word", FORM), ('kept\n""', CSV)])
-async def test_texts_of_json_columns_must_be_json(api: Service, body: str, headers: dict[str, str]) -> None:
-    answer = await api.rest("POST", "sheet", body, headers=headers)
-    assert (answer.status, answer.body["code"]) == (400, "22P02")
+async def test_invalid_json_in_csv_and_form_values_is_rejected(
+    api: Service, body: str, headers: dict[str, str]
+) -> None:
+    response = await api.rest("POST", "sheet", body, headers=headers)
+    assert (response.status, response.body["code"]) == (400, "22P02")
 
 
-async def test_bodies_of_either_kind_share_no_plan(api: Service) -> None:
-    """A JSON string that has the syntax of JSON remains a string."""
+async def test_form_and_json_bodies_do_not_share_a_plan(api: Service) -> None:
+    """A JSON string that contains JSON remains a string."""
     api.database.execute("truncate sheet restart identity")
     await api.rest("POST", "sheet", "tree=[1]", headers=FORM)
     await api.rest("POST", "sheet", {"tree": "[1]"})

@@ -1,4 +1,4 @@
-"""Resources that could be meant in several ways: PGRST201 tells which, and hints choose."""
+"""Ambiguous embedded resources: PGRST201 lists the candidates, and hints select one."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ grant select on all tables in schema public, api, shop, other to anon;
 
 @pytest.fixture(scope="module")
 def related(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve tables that are related in many ways, some of them in several schemas."""
+    """Serve tables with several relationships, some of them in several schemas."""
     schemas = ("public", "api", "shop", "other")
     with serving(reactor, server.create_database(RELATED), db_schemas=schemas) as service:
         yield service
 
 
 async def test_two_keys_between_the_same_tables_are_ambiguous(features: Service) -> None:
-    answer = await features.rest("GET", "premiere?select=city(*)")
-    assert (answer.status, answer.body) == (300, {
+    response = await features.rest("GET", "premiere?select=city(*)")
+    assert (response.status, response.body) == (300, {
         "code": "PGRST201",
         "message": "Could not embed because more than one relationship was found for 'premiere' and 'city'",
         "details": [
@@ -99,16 +99,16 @@ async def test_two_keys_between_the_same_tables_are_ambiguous(features: Service)
         "hint": "Try changing 'city' to one of the following: 'city!premiere_city_fkey',"
         " 'city!premiere_host_fkey'. Find the desired relationship in the 'details' key.",
     })  # fmt: skip
-    answer = await features.rest("GET", "city?select=premiere(*)")
-    assert (answer.status, answer.body["code"]) == (300, "PGRST201")
-    assert answer.body["details"][1] == {
+    response = await features.rest("GET", "city?select=premiere(*)")
+    assert (response.status, response.body["code"]) == (300, "PGRST201")
+    assert response.body["details"][1] == {
         "cardinality": "one-to-many",
         "embedding": "city with premiere",
         "relationship": "premiere_host_fkey using city(id) and premiere(host)",
     }
 
 
-async def test_ambiguous_relationships_are_listed_by_kind_then_by_name(features: Service) -> None:
+async def test_ambiguous_relationships_are_listed_by_kind_and_name(features: Service) -> None:
     await features.execute(
         "create table troupe (id int primary key, head int);"
         " create table player ("
@@ -116,8 +116,11 @@ async def test_ambiguous_relationships_are_listed_by_kind_then_by_name(features:
         " alter table troupe add constraint aa_head foreign key (head) references player;"
         " grant select on troupe, player to anon; select 1"
     )
-    answer = await features.rest("GET", "troupe?select=player(*)")
-    assert [(way["cardinality"], way["relationship"].split()[0]) for way in answer.body["details"]] == [
+    response = await features.rest("GET", "troupe?select=player(*)")
+    assert [
+        (candidate["cardinality"], candidate["relationship"].split()[0])
+        for candidate in response.body["details"]
+    ] == [
         ("one-to-many", "player_former_fkey"),
         ("one-to-many", "player_troupe_fkey"),
         ("many-to-one", "aa_head"),
@@ -128,26 +131,26 @@ async def test_ambiguous_relationships_are_listed_by_kind_then_by_name(features:
 
 
 async def choices(service: Service, target: str, schema: str | None = None) -> list[str]:
-    """Return what the hint of an ambiguous request says."""
+    """Return the candidates in the hint of an ambiguous request."""
     headers = {} if schema is None else {"accept-profile": schema}
-    answer = await service.rest("GET", target, headers=headers)
-    assert (answer.status, answer.body["code"]) == (300, "PGRST201"), answer.text
-    offered: str = answer.body["hint"].partition("following: ")[2].partition(". Find")[0]
+    response = await service.rest("GET", target, headers=headers)
+    assert (response.status, response.body["code"]) == (300, "PGRST201"), response.text
+    offered: str = response.body["hint"].partition("following: ")[2].partition(". Find")[0]
     return [choice.strip("'") for choice in offered.split(", ")]
 
 
-async def test_every_choice_that_a_hint_offers_works(features: Service) -> None:
+async def test_every_candidate_in_the_hint_works(features: Service) -> None:
     for target, name in (("premiere", "city"), ("city", "premiere")):
         offered = await choices(features, f"{target}?select={name}(*)")
         for choice in offered:
-            answer = await features.rest("GET", f"{target}?select={choice}(id)&limit=1")
-            assert (answer.status, list(answer.body[0])) == (200, [name]), choice
+            response = await features.rest("GET", f"{target}?select={choice}(id)&limit=1")
+            assert (response.status, list(response.body[0])) == (200, [name]), choice
 
 
 @pytest.mark.parametrize("schema", ["public", "api"])
-async def test_a_junction_of_the_requests_schema_comes_first(related: Service, schema: str) -> None:
-    answer = await related.rest("GET", "film?select=actor(name)", headers={"accept-profile": schema})
-    assert (answer.status, answer.body) == (200, [{"actor": [{"name": "a"}]}])
+async def test_junction_in_the_requested_schema_is_preferred(related: Service, schema: str) -> None:
+    response = await related.rest("GET", "film?select=actor(name)", headers={"accept-profile": schema})
+    assert (response.status, response.body) == (200, [{"actor": [{"name": "a"}]}])
 
 
 @pytest.mark.parametrize(
@@ -166,15 +169,15 @@ async def test_a_junction_of_the_requests_schema_comes_first(related: Service, s
         ("egg", "nest", None, {"nest!inner_egg", "nest!egg"}),
     ],
 )  # fmt: skip
-async def test_hints_work_whatever_is_ambiguous(
+async def test_hints_resolve_every_kind_of_ambiguity(
     related: Service, target: str, name: str, schema: str | None, expected: set[str]
 ) -> None:
-    found = await choices(related, f"{target}?select={name}(*)", schema)
-    assert set(found) == expected
-    for choice in found:
+    candidates = await choices(related, f"{target}?select={name}(*)", schema)
+    assert set(candidates) == expected
+    for choice in candidates:
         headers = {} if schema is None else {"accept-profile": schema}
-        answer = await related.rest("GET", f"{target}?select={choice}(*)", headers=headers)
-        assert answer.status == 200, (choice, answer.text)
+        response = await related.rest("GET", f"{target}?select={choice}(*)", headers=headers)
+        assert response.status == 200, (choice, response.text)
 
 
 @pytest.mark.parametrize(
@@ -199,18 +202,18 @@ async def test_hints_work_whatever_is_ambiguous(
     ],
 )  # fmt: skip
 async def test_self_references_have_two_directions(related: Service, target: str, expected: Any) -> None:
-    answer = await related.rest("GET", target)
-    assert (answer.status, answer.body) == (200, expected)
+    response = await related.rest("GET", target)
+    assert (response.status, response.body) == (200, expected)
 
 
-async def test_two_junction_tables_are_told_apart(features: Service) -> None:
+async def test_hints_distinguish_two_junction_tables(features: Service) -> None:
     await features.execute(
         "create table extra (film int references film, actor int references actor,"
         " primary key (film, actor)); grant select on extra to anon; insert into extra values (5, 4);"
         "select 1"
     )
-    answer = await features.rest("GET", "film?select=actor(*)")
-    assert (answer.status, answer.body["details"]) == (300, [
+    response = await features.rest("GET", "film?select=actor(*)")
+    assert (response.status, response.body["details"]) == (300, [
         {
             "cardinality": "many-to-many",
             "embedding": "film with actor",
@@ -222,23 +225,23 @@ async def test_two_junction_tables_are_told_apart(features: Service) -> None:
             "relationship": "part using part_film_fkey(film) and part_actor_fkey(actor)",
         },
     ])  # fmt: skip
-    answer = await features.rest("GET", "film?select=actor!extra(name)&id=eq.5")
-    assert answer.body == [{"actor": [{"name": "Walt"}]}]
-    answer = await features.rest("GET", "film?select=actor!part(name)&id=eq.2")
-    assert answer.body == [{"actor": [{"name": "Xena"}]}]
+    response = await features.rest("GET", "film?select=actor!extra(name)&id=eq.5")
+    assert response.body == [{"actor": [{"name": "Walt"}]}]
+    response = await features.rest("GET", "film?select=actor!part(name)&id=eq.2")
+    assert response.body == [{"actor": [{"name": "Xena"}]}]
 
 
-async def test_two_resources_of_one_name_are_refused(features: Service) -> None:
-    """One would be lost to whoever reads the answer; by an alias both come, and spread columns are none."""
+async def test_two_resources_with_the_same_name_are_rejected(features: Service) -> None:
+    """JSON parsers would drop one of them. An alias or a spread avoids the conflict."""
     both = "premiere?select=city!premiere_city_fkey(id),{}city!premiere_host_fkey(id)&limit=1"
-    answer = await features.rest("GET", both.format(""))
-    assert (answer.status, answer.body) == (400, {
+    response = await features.rest("GET", both.format(""))
+    assert (response.status, response.body) == (400, {
         "code": "42712",
         "message": 'table name "premiere_city_1" specified more than once',
         "details": None,
         "hint": "Give one of the resources named 'city' an alias in the 'select' query parameter.",
     })  # fmt: skip
-    answer = await features.rest("GET", both.format("host:"))
-    assert (answer.status, list(answer.body[0])) == (200, ["city", "host"])
-    answer = await features.rest("GET", both.format("..."))
-    assert (answer.status, list(answer.body[0])) == (200, ["city", "id"])
+    response = await features.rest("GET", both.format("host:"))
+    assert (response.status, list(response.body[0])) == (200, ["city", "host"])
+    response = await features.rest("GET", both.format("..."))
+    assert (response.status, list(response.body[0])) == (200, ["city", "id"])

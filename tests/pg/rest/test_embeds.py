@@ -22,30 +22,30 @@ if TYPE_CHECKING:
         # One to many: a list, perhaps empty.
         ("director?select=id,film(id)&id=in.(1,4)", [
             {"id": 1, "film": [{"id": 1}, {"id": 2}]}, {"id": 4, "film": []}]),
-        # Many to many, by a table whose key covers both foreign keys.
+        # Many to many, through a table whose key covers both foreign keys.
         ("film?select=id,actor(name)&id=in.(1,3)&actor.order=name", [
             {"id": 1, "actor": [{"name": "Xena"}, {"name": "Yuri"}]}, {"id": 3, "actor": []}]),
         ("actor?select=name,film(title)&id=eq.2&film.order=title", [
             {"name": "Yuri", "film": [{"title": "Alpha"}, {"title": "delta_100%"}]}]),
-        # The table in between is a resource of its own.
+        # The junction table is also a resource.
         ("film?select=part(played,actor(name))&id=eq.1&part.order=played", [
             {"part": [{"played": "hero", "actor": {"name": "Xena"}},
                       {"played": "villain", "actor": {"name": "Yuri"}}]}]),
         # One to one, from either side.
         ("poster?select=url,film(title)&film=eq.1", [{"url": "alpha.png", "film": {"title": "Alpha"}}]),
-        # A table to itself: by its name the many, by the column's name the one.
+        # Self reference: the table's name embeds many rows, the column's name one.
         ("director?select=id,director(id)&id=eq.1", [{"id": 1, "director": [{"id": 2}, {"id": 3}]}]),
         ("director?select=id,mentor(id)&id=in.(1,2)", [
             {"id": 1, "mentor": None}, {"id": 2, "mentor": {"id": 1}}]),
         ("director?select=id,pupils:director!mentor(id,mentor(id))&id=eq.2", [
             {"id": 2, "pupils": [{"id": 4, "mentor": {"id": 2}}]}]),
-        # By constraint and by column, with an alias.
+        # Constraints and columns as hints, with an alias.
         ("film?select=by:film_director_fkey(name)&id=eq.1", [{"by": {"name": "Ada"}}]),
         ("premiere?select=at:city!premiere_host_fkey(name)&id=eq.1", [{"at": {"name": "Oslo"}}]),
         ("premiere?select=at:city!city(name),host(name)&id=eq.1", [
             {"at": {"name": "Rome"}, "host": {"name": "Oslo"}}]),
         ("city?select=premiere!host(id)&id=eq.2&premiere.order=id", [{"premiere": [{"id": 1}, {"id": 2}]}]),
-        # Computed relationships, which go before those of foreign keys.
+        # Computed relationships take precedence over foreign keys.
         ("film?select=remakes(id),lead(name)&id=in.(2,3)", [
             {"remakes": [{"id": 3}], "lead": {"name": "Xena"}}, {"remakes": [{"id": 2}], "lead": None}]),
         ("film?select=poster(url)&id=in.(1,2)", [
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         ("city?select=name,premiere!premiere_city_fkey(film(title,director(name,mentor(name))))&id=eq.3", [
             {"name": "Lima", "premiere": [
                 {"film": {"title": "Beta", "director": {"name": "Ada", "mentor": None}}}]}]),
-        # A unique key in the place of a primary one.
+        # A unique key instead of a primary key.
         ("film?select=actor!crew(name)&id=eq.2", [{"actor": [{"name": "Walt"}]}]),
     ],
 )  # fmt: skip
@@ -75,7 +75,7 @@ async def test_related_rows_are_embedded(features: Service, target: str, expecte
     )
 
 
-async def test_related_rows_have_parameters_of_their_own(features: Service) -> None:
+async def test_embedded_resources_have_their_own_parameters(features: Service) -> None:
     [ada, *_] = await features.read("director?select=id,film(id)&order=id&film.title=like.B*")
     assert ada == {"id": 1, "film": [{"id": 2}]}
     [ada, *_] = await features.read("director?select=f:film(id)&order=id&f.order=id.desc&f.limit=1")
@@ -90,14 +90,14 @@ async def test_related_rows_have_parameters_of_their_own(features: Service) -> N
     assert await features.read(target) == [{"remakes": []}]
 
 
-async def test_a_filtered_row_to_one_becomes_null(features: Service) -> None:
-    """Without ``!inner`` the parent's rows stay as they are."""
-    answer = await features.read("film?select=id,director(name)&director.name=eq.Bert&id=in.(1,3)&order=id")
-    assert answer == [{"id": 1, "director": None}, {"id": 3, "director": {"name": "Bert"}}]
+async def test_filtered_to_one_row_becomes_null(features: Service) -> None:
+    """The parent's row is kept unless the request uses ``!inner``."""
+    response = await features.read("film?select=id,director(name)&director.name=eq.Bert&id=in.(1,3)&order=id")
+    assert response == [{"id": 1, "director": None}, {"id": 3, "director": {"name": "Bert"}}]
 
 
 @pytest.mark.parametrize("select", ["film(id),late:film(id)", "late:film(id),film(id)"])
-async def test_a_table_may_be_embedded_more_than_once(features: Service, select: str) -> None:
+async def test_table_can_be_embedded_more_than_once(features: Service, select: str) -> None:
     target = f"director?select={select}&id=eq.1&film.year=lt.1992&late.year=gt.1992"
     assert await features.read(target) == [{"film": [{"id": 1}], "late": [{"id": 2}]}]
     assert await features.read(f"{target}&late.limit=0") == [{"film": [{"id": 1}], "late": []}]
@@ -124,26 +124,28 @@ async def test_a_table_may_be_embedded_more_than_once(features: Service, select:
             {"id": 1, "director": None}, {"id": 2, "director": None}]),
     ],
 )  # fmt: skip
-async def test_a_window_may_leave_out_a_row_to_one(features: Service, query: str, expected: Any) -> None:
+async def test_limit_and_offset_can_exclude_a_to_one_row(
+    features: Service, query: str, expected: Any
+) -> None:
     assert await features.read(f"film?{query}") == expected
 
 
-async def test_an_order_that_changes_nothing_is_looked_at(features: Service) -> None:
+async def test_order_of_a_to_one_resource_is_validated(features: Service) -> None:
     assert await features.read("film?select=id,director(name)&director.order=name&id=eq.4") == [
         {"id": 4, "director": None}
     ]
-    answer = await features.rest("GET", "film?select=id,director(name)&director.order=nothing")
-    assert (answer.status, answer.body["code"]) == (400, "42703")
+    response = await features.rest("GET", "film?select=id,director(name)&director.order=nothing")
+    assert (response.status, response.body["code"]) == (400, "42703")
 
 
-async def test_empty_resources_show_nothing(features: Service) -> None:
-    """``resource()`` is there to filter by, also when there is nothing but such ones in it."""
+async def test_empty_resources_add_no_members(features: Service) -> None:
+    """``resource()`` is only used for filters."""
     assert await features.read("film?select=id,director()&id=eq.1") == [{"id": 1}]
     assert await features.read("film?select=id,director(film())&id=eq.1") == [{"id": 1}]
     assert await features.read("film?select=id,...director()&id=eq.1") == [{"id": 1}]
 
 
-async def test_a_table_may_be_many_to_many_with_itself(features: Service) -> None:
+async def test_table_can_be_many_to_many_with_itself(features: Service) -> None:
     await features.execute(
         "create table knows (who int references actor, whom int references actor, primary key (who, whom));"
         "grant select on knows to anon; insert into knows values (1, 2), (1, 3), (3, 1); select 1"
@@ -159,7 +161,7 @@ async def test_a_table_may_be_many_to_many_with_itself(features: Service) -> Non
     ]
 
 
-async def test_keys_of_several_columns_relate_all_of_them(features: Service) -> None:
+async def test_composite_keys_relate_rows_by_all_columns(features: Service) -> None:
     await features.execute(
         "create table cast_note (film int, actor int, note text, constraint noted foreign key (film, actor)"
         " references part); grant select on cast_note to anon;"
@@ -176,7 +178,7 @@ async def test_keys_of_several_columns_relate_all_of_them(features: Service) -> 
     ]
 
 
-# ---------------------------------------------------------------- which parents stay
+# ---------------------------------------------------------------- filtered parents
 
 
 @pytest.mark.parametrize(
@@ -204,16 +206,14 @@ async def test_keys_of_several_columns_relate_all_of_them(features: Service) -> 
         ("select=id,lead()&lead=is.null&year=not.is.null", [3]),
     ],
 )
-async def test_embedded_resources_choose_among_their_parents(
-    features: Service, query: str, ids: list[int]
-) -> None:
+async def test_embedded_resources_filter_their_parents(features: Service, query: str, ids: list[int]) -> None:
     assert [row["id"] for row in await features.read(f"film?{query}&order=id")] == ids
 
 
-async def test_counts_are_of_the_rows_that_stay(features: Service) -> None:
+async def test_count_excludes_filtered_parents(features: Service) -> None:
     headers = {"prefer": "count=exact"}
-    answer = await features.rest("GET", "film?select=id,director!inner()&limit=1", headers=headers)
-    assert (answer.status, answer.headers["content-range"]) == (206, "0-0/4")
+    response = await features.rest("GET", "film?select=id,director!inner()&limit=1", headers=headers)
+    assert (response.status, response.headers["content-range"]) == (206, "0-0/4")
 
 
 # ---------------------------------------------------------------- spreads
@@ -242,13 +242,13 @@ async def test_counts_are_of_the_rows_that_stay(features: Service) -> None:
         ("director?select=name,...film(id)&id=eq.1&film.order=id&film.limit=1", [{"name": "Ada", "id": [1]}]),
     ],
 )  # fmt: skip
-async def test_spread_resources_give_their_members_to_the_parent(
+async def test_spread_resources_add_their_members_to_the_parent(
     features: Service, target: str, expected: Any
 ) -> None:
     assert await features.read(target) == expected
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -318,31 +318,30 @@ async def test_spread_resources_give_their_members_to_the_parent(
         }),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_embedded_is_refused(
+async def test_invalid_embeds_are_rejected(
     features: Service, target: str, status: int, body: dict[str, Any]
 ) -> None:
-    answer = await features.rest("GET", target)
-    assert (answer.status, answer.body) == (status, body)
+    response = await features.rest("GET", target)
+    assert (response.status, response.body) == (status, body)
 
 
-async def test_a_column_that_is_called_like_a_resource_is_still_filtered(features: Service) -> None:
-    """Other operators than ``is`` are for the column."""
+async def test_column_with_the_name_of_a_resource_can_be_filtered(features: Service) -> None:
+    """Operators other than ``is`` apply to the column."""
     assert [
         row["id"] for row in await features.read("film?select=id,director(name)&director=eq.1&order=id")
     ] == [1, 2]
 
 
-async def test_embedding_too_deep_is_refused(features: Service) -> None:
-    """It is PGRST100 and no broken statement."""
-    answer = await features.rest("GET", "director?select=" + "pupils(" * 25 + "id" + ")" * 25)
-    assert (answer.status, answer.body["code"]) == (400, "PGRST100")
+async def test_too_deeply_nested_embeds_are_rejected(features: Service) -> None:
+    response = await features.rest("GET", "director?select=" + "pupils(" * 25 + "id" + ")" * 25)
+    assert (response.status, response.body["code"]) == (400, "PGRST100")
 
 
 # ---------------------------------------------------------------- partitions
 
 
-async def test_partitions_are_reached_by_their_parent_alone(features: Service) -> None:
-    """By their own name they are not there, where the policies of the parent would not hold."""
+async def test_partitions_are_reachable_only_through_their_parent(features: Service) -> None:
+    """A request for the partition itself would bypass the policies of its parent."""
     await features.execute(
         "create table reading (day date primary key, film int references film) partition by range (day);"
         " create table reading_23 partition of reading for values from ('2023-01-01') to ('2024-01-01');"
@@ -351,11 +350,11 @@ async def test_partitions_are_reached_by_their_parent_alone(features: Service) -
         " insert into reading values ('2023-05-05', 1), ('2023-06-06', null);"
         " grant all on reading, reading_23 to anon; select 1"
     )
-    answer = await features.rest("GET", "film?select=id,reading(day)&reading=not.is.null")
-    assert answer.body == [{"id": 1, "reading": [{"day": "2023-05-05"}]}]
+    response = await features.rest("GET", "film?select=id,reading(day)&reading=not.is.null")
+    assert response.body == [{"id": 1, "reading": [{"day": "2023-05-05"}]}]
     for method, body in (("GET", None), ("PATCH", b"{}"), ("DELETE", None), ("POST", b"{}")):
-        answer = await features.rest(method, "reading_23?day=gt.2023-01-01", body=body)
-        assert (answer.status, answer.body["code"]) == (404, "PGRST205"), method
-    answer = await features.rest("GET", "film?select=id,reading_23(day)")
-    assert (answer.status, answer.body["code"]) == (400, "PGRST200")
-    assert answer.body["hint"] == "Perhaps you meant 'reading' instead of 'reading_23'."
+        response = await features.rest(method, "reading_23?day=gt.2023-01-01", body=body)
+        assert (response.status, response.body["code"]) == (404, "PGRST205"), method
+    response = await features.rest("GET", "film?select=id,reading_23(day)")
+    assert (response.status, response.body["code"]) == (400, "PGRST200")
+    assert response.body["hint"] == "Perhaps you meant 'reading' instead of 'reading_23'."

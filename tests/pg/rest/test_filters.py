@@ -1,4 +1,4 @@
-"""Filters by REST: every operator gives the rows that SQL gives (docs/reference/rest.md, Filters)."""
+"""REST filters: every operator selects the same rows as SQL (docs/reference/rest.md, Filters)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ CASES = [
     ("raw->b->>1=eq.20", "raw->'b'->>1 = '20'"),
     ("frame->>width=eq.16", "(frame).width = 16"),
     ("tags->>0=eq.old", "tags[1] = 'old'"),
-    # Text search: of a tsvector, and of what is none.
+    # Text search in a tsvector and in other types.
     ("script=fts.cat", "script @@ to_tsquery('cat')"),
     ("script=fts(english).cats %26 running", "script @@ to_tsquery('english', 'cats & running')"),
     ("script=plfts.dog sleep", "script @@ plainto_tsquery('dog sleep')"),
@@ -113,7 +113,7 @@ CASES = [
     ("headline=eq.ALPHA", "headline(film) = 'ALPHA'"),
     ("headline=like.*A", "headline(film) like '%A'"),
     ("words=fts(simple).cats", "words(film) @@ to_tsquery('simple', 'cats')"),
-    # Several on one column, and on several, hold together.
+    # Several filters are combined with AND.
     ("year=gt.1990&year=lt.2001", "year > 1990 and year < 2001"),
     ("year=eq.1995&director=eq.2", "year = 1995 and director = 2"),
     ('"year"=eq.1990', "year = 1990"),
@@ -121,53 +121,53 @@ CASES = [
 
 
 @pytest.mark.parametrize(("query", "condition"), CASES)
-async def test_filters_leave_the_rows_that_sql_leaves(features: Service, query: str, condition: str) -> None:
+async def test_filters_select_the_same_rows_as_sql(features: Service, query: str, condition: str) -> None:
     assert await ids(features, query) == ids_where(features, condition)
 
 
-async def test_filters_can_match_all_rows_or_none(features: Service) -> None:
-    found = {tuple(ids_where(features, condition)) for _, condition in CASES}
-    assert len(found) > 15
+async def test_filter_cases_have_many_different_results(features: Service) -> None:
+    results = {tuple(ids_where(features, condition)) for _, condition in CASES}
+    assert len(results) > 15
 
 
-async def test_awkward_column_names_are_quoted_or_escaped(features: Service) -> None:
-    """Double quotes hold what means something else; blanks need nothing."""
+async def test_special_column_names_can_be_quoted_or_escaped(features: Service) -> None:
+    """Characters that mean something in a filter require double quotes; blanks do not."""
     for query in ("the key=eq.1", '"the key"=eq.1', '"a,b"=eq.comma', '"say \\"hi\\""=eq.quote',
                   '"d.o.t"=eq.dot', '"x->y"=eq.arrow', "the%20key=eq.1"):  # fmt: skip
-        answer = await features.rest("GET", f"Odd Table?{query}&select=the key")
-        assert answer.body == [{"the key": 1}], query
+        response = await features.rest("GET", f"Odd Table?{query}&select=the key")
+        assert response.body == [{"the key": 1}], query
 
 
-async def test_a_domains_own_texts_are_compared_with(features: Service) -> None:
-    for query, found in [
+async def test_filter_values_are_parsed_with_the_casts_of_a_domain(features: Service) -> None:
+    for query, expected in [
         ("shade=eq.%23ff0000", [1]), ("shade=neq.00ff00", [1, 3]), ("shade=in.(ff0000,0000ff)", [1, 3]),
         ("shade=gt.0000ff", [1, 2]), ("shade=isdistinct.00ff00", [1, 3]), ("spare=is.null", [1]),
         ("or=(shade.eq.0000ff,spare.eq.000001)", [2, 3]),
     ]:  # fmt: skip
-        answer = await features.rest("GET", f"paint?select=id&order=id&{query}")
-        assert [row["id"] for row in answer.body] == found, query
+        response = await features.rest("GET", f"paint?select=id&order=id&{query}")
+        assert [row["id"] for row in response.body] == expected, query
 
 
-async def test_patterns_are_no_values_of_a_domain(features: Service) -> None:
-    """What ``like`` compares with is left as it is, though the domain has a cast for its values."""
-    for query, found in [
+async def test_patterns_are_not_cast_to_the_domain(features: Service) -> None:
+    """``like`` compares with the pattern as it was sent, although the domain has a cast for its values."""
+    for query, expected in [
         ("plate=eq.ab 12", [1]), ("plate=like.ab*", [3]), ("plate=ilike.ab*", [1, 3]),
         ("plate=not.like.A*", [3]),
     ]:  # fmt: skip
-        answer = await features.rest("GET", f"car?select=id&order=id&{query}")
-        assert [row["id"] for row in answer.body] == found, query
+        response = await features.rest("GET", f"car?select=id&order=id&{query}")
+        assert [row["id"] for row in response.body] == expected, query
 
 
-async def test_domains_of_word_vectors_are_searched_as_they_are(features: Service) -> None:
-    for query, found in [
+async def test_domains_over_tsvector_are_searched_directly(features: Service) -> None:
+    for query, expected in [
         ("long=fts(simple).exits", [1]), ("short=fts(simple).exits", [1]), ("long=fts(english).exits", []),
         ("short=not.plfts(simple).entry", [1]),
     ]:  # fmt: skip
-        answer = await features.rest("GET", f"sign?select=id&{query}")
-        assert [row["id"] for row in answer.body] == found, query
+        response = await features.rest("GET", f"sign?select=id&{query}")
+        assert [row["id"] for row in response.body] == expected, query
 
 
-async def test_a_primary_key_read_is_one_statement_that_is_remembered(features: Service) -> None:
+async def test_primary_key_reads_share_one_statement(features: Service) -> None:
     first = await features.rest("GET", "film?id=eq.1&select=title")
     second = await features.rest("GET", "film?id=eq.4&select=title")
     assert (first.body, second.body) == ([{"title": "Alpha"}], [{"title": "delta_100%"}])
@@ -183,23 +183,21 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-async def test_values_are_values(features: Service, value: str) -> None:
+async def test_hostile_values_are_treated_as_data(features: Service, value: str) -> None:
     headers = {"prefer": "count=exact"}
     for query in (f"title=eq.{escaped(value)}", f"data->>{escaped(quoted(value))}=eq.x",
                   f"or=(title.eq.{escaped(quoted(value))})", f"title=in.({escaped(quoted(value))})",
                   f"title=eq(any).{{{escaped(quoted(value))}}}"):  # fmt: skip
-        answer = await features.rest("GET", f"film?{query}", headers=headers)
-        assert (answer.status, answer.body) == (200, []), answer.text
+        response = await features.rest("GET", f"film?{query}", headers=headers)
+        assert (response.status, response.body) == (200, []), response.text
     assert features.database.execute("select count(*) from film") == [(5,)]
 
 
 def escaped(text: str) -> str:
-    """Percent-encode a text."""
     return "".join(f"%{byte:02X}" for byte in text.encode())
 
 
 def quoted(text: str) -> str:
-    """Put a text into double quotes."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -258,8 +256,8 @@ REFUSALS: list[tuple[str, int, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("query", "status", "body"), REFUSALS)
-async def test_filters_that_cannot_be_are_refused(
+async def test_invalid_filters_are_rejected(
     features: Service, query: str, status: int, body: dict[str, Any]
 ) -> None:
-    answer = await features.rest("GET", f"film?{query}")
-    assert (answer.status, answer.body) == (status, body)
+    response = await features.rest("GET", f"film?{query}")
+    assert (response.status, response.body) == (status, body)

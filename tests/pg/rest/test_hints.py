@@ -1,4 +1,4 @@
-"""Hints at names that may have been meant, in a schema of many."""
+"""Hints for misspelled names in a schema with many names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ grant select on wide to anon;
     [
         ("zebrra", "Perhaps you meant the table 'public.zebra'"),
         ("filer_77", "Perhaps you meant the table 'public.filler_77'"),
-        # The nearest one is not the role's to know.
+        # The role has no privileges on the closest match.
         ("zebuu", None),
         ("rpc/galop", "Perhaps you meant to call the function public.gallop"),
         ("rpc/fil_1200", "Perhaps you meant to call the function public.fill_1200"),
@@ -40,23 +40,19 @@ grant select on wide to anon;
         ("wide?select=stripe", 'Perhaps you meant to reference the column "wide.stripes".'),
     ],
 )
-async def test_hints_do_not_end_where_a_schema_has_many_names(
-    service: Service, target: str, hint: str | None
-) -> None:
-    answer = await service.rest("GET", target)
-    assert answer.status >= 400
-    assert answer.body["hint"] == hint
+async def test_hints_work_in_schemas_with_many_names(service: Service, target: str, hint: str | None) -> None:
+    response = await service.rest("GET", target)
+    assert response.status >= 400
+    assert response.body["hint"] == hint
 
 
 @pytest.mark.parametrize(("target", "code"), [("zebra", "PGRST204"), ("rpc/gallop", "PGRST202")])
 @pytest.mark.parametrize("body", ['{"id": 1}', '\n[{"id": 1}]'])
-async def test_json_that_was_sent_as_a_form_is_recognised(
-    service: Service, target: str, code: str, body: str
-) -> None:
-    """Curl calls every body a form unless it is told otherwise."""
+async def test_json_sent_as_a_form_is_detected(service: Service, target: str, code: str, body: str) -> None:
+    """The default content type of curl is that of a form."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    answer = await service.rest("POST", target, body, headers=form, role="service_role")
-    assert answer.body["code"] == code
-    assert answer.body["hint"] == (
+    response = await service.rest("POST", target, body, headers=form, role="service_role")
+    assert response.body["code"] == code
+    assert response.body["hint"] == (
         "The body was read as a form. Send JSON with the header Content-Type: application/json"
     )

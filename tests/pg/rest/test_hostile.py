@@ -1,4 +1,4 @@
-"""Hostile use of REST: requests short to write and long to answer, looks where one may not look, odd HTTP."""
+"""Hostile REST requests: expensive queries, access to hidden data, malformed HTTP, large responses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from support.service import Answer
 
 NO_RUNNER: Any = None
-"""Stands where the pool would be: what is only read asks nothing of the database."""
+"""Placeholder for the pool; the test sends no statements."""
 
 SCHEMA = """
 create schema private;
@@ -74,7 +74,7 @@ revoke execute on function zeppelin() from public;
 PROJECT = {"db_aggregates_enabled": True}
 
 
-# ---------------------------------------------------------------- too much at once
+# ---------------------------------------------------------------- complexity limits
 
 
 def repeated(item: str, times: int, separator: str = ",") -> str:
@@ -82,13 +82,13 @@ def repeated(item: str, times: int, separator: str = ",") -> str:
 
 
 def casts(count: int) -> str:
-    """Return so many items that are more than the name of a column."""
+    """Return a list of items with casts."""
     return ",".join(f"a{n}:id::text" for n in range(count))
 
 
-def beyond(maximum: int, what: str) -> str:
-    """Return how the message about a bound ends."""
-    return f"expecting at most {maximum} {what}"
+def beyond(maximum: int, subject: str) -> str:
+    """Return the end of the message about an exceeded limit."""
+    return f"expecting at most {maximum} {subject}"
 
 
 BEYOND = {
@@ -111,15 +111,17 @@ BEYOND = {
 
 
 @pytest.mark.parametrize("case", list(BEYOND))
-async def test_what_exceeds_a_limit_is_reported_with_its_place(api: Service, case: str) -> None:
-    query, told = BEYOND[case]
+async def test_exceeded_limit_is_reported_with_its_position(api: Service, case: str) -> None:
+    query, expected = BEYOND[case]
     effort = Effort()
-    answer = await api.rest("GET", f"person?{query}")
+    response = await api.rest("GET", f"person?{query}")
     assert effort.units < 50
-    assert (answer.status, answer.body["code"]) == (400, "PGRST100")
-    assert answer.body["details"].endswith(told), answer.text
-    assert answer.body["message"].endswith(')" (line 1, column ' + answer.body["message"].rpartition(" ")[2])
-    assert answer.messages == ()
+    assert (response.status, response.body["code"]) == (400, "PGRST100")
+    assert response.body["details"].endswith(expected), response.text
+    assert response.body["message"].endswith(
+        ')" (line 1, column ' + response.body["message"].rpartition(" ")[2]
+    )
+    assert response.messages == ()
 
 
 @pytest.mark.parametrize(
@@ -130,20 +132,20 @@ async def test_what_exceeds_a_limit_is_reported_with_its_place(api: Service, cas
         f"select={repeated('*', MAX_TOTAL_MEMBERS // 6)}",
         "select=" + ",".join(f"b{n}:boss({repeated('*', 20)})" for n in range(60)),
         f"select={casts(501)}",
-        # Each filter on whether there is a boss repeats all that is asked of the boss.
+        # Each null filter on the boss repeats all filters of the boss.
         f"select=boss()&{repeated('boss=not.is.null', 300, '&')}&{repeated('boss.id=eq.1', 300, '&')}",
         f"select={repeated('staff_of(', 12, '')}{repeated(')', 12, '')}&"
         + "&".join(f"{repeated('staff_of', n, '.')}=not.is.null&" * 2 for n in range(1, 13)),
     ],
-    ids=["filters", "trees", "members", "members in all", "casts", "repeated filters", "repeated resources"],
+    ids=["filters", "trees", "members", "total members", "casts", "repeated filters", "repeated resources"],
 )
-async def test_what_is_too_much_in_all_is_refused(api: Service, query: str) -> None:
+async def test_requests_over_a_total_limit_are_rejected(api: Service, query: str) -> None:
     effort = Effort()
-    answer = await api.rest("GET", f"person?{query.replace('&&', '&')}")
+    response = await api.rest("GET", f"person?{query.replace('&&', '&')}")
     assert effort.units < 50
-    assert (answer.status, answer.body["code"]) == (400, "PGRST100")
-    assert answer.body["message"] == "The request exceeds a limit"
-    assert answer.messages == ()
+    assert (response.status, response.body["code"]) == (400, "PGRST100")
+    assert response.body["message"] == "The request exceeds a limit"
+    assert response.messages == ()
 
 
 @pytest.mark.parametrize(
@@ -164,13 +166,13 @@ async def test_what_is_too_much_in_all_is_refused(api: Service, query: str) -> N
         f"select={repeated('...boss(name)', 50)}",
     ],
 )
-async def test_what_is_within_the_bounds_is_answered_soon(api: Service, query: str) -> None:
-    """Neither the daemon nor PostgreSQL takes long."""
+async def test_requests_within_the_limits_are_fast(api: Service, query: str) -> None:
+    """The work of the daemon and of PostgreSQL is measured."""
     [[backend]] = await api.pool.fetch("select pg_backend_pid()")
     effort = Effort([backend])
-    answer = await api.rest("GET", f"person?{query}", role="authenticated")
-    assert answer.status == 200, answer.text
-    assert effort.units < 1000  # unbounded, such requests took from 8 seconds to minutes
+    response = await api.rest("GET", f"person?{query}", role="authenticated")
+    assert response.status == 200, response.text
+    assert effort.units < 1000  # without limits, such requests took from 8 seconds to minutes
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ async def test_what_is_within_the_bounds_is_answered_soon(api: Service, query: s
         (["id", "boss_of(staff_of(id))"], [f"b{n}:boss_of(staff_of(id))" for n in range(50)]),
     ],
 )
-async def test_select_is_limited_in_what_it_computes(
+async def test_computed_items_of_select_are_limited(
     api: Service, within: list[str], beyond: list[str]
 ) -> None:
     target = f"person?id=eq.1&select={','.join(within)}"
@@ -196,9 +198,9 @@ async def test_select_is_limited_in_what_it_computes(
 
 
 def chain(depth: int, times: int) -> str:
-    """Ask for staff of staff, and at each level several times whether there is any."""
-    ways = [repeated("staff_of", n, ".") for n in range(1, depth + 1)]
-    filters = [f"{way}=not.is.null" for way in ways for _ in range(times)]
+    """Return a request for nested staff with several null filters at each level."""
+    paths = [repeated("staff_of", n, ".") for n in range(1, depth + 1)]
+    filters = [f"{path}=not.is.null" for path in paths for _ in range(times)]
     return (
         f"person?select=id,{repeated('staff_of(', depth, '')}{repeated(')', depth, '')}&{'&'.join(filters)}"
     )
@@ -214,15 +216,15 @@ def chain(depth: int, times: int) -> str:
         f"person?select=id,boss()&{repeated('boss=not.is.null', 300, '&')}",
     ],
 )
-async def test_postgresql_does_not_weigh_all_orders_of_joins(api: Service, target: str) -> None:
-    """Four levels with two conditions each would keep it busy for minutes, six take all of its memory."""
-    answer = await api.rest("GET", target, role="authenticated")
-    assert answer.status == 200, answer.text
-    assert answer.body[0]["id"] == 1
+async def test_planner_does_not_try_all_join_orders(api: Service, target: str) -> None:
+    """Planning would take minutes for four levels with two conditions each, and all memory for six."""
+    response = await api.rest("GET", target, role="authenticated")
+    assert response.status == 200, response.text
+    assert response.body[0]["id"] == 1
 
 
 @pytest.mark.direct("a pooler's connections begin before the login role is changed")
-async def test_statements_are_not_compiled(api: Service, reactor: Any) -> None:
+async def test_jit_is_off_by_default(api: Service, reactor: Any) -> None:
     assert (await api.rest("GET", "rpc/compiles")).body == "off"
     name = api.database.name
     api.database.execute(f"alter role authenticator in database {name} set jit = on")
@@ -235,19 +237,19 @@ async def test_statements_are_not_compiled(api: Service, reactor: Any) -> None:
         api.database.execute(f"alter role authenticator in database {name} reset jit")
 
 
-async def test_conditions_on_related_rows_hold_beyond_those_that_are_joined(api: Service) -> None:
+async def test_null_filters_apply_beyond_the_join_limit(api: Service) -> None:
     conditions = ["staff_of=not.is.null"] * 12 + ["boss_of=not.is.null"] * 3
     query = f"select=id,staff_of(),boss_of()&{'&'.join(conditions)}"
     assert (await api.rest("GET", f"person?{query}", role="authenticated")).body == [{"id": 1}]
-    answer = await api.rest("GET", f"person?{query}&staff_of=is.null", role="authenticated")
-    assert answer.body == []
+    response = await api.rest("GET", f"person?{query}&staff_of=is.null", role="authenticated")
+    assert response.body == []
 
 
 @pytest.mark.parametrize("parameter", ["columns", "on_conflict"])
-async def test_the_number_of_names_is_limited(api: Service, parameter: str) -> None:
-    answer = await api.rest("POST", f"person?{parameter}={repeated('id', MAX_NAMES + 1)}", [{"id": 9}])
-    assert (answer.status, answer.body["code"]) == (400, "PGRST100")
-    assert answer.body["details"].endswith(beyond(MAX_NAMES, "names"))
+async def test_number_of_names_is_limited(api: Service, parameter: str) -> None:
+    response = await api.rest("POST", f"person?{parameter}={repeated('id', MAX_NAMES + 1)}", [{"id": 9}])
+    assert (response.status, response.body["code"]) == (400, "PGRST100")
+    assert response.body["details"].endswith(beyond(MAX_NAMES, "names"))
 
 
 BODIES = {
@@ -265,101 +267,101 @@ BODIES = {
 
 
 @pytest.mark.parametrize("case", list(BODIES))
-async def test_long_bodies_leave_the_reactor_to_others(api: Service, reactor: Any, case: str) -> None:
+async def test_long_bodies_do_not_block_the_reactor(api: Service, reactor: Any, case: str) -> None:
     media_type, body = BODIES[case]
     target = "" if case == "a batch" else "person"
-    asking = api.rest("POST", target, body, headers={"content-type": media_type})
-    answer, longest = await longest_turn(reactor, asking)
-    assert 400 <= answer.status < 500, answer.text[:300]
+    pending = api.rest("POST", target, body, headers={"content-type": media_type})
+    response, longest = await longest_turn(reactor, pending)
+    assert 400 <= response.status < 500, response.text[:300]
     assert in_units(longest) < 40
 
 
-async def test_long_query_strings_are_read_beside_the_reactor(
+async def test_long_query_strings_are_parsed_on_a_worker_thread(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads_used: list[threading.Thread] = []
 
-    def noting(work: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*arguments: Any) -> Any:
+    def recording(work: Callable[..., Any]) -> Callable[..., Any]:
+        def recorded(*arguments: Any) -> Any:
             threads_used.append(threading.current_thread())
             return work(*arguments)
 
-        return noted
+        return recorded
 
     for name in ("parse_request", "make_plan"):
-        monkeypatch.setattr(handler, name, noting(getattr(handler, name)))
-    for count, beside in ((500, True), (5, False)):
+        monkeypatch.setattr(handler, name, recording(getattr(handler, name)))
+    for count, on_worker in ((500, True), (5, False)):
         threads_used.clear()
-        answer = await api.rest("GET", f"person?select={casts(count)}", role="authenticated")
-        assert answer.status == 200, answer.text[:300]
-        assert [thread is not threading.main_thread() for thread in threads_used] == [beside] * 2
+        response = await api.rest("GET", f"person?select={casts(count)}", role="authenticated")
+        assert response.status == 200, response.text[:300]
+        assert [thread is not threading.main_thread() for thread in threads_used] == [on_worker] * 2
 
 
-async def test_keys_of_long_bodies_are_checked_on_the_worker_thread(
+async def test_keys_of_long_bodies_are_checked_on_a_worker_thread(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads_used: list[threading.Thread] = []
 
-    def noting(*arguments: Any) -> None:
+    def recording(*arguments: Any) -> None:
         threads_used.append(threading.current_thread())
         check_keys(*arguments)
 
-    monkeypatch.setattr(model, "check_keys", noting)
+    monkeypatch.setattr(model, "check_keys", recording)
     headers = {"content-type": "application/json", "prefer": "resolution=match"}
     for count, on_worker in ((1000, True), (2, False)):
         threads_used.clear()
         body = [{"id": 1, "name": "x" * 50}] * count
-        answer = await api.rest("PATCH", "person", body, headers=headers)
-        assert (answer.status, answer.body["code"]) == (400, "PGRST102"), answer.text[:300]
+        response = await api.rest("PATCH", "person", body, headers=headers)
+        assert (response.status, response.body["code"]) == (400, "PGRST102"), response.text[:300]
         assert [thread is not threading.main_thread() for thread in threads_used] == [on_worker]
 
 
-async def longest_turn(reactor: Any, asking: Coroutine[Any, Any, Answer]) -> tuple[Answer, float]:
-    """Return an answer, and the seconds of work in the longest turn of the reactor until it came."""
+async def longest_turn(reactor: Any, pending: Coroutine[Any, Any, Answer]) -> tuple[Answer, float]:
+    """Return a response and the CPU time of the longest reactor turn until it arrived, in seconds."""
     gc.collect()
-    gc.disable()  # to look through all that the tests have made is no work of the daemon's
+    gc.disable()  # collecting the tests' objects is not work of the daemon
     try:
-        answering = defer.ensureDeferred(asking)
+        result = defer.ensureDeferred(pending)
         longest, effort = 0.0, Effort()
-        while not answering.called:
+        while not result.called:
             before = effort.seconds
             await task.deferLater(reactor, 0)
             longest = max(longest, effort.seconds - before)
     finally:
         gc.enable()
-    return await answering, longest
+    return await result, longest
 
 
-async def test_who_goes_away_makes_no_room_for_another_long_body(
+async def test_cancelled_request_keeps_its_slot_until_its_body_is_read(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = load_catalog(api.database.uri)
     handler = RestHandler(Project("a" * 20, "acme", ""), NO_RUNNER, lambda: catalog)
-    begun, go_on = threading.Event(), threading.Event()
+    started, proceed = threading.Event(), threading.Event()
     read: list[tuple[str, bool]] = []
 
     def read_slowly(request: Request) -> None:
-        read.append((request.id, go_on.is_set()))
-        begun.set()
-        assert go_on.wait(FOR_EVER)
+        read.append((request.id, proceed.is_set()))
+        started.set()
+        assert proceed.wait(FOR_EVER)
         raise ApiError(400, request.id, "read")
 
-    def ask(name: str) -> defer.Deferred[Any]:
+    def submit(name: str) -> defer.Deferred[Any]:
         headers = {"content-type": batch.MEDIA_TYPE}
         request = Request(name, "POST", "/rest/v1/", "", headers, bytes(LONG_BATCH + 1))
         return defer.Deferred.fromCoroutine(handler.handle(request, Caller("anon", "{}")))
 
     monkeypatch.setattr(batch, "read", read_slowly)
-    first = ask("first")
-    assert await threads.deferToThread(begun.wait, 10)
-    second, third = ask("second"), ask("third")
-    for gone in (first, second):
-        gone.cancel()
+    first = submit("first")
+    assert await threads.deferToThread(started.wait, 10)
+    second, third = submit("second"), submit("third")
+    for cancelled in (first, second):
+        cancelled.cancel()
         with pytest.raises(defer.CancelledError):
-            await gone
-    for _ in range(3):  # where a thread would have begun
+            await cancelled
+    for _ in range(3):  # time for a thread to start
         await threads.deferToThread(lambda: None)
-    go_on.set()
+    proceed.set()
     with pytest.raises(ApiError) as caught:
         await third
     assert caught.value.code == "third"
@@ -367,47 +369,47 @@ async def test_who_goes_away_makes_no_room_for_another_long_body(
 
 
 async def test_long_names_are_not_repeated_for_each_line(api: Service) -> None:
-    """A hundred kilobytes would become half a gigabyte."""
+    """Otherwise 100 kB of CSV would become 500 MB of JSON."""
     body = "a" * 5000 + "\n" + "1\n" * 50_000
-    answer = await api.rest("POST", "person", body, headers={"content-type": "text/csv"})
-    assert (answer.status, answer.body["code"]) == (400, "PGRST102")
+    response = await api.rest("POST", "person", body, headers={"content-type": "text/csv"})
+    assert (response.status, response.body["code"]) == (400, "PGRST102")
     assert (
-        answer.body["message"]
+        response.body["message"]
         == "The column names are too long: repeated for every line, they are much longer than the lines"
     )
 
 
-async def test_the_paths_of_a_batch_are_as_short_as_others(api: Service) -> None:
+async def test_path_length_is_limited_within_batches(api: Service) -> None:
     batch = {"requests": [{"method": "GET", "path": f"/person?select={'a' * 140_000}"}]}
     headers = {"content-type": "application/vnd.dataapi.batch+json"}
-    answer = await api.rest("POST", "", json.dumps(batch), headers=headers)
-    assert (answer.status, answer.body["code"]) == (400, "PGRST102")
-    assert answer.body["message"] == "The path of a request must not exceed 131072 characters"
+    response = await api.rest("POST", "", json.dumps(batch), headers=headers)
+    assert (response.status, response.body["code"]) == (400, "PGRST102")
+    assert response.body["message"] == "The path of a request must not exceed 131072 characters"
 
 
-async def test_what_is_kept_of_requests_has_a_limit(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plan_cache_size_is_limited(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(role, "PLAN_CHARACTERS", 20_000)
     monkeypatch.setattr(role, "LONGEST_CACHED_STATEMENTS", 2_000)
-    # Plans are kept for as long as the catalog stays the same.
+    # Plans stay cached while the catalog is unchanged.
     await api.execute("comment on table person is 'Of another catalog'")
     view = None
     for number in range(60):
-        answer = await api.rest("GET", f"person?select=a{number}:id,b:name&id=eq.1")
-        assert answer.body == [{f"a{number}": 1, "b": "p1"}]
+        response = await api.rest("GET", f"person?select=a{number}:id,b:name&id=eq.1")
+        assert response.body == [{f"a{number}": 1, "b": "p1"}]
         [view] = api.handler._roles.values()
     assert view is not None
     assert 0 < view._plans.weight <= 20_000
-    kept = len(view._plans)
-    assert 1 < kept < 60
+    cached = len(view._plans)
+    assert 1 < cached < 60
     [message] = (await api.rest("GET", f"person?select={repeated('id', 300)}")).messages
     assert not message.statements[-1].statement.prepared
-    assert len(view._plans) == kept
+    assert len(view._plans) == cached
 
 
-# ---------------------------------------------------------------- looks where one may not look
+# ---------------------------------------------------------------- access to hidden data
 
 HIDDEN = ("zebra", "stripes", "zorilla", "zeppelin", "quokka", "private", "secret")
-"""Names and values that the anonymous role has no business with."""
+"""Names and values that the anonymous role must not see."""
 
 
 @pytest.mark.parametrize(
@@ -437,26 +439,26 @@ HIDDEN = ("zebra", "stripes", "zorilla", "zeppelin", "quokka", "private", "secre
         ("GET", "", None),
     ],
 )
-async def test_no_answer_names_what_the_role_may_not_see(
+async def test_responses_do_not_reveal_hidden_names(
     api: Service, method: str, target: str, body: Any
 ) -> None:
-    """Hints name only what the role may use, and no message has a piece of SQL."""
-    answer = await api.rest(method, target, body, headers={"prefer": "return=representation"})
+    """Hints name only objects that the role may use, and messages contain no SQL."""
+    response = await api.rest(method, target, body, headers={"prefer": "return=representation"})
     for hidden in HIDDEN:
-        assert hidden not in answer.text
+        assert hidden not in response.text
     for piece in ("t~", "pg_catalog", "$1", "select ", "LINE "):
-        assert piece not in answer.text
+        assert piece not in response.text
     if target:
-        assert answer.status >= 400, answer.text
-        assert await shows_when_allowed(api, method, target, body)
+        assert response.status >= 400, response.text
+        assert await hints_with_privileges(api, method, target, body)
 
 
-async def shows_when_allowed(api: Service, method: str, target: str, body: Any) -> bool:
-    """Return whether a role with all privileges gets a hint where there is a hidden name to hint at."""
+async def hints_with_privileges(api: Service, method: str, target: str, body: Any) -> bool:
+    """Return whether a role with all privileges gets a hint, if there is a hidden name to hint at."""
     if not any(near in target for near in ("zorila", "select=quoka", "quoka=eq")) or method != "GET":
         return True
-    answer = await api.rest(method, target, body, role="authenticated")
-    return "zorilla" in answer.text or "quokka" in answer.text
+    response = await api.rest(method, target, body, role="authenticated")
+    return "zorilla" in response.text or "quokka" in response.text
 
 
 @pytest.mark.parametrize(
@@ -477,22 +479,26 @@ async def shows_when_allowed(api: Service, method: str, target: str, body: Any) 
         ("doc?select=doc(count())", [{"doc": [{"count": 0}]}]),
     ],
 )
-async def test_policies_hold_wherever_rows_come_from(api: Service, target: str, expected: Any) -> None:
-    answer = await api.rest("GET", target, role="authenticated", headers={"prefer": "count=exact"})
-    assert answer.status in (200, 206), answer.text
-    rows = answer.body
+async def test_policies_apply_to_embedded_and_aggregated_rows(
+    api: Service, target: str, expected: Any
+) -> None:
+    response = await api.rest("GET", target, role="authenticated", headers={"prefer": "count=exact"})
+    assert response.status in (200, 206), response.text
+    rows = response.body
     if "doc!inner" in target:
         rows = [{"id": row["id"]} for row in rows]
     assert rows[: len(expected)] == expected
-    assert all(word not in answer.text for word in ("theirs", "more", "100"))
+    assert all(word not in response.text for word in ("theirs", "more", "100"))
 
 
-async def test_counts_are_of_the_callers_rows(api: Service) -> None:
+async def test_counts_include_only_the_callers_rows(api: Service) -> None:
     for preferred in ("exact", "estimated"):
-        answer = await api.rest("HEAD", "doc", role="authenticated", headers={"prefer": f"count={preferred}"})
-        assert answer.headers["content-range"] == "0-0/1"
-        answer = await api.rest("HEAD", "doc", headers={"prefer": f"count={preferred}"})
-        assert answer.headers["content-range"] == "*/0"
+        response = await api.rest(
+            "HEAD", "doc", role="authenticated", headers={"prefer": f"count={preferred}"}
+        )
+        assert response.headers["content-range"] == "0-0/1"
+        response = await api.rest("HEAD", "doc", headers={"prefer": f"count={preferred}"})
+        assert response.headers["content-range"] == "*/0"
 
 
 @pytest.mark.parametrize(
@@ -508,30 +514,30 @@ async def test_counts_are_of_the_callers_rows(api: Service) -> None:
         ("PATCH", "doc?id=eq.1", {"owner": "other"}, "", 403),
     ],
 )
-async def test_changes_are_of_the_callers_rows(
+async def test_changes_affect_only_the_callers_rows(
     api: Service, method: str, target: str, body: Any, prefer: str, status: int
 ) -> None:
     headers = {"prefer": f"return=representation,{prefer}", "content-type": "application/json"}
     before = api.database.execute("select * from doc order by id")
-    answer = await api.rest(method, target, body, role="authenticated", headers=headers)
-    assert answer.status == status, answer.text
-    assert status == 403 or answer.body == []
-    assert "theirs" not in answer.text
+    response = await api.rest(method, target, body, role="authenticated", headers=headers)
+    assert response.status == status, response.text
+    assert status == 403 or response.body == []
+    assert "theirs" not in response.text
     assert api.database.execute("select * from doc order by id") == before
 
 
-async def test_an_error_does_not_show_in_the_next_answer(api: Service) -> None:
+async def test_error_leaves_no_trace_in_the_next_response(api: Service) -> None:
     await api.rest("GET", "person?select=id&name=eq.tapir&id=eq.okapi", headers={"x-own": "tapir"})
-    answer = await api.rest("GET", "person?select=id&id=eq.x", role="authenticated")
-    assert "tapir" not in answer.text
-    assert "okapi" not in answer.text
-    answer = await api.rest("GET", "doc")
-    assert answer.body == []
+    response = await api.rest("GET", "person?select=id&id=eq.x", role="authenticated")
+    assert "tapir" not in response.text
+    assert "okapi" not in response.text
+    response = await api.rest("GET", "doc")
+    assert response.body == []
 
 
 @pytest.fixture(scope="module")
 def guarded(service: Service, reactor: Any) -> Iterator[Service]:
-    """Serve the same behind a function that may refuse each request."""
+    """Serve the database with a pre-request function that can reject requests."""
     with serving(reactor, service.database, db_pre_request="public.before") as running:
         yield running
 
@@ -556,26 +562,26 @@ BATCH = {"content-type": "application/vnd.dataapi.batch+json"}
         ("POST", "", {"requests": [{"method": "DELETE", "path": "/note?id=eq.1"}]}, BATCH),
     ],
 )
-async def test_what_the_pre_request_function_refuses_does_not_happen(
+async def test_requests_rejected_by_the_pre_request_function_change_nothing(
     guarded: Service, method: str, target: str, body: Any, headers: dict[str, str]
 ) -> None:
-    answer = await guarded.rest(method, target, body, headers={**headers, "x-refuse": "all"})
-    assert answer.status == (404 if "rpc" in target else 403), answer.text
+    response = await guarded.rest(method, target, body, headers={**headers, "x-refuse": "all"})
+    assert response.status == (404 if "rpc" in target else 403), response.text
     assert guarded.database.execute("select id from note order by id") == [(1,), (2,), (3,)]
 
 
-async def test_the_pre_request_function_sees_each_request_of_a_batch(guarded: Service) -> None:
-    """Refused is one that would be refused by itself, and the others with it."""
+async def test_pre_request_function_runs_for_each_request_of_a_batch(guarded: Service) -> None:
+    """The batch fails if the function rejects one of its requests."""
     requests = [{"method": "POST", "path": "/note", "body": {"id": 8}}, {"method": "GET", "path": "/doc"}]
-    answer = await guarded.rest("POST", "", {"requests": requests}, headers={**BATCH, "x-refuse": "/doc"})
-    assert (answer.status, answer.body["index"]) == (403, 1)
+    response = await guarded.rest("POST", "", {"requests": requests}, headers={**BATCH, "x-refuse": "/doc"})
+    assert (response.status, response.body["index"]) == (403, 1)
     assert guarded.database.execute("select count(*) from note") == [(3,)]
 
 
-# ---------------------------------------------------------------- odd HTTP
+# ---------------------------------------------------------------- malformed HTTP
 
 JSON = b'{"id":1}'
-REFUSED = {
+REJECTED = {
     b"TRACE /rest/v1/note HTTP/1.1\r\n\r\n": 405,
     b"CONNECT /rest/v1/note HTTP/1.1\r\n\r\n": 405,
     b"BREW /rest/v1/rpc/staff_of HTTP/1.1\r\n\r\n": 405,
@@ -614,16 +620,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("data", list(REFUSED), ids=lambda data: data[:60].decode("latin-1"))
-async def test_odd_requests_are_refused(api: Service, data: bytes) -> None:
-    """Each with a status that says why, a JSON body, and nothing asked of the database."""
-    answer = await api.raw(data)
-    assert answer.status == REFUSED[data], answer.text
-    assert answer.body["message"]
-    assert answer.messages == ()
+@pytest.mark.parametrize("data", list(REJECTED), ids=lambda data: data[:60].decode("latin-1"))
+async def test_malformed_requests_are_rejected(api: Service, data: bytes) -> None:
+    """The response has a specific status and a JSON body, and no statement is sent."""
+    response = await api.raw(data)
+    assert response.status == REJECTED[data], response.text
+    assert response.body["message"]
+    assert response.messages == ()
 
 
-ANSWERED = {
+ACCEPTED = {
     b"GET /rest/v1/note?&&select=id&&id=eq.1& HTTP/1.1\r\n\r\n": [{"id": 1}],
     b"GET /rest/v1/note?select=id&select=doc&id=eq.1 HTTP/1.1\r\n\r\n": [{"id": 1}],
     b"GET /rest/v1/note?select=id&id=gt.1&id=lt.3 HTTP/1.1\r\n\r\n": [{"id": 2}],
@@ -640,10 +646,10 @@ ANSWERED = {
 }
 
 
-@pytest.mark.parametrize("data", list(ANSWERED), ids=lambda data: data[:60].decode("latin-1"))
-async def test_odd_requests_that_mean_something_are_answered(api: Service, data: bytes) -> None:
-    answer = await api.raw(data)
-    assert (answer.status, answer.body) == (200, ANSWERED[data])
+@pytest.mark.parametrize("data", list(ACCEPTED), ids=lambda data: data[:60].decode("latin-1"))
+async def test_unusual_but_valid_requests_succeed(api: Service, data: bytes) -> None:
+    response = await api.raw(data)
+    assert (response.status, response.body) == (200, ACCEPTED[data])
 
 
 FORGED = [
@@ -656,8 +662,8 @@ FORGED = [
 
 
 @pytest.mark.parametrize("value", FORGED)
-async def test_values_cannot_forge_the_errors_of_guards(api: Service, value: str) -> None:
-    """Neither sent values nor stored ones, wherever PostgreSQL tries to read them as a number."""
+async def test_values_cannot_forge_guard_errors(api: Service, value: str) -> None:
+    """PostgreSQL's messages about invalid numbers quote sent and stored values."""
     api.database.execute("update doc set word = %s where id = 1", [value])
     sent = [
         ("GET", f"note?id=eq.{value}", None),
@@ -668,14 +674,14 @@ async def test_values_cannot_forge_the_errors_of_guards(api: Service, value: str
     ]
     try:
         for method, target, body in sent:
-            answer = await api.rest(method, target, body, role="authenticated")
-            assert (answer.status, answer.body["code"]) == (400, "22P02"), target
+            response = await api.rest(method, target, body, role="authenticated")
+            assert (response.status, response.body["code"]) == (400, "22P02"), target
     finally:
         api.database.execute("update doc set word = 'mine' where id = 1")
 
 
 @pytest.mark.parametrize(
-    ("what", "value", "code"),
+    ("subject", "value", "code"),
     [
         ("status", "02000", "PGRST112"),
         ("status", "200" + "0" * 5000, "PGRST112"),
@@ -685,9 +691,11 @@ async def test_values_cannot_forge_the_errors_of_guards(api: Service, value: str
         ("headers", f'[{{"X-Long": {"1" * 5000}}}]', "PGRST111"),
     ],
 )
-async def test_functions_cannot_say_what_http_cannot(api: Service, what: str, value: str, code: str) -> None:
-    answer = await api.rest("POST", "rpc/says", {"what": what, "value": value})
-    assert (answer.status, answer.body["code"]) == (500, code)
+async def test_functions_cannot_set_invalid_statuses_or_headers(
+    api: Service, subject: str, value: str, code: str
+) -> None:
+    response = await api.rest("POST", "rpc/says", {"what": subject, "value": value})
+    assert (response.status, response.body["code"]) == (500, code)
 
 
 HEADS = {
@@ -699,22 +707,21 @@ HEADS = {
 
 
 @pytest.mark.parametrize("case", list(HEADS))
-async def test_bodies_come_in_several_ways(api: Service, case: str) -> None:
-    """Without a type as JSON, in pieces, chunked, after a go-ahead."""
+async def test_bodies_with_unusual_headers_are_accepted(api: Service, case: str) -> None:
     row = b'{"id":50,"doc":1}'.ljust(30)
     pieces = [row[:4], row[4:]]
     if case == "chunks":
         pieces = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces] + [b"0\r\n\r\n"]
     try:
-        answer = await api.raw(b"POST /rest/v1/note HTTP/1.1\r\n" + HEADS[case], *pieces)
-        assert b"201 Created" in answer.content or answer.status == 201
+        response = await api.raw(b"POST /rest/v1/note HTTP/1.1\r\n" + HEADS[case], *pieces)
+        assert b"201 Created" in response.content or response.status == 201
         assert api.database.execute("select doc from note where id = 50") == [(1,)]
     finally:
         api.database.execute("delete from note where id = 50")
 
 
 @pytest.mark.parametrize("target", ["", "note", "doc?select=nothing", "nothing", "rpc/nothing", "a/b"])
-async def test_head_is_get_without_the_body(api: Service, target: str) -> None:
+async def test_head_returns_the_headers_of_get(api: Service, target: str) -> None:
     head, get = await api.rest("HEAD", target), await api.rest("GET", target)
     assert (head.status, head.text) == (get.status, "")
     for name in ("content-type", "content-range", "proxy-status"):
@@ -724,13 +731,13 @@ async def test_head_is_get_without_the_body(api: Service, target: str) -> None:
 @pytest.mark.parametrize(
     ("target", "status"), [("", 200), ("note", 200), ("nothing", 404), ("rpc/nothing", 404), ("a/b", 404)]
 )
-async def test_options_ask_the_database_for_nothing(api: Service, target: str, status: int) -> None:
-    answer = await api.rest("OPTIONS", target)
-    assert (answer.status, answer.messages) == (status, ())
-    assert ("allow" in answer.headers) == (status == 200)
+async def test_options_sends_no_statement(api: Service, target: str, status: int) -> None:
+    response = await api.rest("OPTIONS", target)
+    assert (response.status, response.messages) == (status, ())
+    assert ("allow" in response.headers) == (status == 200)
 
 
-# ---------------------------------------------------------------- answers that are too large
+# ---------------------------------------------------------------- response size limits
 
 LARGE = """
 create table leaf (id int primary key, tree int, word text);
@@ -747,7 +754,7 @@ grant all on tree, leaf to anon;
 
 @pytest.fixture(scope="module")
 def narrow(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve trees and their leaves in answers of at most 20,000 bytes."""
+    """Serve trees and their leaves with responses of at most 20,000 bytes."""
     with serving(reactor, server.create_database(LARGE), max_answer=20_000) as service:
         yield service
 
@@ -774,40 +781,40 @@ LINES = {"accept": "application/x-ndjson"}
         ("POST", "rpc/grown", {"size": 10_000}, {}),
     ],
 )
-async def test_an_answer_that_is_too_large_is_refused_and_nothing_of_it_happens(
+async def test_too_large_response_is_rejected_and_rolled_back(
     narrow: Service, method: str, target: str, body: Any, headers: dict[str, str]
 ) -> None:
-    """PostgreSQL itself refuses it, so that the daemon neither reads it nor holds it."""
+    """PostgreSQL raises the error, so the daemon never receives the response."""
     state = "select (select jsonb_agg(t) from tree t), (select count(*) from leaf)"
     before = narrow.database.execute(state)
-    answer = await narrow.rest(method, target, body, headers=headers)
-    assert (answer.status, answer.body["code"]) == (400, "PGRST100"), answer.text[:300]
-    assert answer.body["message"] == "The request exceeds a limit"
-    assert answer.body["details"].startswith("The response, or a line of it, has ")
+    response = await narrow.rest(method, target, body, headers=headers)
+    assert (response.status, response.body["code"]) == (400, "PGRST100"), response.text[:300]
+    assert response.body["message"] == "The request exceeds a limit"
+    assert response.body["details"].startswith("The response, or a line of it, has ")
     assert narrow.database.execute(state) == before
 
 
 @pytest.mark.parametrize("headers", [{}, CSV, LINES])
-async def test_an_answer_that_is_large_enough_is_given(narrow: Service, headers: dict[str, str]) -> None:
-    answer = await narrow.rest("GET", "leaf?id=lte.75", headers=headers)
-    assert answer.status == 200
-    assert answer.text.count("x" * 200) == 75
+async def test_response_within_the_size_limit_is_returned(narrow: Service, headers: dict[str, str]) -> None:
+    response = await narrow.rest("GET", "leaf?id=lte.75", headers=headers)
+    assert response.status == 200
+    assert response.text.count("x" * 200) == 75
 
 
-async def test_what_is_sent_while_it_is_made_may_be_longer(narrow: Service) -> None:
-    answer = await narrow.rest("GET", "leaf", headers=LINES)
-    assert (answer.status, len(answer.text.splitlines())) == (200, 150)
-    assert len(answer.content) > 20_000
+async def test_streamed_responses_may_exceed_the_size_limit(narrow: Service) -> None:
+    response = await narrow.rest("GET", "leaf", headers=LINES)
+    assert (response.status, len(response.text.splitlines())) == (200, 150)
+    assert len(response.content) > 20_000
 
 
-async def test_the_answers_of_a_batch_are_together_no_larger_than_one(narrow: Service) -> None:
-    def asked(times: int) -> dict[str, Any]:
+async def test_size_limit_applies_to_the_whole_batch(narrow: Service) -> None:
+    def batch_of(times: int) -> dict[str, Any]:
         read = {"method": "GET", "path": "/leaf?id=lte.30"}
         return {"requests": [{"method": "DELETE", "path": "/leaf?id=eq.150"}, *[read] * times]}
 
     headers = {"content-type": batch.MEDIA_TYPE}
-    answer = await narrow.rest("POST", "", json.dumps(asked(4)), headers=headers)
-    assert (answer.status, answer.body["code"], answer.body["index"]) == (400, "PGRST100", 3)
+    response = await narrow.rest("POST", "", json.dumps(batch_of(4)), headers=headers)
+    assert (response.status, response.body["code"], response.body["index"]) == (400, "PGRST100", 3)
     assert narrow.database.execute("select count(*) from leaf") == [(150,)]
-    answer = await narrow.rest("POST", "", json.dumps(asked(2)), headers=headers)
-    assert answer.status == 200
+    response = await narrow.rest("POST", "", json.dumps(batch_of(2)), headers=headers)
+    assert response.status == 200

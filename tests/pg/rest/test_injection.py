@@ -1,4 +1,4 @@
-"""Text of a REST request never becomes SQL: hostile texts in every place that takes one, hostile names."""
+"""Hostile text in any part of a REST request never becomes SQL."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ HOSTILE_KEY = "k\" ' $1 %s \\ ;--"
 
 
 def named(name: str) -> str:
-    """Write a name in quotes as it stands in parameters, for a URL."""
+    """Return a quoted name for use in a URL parameter."""
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return quote(f'"{escaped}"', safe="")
 
 
-async def test_names_full_of_quotes_work(either: Service) -> None:
-    """Tables, columns, keys and functions whose names look like SQL and like slots."""
+async def test_names_with_quotes_work(either: Service) -> None:
+    """Tables, columns, keys and functions have names that look like SQL and placeholders."""
     table, key, value = quote(TABLE, safe=""), named(KEY), named(VALUE)
     computed = named("comp \" ' $1 %s")
     select = f"{key},{value},a:{named(LIST)},c:{computed},up:parent({key})"
     query = f"select={select}&{value}=eq.{quote(VALUE_TEXT, safe='')}&order={value}.desc,{computed}"
-    answer = await either.rest("GET", f"{table}?{query}")
-    assert answer.status == 200, answer.text
-    assert answer.body == [
+    response = await either.rest("GET", f"{table}?{query}")
+    assert response.status == 200, response.text
+    assert response.body == [
         {
             KEY: HOSTILE_KEY,
             VALUE: VALUE_TEXT,
@@ -77,40 +77,39 @@ async def test_names_full_of_quotes_work(either: Service) -> None:
     body = {KEY: "plain", VALUE: "$1 %s", LIST: ["$$", "'"]}
     headers = {"prefer": "resolution=merge-duplicates,return=representation"}
     target = f"{table}?on_conflict={key}&columns={key},{value},{named(LIST)}&select={value},{named(LIST)}"
-    answer = await either.rest("POST", target, body, headers=headers)
-    assert answer.status == 200, answer.text
-    assert answer.body == [{VALUE: "$1 %s", LIST: ["$$", "'"]}]
-    answer = await either.rest(
+    response = await either.rest("POST", target, body, headers=headers)
+    assert response.status == 200, response.text
+    assert response.body == [{VALUE: "$1 %s", LIST: ["$$", "'"]}]
+    response = await either.rest(
         "PATCH", f"{table}?{key}=eq.plain", {VALUE: "x"}, headers={"prefer": "return=representation"}
     )
-    assert answer.body[0][VALUE] == "x"
+    assert response.body[0][VALUE] == "x"
 
 
 VALUE_TEXT = "v\" ' $1 %s \\ $$"
 
 
-async def test_arguments_full_of_quotes_work(either: Service) -> None:
-    """A function whose name and arguments look like SQL, by GET and by POST."""
+async def test_function_arguments_with_quotes_work(either: Service) -> None:
     function, argument = quote("call \" ; ' $1", safe=""), "arg \" '' %s"
-    answer = await either.rest("GET", f"rpc/{function}?{quote(argument, safe='')}=a'%25s")
-    assert (answer.status, answer.body) == (200, "a'%s1")
-    answer = await either.rest("POST", f"rpc/{function}", {argument: "$1\\", "other $1": 2})
-    assert (answer.status, answer.body) == (200, "$1\\2")
+    response = await either.rest("GET", f"rpc/{function}?{quote(argument, safe='')}=a'%25s")
+    assert (response.status, response.body) == (200, "a'%s1")
+    response = await either.rest("POST", f"rpc/{function}", {argument: "$1\\", "other $1": 2})
+    assert (response.status, response.body) == (200, "$1\\2")
 
 
 @pytest.mark.parametrize(
     "alias", ['"', '""', "a b", "$1", "%s", "%%", "';--", "\\", "$$", "é😀", "t~1", "~1", "a" * 64, ""]
 )
-async def test_a_name_that_an_aggregate_reads_is_quoted(either: Service, alias: str) -> None:
+async def test_aliases_are_quoted_for_aggregates(either: Service, alias: str) -> None:
     accept = {"accept": "application/vnd.test"}
-    answer = await either.rest("GET", f"note?select={named(alias)}:text&id=eq.1", headers=accept)
+    response = await either.rest("GET", f"note?select={named(alias)}:text&id=eq.1", headers=accept)
     fits = 0 < len(alias.encode()) < 64 and alias != "t~1"
-    assert answer.status == (200 if fits else 400), answer.text
+    assert response.status == (200 if fits else 400), response.text
     if fits:
-        assert json.loads(answer.text) == {alias: "kept"}
+        assert json.loads(response.text) == {alias: "kept"}
 
 
-# ---------------------------------------------------------------- no failure, whatever the text
+# ---------------------------------------------------------------- hostile text
 
 RESERVED = "\"';$\\%s1-_*/(){}[],:.!&=+? \n\té😀"
 WHOLE = [
@@ -145,13 +144,13 @@ hostile = st.one_of(
 
 
 def escaped(text: str | bytes) -> bytes:
-    """Percent-encode a text for a URL, what is no UTF-8 included."""
+    """Percent-encode text for a URL, even if it is not valid UTF-8."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     return quote(data, safe="").encode()
 
 
 def in_header(text: str | bytes) -> bytes:
-    """Write a text into a header as it is, without the line ends that would begin another one."""
+    """Return the bytes of a text without line breaks and NUL."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     return data.translate(None, b"\r\n\0")
 
@@ -166,14 +165,14 @@ def send(method: bytes, target: bytes, body: bytes, *headers: bytes) -> bytes:
 
 
 def as_json(value: Any) -> bytes:
-    """Write JSON, with halves of surrogate pairs as escapes; bytes become what they are in Latin-1."""
+    """Return JSON with escaped surrogate halves, and bytes decoded as Latin-1."""
     return json.dumps(value, default=lambda data: data.decode("latin-1")).encode()
 
 
 JSON, CSV = b"Content-Type: application/json", b"Content-Type: text/csv"
 FORM = b"Content-Type: application/x-www-form-urlencoded"
 BATCH = b"Content-Type: application/vnd.dataapi.batch+json"
-PLACES: dict[str, Any] = {
+POSITIONS: dict[str, Any] = {
     "select": lambda t: get(b"select=" + escaped(t)),
     "alias": lambda t: get(b"select=" + escaped(t) + b":id,text"),
     "cast": lambda t: get(b"select=id::" + escaped(t)),
@@ -247,29 +246,29 @@ def _key(value: str | bytes) -> dict[str, int]:
     return {_text(value): 1}
 
 
-@given(place=st.sampled_from(list(PLACES)), text=hostile)
-async def test_hostile_texts_are_values(service: Service, place: str, text: str | bytes) -> None:
-    answer = await service.raw(PLACES[place](text))
-    assert 200 <= answer.status < 500, (place, answer.text)
-    if answer.status >= 400:
-        told = answer.body
-        assert told.get("code") not in ("XX000", "PGRSTX00"), answer.text
-        assert told.get("code") != "42601" or "in tsquery" in told["message"], answer.text
+@given(position=st.sampled_from(list(POSITIONS)), text=hostile)
+async def test_hostile_text_is_treated_as_data(service: Service, position: str, text: str | bytes) -> None:
+    response = await service.raw(POSITIONS[position](text))
+    assert 200 <= response.status < 500, (position, response.text)
+    if response.status >= 400:
+        error = response.body
+        assert error.get("code") not in ("XX000", "PGRSTX00"), response.text
+        assert error.get("code") != "42601" or "in tsquery" in error["message"], response.text
     assert service.database.execute("select id, text, n from note where id = 1") == [(1, "kept", None)]
     service.database.execute("delete from note where id <> 1")
 
 
-# ---------------------------------------------------------------- no text of a request in a statement
+# ---------------------------------------------------------------- no request text in statements
 
 WORD = "zzq"
-"""A text that no catalog and no generator has; it marks what came from a request."""
+"""Marker for request text. It occurs in no catalog and no generated SQL."""
 marked = st.text("abc\"'\\$;% ", max_size=5).map(lambda text: WORD + text + "x")
 plain = st.integers(0, 99).map(lambda number: f"{WORD}{number}")
 
 
 @st.composite
 def reads(draw: st.DrawFn) -> tuple[str, str]:
-    """Make the path and the parameters of a read with marked aliases, paths, values and headers."""
+    """Return the path and parameters of a read with marked aliases, paths, values and headers."""
 
     def value() -> str:
         return quote(draw(marked), safe="")
@@ -308,20 +307,17 @@ def reads(draw: st.DrawFn) -> tuple[str, str]:
     reads(),
     st.sampled_from(["application/json", "text/csv", "application/vnd.pgrst.array+json;nulls=stripped"]),
 )
-async def test_no_text_of_a_read_is_in_a_statement(
-    service: Service, read: tuple[str, str], accept: str
-) -> None:
-    """Aliases, steps of paths, values and words are bound, never written into SQL."""
+async def test_reads_bind_all_request_text(service: Service, read: tuple[str, str], accept: str) -> None:
     path, query = read
     target = f"{path}{'&' if '?' in path else '?'}{query}"
     headers = {"accept": accept, f"x-{WORD}": WORD, "cookie": f"{WORD}={WORD}", "prefer": "count=exact"}
-    answer = await service.rest("GET", target, headers=headers)
-    assert answer.status in (200, 206), answer.text
-    check_unmarked(answer.messages)
+    response = await service.rest("GET", target, headers=headers)
+    assert response.status in (200, 206), response.text
+    check_unmarked(response.messages)
 
 
 def check_unmarked(messages: Any) -> None:
-    """Fail when a text of the request is in a statement, in a slot's type or in a setting's name."""
+    """Fail if request text occurs in a statement, a parameter type or a setting name."""
     assert messages
     for message in messages:
         assert not any(WORD in name for name, _ in message.settings)
@@ -336,9 +332,7 @@ def check_unmarked(messages: Any) -> None:
     form=st.sampled_from([JSON, CSV, FORM]),
     prefer=st.sampled_from(["", "resolution=merge-duplicates,", "missing=default,", "tx=rollback,"]),
 )
-async def test_no_text_of_a_change_is_in_a_statement(
-    service: Service, text: str, form: bytes, prefer: str
-) -> None:
+async def test_changes_bind_all_request_text(service: Service, text: str, form: bytes, prefer: str) -> None:
     bodies = {
         JSON: as_json({"id": 5, "text": text}),
         CSV: b'id,text\n5,"' + text.replace('"', '""').encode() + b'"',
@@ -354,8 +348,8 @@ async def test_no_text_of_a_change_is_in_a_statement(
         ("PUT", f"note?select={WORD}:id,text&id=eq.5"),
         ("DELETE", f"note?select={WORD}:id,text&text=eq.{quote(text, safe='')}"),
     ):
-        answer = await service.rest(method, target, bodies[form], headers=headers)
-        assert answer.status in (200, 201), answer.text
-        assert answer.body == [{WORD: 5, "text": text}]
-        check_unmarked(answer.messages)
+        response = await service.rest(method, target, bodies[form], headers=headers)
+        assert response.status in (200, 201), response.text
+        assert response.body == [{WORD: 5, "text": text}]
+        check_unmarked(response.messages)
     assert service.database.execute("select count(*) from note") == [(1,)]

@@ -1,4 +1,4 @@
-"""Filters and orders by columns of the type ``json``, which has no operators of its own."""
+"""Filters and orders on ``json`` columns, although the type has no operators."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ FILTERS = [
 async def test_json_is_compared_as_jsonb(
     service: Service, column: str, parameter: str, expected: list[int]
 ) -> None:
-    answer = await service.rest("GET", "letter?select=id&" + parameter.format(column))
-    assert answer.status == 200, answer.text
-    found = [row["id"] for row in answer.body]
-    assert (found if "order" in parameter else sorted(found)) == expected
+    response = await service.rest("GET", "letter?select=id&" + parameter.format(column))
+    assert response.status == 200, response.text
+    returned = [row["id"] for row in response.body]
+    assert (returned if "order" in parameter else sorted(returned)) == expected
 
 
 @pytest.mark.parametrize("parameters", [
@@ -60,18 +60,18 @@ async def test_json_is_compared_as_jsonb(
     "select=id,letter(d:doc)&order=letter(d->a).desc.nullslast",
     "select=id,letter(a:doc->a)&order=letter(a).desc.nullslast",
 ])  # fmt: skip
-async def test_related_rows_order_by_json(service: Service, parameters: str) -> None:
-    answer = await service.rest("GET", f"stamp?{parameters}")
-    assert answer.status == 200, answer.text
-    assert [row["id"] for row in answer.body] == [2, 3, 1, 4]
+async def test_related_rows_can_be_ordered_by_json(service: Service, parameters: str) -> None:
+    response = await service.rest("GET", f"stamp?{parameters}")
+    assert response.status == 200, response.text
+    assert [row["id"] for row in response.body] == [2, 3, 1, 4]
 
 
-async def test_groups_order_by_json(service: Service) -> None:
-    answer = await service.rest("GET", "letter?select=a:doc->a,count()&order=doc->a.nullslast")
-    assert answer.status == 200, answer.text
-    assert [row["a"] for row in answer.body] == [1, 9, 10, None]
+async def test_groups_can_be_ordered_by_json(service: Service) -> None:
+    response = await service.rest("GET", "letter?select=a:doc->a,count()&order=doc->a.nullslast")
+    assert response.status == 200, response.text
+    assert [row["a"] for row in response.body] == [1, 9, 10, None]
 
 
-async def test_json_is_shown_as_it_is(service: Service) -> None:
-    answer = await service.rest("GET", "letter?select=doc,b:doc->b&id=eq.1&doc->a=eq.1")
-    assert answer.text == '[{"doc":{"a": 1, "b": [1, 2], "t": "x"},"b":[1, 2]}]'
+async def test_json_is_returned_unchanged(service: Service) -> None:
+    response = await service.rest("GET", "letter?select=doc,b:doc->b&id=eq.1&doc->a=eq.1")
+    assert response.text == '[{"doc":{"a": 1, "b": [1, 2], "t": "x"},"b":[1, 2]}]'

@@ -1,4 +1,4 @@
-"""A request whose plan is known is answered as the first one of its kind was."""
+"""Requests with a cached plan get the same response as the first request of their kind."""
 
 from __future__ import annotations
 
@@ -91,24 +91,26 @@ REQUESTS: list[tuple[str, str, Any, dict[str, str]]] = [
 ]  # fmt: skip
 
 
-async def answered(api: Service, number: int) -> tuple[int, Any, dict[str, str]]:
-    """Return the answer to a request, without what differs each time, and undo what it changed."""
+async def send_and_reset(api: Service, number: int) -> tuple[int, Any, dict[str, str]]:
+    """Return a response without variable headers, and undo the request's changes."""
     method, target, body, headers = REQUESTS[number]
-    answer: Answer = await api.rest(method, target, body, headers={**(JSON if body else {}), **headers})
-    if method in ("POST", "PUT", "PATCH", "DELETE") and answer.status < 300:
+    response: Answer = await api.rest(method, target, body, headers={**(JSON if body else {}), **headers})
+    if method in ("POST", "PUT", "PATCH", "DELETE") and response.status < 300:
         await api.execute(RESET)
-    kept = {name: value for name, value in answer.headers.items() if name not in ("date", "x-request-id")}
-    return answer.status, answer.text, kept
+    stable_headers = {
+        name: value for name, value in response.headers.items() if name not in ("date", "x-request-id")
+    }
+    return response.status, response.text, stable_headers
 
 
-async def test_a_known_plan_answers_as_a_new_one(api: Service) -> None:
+async def test_cached_plan_gives_the_same_response(api: Service) -> None:
     await api.execute(RESET)
     fresh = []
     for number in range(len(REQUESTS)):
         api.handler._roles.clear()
-        fresh.append(await answered(api, number))
+        fresh.append(await send_and_reset(api, number))
     assert {200, 201, 204, 206, 400, 404, 406, 409, 416} <= {status for status, _, _ in fresh}
     order = [*range(len(REQUESTS))] * 2
     random.Random(0).shuffle(order)
     for number in order:
-        assert await answered(api, number) == fresh[number], REQUESTS[number]
+        assert await send_and_reset(api, number) == fresh[number], REQUESTS[number]

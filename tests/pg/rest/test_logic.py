@@ -1,4 +1,4 @@
-"""Logic trees by REST: ``and``, ``or`` and their negations, on tables and on embedded resources."""
+"""REST logic trees: ``and``, ``or`` and their negations, on tables and on embedded resources."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         ("and=(or(id.eq.1,id.eq.2),or(id.eq.2,id.eq.3))", "id = 2"),
     ],
 )  # fmt: skip
-async def test_logic_means_what_sql_means(features: Service, query: str, condition: str) -> None:
+async def test_logic_trees_select_the_same_rows_as_sql(features: Service, query: str, condition: str) -> None:
     assert await ids(features, query) == ids_where(features, condition)
 
 
@@ -71,30 +71,33 @@ TREES = st.recursive(
 
 
 @given(tree=TREES)
-async def test_any_tree_leaves_the_rows_that_sql_leaves(features: Service, tree: tuple[str, str]) -> None:
-    """Negation and nesting, with NULL on every side, as PostgreSQL evaluates the same condition."""
+async def test_generated_trees_select_the_same_rows_as_sql(features: Service, tree: tuple[str, str]) -> None:
     text, condition = tree
     assert await ids(features, f"and=({text})") == ids_where(features, condition)
 
 
-async def test_logic_on_embedded_resources(features: Service) -> None:
-    """It chooses among the related rows, and the parent's rows only with ``!inner``."""
+async def test_logic_filters_embedded_resources(features: Service) -> None:
+    """The tree filters the related rows, and with ``!inner`` also the parent's rows."""
     target = "director?select=id,film{}(id)&order=id&film.order=id&film.{}"
-    answer = await features.rest("GET", target.format("", "or=(id.eq.1,year.eq.1995)"))
-    assert [[film["id"] for film in row["film"]] for row in answer.body] == [[1, 2], [3], [], []]
-    answer = await features.rest("GET", target.format("!inner", "not.or=(id.eq.1,year.eq.1995)"))
-    assert answer.body == []
-    answer = await features.rest("GET", target.format("!inner", "and=(id.gt.1,not.or(year.eq.1990,id.gt.4))"))
-    assert [(row["id"], [film["id"] for film in row["film"]]) for row in answer.body] == [(1, [2]), (2, [3])]
+    response = await features.rest("GET", target.format("", "or=(id.eq.1,year.eq.1995)"))
+    assert [[film["id"] for film in row["film"]] for row in response.body] == [[1, 2], [3], [], []]
+    response = await features.rest("GET", target.format("!inner", "not.or=(id.eq.1,year.eq.1995)"))
+    assert response.body == []
+    response = await features.rest(
+        "GET", target.format("!inner", "and=(id.gt.1,not.or(year.eq.1990,id.gt.4))")
+    )
+    assert [(row["id"], [film["id"] for film in row["film"]]) for row in response.body] == [
+        (1, [2]),
+        (2, [3]),
+    ]
 
 
-async def test_whether_related_rows_exist_can_stand_in_a_tree(features: Service) -> None:
-    """``is.null`` and its negation on embedded resources combine with everything else."""
+async def test_null_filters_on_resources_can_be_used_in_trees(features: Service) -> None:
     target = "film?select=id,poster(),part()&order=id&or=(poster.not.is.null,{})"
-    answer = await features.rest("GET", target.format("part.not.is.null"))
-    assert answer.body == [{"id": 1}, {"id": 2}, {"id": 4}]
-    answer = await features.rest("GET", target.format("and(part.is.null,id.gt.3)"))
-    assert answer.body == [{"id": 1}, {"id": 4}, {"id": 5}]
+    response = await features.rest("GET", target.format("part.not.is.null"))
+    assert response.body == [{"id": 1}, {"id": 2}, {"id": 4}]
+    response = await features.rest("GET", target.format("and(part.is.null,id.gt.3)"))
+    assert response.body == [{"id": 1}, {"id": 4}, {"id": 5}]
 
 
 @pytest.mark.parametrize(
@@ -110,22 +113,21 @@ async def test_whether_related_rows_exist_can_stand_in_a_tree(features: Service)
         ("or=(id.foo.1)", 7, 'unexpected "f" expecting "not" or operator (eq, gt, ...)'),
     ],
 )  # fmt: skip
-async def test_broken_trees_are_refused_with_their_place(
+async def test_invalid_trees_are_rejected_with_their_position(
     features: Service, query: str, column: int, details: str
 ) -> None:
-    """The column counts from the operator's first letter, as PostgREST counts it."""
-    answer = await features.rest("GET", f"film?{query}")
+    """Columns are counted from the first letter of the operator, as in PostgREST."""
+    response = await features.rest("GET", f"film?{query}")
     body: dict[str, Any] = {"code": "PGRST100", "details": details, "hint": None}
     text = query.partition("=")[2]
     body["message"] = f'"failed to parse logic tree ({text})" (line 1, column {column})'
-    assert (answer.status, answer.body) == (400, body)
+    assert (response.status, response.body) == (400, body)
 
 
-async def test_trees_of_unknown_columns_and_resources_are_refused(features: Service) -> None:
-    """A column that is not there is PostgreSQL's 42703, a resource that is not embedded PGRST108."""
-    answer = await features.rest("GET", "film?or=(id.eq.1,nope.eq.2)")
-    assert (answer.status, answer.body["code"]) == (400, "42703")
-    answer = await features.rest("GET", "film?director.or=(id.eq.1)")
-    assert (answer.status, answer.body["code"]) == (400, "PGRST108")
-    answer = await features.rest("GET", "film?or=" + "(and" * 60 + "(id.eq.1)" + ")" * 60)
-    assert (answer.status, answer.body["code"]) == (400, "PGRST100")
+async def test_unknown_columns_and_resources_in_trees_are_rejected(features: Service) -> None:
+    response = await features.rest("GET", "film?or=(id.eq.1,nope.eq.2)")
+    assert (response.status, response.body["code"]) == (400, "42703")
+    response = await features.rest("GET", "film?director.or=(id.eq.1)")
+    assert (response.status, response.body["code"]) == (400, "PGRST108")
+    response = await features.rest("GET", "film?or=" + "(and" * 60 + "(id.eq.1)" + ")" * 60)
+    assert (response.status, response.body["code"]) == (400, "PGRST100")

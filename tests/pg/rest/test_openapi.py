@@ -1,4 +1,4 @@
-"""Descriptions of the REST API: what roles are shown, in both versions of OpenAPI."""
+"""OpenAPI descriptions of the REST API in both versions, for each role."""
 
 from __future__ import annotations
 
@@ -107,28 +107,28 @@ Document = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def shop(server: Server) -> Iterator[Catalog]:
-    """Reflect a schema with some of everything that a description tells."""
+    """Reflect a schema with every kind of object that descriptions contain."""
     database = server.create_database(SHOP)
     yield load_catalog(database.uri, "api")
     server.drop_database(database)
 
 
-_handled: dict[Any, tuple[Catalog, Document]] = {}
+_cache: dict[Any, tuple[Catalog, Document]] = {}
 
 
 def described(catalog: Catalog, role: str, version: Version, **project: Any) -> Document:
-    """Make a whole description, which a public validator accepts; each one once."""
+    """Return a description that a public validator accepts, cached by its arguments."""
     key = (id(catalog), role, version, *project.items())
-    if key not in _handled:
+    if key not in _cache:
         settings = Project("abcdefghijklmnopqrst", "acme", "", db_schemas=catalog.search_path, **project)
         request = Request("1", "GET", "/rest/v1/", "", {"host": "localhost:8000"}, b"")
         body = describe(settings, catalog, role, catalog.search_path[0], version, lambda: None)
         document: Document = json.loads(with_address(settings, request, version, body))
         validator = OpenAPIV2SpecValidator if version is Version.SWAGGER else OpenAPIV31SpecValidator
         assert [(list(error.path), error.message) for error in validator(document).iter_errors()] == []
-        # The catalog is kept with it, so that no other one comes to have its id.
-        _handled[key] = catalog, document
-    return _handled[key][1]
+        # A reference to the catalog prevents another catalog from getting its id.
+        _cache[key] = catalog, document
+    return _cache[key][1]
 
 
 def swagger(catalog: Catalog, role: str = "anon", **project: Any) -> Document:
@@ -140,14 +140,14 @@ def openapi(catalog: Catalog, role: str = "anon", **project: Any) -> Document:
 
 
 def references(parameters: list[dict[str, str]]) -> list[str]:
-    """Return the names at the end of references."""
+    """Return the last components of references."""
     return [parameter["$ref"].rpartition("/")[2] for parameter in parameters]
 
 
 @pytest.mark.parametrize("version", Version)
 @pytest.mark.parametrize("role", ["anon", "authenticated", "service_role"])
 @pytest.mark.parametrize("mode", ["follow-privileges", "ignore-privileges"])
-def test_a_description_is_valid(shop: Catalog, version: Version, role: str, mode: str) -> None:
+def test_description_is_valid(shop: Catalog, version: Version, role: str, mode: str) -> None:
     document = described(shop, role, version, openapi_mode=mode)
     expected = {"anon": True, "service_role": True, "authenticated": mode == "ignore-privileges"}
     assert ("/customer" in document["paths"]) is expected[role]
@@ -155,14 +155,14 @@ def test_a_description_is_valid(shop: Catalog, version: Version, role: str, mode
 
 @pytest.mark.parametrize("version", Version)
 @pytest.mark.parametrize("role", ["anon", "service_role"])
-def test_the_chinook_sample_is_described(chinook: Database, version: Version, role: str) -> None:
+def test_chinook_sample_can_be_described(chinook: Database, version: Version, role: str) -> None:
     document = described(load_catalog(chinook.uri), role, version)
     assert {"/album", "/artist", "/track"} <= document["paths"].keys()
     assert ("post" in document["paths"]["/album"]) is (role == "service_role")
 
 
-def test_the_schemas_comment_is_the_title_and_the_description(shop: Catalog) -> None:
-    """Its first line and the rest, without directives; and where the API is."""
+def test_schema_comment_provides_title_and_description(shop: Catalog) -> None:
+    """The first line is the title, the rest is the description, and directives are removed."""
     document = swagger(shop)
     assert document["swagger"] == "2.0"
     info = document["info"]
@@ -181,7 +181,7 @@ def test_the_schemas_comment_is_the_title_and_the_description(shop: Catalog) -> 
     ]
 
 
-def test_a_proxys_address_is_where_the_api_is(shop: Catalog) -> None:
+def test_proxy_address_is_the_server_address(shop: Catalog) -> None:
     address = "https://api.example.org:8443/shop/"
     document = swagger(shop, openapi_server_proxy_uri=address)
     assert (document["host"], document["basePath"], document["schemes"]) == (
@@ -194,8 +194,8 @@ def test_a_proxys_address_is_where_the_api_is(shop: Catalog) -> None:
     assert openapi(shop)["servers"] == [{"url": "/rest/v1"}]
 
 
-def test_a_table_is_described_as_clients_expect(shop: Catalog) -> None:
-    """PostgREST's notes on keys, formats, defaults and required columns."""
+def test_table_description_matches_postgrest(shop: Catalog) -> None:
+    """Clients parse PostgREST's notes on keys, formats, defaults and required columns."""
     definitions = swagger(shop)["definitions"]
     assert definitions["customer"] == {
         "description": "Who buys\nand pays",
@@ -248,14 +248,13 @@ def test_a_table_is_described_as_clients_expect(shop: Catalog) -> None:
     assert definitions["purchase"]["required"] == ["id", "customer_id", "status", "paid"]
 
 
-def test_a_views_columns_carry_the_keys_of_the_table_under_them(shop: Catalog) -> None:
+def test_view_columns_have_the_keys_of_the_underlying_table(shop: Catalog) -> None:
     view = swagger(shop)["definitions"]["customer_view"]
     assert view["properties"]["id"]["description"] == "Note:\nThis is a Primary Key.<pk/>"
     assert "required" not in view
 
 
-def test_a_tables_operations_are_as_clients_expect(shop: Catalog) -> None:
-    """Parameters by PostgREST's names."""
+def test_table_operations_match_postgrest(shop: Catalog) -> None:
     document = swagger(shop, "service_role")
     path = document["paths"]["/customer"]
     assert list(path) == ["get", "post", "patch", "delete"]
@@ -308,23 +307,23 @@ def test_a_tables_operations_are_as_clients_expect(shop: Catalog) -> None:
     ],
 )
 @pytest.mark.parametrize("version", Version)
-def test_a_role_is_shown_what_it_may_do(
+def test_description_lists_only_permitted_operations(
     shop: Catalog, version: Version, path: str, anon: list[str] | None, service: list[str] | None
 ) -> None:
-    """And nothing of the rest, unless privileges are to be ignored; the older version knows no ``PUT``."""
+    """``ignore-privileges`` lists all operations. Version 2.0 has no ``PUT``."""
     if version is Version.SWAGGER and service is not None:
         service = [method for method in service if method != "put"]
 
     def methods(role: str, mode: str) -> list[str] | None:
-        found = described(shop, role, version, openapi_mode=mode)["paths"].get(path)
-        return None if found is None else list(found)
+        path_item = described(shop, role, version, openapi_mode=mode)["paths"].get(path)
+        return None if path_item is None else list(path_item)
 
     assert methods("anon", "follow-privileges") == anon
     assert methods("service_role", "follow-privileges") == service
     assert methods("anon", "ignore-privileges") == service
 
 
-def test_columns_that_a_role_may_not_use_are_not_shown(shop: Catalog) -> None:
+def test_description_hides_columns_without_privileges(shop: Catalog) -> None:
     document = swagger(shop)
     assert list(document["definitions"]["partly"]["properties"]) == ["id", "shown"]
     assert references(document["paths"]["/partly"]["patch"]["parameters"])[:2] == [
@@ -336,7 +335,7 @@ def test_columns_that_a_role_may_not_use_are_not_shown(shop: Catalog) -> None:
     assert "covered" not in json.dumps(openapi(shop))
 
 
-def test_keys_do_not_reveal_columns_that_a_role_may_not_use(shop: Catalog) -> None:
+def test_keys_do_not_reveal_hidden_columns(shop: Catalog) -> None:
     for document in (swagger(shop), openapi(shop)):
         assert "covert" not in json.dumps(document)
     noted = swagger(shop)["definitions"]["visitor"]["properties"]["vault_id"]["description"]
@@ -345,7 +344,7 @@ def test_keys_do_not_reveal_columns_that_a_role_may_not_use(shop: Catalog) -> No
     assert "secret" not in json.dumps(document)
 
 
-def test_functions_are_described_as_clients_expect(shop: Catalog) -> None:
+def test_function_descriptions_match_postgrest(shop: Catalog) -> None:
     paths = swagger(shop)["paths"]
     add = paths["/rpc/add"]
     assert add["get"]["tags"] == ["(rpc) add"]
@@ -382,8 +381,8 @@ def test_functions_are_described_as_clients_expect(shop: Catalog) -> None:
     assert paths["/rpc/whole"]["post"]["parameters"][0]["schema"] == {"format": "json"}
 
 
-def test_the_older_version_describes_the_last_overload(shop: Catalog) -> None:
-    """Its arguments only, though the newer version describes those of all."""
+def test_version_2_describes_only_the_last_overload(shop: Catalog) -> None:
+    """Version 3.1 describes the arguments of all overloads."""
     path = swagger(shop)["paths"]["/rpc/loaded"]
     assert [part["name"] for part in path["get"]["parameters"]] == ["x", "y"]
     assert path["post"]["parameters"][0]["schema"] == {
@@ -393,29 +392,31 @@ def test_the_older_version_describes_the_last_overload(shop: Catalog) -> None:
     }
 
 
-def test_names_that_a_path_or_a_reference_cannot_hold_are_written_so_that_it_can(shop: Catalog) -> None:
+def test_special_characters_in_names_are_escaped(shop: Catalog) -> None:
     old, new = swagger(shop), openapi(shop)
     assert "/Odd näme%2F%7Bx%7D~" in old["paths"]
     assert "/Odd%20n%C3%A4me%2F%7Bx%7D~" in new["paths"]
     assert list(new["components"]["schemas"]["Odd_n_me__x__"]["properties"]) == ["id", "a b", "Ü"]
 
 
-def test_a_column_named_like_a_parameter_is_no_parameter(shop: Catalog) -> None:
+def test_column_named_like_a_parameter_is_not_a_filter(shop: Catalog) -> None:
     """``limit`` in a query string is never a column."""
     parameters = references(swagger(shop)["paths"]["/purchase"]["get"]["parameters"])
     assert "rowFilter.purchase.limit" not in parameters
     assert parameters.count("limit") == 1
 
 
-def test_an_offset_may_lie_before_the_first_row(shop: Catalog) -> None:
-    """Requests may send one, so the description allows it; a limit below 0 is refused."""
+def test_description_allows_negative_offsets(shop: Catalog) -> None:
+    """Requests may have a negative offset, but not a negative limit."""
     parameters = openapi(shop)["components"]["parameters"]
     assert parameters["offset"]["schema"] == {"type": "integer"}
     assert parameters["limit"]["schema"] == {"type": "integer", "minimum": 0}
 
 
 @pytest.mark.parametrize(("api_key", "names"), [(True, {"apikey", "JWT"}), (False, {"JWT"})])
-def test_what_a_request_must_carry_is_said(shop: Catalog, api_key: bool, names: set[str]) -> None:
+def test_security_schemes_describe_the_required_credentials(
+    shop: Catalog, api_key: bool, names: set[str]
+) -> None:
     old = swagger(shop, require_api_key=api_key)
     assert old["securityDefinitions"].keys() == names
     assert old["security"][-1].keys() == names
@@ -425,7 +426,7 @@ def test_what_a_request_must_carry_is_said(shop: Catalog, api_key: bool, names: 
     assert ("apikey" in new["components"]["securitySchemes"]) is api_key
 
 
-def test_the_newer_version_distinguishes_reads_from_writes(shop: Catalog) -> None:
+def test_version_3_has_separate_schemas_for_reads_and_writes(shop: Catalog) -> None:
     schemas = openapi(shop, "service_role")["components"]["schemas"]
     row, new, change = (schemas[f"purchase{kind}"] for kind in ("", ".insert", ".update"))
     assert row["properties"]["amount"] == {"type": ["number", "null"], "default": 12.5}
@@ -460,8 +461,8 @@ def test_the_newer_version_distinguishes_reads_from_writes(shop: Catalog) -> Non
     assert schemas["customer.insert"]["required"] == ["email"]
 
 
-def test_a_row_can_be_put_where_its_key_can_be_written(shop: Catalog) -> None:
-    """By ``PUT`` with a condition on each key column; its body has the key and all that must be given."""
+def test_put_is_described_if_the_key_is_writable(shop: Catalog) -> None:
+    """PUT requires a filter on each key column. Its body has the key and all required columns."""
     document = openapi(shop, "service_role")
     put = document["paths"]["/purchase"]["put"]
     key = {"name": "id", "in": "query", "required": True, "schema": {"type": "string", "pattern": r"^eq\."}}
@@ -469,10 +470,12 @@ def test_a_row_can_be_put_where_its_key_can_be_written(shop: Catalog) -> None:
     assert references(put["parameters"][1:]) == ["select", "preferPut"]
     assert put["operationId"] == "put.purchase"
     body = put["requestBody"]
-    given = {"schema": {"$ref": "#/components/schemas/purchase.put"}}
+    expected = {"schema": {"$ref": "#/components/schemas/purchase.put"}}
     assert body["required"] is True
     assert (
-        body["content"]["application/json"] == body["content"]["application/x-www-form-urlencoded"] == given
+        body["content"]["application/json"]
+        == body["content"]["application/x-www-form-urlencoded"]
+        == expected
     )
     schema = document["components"]["schemas"]["purchase.put"]
     assert schema["required"] == ["id", "customer_id"]
@@ -488,7 +491,7 @@ def test_a_row_can_be_put_where_its_key_can_be_written(shop: Catalog) -> None:
     assert "purchase.put" not in openapi(shop)["components"]["schemas"]
 
 
-def test_the_newer_version_describes_results_and_errors(shop: Catalog) -> None:
+def test_version_3_describes_results_and_errors(shop: Catalog) -> None:
     document = openapi(shop)
     paths = document["paths"]
 
@@ -512,7 +515,7 @@ def test_the_newer_version_describes_results_and_errors(shop: Catalog) -> None:
     assert error["properties"].keys() == {"code", "message", "details", "hint"}
 
 
-def test_operations_have_names_of_their_own(shop: Catalog) -> None:
+def test_operation_ids_are_unique(shop: Catalog) -> None:
     paths = openapi(shop, "service_role")["paths"]
     names = [operation["operationId"] for path in paths.values() for operation in path.values()]
     assert len(names) == len(set(names))

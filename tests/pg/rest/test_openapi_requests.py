@@ -1,4 +1,4 @@
-"""Requests for the description at the root of the REST API."""
+"""Requests for the OpenAPI description at the root of the REST API."""
 
 from __future__ import annotations
 
@@ -49,35 +49,33 @@ REGISTERED = "application/vnd.oai.openapi+json"
 
 
 NO_RUNNER: Any = None
-"""Stands where the pool would be: a description asks nothing of the database."""
+"""Placeholder for the pool, because descriptions need no statements."""
 
 
 @pytest.fixture(scope="module")
 def served(server: Server) -> Iterator[Database]:
-    """Give a database of two schemas; only read it."""
+    """Return a database with two schemas. Tests must not change it."""
     database = server.create_database(SCHEMA)
     yield database
     server.drop_database(database)
 
 
 def handler_for(database: Database, *schemas: str, **project: Any) -> RestHandler:
-    """Make a handler that answers without a connection."""
+    """Return a handler without a database connection."""
     exposed = schemas or ("public",)
     settings = Project("a" * 20, "acme", database.uri, db_schemas=exposed, **project)
     catalog = load_catalog(database.uri, *exposed)
     return RestHandler(settings, NO_RUNNER, lambda: catalog)
 
 
-async def ask(
+async def fetch_root(
     handler: RestHandler, query: str = "", method: str = "GET", role: str = "anon", **headers: str
 ) -> Reply:
-    """Ask for the root."""
     named = {"host": "localhost:8000", **{name.replace("_", "-"): value for name, value in headers.items()}}
     return await handler.handle(Request("1", method, "/rest/v1/", query, named, b""), Caller(role, "{}"))
 
 
 def header(reply: Reply, name: str) -> str | None:
-    """Return a header of a reply."""
     return dict(reply.headers).get(name)
 
 
@@ -100,12 +98,12 @@ def header(reply: Reply, name: str) -> str | None:
         (f"{PLAIN};version=3.1", "openapi=2.0", PLAIN, "2.0"),
     ],
 )
-async def test_the_version_is_the_one_that_a_client_asks_for(
+async def test_client_selects_the_openapi_version(
     served: Database, accept: str | None, query: str, content_type: str, version: str
 ) -> None:
-    """By the Accept header or the query string; 2.0 where neither says."""
+    """The Accept header or the query string selects the version (default: 2.0)."""
     headers = {} if accept is None else {"accept": accept}
-    reply = await ask(handler_for(served), query, **headers)
+    reply = await fetch_root(handler_for(served), query, **headers)
     document = json.loads(reply.body)
     assert reply.status == 200
     assert header(reply, "Content-Type") == f"{content_type}; charset=utf-8"
@@ -131,59 +129,56 @@ async def test_the_version_is_the_one_that_a_client_asks_for(
         ({"accept_profile": "nope"}, 406, "PGRST106", "Invalid schema: nope"),
     ],
 )
-async def test_what_cannot_be_answered_is_refused(
+async def test_invalid_root_requests_are_rejected(
     served: Database, named: dict[str, str], status: int, code: str, message: str
 ) -> None:
-    """With PostgREST's codes."""
     with pytest.raises(ApiError) as caught:
-        await ask(handler_for(served), **named)
+        await fetch_root(handler_for(served), **named)
     error = caught.value
     assert (error.status, error.code, error.message) == (status, code, message)
 
 
-async def test_the_root_can_be_asked_for_its_methods(served: Database) -> None:
-    """``OPTIONS`` names them."""
-    reply = await ask(handler_for(served), method="OPTIONS")
+async def test_options_lists_the_methods_of_the_root(served: Database) -> None:
+    reply = await fetch_root(handler_for(served), method="OPTIONS")
     assert (reply.status, header(reply, "Allow"), reply.body) == (200, "OPTIONS,GET,HEAD", b"")
 
 
 async def test_head_has_the_headers_of_get(served: Database) -> None:
     handler = handler_for(served)
-    assert (await ask(handler, method="HEAD")).headers == (await ask(handler)).headers
+    assert (await fetch_root(handler, method="HEAD")).headers == (await fetch_root(handler)).headers
 
 
-async def test_a_schema_is_chosen_by_its_header(served: Database) -> None:
+async def test_accept_profile_selects_the_described_schema(served: Database) -> None:
     handler = handler_for(served, "public", "other")
-    first, second = await ask(handler), await ask(handler, accept_profile="other")
+    first, second = await fetch_root(handler), await fetch_root(handler, accept_profile="other")
     assert "/first" in json.loads(first.body)["paths"]
     assert json.loads(second.body)["paths"].keys() == {"/", "/second", "/rpc/described"}
     assert header(first, "Content-Profile") == "public"
     assert header(second, "Content-Profile") == "other"
-    assert header(await ask(handler_for(served)), "Content-Profile") is None
+    assert header(await fetch_root(handler_for(served)), "Content-Profile") is None
 
 
-async def test_each_role_has_a_description_of_its_own(served: Database) -> None:
+async def test_each_role_gets_its_own_description(served: Database) -> None:
     handler = handler_for(served)
-    asked = [
-        defer.Deferred.fromCoroutine(ask(handler, role=role))
+    pending = [
+        defer.Deferred.fromCoroutine(fetch_root(handler, role=role))
         for role in ("anon", "service_role", "anon", "authenticated")
     ]
-    bodies = [json.loads((await one).body)["paths"].keys() for one in asked]
+    bodies = [json.loads((await one).body)["paths"].keys() for one in pending]
     assert ["/first" in paths for paths in bodies] == [True, False, True, False]
     assert ["/hidden" in paths for paths in bodies] == [False, True, False, False]
 
 
-async def test_descriptions_can_be_switched_off(served: Database) -> None:
-    """``openapi-mode = disabled``."""
+async def test_descriptions_can_be_disabled(served: Database) -> None:
     handler = handler_for(served, openapi_mode="disabled")
     for method in ("GET", "HEAD", "OPTIONS"):
         with pytest.raises(ApiError) as caught:
-            await ask(handler, method=method)
+            await fetch_root(handler, method=method)
         assert (caught.value.status, caught.value.code) == (404, "PGRST126")
         assert caught.value.message == "Root endpoint metadata is disabled"
 
 
-async def test_a_new_catalog_is_described_anew(served: Database) -> None:
+async def test_new_catalog_gets_a_new_description(served: Database) -> None:
     catalogs = []
     for names in (["a"], ["a", "b"]):
         made = MadeUp()
@@ -198,12 +193,12 @@ async def test_a_new_catalog_is_described_anew(served: Database) -> None:
     ]
     current = snapshots[0]
     handler = RestHandler(project, NO_RUNNER, lambda: current)
-    assert "/b" not in json.loads((await ask(handler)).body)["paths"]
+    assert "/b" not in json.loads((await fetch_root(handler)).body)["paths"]
     current = snapshots[1]
-    assert "/b" in json.loads((await ask(handler)).body)["paths"]
+    assert "/b" in json.loads((await fetch_root(handler)).body)["paths"]
 
 
-async def test_others_are_answered_while_a_large_schema_is_described(reactor: Any) -> None:
+async def test_describing_a_large_schema_does_not_block_the_reactor(reactor: Any) -> None:
     made = MadeUp()
     for number in range(300):
         made.table(f"item_{number}", "id", *(f"column_{other}" for other in range(10)))
@@ -219,13 +214,13 @@ async def test_others_are_answered_while_a_large_schema_is_described(reactor: An
     loop = task.LoopingCall(beat)
     loop.clock = reactor
     loop.start(0.001)
-    asked = [
+    pending = [
         defer.Deferred.fromCoroutine(descriptions.get(catalog, "anon", "public", Version.SWAGGER))
         for _ in range(3)
     ]
-    asked[0].addErrback(lambda failure: failure.trap(defer.CancelledError))
-    asked[0].cancel()
-    second, third = await asked[1], await asked[2]
+    pending[0].addErrback(lambda failure: failure.trap(defer.CancelledError))
+    pending[0].cancel()
+    second, third = await pending[1], await pending[2]
     loop.stop()
     assert second is third
     assert len(json.loads(second)["definitions"]) == 300
@@ -235,7 +230,7 @@ async def test_others_are_answered_while_a_large_schema_is_described(reactor: An
 
 @pytest.fixture
 def with_root(served: Database, make_pool: Callable[..., Pool]) -> Callable[..., Any]:
-    """Give a function that asks a handler whose root is a function of the database."""
+    """Return a function that requests the root from a handler with ``db-root-spec``."""
 
     async def send(name: str, **headers: str) -> Reply:
         pool = make_pool(uri=served.uri, size=1)
@@ -243,7 +238,7 @@ def with_root(served: Database, make_pool: Callable[..., Pool]) -> Callable[...,
         exposed = ("public", "other")
         settings = Project("a" * 20, "acme", served.uri, db_schemas=exposed, db_root_spec=name)
         catalog = load_catalog(served.uri, *exposed)
-        return await ask(RestHandler(settings, pool, lambda: catalog), **headers)
+        return await fetch_root(RestHandler(settings, pool, lambda: catalog), **headers)
 
     return send
 
@@ -257,10 +252,10 @@ def with_root(served: Database, make_pool: Callable[..., Pool]) -> Callable[...,
         ("other.described", PLAIN, PLAIN, 2),
     ],
 )
-async def test_a_function_can_answer_instead(
+async def test_root_function_replaces_the_description(
     with_root: Callable[..., Any], name: str, accept: str, content_type: str, own: int
 ) -> None:
-    """``db-root-spec``, with the media type that the client asks for."""
+    """``db-root-spec`` names the function."""
     reply = await with_root(name, accept=accept)
     assert reply.status == 200
     assert json.loads(reply.body)["own"] == own
@@ -269,13 +264,11 @@ async def test_a_function_can_answer_instead(
 
 @pytest.fixture(scope="module")
 def service(reactor: Any, served: Database) -> Iterator[Service]:
-    """Serve the database over HTTP."""
     with serving(reactor, served) as running:
         yield running
 
 
 async def test_rows_can_be_put_as_described(service: Service) -> None:
-    """With the parameters and the members that must be there, to the statuses that are named; else not."""
     described = (await service.rest("GET", "?openapi=3.1", role="service_role")).body
     put = described["paths"]["/placed"]["put"]
     values: dict[str, Any] = {"id": 1, "region": "eu", "name": "a"}
@@ -283,12 +276,12 @@ async def test_rows_can_be_put_as_described(service: Service) -> None:
     conditions = [part["name"] for part in put["parameters"] if part.get("required")]
     target = "placed?" + "&".join(f"{name}=eq.{values[name]}" for name in conditions)
     row = {name: values[name] for name in required}
-    answers = [
+    responses = [
         await service.rest("PUT", target, row, role="service_role", headers={"prefer": f"return={wish}"})
         for wish in ("representation", "representation", "minimal")
     ]
-    assert [answer.status for answer in answers] == [201, 200, 204]
-    assert {str(answer.status) for answer in answers} == put["responses"].keys() - {"default"}
+    assert [response.status for response in responses] == [201, 200, 204]
+    assert {str(response.status) for response in responses} == put["responses"].keys() - {"default"}
     for missing in required:
         fewer = {name: value for name, value in row.items() if name != missing}
         assert (await service.rest("PUT", target, fewer, role="service_role")).status == 400
@@ -299,7 +292,7 @@ async def test_rows_can_be_put_as_described(service: Service) -> None:
     assert "put" not in described["paths"]["/reserved"], "a limit in a query string is no condition"
 
 
-async def test_the_description_is_sent_over_http(service: Service) -> None:
+async def test_description_is_served_over_http(service: Service) -> None:
     whole = await service.rest("GET", "", headers={"accept": PLAIN})
     assert (whole.status, whole.headers["content-type"]) == (200, f"{PLAIN}; charset=utf-8")
     assert whole.headers["vary"] == "Accept, Accept-Profile, Authorization, apikey"

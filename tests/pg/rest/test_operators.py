@@ -1,4 +1,4 @@
-"""Operators that filters find, and how to use others (docs/rest.md, Where it differs from PostgREST)."""
+"""Operators in filters, and functions that use others (docs/rest.md, Where it differs from PostgREST)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ grant usage on schema extensions to anon;
 
 @pytest.fixture(scope="module")
 def service(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve tables with a type of an extension, whose schema is not in the search path."""
+    """Serve tables with an extension's type. The extension's schema is not in the search path."""
     server.require("ltree")
     with serving(reactor, server.create_database(SCHEMA), db_extra_search_path=()) as service:
         yield service
@@ -46,19 +46,19 @@ def service(server: Server, reactor: Any) -> Iterator[Service]:
         ("path=gt.a&order=path.desc", [3, 1]),
     ],
 )
-async def test_operators_of_an_extensions_type_are_found(
+async def test_operators_of_extension_types_are_found(
     service: Service, parameters: str, ids: list[int]
 ) -> None:
-    """Whatever the search path is; the role needs USAGE on their schema."""
-    answer = await service.rest("GET", f"place?select=id&{parameters}")
-    assert [row["id"] for row in answer.body] == ids
-    answer = await service.rest("GET", f"place?select=id&{parameters}", role="authenticated")
-    assert (answer.status, answer.body["code"]) == (403, "42501")
+    """The role needs USAGE on the extension's schema, but no entry in the search path."""
+    response = await service.rest("GET", f"place?select=id&{parameters}")
+    assert [row["id"] for row in response.body] == ids
+    response = await service.rest("GET", f"place?select=id&{parameters}", role="authenticated")
+    assert (response.status, response.body["code"]) == (403, "42501")
 
 
-async def test_operators_for_other_types_are_not_found(service: Service) -> None:
-    answer = await service.rest("GET", "place?size=cs.5")
-    assert (answer.status, answer.body["code"]) == (404, "42883")
+async def test_user_defined_operators_on_built_in_types_are_not_found(service: Service) -> None:
+    response = await service.rest("GET", "place?size=cs.5")
+    assert (response.status, response.body["code"]) == (404, "42883")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_operators_for_other_types_are_not_found(service: Service) -> None
         ("place?or=(is_small.is.true,path.eq.c)&select=id&order=id", [1, 3]),
     ],
 )
-async def test_functions_use_any_operator(service: Service, target: str, ids: list[int]) -> None:
-    answer = await service.rest("GET", target)
-    assert answer.status == 200, answer.text
-    assert [row["id"] for row in answer.body] == ids
+async def test_functions_can_use_any_operator(service: Service, target: str, ids: list[int]) -> None:
+    response = await service.rest("GET", target)
+    assert response.status == 200, response.text
+    assert [row["id"] for row in response.body] == ids

@@ -1,4 +1,4 @@
-"""Orders by REST: directions, nulls, members of JSON values, computed fields, related rows."""
+"""REST orders: directions, nulls, JSON members, computed fields and related rows."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
         ("select=id,director(name,...mentor(by:name))&order=director(by).nullslast,id", [3, 5, 1, 2, 4]),
     ],
 )
-async def test_related_rows_order_by_the_names_under_which_they_are_shown(
-    features: Service, parameters: str, ids: list[int]
-) -> None:
-    answer = await features.rest("GET", f"film?{parameters}")
-    assert answer.status == 200, answer.text
-    assert [row["id"] for row in answer.body] == ids
+async def test_related_orders_can_use_aliases(features: Service, parameters: str, ids: list[int]) -> None:
+    response = await features.rest("GET", f"film?{parameters}")
+    assert response.status == 200, response.text
+    assert [row["id"] for row in response.body] == ids
 
 
-async def test_members_of_json_values_order_related_rows_by_their_names(features: Service) -> None:
+async def test_related_orders_can_use_json_members(features: Service) -> None:
     for shown, order in (("data->>lang", "lang"), ("l:data->>lang", "l"), ("d:data", "d->>lang")):
-        answer = await features.rest("GET", f"sale?select=id,film({shown})&order=film({order}).nullslast,id")
-        assert [row["id"] for row in answer.body] == [1, 2, 4, 3, 5], shown
+        response = await features.rest(
+            "GET", f"sale?select=id,film({shown})&order=film({order}).nullslast,id"
+        )
+        assert [row["id"] for row in response.body] == [1, 2, 4, 3, 5], shown
 
 
 @pytest.mark.parametrize(
@@ -60,23 +60,24 @@ async def test_members_of_json_values_order_related_rows_by_their_names(features
         ("lead(name).nullsfirst,id", "(select name from lead(film)) nulls first, id"),
     ],
 )  # fmt: skip
-async def test_rows_come_in_the_order_of_sql(features: Service, order: str, sql: str) -> None:
-    """Every kind of term gives PostgreSQL's own order."""
+async def test_rows_have_the_same_order_as_in_sql(features: Service, order: str, sql: str) -> None:
     expected = [row[0] for row in features.database.execute(f"select id from film order by {sql}")]
-    answer = await features.rest("GET", f"film?select=id,director(),lead()&order={order}")
-    assert answer.status == 200, answer.text
-    assert [row["id"] for row in answer.body] == expected
+    response = await features.rest("GET", f"film?select=id,director(),lead()&order={order}")
+    assert response.status == 200, response.text
+    assert [row["id"] for row in response.body] == expected
 
 
-async def test_the_resource_that_is_ordered_by_may_be_filtered_or_have_an_alias(features: Service) -> None:
-    answer = await features.rest("GET", "film?select=id,by:director(name)&order=by(name),id&by.name=neq.Ada")
-    assert [row["id"] for row in answer.body] == [3, 5, 1, 2, 4]
+async def test_related_order_works_with_a_filtered_and_renamed_resource(features: Service) -> None:
+    response = await features.rest(
+        "GET", "film?select=id,by:director(name)&order=by(name),id&by.name=neq.Ada"
+    )
+    assert [row["id"] for row in response.body] == [3, 5, 1, 2, 4]
 
 
-async def test_embedded_rows_are_ordered_by_related_ones(features: Service) -> None:
+async def test_embedded_rows_can_be_ordered_by_related_rows(features: Service) -> None:
     target = "director?select=film(id,premiere(city!city(name)))&id=eq.1&film.order=id"
-    answer = await features.rest("GET", f"{target}&film.premiere.order=city(name).desc")
-    [first, _] = answer.body[0]["film"]
+    response = await features.rest("GET", f"{target}&film.premiere.order=city(name).desc")
+    [first, _] = response.body[0]["film"]
     assert [premiere["city"]["name"] for premiere in first["premiere"]] == ["Rome", "Oslo"]
 
 
@@ -104,8 +105,6 @@ REFUSALS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("target", "body"), REFUSALS)
-async def test_orders_that_cannot_be_are_refused(
-    features: Service, target: str, body: dict[str, Any]
-) -> None:
-    answer = await features.rest("GET", target)
-    assert (answer.status, answer.body) == (400, body)
+async def test_invalid_orders_are_rejected(features: Service, target: str, body: dict[str, Any]) -> None:
+    response = await features.rest("GET", target)
+    assert (response.status, response.body) == (400, body)

@@ -1,4 +1,4 @@
-"""Names with characters that paths give a meaning to: a path is split before it is decoded."""
+"""Names with special characters: a path is split before it is decoded."""
 
 from __future__ import annotations
 
@@ -27,24 +27,23 @@ grant all on all tables in schema public to anon;
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_any_name_is_found_by_its_path(api: Service, name: str) -> None:
-    """Of a table and of a function, as descriptions list them; ``Location`` leads back."""
+async def test_any_name_can_be_addressed_by_its_path(api: Service, name: str) -> None:
     path = quote(name, safe="")
-    answer = await api.rest("GET", path)
-    assert (answer.status, answer.body) == (200, [{"id": 1, "name": name}])
-    answer = await api.rest("GET", f"rpc/{quote(f'f{name}', safe='')}")
-    assert (answer.status, answer.body) == (200, name)
+    response = await api.rest("GET", path)
+    assert (response.status, response.body) == (200, [{"id": 1, "name": name}])
+    response = await api.rest("GET", f"rpc/{quote(f'f{name}', safe='')}")
+    assert (response.status, response.body) == (200, name)
     made = await api.rest("POST", path, {"id": 2}, headers={"prefer": "return=headers-only"})
     assert made.headers["location"] == f"/{path}?id=eq.2"
-    found = await api.rest("GET", made.headers["location"].removeprefix("/"))
-    assert found.body == [{"id": 2, "name": None}]
+    fetched = await api.rest("GET", made.headers["location"].removeprefix("/"))
+    assert fetched.body == [{"id": 2, "name": None}]
     removal = {"requests": [{"method": "DELETE", "path": f"/{path}?id=eq.2"}]}
-    answer = await api.rest("POST", "", removal, headers={"content-type": batch.MEDIA_TYPE})
-    assert answer.status == 200
+    response = await api.rest("POST", "", removal, headers={"content-type": batch.MEDIA_TYPE})
+    assert response.status == 200
     assert len((await api.rest("GET", path)).body) == 1
 
 
-async def test_descriptions_list_paths_that_are_found(api: Service) -> None:
+async def test_described_paths_exist(api: Service) -> None:
     for version in ("2.0", "3.1"):
         described = await api.rest("GET", f"?openapi={version}")
         paths = [path for path in json.loads(described.text)["paths"] if path != "/"]
@@ -53,7 +52,7 @@ async def test_descriptions_list_paths_that_are_found(api: Service) -> None:
             assert (await api.rest("GET", path.removeprefix("/"))).status == 200, path
 
 
-async def test_a_slash_of_the_path_itself_is_none_of_a_name(api: Service) -> None:
+async def test_unescaped_slash_is_not_part_of_a_name(api: Service) -> None:
     assert (await api.rest("GET", "rpc/a")).body == 7
     for path in ("a/b", "rpc/a/b", "rpc/"):
         assert (await api.rest("GET", path)).status == 404

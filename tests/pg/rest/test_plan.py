@@ -1,4 +1,4 @@
-"""Plans of statements in place of their rows, over HTTP."""
+"""Execution plans instead of rows, over HTTP."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FOR_JSON = '; for="application/json"'
 
 @pytest.fixture(scope="module")
 def database(server: Server) -> Database:
-    """Give a database of tables and functions."""
+    """Return a database with tables and functions."""
     return server.create_database(documents.read("tests/pg/data/functions.sql"))
 
 
 @pytest.fixture(scope="module")
 def service(database: Database, reactor: Any) -> Iterator[Service]:
-    """Serve it with plans enabled."""
+    """Serve the database with plans enabled."""
     end = TransactionEnd.COMMIT_ALLOW_OVERRIDE
     with serving(reactor, database, db_plan_enabled=True, db_tx_end=end) as one:
         yield one
@@ -45,16 +45,16 @@ def service(database: Database, reactor: Any) -> Iterator[Service]:
         ),
     ],
 )
-async def test_the_plan_is_text_by_default(service: Service, accept: str, content_type: str) -> None:
-    """As ``EXPLAIN`` writes it, line by line, for tables and functions."""
+async def test_plan_is_text_by_default(service: Service, accept: str, content_type: str) -> None:
+    """The text is that of ``EXPLAIN``, for tables and for functions."""
     for target in ("project?id=eq.1", "rpc/all_projects", "rpc/add_them?a=1&b=2"):
-        answer = await service.rest("GET", target, headers={"accept": accept})
-        assert (answer.status, answer.headers["content-type"]) == (200, content_type)
-        assert answer.headers["vary"].startswith("Accept, Prefer, Range")
-        first, *others = answer.text.splitlines()
+        response = await service.rest("GET", target, headers={"accept": accept})
+        assert (response.status, response.headers["content-type"]) == (200, content_type)
+        assert response.headers["vary"].startswith("Accept, Prefer, Range")
+        first, *others = response.text.splitlines()
         assert "(cost=" in first
         assert others
-        assert "actual time" not in answer.text
+        assert "actual time" not in response.text
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,20 @@ async def test_the_plan_is_text_by_default(service: Service, accept: str, conten
         ("PATCH", "visit?id=eq.1", {"place": "planned"}),
     ],
 )
-async def test_a_plan_begins_where_the_rows_are_gathered(
+async def test_plan_starts_at_the_aggregation_of_rows(
     service: Service, method: str, target: str, body: Any
 ) -> None:
-    """As in PostgREST: nothing around it that looks at an answer, which is not made."""
+    """PostgREST also omits the steps that inspect the response."""
     headers = {"accept": f"{PLAN}+json", "prefer": "return=representation"}
-    answer = await service.rest(method, target, body, headers=headers)
-    assert answer.body[0]["Plan"]["Node Type"] == "Aggregate", answer.text
+    response = await service.rest(method, target, body, headers=headers)
+    assert response.body[0]["Plan"]["Node Type"] == "Aggregate", response.text
 
 
-async def test_a_plan_says_of_which_schema_it_is(reference: Service) -> None:
+async def test_plan_response_has_a_content_profile(reference: Service) -> None:
     for schema in ("public", "other"):
         headers = {"accept": PLAN, "accept-profile": schema}
-        answer = await reference.rest("GET", "note" if schema == "other" else "film", headers=headers)
-        assert (answer.status, answer.headers["content-profile"]) == (200, schema)
+        response = await reference.rest("GET", "note" if schema == "other" else "film", headers=headers)
+        assert (response.status, response.headers["content-profile"]) == (200, schema)
 
 
 @pytest.mark.parametrize(
@@ -90,65 +90,64 @@ async def test_a_plan_says_of_which_schema_it_is(reference: Service) -> None:
         ("wal|analyze", "WAL Records"),
     ],
 )
-async def test_options_choose_what_a_plan_shows(service: Service, options: str, member: str) -> None:
-    """In JSON here; the answer names them in a fixed order."""
+async def test_options_select_the_details_of_a_plan(service: Service, options: str, member: str) -> None:
+    """The response lists the options in a fixed order."""
     accept = f"{PLAN}+json; options={options}"
-    answer = await service.rest("GET", "project?id=eq.1", headers={"accept": accept})
-    [plan] = answer.body
+    response = await service.rest("GET", "project?id=eq.1", headers={"accept": accept})
+    [plan] = response.body
     assert member in plan["Plan"]
     named = "|".join(sorted(options.split("|")))
-    assert answer.headers["content-type"] == f"{PLAN}+json{FOR_JSON}; options={named}; charset=utf-8"
+    assert response.headers["content-type"] == f"{PLAN}+json{FOR_JSON}; options={named}; charset=utf-8"
 
 
-async def test_settings_are_reported_on_request(service: Service) -> None:
+async def test_plan_includes_settings_on_request(service: Service) -> None:
     accept = f"{PLAN}+json; options=settings"
-    answer = await service.rest("GET", "project", headers={"accept": accept})
-    assert "search_path" in answer.body[0]["Settings"]
+    response = await service.rest("GET", "project", headers={"accept": accept})
+    assert "search_path" in response.body[0]["Settings"]
 
 
-async def test_the_plan_is_of_the_very_statement(service: Service) -> None:
-    answer = await service.rest("GET", "project?id=eq.1", headers={"accept": f"{PLAN}; options=verbose"})
-    assert "Index Scan using project_pkey on public.project" in answer.text
-    assert "string_agg" in answer.text
+async def test_plan_describes_the_actual_statement(service: Service) -> None:
+    response = await service.rest("GET", "project?id=eq.1", headers={"accept": f"{PLAN}; options=verbose"})
+    assert "Index Scan using project_pkey on public.project" in response.text
+    assert "string_agg" in response.text
     for accept in (f'{PLAN}+json; for="{OBJECT}"', f'{PLAN}+json; for="application/vnd.pgrst.object"'):
-        answer = await service.rest("GET", "project", headers={"accept": accept})
-        assert answer.status == 200
-        assert answer.headers["content-type"] == f'{PLAN}+json; for="{OBJECT}"; charset=utf-8'
+        response = await service.rest("GET", "project", headers={"accept": accept})
+        assert response.status == 200
+        assert response.headers["content-type"] == f'{PLAN}+json; for="{OBJECT}"; charset=utf-8'
 
 
-async def test_changes_are_planned_and_not_made(service: Service) -> None:
+async def test_planned_changes_are_not_executed(service: Service) -> None:
     plan = {"accept": f"{PLAN}+json", "prefer": "return=representation"}
     for method, target, body, operation in (
         ("POST", "visit", {"place": "planned"}, "Insert"),
         ("PATCH", "visit?id=eq.1", {"place": "planned"}, "Update"),
         ("DELETE", "visit?id=eq.1", None, "Delete"),
     ):
-        answer = await service.rest(method, target, body, headers=plan)
-        assert (answer.status, operation in answer.text) == (200, True), answer.text
-    answer = await service.rest("POST", "rpc/visit_place", {"place": "planned"}, headers=plan)
-    assert answer.status == 200
+        response = await service.rest(method, target, body, headers=plan)
+        assert (response.status, operation in response.text) == (200, True), response.text
+    response = await service.rest("POST", "rpc/visit_place", {"place": "planned"}, headers=plan)
+    assert response.status == 200
     assert service.database.execute("select count(*) from visit") == [(0,)]
     undone = {"accept": f"{PLAN}; options=analyze", "prefer": "tx=rollback"}
-    answer = await service.rest("POST", "visit", {"place": "undone"}, headers=undone)
-    assert "actual time" in answer.text
+    response = await service.rest("POST", "visit", {"place": "undone"}, headers=undone)
+    assert "actual time" in response.text
     assert service.database.execute("select count(*) from visit") == [(0,)]
     made = {"accept": f"{PLAN}; options=analyze"}
     await service.rest("POST", "visit", {"place": "made"}, headers=made)
     assert service.database.execute("select place from visit") == [("made",)]
 
 
-async def test_what_postgresql_refuses_to_explain_is_its_error(service: Service) -> None:
-    """``wal`` without ``analyze``, and rights that the role lacks."""
-    answer = await service.rest("GET", "project", headers={"accept": f"{PLAN}; options=wal"})
-    assert (answer.status, answer.body["code"]) == (400, "22023")
-    answer = await service.rest("GET", "rpc/not_for_anon", headers={"accept": PLAN})
-    assert (answer.status, answer.body["code"]) == (401, "42501")
+async def test_explain_errors_are_reported(service: Service) -> None:
+    response = await service.rest("GET", "project", headers={"accept": f"{PLAN}; options=wal"})
+    assert (response.status, response.body["code"]) == (400, "22023")
+    response = await service.rest("GET", "rpc/not_for_anon", headers={"accept": PLAN})
+    assert (response.status, response.body["code"]) == (401, "42501")
 
 
-async def test_plans_do_not_show_the_marker_of_guards(service: Service) -> None:
+async def test_plans_do_not_reveal_the_guard_marker(service: Service) -> None:
     accept = f'{PLAN}+text; for="{OBJECT}"; options=verbose'
     headers = {"accept": accept, "prefer": "return=representation"}
-    answer = await service.rest("DELETE", "visit?id=eq.1", headers=headers)
-    assert answer.status == 200, answer.text
-    assert "PGRST116" in answer.text
-    assert ERROR_MARKER not in answer.text
+    response = await service.rest("DELETE", "visit?id=eq.1", headers=headers)
+    assert response.status == 200, response.text
+    assert "PGRST116" in response.text
+    assert ERROR_MARKER not in response.text

@@ -1,4 +1,4 @@
-"""GeoJSON as PostGIS itself makes it, where the server has it; ``test_rest_media`` does without."""
+"""GeoJSON created by PostGIS, if the server has it. ``test_media`` tests GeoJSON on any server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ grant all on all tables in schema public to anon;
 
 @pytest.fixture(scope="module")
 def service(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve tables with places; the extension is in a schema that is not exposed."""
+    """Serve tables with geometries. The extension's schema is not exposed."""
     server.require("postgis")
     database = server.create_database(SCHEMA)
     with serving(reactor, database, db_extra_search_path=("gis",)) as service:
@@ -50,7 +50,6 @@ def service(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 def feature(geometry: str, *coordinates: Any, **properties: Any) -> dict[str, Any]:
-    """Return one feature of a collection."""
     shape = {"type": geometry, "coordinates": list(coordinates)}
     return {"type": "Feature", "geometry": shape, "properties": properties}
 
@@ -60,21 +59,21 @@ BERGEN = feature("Point", 5.32, 60.39, id=2, name="Bergen")
 
 
 async def features(service: Service, target: str) -> list[Any]:
-    """Ask for GeoJSON and return the features."""
-    answer = await service.rest("GET", target, headers={"accept": GEOJSON})
-    assert (answer.status, answer.headers["content-type"]) == (200, f"{GEOJSON}; charset=utf-8")
-    assert answer.body["type"] == "FeatureCollection"
-    found: list[Any] = answer.body["features"]
-    return found
+    """Return the features of a GeoJSON response."""
+    response = await service.rest("GET", target, headers={"accept": GEOJSON})
+    assert (response.status, response.headers["content-type"]) == (200, f"{GEOJSON}; charset=utf-8")
+    assert response.body["type"] == "FeatureCollection"
+    collected: list[Any] = response.body["features"]
+    return collected
 
 
-async def test_rows_are_features_with_the_other_columns_as_properties(service: Service) -> None:
+async def test_rows_become_features_with_other_columns_as_properties(service: Service) -> None:
     assert await features(service, "harbour?order=id") == [AALESUND, BERGEN]
     assert await features(service, "rpc/harbours_north_of?latitude=61") == [AALESUND]
     assert await features(service, "harbour?id=gt.2") == []
 
 
-async def test_a_selection_decides_the_properties_and_which_geometry_is_shown(service: Service) -> None:
+async def test_select_determines_the_properties_and_the_geometry(service: Service) -> None:
     assert await features(service, "harbour?select=id,place&id=eq.2") == [feature("Point", 5.32, 60.39, id=2)]
     assert await features(service, "quay?select=id,bollard") == [feature("Point", 6.1, 62.4, id=7)]
     assert await features(service, "quay?select=id,edge") == [feature("LineString", [6, 62], [7, 63], id=7)]
@@ -83,14 +82,13 @@ async def test_a_selection_decides_the_properties_and_which_geometry_is_shown(se
     assert (quay["id"], quay["bollard"]["coordinates"]) == (7, [6.1, 62.4])
 
 
-async def test_rows_without_a_geometry_are_no_features(service: Service) -> None:
-    """PostGIS says what is missing."""
-    answer = await service.rest("GET", "crane", headers={"accept": GEOJSON})
-    assert (answer.status, answer.body["code"]) == (400, "22023")
-    assert answer.body["message"] == "geometry column is missing"
+async def test_rows_without_a_geometry_are_rejected(service: Service) -> None:
+    response = await service.rest("GET", "crane", headers={"accept": GEOJSON})
+    assert (response.status, response.body["code"]) == (400, "22023")
+    assert response.body["message"] == "geometry column is missing"
 
 
-async def test_changed_rows_are_shown_as_features(service: Service) -> None:
+async def test_changed_rows_are_returned_as_features(service: Service) -> None:
     moved = "srid=4326;point(10.4 63.4)"
     body = {"id": 3, "name": "Trondheim", "place": moved}
     made = feature("Point", 10.4, 63.4, id=3, name="Trondheim")
@@ -102,12 +100,12 @@ async def test_changed_rows_are_shown_as_features(service: Service) -> None:
         ("DELETE", "harbour?id=eq.3", None, 200, made),
     ]
     for method, target, sent, status, expected in steps:
-        answer = await service.rest(method, target, sent, headers=SHOWN)
-        assert (answer.status, answer.body["features"]) == (status, [expected]), method
+        response = await service.rest(method, target, sent, headers=SHOWN)
+        assert (response.status, response.body["features"]) == (status, [expected]), method
 
 
-async def test_plain_json_has_geometries_as_objects(service: Service) -> None:
-    """With the reference system, which GeoJSON's features leave out."""
+async def test_geometries_are_objects_in_plain_json(service: Service) -> None:
+    """Unlike GeoJSON features, the objects include the reference system."""
     [row] = (await service.rest("GET", "harbour?select=place&id=eq.1")).body
     crs = {"type": "name", "properties": {"name": "EPSG:4326"}}
     assert row["place"] == {"type": "Point", "crs": crs, "coordinates": [6.15, 62.47]}

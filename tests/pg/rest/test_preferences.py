@@ -1,4 +1,4 @@
-"""What clients prefer: how it changes what is done, and what the answer says of it."""
+"""The headers ``Prefer`` and ``Preference-Applied``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def database(server: Server) -> Database:
-    """Give a database to write to."""
+    """Return a database that tests can write to."""
     return server.create_database(SCHEMA)
 
 
 @pytest.fixture(scope="module")
 def service(database: Database, reactor: Any) -> Iterator[Service]:
-    """Serve it; clients may say how their transactions end."""
+    """Serve the database and allow clients to choose how transactions end."""
     end = TransactionEnd.COMMIT_ALLOW_OVERRIDE
     with serving(reactor, database, db_tx_end=end) as running:
         yield running
@@ -31,7 +31,7 @@ def service(database: Database, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture
 def ended(database: Database, reactor: Any, request: pytest.FixtureRequest) -> Iterator[Service]:
-    """Serve the database with the end of transactions that the test is parametrised with."""
+    """Serve the database with the transaction end from the test's parameters."""
     database.execute(RESET)
     with serving(reactor, database, db_tx_end=TransactionEnd(request.param)) as running:
         yield running
@@ -46,23 +46,23 @@ WRITES: list[tuple[str, str, Any]] = [
 ]
 
 
-async def test_an_undone_change_is_answered_as_if_it_stayed(api: Service) -> None:
-    """``tx=rollback`` is followed where it may be, and said to be."""
+async def test_rolled_back_change_gets_a_normal_response(api: Service) -> None:
+    """``tx=rollback`` is applied and reported if it is allowed."""
     for method, target, body in WRITES:
         headers = {"prefer": "tx=rollback, return=representation, count=exact"}
-        answer = await api.rest(method, target, body, headers=headers)
-        assert answer.status in (200, 201)
-        assert len(answer.body) == 1
+        response = await api.rest(method, target, body, headers=headers)
+        assert response.status in (200, 201)
+        assert len(response.body) == 1
         applied = "return=representation, count=exact, tx=rollback"
-        assert answer.headers["preference-applied"] == applied
+        assert response.headers["preference-applied"] == applied
     assert api.database.execute("select id, name from author order by id") == [(1, "Ada"), (2, "Bob")]
-    answer = await api.rest("POST", "author", ROW, headers={"prefer": "tx=commit"})
-    assert answer.headers["preference-applied"] == "tx=commit"
+    response = await api.rest("POST", "author", ROW, headers={"prefer": "tx=commit"})
+    assert response.headers["preference-applied"] == "tx=commit"
     assert api.database.execute("select name from author where id = 9") == [("n",)]
 
 
 @pytest.mark.parametrize(
-    ("ended", "prefer", "stays", "applied"),
+    ("ended", "prefer", "is_committed", "applied"),
     [
         ("commit", "tx=rollback", True, None),
         ("commit", "tx=rollback, handling=strict", True, "handling=strict"),
@@ -73,13 +73,13 @@ async def test_an_undone_change_is_answered_as_if_it_stayed(api: Service) -> Non
     ],
     indirect=["ended"],
 )
-async def test_the_end_of_a_transaction_is_the_clients_only_where_it_may_be(
-    ended: Service, prefer: str, stays: bool, applied: str | None
+async def test_client_can_choose_the_transaction_end_only_if_allowed(
+    ended: Service, prefer: str, is_committed: bool, applied: str | None
 ) -> None:
-    answer = await ended.rest("POST", "author", ROW, headers={"prefer": prefer})
-    assert answer.status == 201
-    assert answer.headers.get("preference-applied") == applied
-    assert ended.database.execute("select count(*)::int from author where id = 9") == [(int(stays),)]
+    response = await ended.rest("POST", "author", ROW, headers={"prefer": prefer})
+    assert response.status == 201
+    assert response.headers.get("preference-applied") == applied
+    assert ended.database.execute("select count(*)::int from author where id = 9") == [(int(is_committed),)]
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,14 @@ async def test_the_end_of_a_transaction_is_the_clients_only_where_it_may_be(
         ("UTC", "2020-06-01T12:00:00+00:00"),
     ],
 )
-async def test_times_are_shown_and_read_in_the_clients_time_zone(
-    api: Service, timezone: str, shown: str
-) -> None:
+async def test_client_time_zone_applies_to_input_and_output(api: Service, timezone: str, shown: str) -> None:
     headers = {"prefer": f"timezone={timezone}, return=representation"}
     applied = f"return=representation, timezone={timezone}"
-    answer = await api.rest("GET", "zone?select=at", headers=headers)
-    assert (answer.body, answer.headers["preference-applied"]) == ([{"at": shown}], f"timezone={timezone}")
+    response = await api.rest("GET", "zone?select=at", headers=headers)
+    assert (response.body, response.headers["preference-applied"]) == (
+        [{"at": shown}],
+        f"timezone={timezone}",
+    )
     local = shown[:19].replace("T", " ")
     actions: list[tuple[str, str, Any]] = [
         ("POST", "zone?select=at", {"id": 2, "at": local}),
@@ -107,18 +108,18 @@ async def test_times_are_shown_and_read_in_the_clients_time_zone(
         ("DELETE", "zone?id=eq.2&select=at", None),
     ]
     for method, target, body in actions:
-        answer = await api.rest(method, target, body, headers=headers)
-        assert (answer.body, answer.headers["preference-applied"]) == ([{"at": shown}], applied), method
-    answer = await api.rest("GET", "zone?select=at")
-    assert "preference-applied" not in answer.headers
+        response = await api.rest(method, target, body, headers=headers)
+        assert (response.body, response.headers["preference-applied"]) == ([{"at": shown}], applied), method
+    response = await api.rest("GET", "zone?select=at")
+    assert "preference-applied" not in response.headers
 
 
-async def test_unknown_preferences_are_refused_by_strict_handling_alone(api: Service) -> None:
+async def test_unknown_preferences_are_rejected_only_by_strict_handling(api: Service) -> None:
     for method, target, body in [("GET", "author", None), *WRITES]:
         prefer = "handling=strict, timezone=Mars/Olympus, anything"
-        answer = await api.rest(method, target, body, headers={"prefer": prefer})
-        assert answer.status == 400
-        assert answer.body == {
+        response = await api.rest(method, target, body, headers={"prefer": prefer})
+        assert response.status == 400
+        assert response.body == {
             "code": "PGRST122",
             "message": "Invalid preferences given with handling=strict",
             "details": "Invalid preferences: timezone=Mars/Olympus, anything",
@@ -127,9 +128,9 @@ async def test_unknown_preferences_are_refused_by_strict_handling_alone(api: Ser
     assert api.database.execute("select id, name from author order by id") == [(1, "Ada"), (2, "Bob")]
     for method, target, body in WRITES:
         lenient = {"prefer": prefer.replace("strict", "lenient")}
-        answer = await api.rest(method, target, body, headers=lenient)
-        assert answer.status in (201, 204)
-        assert answer.headers["preference-applied"] == "handling=lenient"
+        response = await api.rest(method, target, body, headers=lenient)
+        assert response.status in (201, 204)
+        assert response.headers["preference-applied"] == "handling=lenient"
 
 
 @pytest.mark.parametrize(
@@ -142,31 +143,31 @@ async def test_unknown_preferences_are_refused_by_strict_handling_alone(api: Ser
         ("POST", "rpc/nowhere", "*/*", "PGRST202"),
     ],
 )
-async def test_other_mistakes_are_reported_before_unknown_preferences(
+async def test_other_errors_are_reported_before_unknown_preferences(
     api: Service, method: str, target: str, accept: str, code: str
 ) -> None:
-    """As in PostgREST, which looks at them last."""
+    """PostgREST also checks preferences last."""
     headers = {"prefer": "handling=strict, anything", "accept": accept}
-    answer = await api.rest(method, target, {"odd": 1} if method == "POST" else None, headers=headers)
-    assert answer.body["code"] == code
+    response = await api.rest(method, target, {"odd": 1} if method == "POST" else None, headers=headers)
+    assert response.body["code"] == code
 
 
-async def test_what_is_not_followed_is_no_matter_where_nothing_is_done(api: Service) -> None:
+async def test_root_and_options_ignore_unknown_preferences(api: Service) -> None:
     headers = {"prefer": "handling=strict, anything"}
     assert (await api.rest("GET", "", headers=headers)).status == 200
     assert (await api.rest("OPTIONS", "author", headers=headers)).status == 200
 
 
-async def test_a_read_says_what_it_follows(api: Service) -> None:
+async def test_read_reports_only_applied_preferences(api: Service) -> None:
     prefer = (
         "return=representation, count=exact, missing=default, resolution=merge-duplicates, handling=strict"
     )
-    answer = await api.rest("GET", "author", headers={"prefer": prefer})
-    assert answer.headers["preference-applied"] == "count=exact, handling=strict"
+    response = await api.rest("GET", "author", headers={"prefer": prefer})
+    assert response.headers["preference-applied"] == "count=exact, handling=strict"
 
 
-async def test_every_count_is_said_to_be_followed(api: Service) -> None:
-    for count, told in (("exact", "0-1/2"), ("estimated", "0-1/2"), ("planned", "0-1/*")):
-        answer = await api.rest("PATCH", "author", {"name": "n"}, headers={"prefer": f"count={count}"})
-        assert answer.headers["content-range"] == told
-        assert answer.headers["preference-applied"] == f"count={count}"
+async def test_every_count_preference_is_reported_as_applied(api: Service) -> None:
+    for count, content_range in (("exact", "0-1/2"), ("estimated", "0-1/2"), ("planned", "0-1/*")):
+        response = await api.rest("PATCH", "author", {"name": "n"}, headers={"prefer": f"count={count}"})
+        assert response.headers["content-range"] == content_range
+        assert response.headers["preference-applied"] == f"count={count}"

@@ -1,4 +1,4 @@
-"""Reading by REST, from a request's values to PostgreSQL and back."""
+"""REST reads, from the values of a request to PostgreSQL and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dataapi.database.pool import Pool
     from support.postgres import Database, Server
 
-    Ask = Callable[..., Any]
+    Fetch = Callable[..., Any]
 
 SCHEMA = """
 create schema hidden;
@@ -67,13 +67,13 @@ insert into guarded values (1, 'ada'), (2, 'bob');
 
 @pytest.fixture(scope="module")
 def board(server: Server) -> Database:
-    """Give a database with all that can be met when reading; only read it."""
+    """Return a database with values of many types. Tests must not change it."""
     return server.create_database(SCHEMA)
 
 
 @pytest.fixture
-def ask(board: Database, make_pool: Callable[..., Pool]) -> Ask:
-    """Give a function that sends a request and returns the reply."""
+def fetch(board: Database, make_pool: Callable[..., Pool]) -> Fetch:
+    """Return a function that sends a request and returns the reply."""
     pool = make_pool(uri=board.uri, size=2)
     handlers: dict[Any, RestHandler] = {}
 
@@ -96,29 +96,27 @@ def ask(board: Database, make_pool: Callable[..., Pool]) -> Ask:
     return send
 
 
-async def rows(ask: Ask, target: str, **named: Any) -> Any:
-    """Return the rows of an answer."""
-    return json.loads((await ask(target, **named)).body)
+async def rows(fetch: Fetch, target: str, **named: Any) -> Any:
+    return json.loads((await fetch(target, **named)).body)
 
 
-async def refusal(ask: Ask, target: str, **named: Any) -> ApiError:
-    """Return the error that a request meets."""
+async def error_of(fetch: Fetch, target: str, **named: Any) -> ApiError:
+    """Return the error that a request raises."""
     with pytest.raises(ApiError) as caught:
-        await ask(target, **named)
+        await fetch(target, **named)
     return caught.value
 
 
 def header(reply: Reply, name: str) -> str | None:
-    """Return a header of a reply."""
     return dict(reply.headers).get(name)
 
 
 # ---------------------------------------------------------------- select
 
 
-async def test_all_columns_are_given_in_their_json_form_when_nothing_is_selected(ask: Ask) -> None:
-    """Every column is there as ``to_json`` writes it, numbers of any size as numbers."""
-    reply = await ask("leaderboard?order=id")
+async def test_all_columns_are_returned_by_default(fetch: Fetch) -> None:
+    """Values are formatted as by ``to_json``. Numbers of any size remain numbers."""
+    reply = await fetch("leaderboard?order=id")
     assert reply.status == 200
     assert header(reply, "Content-Type") == "application/json; charset=utf-8"
     first, second, third = json.loads(reply.body)
@@ -130,67 +128,63 @@ async def test_all_columns_are_given_in_their_json_form_when_nothing_is_selected
     assert (third["rating"], third["tags"], third["created_at"]) == ("NaN", [], "infinity")
 
 
-async def test_select_names_columns_in_their_order_with_aliases(ask: Ask) -> None:
-    """``select`` lists columns, ``alias:column`` renames, ``*`` stands for all; blanks do no harm."""
-    text = (await ask("leaderboard?select=score,points:best,id&order=id&limit=1")).body.decode()
+async def test_select_lists_columns_and_aliases_in_order(fetch: Fetch) -> None:
+    text = (await fetch("leaderboard?select=score,points:best,id&order=id&limit=1")).body.decode()
     assert list(json.loads(text)[0].items()) == [("score", 30), ("points", 9007199254740993), ("id", 1)]
-    assert await rows(ask, "note?select=*&order=number&limit=1") == [{"word": "b", "number": 1}]
-    assert (await rows(ask, "note?select=n:number,*&order=number&limit=1"))[0] == {
+    assert await rows(fetch, "note?select=*&order=number&limit=1") == [{"word": "b", "number": 1}]
+    assert (await rows(fetch, "note?select=n:number,*&order=number&limit=1"))[0] == {
         "n": 1, "word": "b", "number": 1,
     }  # fmt: skip
-    assert await rows(ask, "note?select=word,+number&order=number&limit=1") == [{"word": "b", "number": 1}]
-    assert await rows(ask, "note?select=&order=number&limit=1") == [{"word": "b", "number": 1}]
+    assert await rows(fetch, "note?select=word,+number&order=number&limit=1") == [{"word": "b", "number": 1}]
+    assert await rows(fetch, "note?select=&order=number&limit=1") == [{"word": "b", "number": 1}]
 
 
-async def test_names_may_be_quoted_and_aliases_may_be_anything(ask: Ask) -> None:
-    """Names with blanks stand bare or quoted; an alias that looks like SQL is only a name."""
+async def test_names_can_be_quoted_and_aliases_can_be_any_text(fetch: Fetch) -> None:
     target = "player?order=id&limit=1&select="
-    assert await rows(ask, target + quote('"odd name"')) == [{"odd name": "a"}]
-    assert await rows(ask, target + "odd%20name") == [{"odd name": "a"}]
+    assert await rows(fetch, target + quote('"odd name"')) == [{"odd name": "a"}]
+    assert await rows(fetch, target + "odd%20name") == [{"odd name": "a"}]
     alias = "a'); drop table player; -- $1 %s é"
-    assert await rows(ask, target + quote(f'"{alias}":id')) == [{alias: 1}]
+    assert await rows(fetch, target + quote(f'"{alias}":id')) == [{alias: 1}]
 
 
-async def test_tables_without_a_key_and_views_are_read_too(ask: Ask) -> None:
-    """Unlike GraphQL, REST needs no primary key."""
-    assert len(await rows(ask, "note")) == 4
-    assert await rows(ask, "top_score?select=score&order=score") == [{"score": 20}, {"score": 30}]
+async def test_views_and_tables_without_a_key_can_be_read(fetch: Fetch) -> None:
+    """GraphQL requires a primary key; REST does not."""
+    assert len(await rows(fetch, "note")) == 4
+    assert await rows(fetch, "top_score?select=score&order=score") == [{"score": 20}, {"score": 30}]
 
 
-async def test_an_unknown_column_is_refused_as_postgresql_does(ask: Ask) -> None:
-    """Selected or ordered by, a column that is not there is 42703 with 400."""
+async def test_unknown_column_is_rejected_like_in_postgresql(fetch: Fetch) -> None:
     for target in ("note?select=nope", "note?order=nope"):
-        error = await refusal(ask, target)
+        error = await error_of(fetch, target)
         assert (error.status, error.code, error.message) == (400, "42703", "column note.nope does not exist")
 
 
-async def test_unknown_tables_and_tables_without_privileges_are_refused(ask: Ask) -> None:
-    """One is 404 with PGRST205, the other PostgreSQL's 42501; a hint names only tables that may be read."""
-    unknown = await refusal(ask, "nothing_like_it")
+async def test_unknown_and_forbidden_tables_are_rejected(fetch: Fetch) -> None:
+    """Hints name only tables that the role may read."""
+    unknown = await error_of(fetch, "nothing_like_it")
     assert (unknown.status, unknown.code, unknown.hint) == (404, "PGRST205", None)
     assert unknown.message == "Could not find the table 'public.nothing_like_it' in the schema cache"
-    forbidden = await refusal(ask, "secret")
+    forbidden = await error_of(fetch, "secret")
     assert (forbidden.status, forbidden.code, forbidden.hint) == (401, "42501", None)
     assert forbidden.message == "permission denied for table secret"
-    assert (await refusal(ask, "leaderbord")).hint == "Perhaps you meant the table 'public.leaderboard'"
-    assert (await refusal(ask, "secrets")).hint is None
+    assert (await error_of(fetch, "leaderbord")).hint == "Perhaps you meant the table 'public.leaderboard'"
+    assert (await error_of(fetch, "secrets")).hint is None
 
 
-async def test_granted_columns_can_be_read_and_all_of_them_only_when_all_are_granted(ask: Ask) -> None:
-    """``*`` means every column, so that PostgreSQL refuses it where one is not granted (42501)."""
-    assert await rows(ask, "partly?select=id,shown") == [{"id": 1, "shown": "yes"}]
+async def test_all_columns_can_be_read_only_if_all_are_granted(fetch: Fetch) -> None:
+    """``*`` means every column."""
+    assert await rows(fetch, "partly?select=id,shown") == [{"id": 1, "shown": "yes"}]
     for target in ("partly", "partly?select=covered", "partly?select=id&order=covered"):
-        error = await refusal(ask, target)
+        error = await error_of(fetch, target)
         assert (error.status, error.code) == (401, "42501")
 
 
-async def test_row_security_sees_the_callers_claims(ask: Ask) -> None:
-    """The same URL gives each caller their own rows."""
-    assert await rows(ask, "guarded?select=id", claims='{"sub": "ada"}') == [{"id": 1}]
-    assert await rows(ask, "guarded?select=id", claims='{"sub": "bob"}') == [{"id": 2}]
+async def test_row_security_uses_the_callers_claims(fetch: Fetch) -> None:
+    assert await rows(fetch, "guarded?select=id", claims='{"sub": "ada"}') == [{"id": 1}]
+    assert await rows(fetch, "guarded?select=id", claims='{"sub": "bob"}') == [{"id": 2}]
 
 
-# ---------------------------------------------------------------- order and windows
+# ---------------------------------------------------------------- order and limits
 
 
 @pytest.mark.parametrize(
@@ -205,13 +199,13 @@ async def test_row_security_sees_the_callers_claims(ask: Ask) -> None:
         ("number.desc.nullslast,word", ["c", None, "b", "a"]),
     ],
 )
-async def test_rows_come_in_the_order_asked_for(ask: Ask, order: str, words: list[str | None]) -> None:
-    """Directions, the place of nulls and several terms; nulls are the largest unless said otherwise."""
-    assert [row["word"] for row in await rows(ask, f"note?select=word&order={order}")] == words
+async def test_rows_have_the_requested_order(fetch: Fetch, order: str, words: list[str | None]) -> None:
+    """Nulls sort as the largest values by default."""
+    assert [row["word"] for row in await rows(fetch, f"note?select=word&order={order}")] == words
 
 
-async def test_ordering_by_a_column_that_is_not_selected(ask: Ask) -> None:
-    assert await rows(ask, "leaderboard?select=id&order=player.desc,score") == [
+async def test_rows_can_be_ordered_by_an_unselected_column(fetch: Fetch) -> None:
+    assert await rows(fetch, "leaderboard?select=id&order=player.desc,score") == [
         {"id": 2}, {"id": 3}, {"id": 1},
     ]  # fmt: skip
 
@@ -234,32 +228,32 @@ async def test_ordering_by_a_column_that_is_not_selected(ask: Ask) -> None:
         ("", {"range": "bytes=0-1"}, [1, 2, 3, None], "0-3/*"),
     ],
 )
-async def test_limits_offsets_and_ranges(
-    ask: Ask, window: str, headers: dict[str, str], numbers: list[int | None], content_range: str
+async def test_limits_offsets_and_ranges_select_rows(
+    fetch: Fetch, window: str, headers: dict[str, str], numbers: list[int | None], content_range: str
 ) -> None:
-    """They choose the rows, and ``Content-Range`` says which; without a count the status is 200."""
-    reply = await ask(f"note?select=number&order=number{window}", **headers)
+    """The status is 200 unless a count was requested."""
+    reply = await fetch(f"note?select=number&order=number{window}", **headers)
     assert reply.status == 200
     assert [row["number"] for row in json.loads(reply.body)] == numbers
     assert header(reply, "Content-Range") == content_range
 
 
-async def test_db_max_rows_is_never_exceeded(ask: Ask) -> None:
-    assert len(await rows(ask, "note", maximum=2)) == 2
-    assert len(await rows(ask, "note?limit=3", maximum=2)) == 2
-    assert len(await rows(ask, "note?limit=1", maximum=2)) == 1
-    [ada] = await rows(ask, "player?select=leaderboard(score)&limit=1&order=id", maximum=1)
+async def test_db_max_rows_is_never_exceeded(fetch: Fetch) -> None:
+    assert len(await rows(fetch, "note", maximum=2)) == 2
+    assert len(await rows(fetch, "note?limit=3", maximum=2)) == 2
+    assert len(await rows(fetch, "note?limit=1", maximum=2)) == 1
+    [ada] = await rows(fetch, "player?select=leaderboard(score)&limit=1&order=id", maximum=1)
     assert len(ada["leaderboard"]) == 1
 
 
-async def test_an_exact_count_is_taken_when_preferred(ask: Ask) -> None:
-    """``Prefer: count=exact`` fills in the total: 206 for a part, 416 beyond the end."""
-    part = await ask("note?limit=3", prefer="count=exact")
+async def test_exact_count_is_returned_on_request(fetch: Fetch) -> None:
+    """The status is 206 for a partial result and 416 for an offset beyond the end."""
+    part = await fetch("note?limit=3", prefer="count=exact")
     assert (part.status, header(part, "Content-Range")) == (206, "0-2/4")
     assert header(part, "Preference-Applied") == "count=exact"
-    whole = await ask("note", prefer="count=exact")
+    whole = await fetch("note", prefer="count=exact")
     assert (whole.status, header(whole, "Content-Range")) == (200, "0-3/4")
-    beyond = await refusal(ask, "note?offset=5", prefer="count=exact")
+    beyond = await error_of(fetch, "note?offset=5", prefer="count=exact")
     assert (beyond.status, beyond.code) == (416, "PGRST103")
     assert beyond.details == "An offset of 5 was requested, but there are only 4 rows."
 
@@ -267,99 +261,96 @@ async def test_an_exact_count_is_taken_when_preferred(ask: Ask) -> None:
 # ---------------------------------------------------------------- embedding
 
 
-async def test_the_row_that_a_foreign_key_points_at_is_embedded(ask: Ask) -> None:
+async def test_referenced_row_is_embedded(fetch: Fetch) -> None:
     target = "leaderboard?select=id,{}&order=id&limit=1"
-    assert await rows(ask, target.format("player(name)")) == [{"id": 1, "player": {"name": "Ada"}}]
-    assert await rows(ask, target.format("who:player(name)")) == [{"id": 1, "who": {"name": "Ada"}}]
-    assert await rows(ask, target.format("leaderboard_player_fkey(id)")) == [
+    assert await rows(fetch, target.format("player(name)")) == [{"id": 1, "player": {"name": "Ada"}}]
+    assert await rows(fetch, target.format("who:player(name)")) == [{"id": 1, "who": {"name": "Ada"}}]
+    assert await rows(fetch, target.format("leaderboard_player_fkey(id)")) == [
         {"id": 1, "leaderboard_player_fkey": {"id": 1}}
     ]
-    captains = await rows(ask, "player?select=name,captain(name)&order=id")
+    captains = await rows(fetch, "player?select=name,captain(name)&order=id")
     assert [player["captain"] for player in captains] == [None, {"name": "Ada"}, {"name": "Ada"}]
 
 
-async def test_rows_that_point_here_are_embedded_in_order_and_window(ask: Ask) -> None:
-    players = await rows(ask, "player?select=name,leaderboard(score)&order=id&leaderboard.order=score")
+async def test_referencing_rows_are_embedded_with_order_and_limit(fetch: Fetch) -> None:
+    players = await rows(fetch, "player?select=name,leaderboard(score)&order=id&leaderboard.order=score")
     assert [player["leaderboard"] for player in players] == [
         [{"score": 20}, {"score": 30}],
         [{"score": 5}],
         [],
     ]
     target = "player?select=best:leaderboard(score)&order=id&best.order=score.desc&best.limit=1"
-    assert (await rows(ask, target))[0] == {"best": [{"score": 30}]}
-    assert (await rows(ask, target + "&best.offset=1"))[0] == {"best": [{"score": 20}]}
+    assert (await rows(fetch, target))[0] == {"best": [{"score": 30}]}
+    assert (await rows(fetch, target + "&best.offset=1"))[0] == {"best": [{"score": 20}]}
 
 
-async def test_embedding_nests(ask: Ask) -> None:
+async def test_embedded_resources_can_be_nested(fetch: Fetch) -> None:
     target = "leaderboard?select=player(name,captain(name),leaderboard(score))&order=id&limit=1"
-    assert await rows(ask, target + "&player.leaderboard.order=score") == [
+    assert await rows(fetch, target + "&player.leaderboard.order=score") == [
         {"player": {"name": "Ada", "captain": None, "leaderboard": [{"score": 20}, {"score": 30}]}}
     ]
-    crew = await rows(ask, "player?select=crew:player!captain(name)&order=id&limit=1&crew.order=name")
+    crew = await rows(fetch, "player?select=crew:player!captain(name)&order=id&limit=1&crew.order=name")
     assert crew == [{"crew": [{"name": "Bob"}, {"name": "Cy"}]}]
 
 
-async def test_unknown_and_ambiguous_resources_are_not_embedded(ask: Ask) -> None:
-    unknown = await refusal(ask, "leaderboard?select=note(*)")
+async def test_unknown_and_ambiguous_resources_are_rejected(fetch: Fetch) -> None:
+    unknown = await error_of(fetch, "leaderboard?select=note(*)")
     assert (unknown.status, unknown.code) == (400, "PGRST200")
     assert "'leaderboard' and 'note'" in unknown.message
-    ambiguous = await refusal(ask, "player?select=friend(*)")
+    ambiguous = await error_of(fetch, "player?select=friend(*)")
     assert (ambiguous.status, ambiguous.code) == (300, "PGRST201")
     assert ambiguous.hint is not None
     assert "'friend!friend_one_fkey', 'friend!friend_two_fkey'" in ambiguous.hint
-    assert await rows(ask, "player?select=friend!friend_one_fkey(two)&order=id&limit=1") == [
+    assert await rows(fetch, "player?select=friend!friend_one_fkey(two)&order=id&limit=1") == [
         {"friend": [{"two": 2}]}
     ]
-    missing = await refusal(ask, "player?select=name&leaderboard.order=score")
+    missing = await error_of(fetch, "player?select=name&leaderboard.order=score")
     assert (missing.status, missing.code) == (400, "PGRST108")
 
 
-# ---------------------------------------------------------------- forms and methods
+# ---------------------------------------------------------------- formats and methods
 
 
-async def test_a_single_object_is_given_when_it_is_the_accepted_form(ask: Ask) -> None:
-    """One row becomes the object itself; none or several are 406."""
+async def test_single_object_is_returned_if_accepted(fetch: Fetch) -> None:
+    """Any other number of rows is a 406 error."""
     accept = "application/vnd.pgrst.object+json"
-    reply = await ask("player?select=name&order=id&limit=1", accept=accept)
+    reply = await fetch("player?select=name&order=id&limit=1", accept=accept)
     assert json.loads(reply.body) == {"name": "Ada"}
     assert header(reply, "Content-Type") == "application/vnd.pgrst.object+json; charset=utf-8"
-    several = await refusal(ask, "player?select=name", accept=accept)
+    several = await error_of(fetch, "player?select=name", accept=accept)
     assert (several.status, several.code, several.details) == (406, "PGRST116", "The result contains 3 rows")
 
 
-async def test_other_schemas_are_chosen_by_accept_profile(ask: Ask) -> None:
-    """The first schema is the default; an unexposed one is 406 and the hint lists the exposed ones."""
+async def test_accept_profile_selects_the_schema(fetch: Fetch) -> None:
     schemas = ("public", "other")
-    reply = await ask("note", schemas=schemas, accept_profile="other")
+    reply = await fetch("note", schemas=schemas, accept_profile="other")
     assert json.loads(reply.body) == [{"word": "elsewhere"}]
     assert header(reply, "Content-Profile") == "other"
-    assert len(await rows(ask, "note", schemas=schemas)) == 4
-    error = await refusal(ask, "note", schemas=schemas, accept_profile="hidden")
+    assert len(await rows(fetch, "note", schemas=schemas)) == 4
+    error = await error_of(fetch, "note", schemas=schemas, accept_profile="hidden")
     assert (error.status, error.code, error.message) == (406, "PGRST106", "Invalid schema: hidden")
     assert error.hint == "Only the following schemas are exposed: public, other"
 
 
-async def test_head_has_the_headers_of_get(ask: Ask) -> None:
-    assert (await ask("note?limit=2", method="HEAD")).headers == (await ask("note?limit=2")).headers
+async def test_head_has_the_headers_of_get(fetch: Fetch) -> None:
+    assert (await fetch("note?limit=2", method="HEAD")).headers == (await fetch("note?limit=2")).headers
 
 
-async def test_options_lists_the_methods(ask: Ask) -> None:
-    """``Allow`` says what a table takes; of an unknown table nothing is said."""
-    reply = await ask("note", method="OPTIONS")
+async def test_options_lists_the_methods(fetch: Fetch) -> None:
+    reply = await fetch("note", method="OPTIONS")
     assert (reply.status, header(reply, "Allow")) == (
         200,
         "OPTIONS,GET,HEAD,POST,PATCH,DELETE",
     )
-    assert (await refusal(ask, "secret", method="OPTIONS")).code == "42501"
+    assert (await error_of(fetch, "secret", method="OPTIONS")).code == "42501"
 
 
-async def test_reading_changes_nothing(ask: Ask, board: Database) -> None:
-    """A read runs in a read-only transaction: a view that writes fails with 405."""
+async def test_reads_run_in_a_read_only_transaction(fetch: Fetch, board: Database) -> None:
     board.execute(
         "create function scribble() returns int language sql"
         " as 'insert into note values (null, 9) returning number';"
         "create view sneaky as select scribble() as number;"
         "grant select on sneaky to anon; grant insert on note to anon"
     )
-    error = await refusal(ask, "sneaky")
+    error = await error_of(fetch, "sneaky")
     assert (error.status, error.code) == (405, "25006")

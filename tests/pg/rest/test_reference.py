@@ -1,4 +1,4 @@
-"""The REST dialect (docs/reference/rest.md): what no module about one of its headings tests."""
+"""The REST dialect (docs/reference/rest.md): behavior that the other test modules do not cover."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VARY = "Accept, Prefer, Range, Accept-Profile, Authorization, apikey"
 
 @pytest.fixture(scope="module")
 def undone(reference_database: Database, reactor: Any) -> Iterator[Service]:
-    """Serve the database so that whatever a request changes is undone."""
+    """Serve the database and roll back all changes."""
     end = TransactionEnd.ROLLBACK_ALLOW_OVERRIDE
     with serving(
         reactor, reference_database, db_schemas=("public", "other"), db_plan_enabled=True, db_tx_end=end
@@ -30,10 +30,9 @@ def undone(reference_database: Database, reactor: Any) -> Iterator[Service]:
 
 
 async def body_of(reference: Service, target: str, **headers: str) -> Any:
-    """Return the body of what is read."""
-    answer = await reference.rest("GET", target, headers=headers)
-    assert answer.status == 200, answer.text
-    return answer.body
+    response = await reference.rest("GET", target, headers=headers)
+    assert response.status == 200, response.text
+    return response.body
 
 
 # ---------------------------------------------------------------- reading
@@ -42,7 +41,7 @@ async def body_of(reference: Service, target: str, **headers: str) -> Any:
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
-        # Columns called like parameters: in quotes, or within a tree, they are columns.
+        # Columns named like parameters must be quoted or used within a tree.
         *[
             (f'"{name}"=eq.{value}', [2])
             for name, value in (
@@ -55,7 +54,7 @@ async def body_of(reference: Service, target: str, **headers: str) -> Any:
         ("or=(limit.eq.5,and.eq.2)", [1, 2]),
         ("or=(and.eq.2,not.eq.9)", [2]),
         ("not.or=(select.eq.1,order.eq.z)", [2]),
-        # Any letter of any script stands bare; what is no letter stands in quotes or is escaped within them.
+        # Letters of any script need no quotes; other characters must be quoted or escaped.
         ("naïve ünï=eq.u", [1]),
         ("%22na%C3%AFve%20%C3%BCn%C3%AF%22=eq.u", [1]),
         ('"per%25cent"=eq.p', [1]),
@@ -64,7 +63,6 @@ async def body_of(reference: Service, target: str, **headers: str) -> Any:
     ],
 )  # fmt: skip
 async def test_any_column_can_be_filtered(reference: Service, query: str, ids: list[int]) -> None:
-    """Names that mean something else are quoted or stand where only columns can."""
     order = "" if "order=id" in query else "&order=id"
     assert [row["id"] for row in await body_of(reference, f"reserved?select=id&{query}{order}")] == ids
 
@@ -77,7 +75,7 @@ async def test_any_column_can_be_selected_and_ordered_by(reference: Service) -> 
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
-        # Text search in what is no tsvector, with and without a language.
+        # Text search in types other than tsvector, with and without a language.
         ("written=fts.cats", [1]),
         ("written=fts(english).cat", [1]),
         ("kept=plfts(simple).dogs bark", [1]),
@@ -86,7 +84,7 @@ async def test_any_column_can_be_selected_and_ordered_by(reference: Service) -> 
         ("said=not.wfts(english).running", [2]),
         ("found=fts(english).cats", [1]),
         ("or=(said.fts(english).run,written.plfts.dog)", [1]),
-        # Arrays, JSON and ranges, in trees too.
+        # Arrays, JSON and ranges, also in trees.
         ("many=cs.{1,2}", [1]),
         ("many=cd.{1,2,3,4}", [1]),
         ("many=ov.{9,3}", [1]),
@@ -113,14 +111,13 @@ async def test_any_column_can_be_selected_and_ordered_by(reference: Service) -> 
     ],
 )
 async def test_operators_work_on_every_kind_of_column(reference: Service, query: str, ids: list[int]) -> None:
-    """Each means what PostgreSQL's operator means for the column's type."""
     assert [row["id"] for row in await body_of(reference, f"several?select=id&{query}&order=id")] == ids
 
 
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        # Orders by related rows, on embedded resources, and of members that are spread.
+        # Orders by related rows, of embedded resources, and of spread members.
         (
             "film?select=id,...director(name)&order=director(name).desc.nullslast,id&limit=3",
             [{"id": 5, "name": "Cleo"}, {"id": 3, "name": "Bert"}, {"id": 1, "name": "Ada"}],
@@ -163,7 +160,7 @@ async def test_operators_work_on_every_kind_of_column(reference: Service, query:
             "film?select=id,actor(name)&actor.name=eq.Yuri&actor=not.is.null&order=id",
             [{"id": 1, "actor": [{"name": "Yuri"}]}, {"id": 4, "actor": [{"name": "Yuri"}]}],
         ),
-        # A computed relationship stands in place of the key's, within another one too.
+        # A computed relationship replaces that of the foreign key, even if it is nested.
         (
             "part?select=film(poster(url),lead(name))&film=eq.1&actor=eq.1",
             [{"film": {"poster": {"url": "https://posters.example/alpha.png"}, "lead": {"name": "Xena"}}}],
@@ -173,11 +170,13 @@ async def test_operators_work_on_every_kind_of_column(reference: Service, query:
             "film_brief?select=id,director_brief(name),actor(name)&id=eq.1&actor.order=id",
             [{"id": 1, "director_brief": {"name": "Ada"}, "actor": [{"name": "Xena"}, {"name": "Yuri"}]}],
         ),
-        # Representations of domains within resources of functions.
+        # Representations of domains in the results of functions.
         ("rpc/paints?select=shade&shade=eq.%23ff0000", [{"shade": "#ff0000"}]),
     ],
 )  # fmt: skip
-async def test_resources_are_embedded_in_every_way(reference: Service, target: str, expected: Any) -> None:
+async def test_resources_can_be_embedded_in_every_form(
+    reference: Service, target: str, expected: Any
+) -> None:
     assert await body_of(reference, target) == expected
 
 
@@ -186,9 +185,9 @@ async def test_resources_are_embedded_in_every_way(reference: Service, target: s
 
 @dataclass(frozen=True)
 class Case:
-    """A request, and what its answer tells beside the body.
+    """A request and the expected response.
 
-    :ivar headers: names and values; a value of None is for a header that is not there.
+    :ivar headers: expected headers, None for a header that must be absent.
     """
 
     method: str
@@ -205,7 +204,7 @@ YEAR = {"year": 1}
 ONE = {"id": 77, "word": "x"}
 TWO = [{"id": 77}, {"id": 78}]
 CASES = [
-    # Reads: the total is known or not, the page is all of it, a part, empty, or beyond the end.
+    # Reads with and without a total: complete, partial, empty or beyond the end.
     Case("GET", "film", 200, {"content-range": "0-4/*", "preference-applied": None}),
     Case("GET", "film?limit=2&offset=1", 200, {"content-range": "1-2/*"}),
     Case("GET", "film?limit=0", 200, {"content-range": "*/*"}),
@@ -227,7 +226,7 @@ CASES = [
     Case("GET", "rpc/films_of?who=1&limit=1", 206, {"content-range": "0-0/2"}, "count=exact"),
     Case("GET", "rpc/films_of?who=1&offset=3", 416, {"content-range": "*/2"}, "count=exact"),
     Case("POST", "rpc/nothing", 204, {"content-range": "0-0/*", "content-type": None}),
-    # Changes: without a body, with the address of the row, with the rows.
+    # Changes that return nothing, the location, or the rows.
     Case("POST", "inbox", 201, {"content-range": "*/*", "location": None, "content-type": None}, body=ONE),
     Case("POST", "inbox", 201, {"content-range": "*/1"}, "count=exact, return=minimal", ONE),
     Case("POST", "inbox", 201, {"location": "/inbox?id=eq.77"}, "return=headers-only", ONE),
@@ -244,7 +243,7 @@ CASES = [
     Case("PUT", "inbox?id=eq.77", 204, {"content-range": None, "content-type": None}, body=ONE),
     Case("PUT", "inbox?id=eq.77", 201, {"preference-applied": SHOWN}, SHOWN, ONE),
     Case("PUT", "unrelated?id=eq.1", 201, {}, SHOWN, {"id": 1}),
-    # What was followed is listed in one order, and only where it has a meaning.
+    # Applied preferences have a fixed order and are listed only if they have an effect.
     Case(
         "PATCH", "film?id=eq.1", 204,
         {"preference-applied": "missing=default, return=minimal, count=exact, tx=rollback, handling=strict,"
@@ -263,7 +262,7 @@ CASES = [
         "return=representation, missing=default, resolution=merge-duplicates, handling=lenient, timezone=UTC,"
         "odd",
     ),
-    # 1.5: methods, schemas, and the names of relations in place of aliases.
+    # Methods, schemas, and relation names instead of aliases.
     Case("OPTIONS", "film", 200, {"allow": "OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE"}),
     Case("OPTIONS", "director_brief", 200, {"allow": "OPTIONS,GET,HEAD"}),
     Case("OPTIONS", "fixed_words", 200, {"allow": "OPTIONS,GET,HEAD"}),
@@ -282,18 +281,18 @@ CASES = [
 
 
 def describe(case: Case) -> str:
-    """Name a case in reports."""
+    """Return the test ID of a case."""
     return " ".join(filter(None, (case.method, case.target, case.prefer)))
 
 
 @pytest.mark.parametrize("case", CASES, ids=describe)
-async def test_writes_report_what_they_did(undone: Service, case: Case) -> None:
+async def test_requests_have_the_documented_status_and_headers(undone: Service, case: Case) -> None:
     headers = {**case.sent, **({"prefer": case.prefer} if case.prefer else {})}
-    answer = await undone.rest(case.method, case.target, case.body, headers=headers, role="authenticated")
-    found = {name: answer.headers.get(name) for name in case.headers}
-    assert (answer.status, found) == (case.status, dict(case.headers)), answer.text
+    response = await undone.rest(case.method, case.target, case.body, headers=headers, role="authenticated")
+    actual = {name: response.headers.get(name) for name in case.headers}
+    assert (response.status, actual) == (case.status, dict(case.headers)), response.text
     if case.method == "HEAD" or case.status == 204:
-        assert answer.content == b""
+        assert response.content == b""
 
 
 @pytest.mark.parametrize(
@@ -305,26 +304,26 @@ async def test_writes_report_what_they_did(undone: Service, case: Case) -> None:
         ("director.order=name&id=eq.0", "PATCH"),
     ],
 )
-async def test_a_relations_name_in_place_of_its_alias_causes_a_warning(
+async def test_relation_name_instead_of_its_alias_causes_a_warning(
     undone: Service, parameter: str, method: str
 ) -> None:
-    """It works, as it always has, and ``Warning`` tells which name to use."""
+    """Requests that use the relation's name still work."""
     select = "" if "select=" in parameter else "&select=id,boss:director(id)"
     body = {"year": 1} if method == "PATCH" else None
-    answer = await undone.rest(method, f"film?{parameter}{select}", body)
-    assert answer.status in (200, 204), answer.text
-    assert answer.headers["warning"].startswith('299 dataapi "')
-    assert "`director` to `boss`" in answer.headers["warning"]
+    response = await undone.rest(method, f"film?{parameter}{select}", body)
+    assert response.status in (200, 204), response.text
+    assert response.headers["warning"].startswith('299 dataapi "')
+    assert "`director` to `boss`" in response.headers["warning"]
 
 
-async def test_a_warning_is_one_header_whatever_the_names(reference: Service) -> None:
+async def test_warning_header_escapes_special_names(reference: Service) -> None:
     target = 'film?select=id,"é\\" \\\\":director(id)&director.id=eq.1'
-    answer = await reference.rest("GET", target, headers={"accept": "application/x-ndjson"})
-    assert (answer.status, answer.text.count("\n")) == (200, 5)
-    assert '`director` to `\\\\xe9\\" \\\\` in' in answer.headers["warning"]
+    response = await reference.rest("GET", target, headers={"accept": "application/x-ndjson"})
+    assert (response.status, response.text.count("\n")) == (200, 5)
+    assert '`director` to `\\\\xe9\\" \\\\` in' in response.headers["warning"]
 
 
-# ---------------------------------------------------------------- API keys, and what clients send
+# ---------------------------------------------------------------- API keys and client headers
 
 
 @pytest.mark.parametrize(
@@ -338,25 +337,25 @@ async def test_a_warning_is_one_header_whatever_the_names(reference: Service) ->
         ),
     ],
 )
-async def test_a_missing_or_wrong_key_is_refused_whatever_the_token(
+async def test_missing_or_wrong_key_is_rejected_despite_a_valid_token(
     reference: Service, headers: Headers, message: str, hint: str
 ) -> None:
-    """401 with message and hint alone, even beside a good token."""
-    answer = await reference.rest("GET", "film", headers=headers, role="authenticated")
-    assert (answer.status, answer.body) == (401, {"message": message, "hint": hint})
+    """The body contains only a message and a hint."""
+    response = await reference.rest("GET", "film", headers=headers, role="authenticated")
+    assert (response.status, response.body) == (401, {"message": message, "hint": hint})
 
 
-async def test_the_key_as_bearer_token_is_no_user(reference: Service) -> None:
-    """As clients send it when nobody has signed in; the key may be in the URL too."""
+async def test_key_as_bearer_token_is_anonymous(reference: Service) -> None:
+    """Clients send this if no user has signed in. The key may also be a URL parameter."""
     key = {"authorization": "Bearer sb_publishable_for_tests"}
     assert (await reference.rest("GET", "film?select=id&id=eq.1", headers=key)).body == [{"id": 1}]
     by_url = "film?select=id&id=eq.1&apikey=sb_publishable_for_tests"
-    answer = await reference.rest("GET", by_url, headers={"apikey": ""})
-    assert (answer.status, answer.body) == (200, [{"id": 1}])
-    assert "apikey" not in answer.headers["content-location"]
+    response = await reference.rest("GET", by_url, headers={"apikey": ""})
+    assert (response.status, response.body) == (200, [{"id": 1}])
+    assert "apikey" not in response.headers["content-location"]
 
 
-async def test_requests_are_answered_as_supabase_js_sends_them(undone: Service) -> None:
+async def test_requests_of_supabase_js_are_accepted(undone: Service) -> None:
     client = {
         "x-client-info": "supabase-js/2.112.2; runtime=node",
         "x-retry-count": "1",

@@ -1,7 +1,7 @@
-"""Each error that a client can cause, with its whole body (docs/reference/rest.md, Errors).
+"""All errors that a client can cause, with their complete bodies (docs/reference/rest.md, Errors).
 
-Those of the connection (PGRST000, 001 and 003), of the configuration (PGRST126, 300, 302) and the SQLSTATEs
-are shown where they are made: ``test_errors``, ``test_gate``, ``test_pool``, ``test_openapi_requests``.
+``test_errors``, ``test_gate``, ``test_pool`` and ``test_openapi_requests`` test errors of the connection
+(PGRST000, 001 and 003), errors of the configuration (PGRST126, 300, 302), and SQLSTATEs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ EXACT = {"prefer": "count=exact"}
 
 
 def error(code: str, message: str, details: Any = None, hint: str | None = None) -> dict[str, Any]:
-    """Return the whole body of an error."""
     return {"code": code, "message": message, "details": details, "hint": hint}
 
 
@@ -32,7 +31,7 @@ RANGE = "Requested range not satisfiable"
 SINGLE = {"accept": "application/vnd.pgrst.object+json"}
 KEY_MISMATCH = "Payload values do not match URL in primary key column(s)"
 NOT_THE_KEY = "Filters must include all and only primary key columns with 'eq' operators"
-NO_STRETCH = "limit/offset querystring parameters are not allowed for PUT"
+NO_LIMIT = "limit/offset querystring parameters are not allowed for PUT"
 ERRORS: list[tuple[str, str, Any, Headers, int, dict[str, Any]]] = [
     ("GET", "film?id=eqq.5", None, {}, 400, error(
         "PGRST100", '"failed to parse filter (eqq.5)" (line 1, column 4)',
@@ -110,8 +109,8 @@ ERRORS: list[tuple[str, str, Any, Headers, int, dict[str, Any]]] = [
     ("POST", "rpc/bad_status", {}, {}, 500, error(
         "PGRST112", "response.status guc must be a valid status code",
     )),
-    ("PUT", "unrelated?id=eq.1&limit=1", {"id": 1}, {}, 400, error("PGRST114", NO_STRETCH)),
-    ("PUT", "unrelated?id=eq.1&offset=1", {"id": 1}, {}, 400, error("PGRST114", NO_STRETCH)),
+    ("PUT", "unrelated?id=eq.1&limit=1", {"id": 1}, {}, 400, error("PGRST114", NO_LIMIT)),
+    ("PUT", "unrelated?id=eq.1&offset=1", {"id": 1}, {}, 400, error("PGRST114", NO_LIMIT)),
     ("PUT", "unrelated?id=eq.1", {"id": 2}, {}, 400, error("PGRST115", KEY_MISMATCH)),
     *[
         ("GET", f"film?{query}", None, SINGLE, 406, error(
@@ -193,7 +192,7 @@ ERRORS: list[tuple[str, str, Any, Headers, int, dict[str, Any]]] = [
         "PGRST205", "Could not find the table 'public.fil' in the schema cache", None,
         "Perhaps you meant the table 'public.film'",
     )),
-    # PostgreSQL's own errors keep their parts.
+    # PostgreSQL's own errors keep all their fields.
     ("GET", "rpc/refuse", None, {}, 402, error("PT402", "Pay", "Quota", "Upgrade")),
     ("GET", "rpc/write?a=1", None, {}, 405, error(
         "25006", "cannot execute INSERT in a read-only transaction",
@@ -217,7 +216,7 @@ ERRORS: list[tuple[str, str, Any, Headers, int, dict[str, Any]]] = [
     ERRORS,
     ids=[f"{case[5]['code']} {case[0]} {case[1]}" for case in ERRORS],
 )
-async def test_errors_have_their_status_and_all_four_members(
+async def test_errors_have_a_status_and_a_complete_body(
     reference: Service,
     method: str,
     target: str,
@@ -226,17 +225,17 @@ async def test_errors_have_their_status_and_all_four_members(
     status: int,
     expected: dict[str, Any],
 ) -> None:
-    """The whole body is as the dialect has it, and ``Proxy-Status`` names the code."""
+    """``Proxy-Status`` names the error code."""
     sent = {"content-type": "application/json", **headers} if isinstance(body, str) else headers
-    answer = await reference.rest(method, target, body, headers=sent)
-    assert (answer.status, answer.body) == (status, expected)
-    assert answer.headers["proxy-status"] == f"PostgREST; error={expected['code']}"
-    assert answer.headers["content-type"] == "application/json; charset=utf-8"
-    assert ("allow" in answer.headers) == (status == 405)
+    response = await reference.rest(method, target, body, headers=sent)
+    assert (response.status, response.body) == (status, expected)
+    assert response.headers["proxy-status"] == f"PostgREST; error={expected['code']}"
+    assert response.headers["content-type"] == "application/json; charset=utf-8"
+    assert ("allow" in response.headers) == (status == 405)
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "taken"),
+    ("method", "target", "allowed"),
     [
         ("PATCH", "rpc/add", "OPTIONS,GET,HEAD,POST"),
         ("GET", "rpc/write?a=1", "OPTIONS,POST"),
@@ -244,20 +243,19 @@ async def test_errors_have_their_status_and_all_four_members(
         ("POST", "", "OPTIONS,GET,HEAD"),
     ],
 )
-async def test_a_wrong_method_is_refused_with_the_right_ones(
-    reference: Service, method: str, target: str, taken: str
+async def test_405_response_lists_the_allowed_methods(
+    reference: Service, method: str, target: str, allowed: str
 ) -> None:
-    """405 says in ``Allow`` what OPTIONS does (RFC 9110 section 15.5.6)."""
+    """RFC 9110, section 15.5.6, requires ``Allow``."""
     body = None if method == "GET" else {"film": 5, "actor": 1}
-    answer = await reference.rest(method, target, body)
-    assert (answer.status, answer.headers["allow"]) == (405, taken)
+    response = await reference.rest(method, target, body)
+    assert (response.status, response.headers["allow"]) == (405, allowed)
 
 
-async def test_an_ambiguous_resource_lists_all_that_it_could_be(reference: Service) -> None:
-    """PGRST201 is 300 with a list of details."""
-    answer = await reference.rest("GET", "premiere?select=city(*)")
-    assert (answer.status, answer.headers["proxy-status"]) == (300, "PostgREST; error=PGRST201")
-    assert [each["relationship"] for each in answer.body["details"]] == [
+async def test_ambiguous_resource_error_lists_all_candidates(reference: Service) -> None:
+    response = await reference.rest("GET", "premiere?select=city(*)")
+    assert (response.status, response.headers["proxy-status"]) == (300, "PostgREST; error=PGRST201")
+    assert [each["relationship"] for each in response.body["details"]] == [
         "premiere_city_fkey using premiere(city) and city(id)",
         "premiere_host_fkey using premiere(host) and city(id)",
     ]
@@ -276,20 +274,18 @@ async def test_an_ambiguous_resource_lists_all_that_it_could_be(reference: Servi
         (jwt.encode({"exp": "x"}, SECRET, "HS256"), "PGRST303", "The JWT 'exp' claim must be a number"),
     ],
 )
-async def test_body_and_challenge_say_why_a_token_is_refused(
+async def test_body_and_challenge_explain_why_a_token_is_rejected(
     reference: Service, bearer: str, code: str, message: str
 ) -> None:
-    """401, with the message in ``WWW-Authenticate`` too (1.5, "JWT")."""
-    answer = await reference.rest("GET", "film", headers={"authorization": f"Bearer {bearer}"})
-    assert (answer.status, answer.body["code"], answer.body["message"]) == (401, code, message)
-    assert set(answer.body) == {"code", "message", "details", "hint"}
+    response = await reference.rest("GET", "film", headers={"authorization": f"Bearer {bearer}"})
+    assert (response.status, response.body["code"], response.body["message"]) == (401, code, message)
+    assert set(response.body) == {"code", "message", "details", "hint"}
     assert (
-        answer.headers["www-authenticate"] == f'Bearer error="invalid_token", error_description="{message}"'
+        response.headers["www-authenticate"] == f'Bearer error="invalid_token", error_description="{message}"'
     )
 
 
-async def test_without_a_catalog_the_client_is_asked_to_retry(reference: Service) -> None:
-    """PGRST002 is 503 with ``Retry-After``: no snapshot of the schema has been read yet."""
+async def test_missing_catalog_is_a_503_with_retry_after(reference: Service) -> None:
     handler = RestHandler(reference.project, reference.pool, lambda: None)
     request = Request("1", "GET", "/rest/v1/film", "", {}, b"")
     with pytest.raises(DatabaseUnavailable) as caught:

@@ -1,4 +1,4 @@
-"""What REST needs to know of a database beyond tables: keys of views, casts of domains, media types."""
+"""Catalog reflection for REST: keys of views, casts of domains, media types."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ grant execute on function api.twkb(api.thing) to anon;
 
 @pytest.fixture(scope="module")
 def catalog(server: Server) -> Iterator[Catalog]:
-    """Reflect views over tables that nobody sees."""
+    """Reflect views over hidden tables."""
     database = server.create_database(SCHEMA)
     yield load_catalog(database.uri, "api")
     server.drop_database(database)
@@ -105,14 +105,14 @@ def catalog(server: Server) -> Iterator[Catalog]:
 
 @pytest.fixture(scope="module")
 def formats(server: Server) -> Iterator[Catalog]:
-    """Reflect domains with formats of their own."""
+    """Reflect domains with their own formats."""
     database = server.create_database(FORMATS)
     yield load_catalog(database.uri, "api")
     server.drop_database(database)
 
 
 def keys(catalog: Catalog, name: str) -> set[str]:
-    """Write the keys of views that one constraint gives, as ``table(columns)>table(columns)``."""
+    """Return the view keys that a constraint causes, as ``table(columns)>table(columns)``."""
     return {
         f"{catalog.tables[key.table].name}({','.join(key.columns)})"
         f">{catalog.tables[key.foreign_table].name}({','.join(key.foreign_columns)})"
@@ -121,8 +121,8 @@ def keys(catalog: Catalog, name: str) -> set[str]:
     }
 
 
-def test_a_key_between_hidden_tables_relates_the_views_over_them(catalog: Catalog) -> None:
-    """Through views in between, subqueries and WITH too; once for each column that shows it."""
+def test_key_between_hidden_tables_relates_their_views(catalog: Catalog) -> None:
+    """Nested views, subqueries and WITH are included, once for each column that shows the key."""
     assert keys(catalog, "book_author_id_fkey") == {
         f"{referencing}>{referenced}"
         for referencing in (
@@ -137,14 +137,14 @@ def test_a_key_between_hidden_tables_relates_the_views_over_them(catalog: Catalo
     assert catalog.foreign_keys == ()
 
 
-def test_a_key_relates_a_view_with_itself(catalog: Catalog) -> None:
+def test_self_referencing_key_relates_a_view_to_itself(catalog: Catalog) -> None:
     assert keys(catalog, "person_boss_id_fkey") == {
         "people(boss_id)>people(number)",
         "people(boss_id)>joined(person_id)",
     }
 
 
-def test_a_key_relates_an_exposed_table_with_views(catalog: Catalog) -> None:
+def test_key_relates_an_exposed_table_to_views(catalog: Catalog) -> None:
     (name,) = {key.name for key in catalog.view_keys if key.name.startswith("review")}
     odd = 'the "{odd}\\ name'
     assert keys(catalog, name) == {
@@ -160,11 +160,11 @@ def test_a_key_relates_an_exposed_table_with_views(catalog: Catalog) -> None:
     }
 
 
-def test_a_key_of_several_columns_needs_them_all(catalog: Catalog) -> None:
+def test_composite_key_requires_all_its_columns(catalog: Catalog) -> None:
     assert keys(catalog, "shop_region") == {"shops(country,code)>regions(country,region_code)"}
 
 
-def test_a_key_of_a_view_is_unique_where_the_tables_is(catalog: Catalog) -> None:
+def test_view_key_is_unique_if_the_tables_key_is(catalog: Catalog) -> None:
     assert keys(catalog, "passport_person_id_fkey") == {
         "passports(person_id)>people(number)",
         "passports(person_id)>joined(person_id)",
@@ -173,10 +173,10 @@ def test_a_key_of_a_view_is_unique_where_the_tables_is(catalog: Catalog) -> None
     assert unique == {"passport_person_id_fkey"}
 
 
-def test_what_is_no_plain_column_relates_nothing(catalog: Catalog) -> None:
-    strangers = {table_named(catalog, name, "api").oid for name in ("odd", "both_books", "nothing")}
-    assert not strangers & {oid for key in catalog.view_keys for oid in (key.table, key.foreign_table)}
-    assert not strangers & catalog.view_primary_keys.keys()
+def test_computed_columns_have_no_relationships(catalog: Catalog) -> None:
+    unrelated = {table_named(catalog, name, "api").oid for name in ("odd", "both_books", "nothing")}
+    assert not unrelated & {oid for key in catalog.view_keys for oid in (key.table, key.foreign_table)}
+    assert not unrelated & catalog.view_primary_keys.keys()
 
 
 @pytest.mark.parametrize(
@@ -195,13 +195,11 @@ def test_what_is_no_plain_column_relates_nothing(catalog: Catalog) -> None:
         ("nothing", ()),
     ],
 )
-def test_a_view_has_the_key_of_the_table_under_it(
-    catalog: Catalog, view: str, columns: tuple[str, ...]
-) -> None:
+def test_view_has_the_primary_key_of_its_table(catalog: Catalog, view: str, columns: tuple[str, ...]) -> None:
     assert catalog.row_key(table_named(catalog, view, "api")) == columns
 
 
-def test_a_declared_key_of_a_view_goes_before_the_one_it_shows(database: Database) -> None:
+def test_declared_key_of_a_view_takes_precedence(database: Database) -> None:
     database.execute(
         """
         create table public.a (id integer primary key, code text);
@@ -215,7 +213,7 @@ def test_a_declared_key_of_a_view_goes_before_the_one_it_shows(database: Databas
     assert catalog.row_key(view) == ("code",)
 
 
-def test_partitions_seen_through_views_do_not_repeat_their_parents_keys(database: Database) -> None:
+def test_views_of_partitions_do_not_repeat_the_parents_keys(database: Database) -> None:
     database.execute(
         """
         create schema private;
@@ -234,8 +232,8 @@ def test_partitions_seen_through_views_do_not_repeat_their_parents_keys(database
     assert keys(whole, "log_owner_id_fkey") == {"whole(owner_id)>owners(id)"}
 
 
-def test_a_view_of_many_copies_of_a_key_has_some_of_them(database: Database) -> None:
-    """Every further column would double the ways of a key of many columns."""
+def test_number_of_view_keys_is_limited(database: Database) -> None:
+    """Each further copy of a column multiplies the number of keys."""
     copies = ", ".join(f"{name} as {name}_{number}" for name in ("x", "y") for number in range(9))
     database.execute(
         f"""
@@ -248,8 +246,8 @@ def test_a_view_of_many_copies_of_a_key_has_some_of_them(database: Database) -> 
     assert len(catalog.view_keys) == MAX_VIEW_KEYS == len(keys(catalog, "b_x_y_fkey"))
 
 
-def test_views_that_read_one_another_are_read_once(database: Database) -> None:
-    """PostgreSQL lets them be made, though nobody can select from them."""
+def test_mutually_recursive_views_do_not_loop(database: Database) -> None:
+    """PostgreSQL allows such views, although selecting from them fails."""
     database.execute(
         """
         create table public.a (id integer primary key);
@@ -261,7 +259,7 @@ def test_views_that_read_one_another_are_read_once(database: Database) -> None:
     assert load_catalog(database.uri).view_primary_keys == {}
 
 
-def test_a_domains_implicit_casts_represent_it(formats: Catalog) -> None:
+def test_implicit_casts_of_a_domain_are_its_representations(formats: Catalog) -> None:
     oids = {type_.name: type_.oid for type_ in formats.types.values()}
     json, text, color = 114, 25, oids["color"]
     assert formats.representations == {
@@ -271,10 +269,10 @@ def test_a_domains_implicit_casts_represent_it(formats: Catalog) -> None:
     }
 
 
-def test_aggregates_to_media_types_handle_them(formats: Catalog) -> None:
+def test_aggregates_that_return_media_types_are_handlers(formats: Catalog) -> None:
     thing = table_named(formats, "thing", "api")
-    found = [(handler.media_type, handler.name, handler.table) for handler in formats.media_handlers]
-    assert found == [("*/*", "any_handler", 0), ("application/vnd.twkb", "twkb", thing.oid)]
+    handlers = [(handler.media_type, handler.name, handler.table) for handler in formats.media_handlers]
+    assert handlers == [("*/*", "any_handler", 0), ("application/vnd.twkb", "twkb", thing.oid)]
     anyone, twkb = formats.media_handlers
     assert formats.types[formats.types[twkb.type].base].name == "bytea"
     anon = formats.roles["anon"].oid
@@ -283,7 +281,7 @@ def test_aggregates_to_media_types_handle_them(formats: Catalog) -> None:
     assert 0 not in dict(twkb.acl)
 
 
-def test_a_function_answers_with_the_media_type_that_its_result_is_named_like(formats: Catalog) -> None:
+def test_media_type_is_derived_from_the_name_of_a_domain(formats: Catalog) -> None:
     (page,) = [function for function in formats.functions if function.name == "page"]
     assert media_type_of(formats.types[page.returns]) == "text/html"
     color = column_named(table_named(formats, "thing", "api"), "color")
@@ -291,8 +289,8 @@ def test_a_function_answers_with_the_media_type_that_its_result_is_named_like(fo
     assert media_type_of(formats.types[25]) is None
 
 
-def test_types_are_named_as_sql_writes_them(database: Database) -> None:
-    """Whatever the search path of the login role is, with the schema where it is not PostgreSQL's own."""
+def test_types_have_their_sql_names(database: Database) -> None:
+    """Names include the schema unless it is PostgreSQL's own, whatever the search path."""
     database.execute(
         """
         create type public.mood as enum ('ok');
@@ -317,13 +315,12 @@ def test_types_are_named_as_sql_writes_them(database: Database) -> None:
     assert all(column.sql_name is None for column in table.columns)
 
 
-def test_time_zones_are_known(catalog: Catalog) -> None:
-    """By the names that PostgreSQL has for them."""
+def test_time_zones_are_reflected(catalog: Catalog) -> None:
     assert {"UTC", "America/New_York"} <= catalog.timezones
     assert "Mars/Olympus_Mons" not in catalog.timezones
 
 
-def test_functions_keep_nameless_arguments(database: Database) -> None:
+def test_unnamed_function_arguments_are_reflected(database: Database) -> None:
     database.execute("create function public.f(json, b integer) returns json language sql as 'select $1'")
     (function,) = load_catalog(database.uri).functions
     assert [argument.name for argument in function.arguments] == ["", "b"]

@@ -1,4 +1,4 @@
-"""Rows that a change or a function returns: related rows and computed fields are those after the write."""
+"""Rows returned by changes and functions show related rows and computed fields after the write."""
 
 from __future__ import annotations
 
@@ -149,31 +149,31 @@ def written(server: Server, reactor: Any) -> Iterator[Service]:
         ),
     ],
 )  # fmt: skip
-async def test_what_is_shown_of_written_rows_is_as_after_the_write(
+async def test_returned_rows_show_the_state_after_the_write(
     written: Service, method: str, target: str, body: Any, prefer: str, status: int, expected: Any
 ) -> None:
     written.database.execute(RESET)
-    answer = await written.rest(method, target, body, headers={"prefer": prefer} if prefer else {})
-    assert (answer.status, answer.body) == (status, expected)
+    response = await written.rest(method, target, body, headers={"prefer": prefer} if prefer else {})
+    assert (response.status, response.body) == (status, expected)
 
 
 @pytest.mark.parametrize(
     ("target", "body", "expected"),
     [
         ("book?select=id,tag(name)", {"id": 3, "title": "t"}, [{"id": 3, "tag": [{"name": "of t"}]}]),
-        # The code may not be read, and no value of the table's type lacks it: one statement has to do.
+        # The role may not read the code, so a value of the row type cannot be used: one statement must do.
         ("coded?select=id,book(title)", {"id": 3, "code": "c", "book": 1}, [
             {"id": 3, "book": {"title": "one"}}]),
         ("line?select=book(title)", {"book": 1, "text": "t"}, [{"book": {"title": "one"}}]),
     ],
 )  # fmt: skip
-async def test_showing_related_rows_needs_no_further_privilege(
+async def test_returning_related_rows_needs_no_additional_privilege(
     written: Service, target: str, body: Any, expected: Any
 ) -> None:
     written.database.execute(RESET)
     headers = {"prefer": PREFER}
-    answer = await written.rest("POST", target, body, headers=headers, role="authenticated")
-    assert (answer.status, answer.body) == (201, expected)
+    response = await written.rest("POST", target, body, headers=headers, role="authenticated")
+    assert (response.status, response.body) == (201, expected)
 
 
 @pytest.mark.parametrize(
@@ -191,20 +191,20 @@ async def test_showing_related_rows_needs_no_further_privilege(
         ),
     ],
 )  # fmt: skip
-async def test_a_refused_answer_undoes_what_was_written(
+async def test_rejected_response_rolls_back_the_write(
     written: Service, method: str, target: str, body: Any, headers: dict[str, str], status: int
 ) -> None:
     written.database.execute(RESET)
     sent = {"prefer": PREFER, **headers}
     if "accept" in sent:
         sent["accept"] = "application/vnd.pgrst.object+json"
-    answer = await written.rest(method, target, body, headers=sent)
-    assert answer.status == status, answer.text
+    response = await written.rest(method, target, body, headers=sent)
+    assert response.status == status, response.text
     assert written.database.execute("select id, title from book order by id") == [(1, "one"), (2, "two")]
 
 
-async def test_one_statement_makes_an_answer_of_plain_columns(written: Service) -> None:
+async def test_plain_columns_need_only_one_statement(written: Service) -> None:
     written.database.execute(RESET)
     for target, count in [("book", 1), ("book?select=n:title,id::text", 1), ("book?select=id,tag(name)", 2)]:
-        answer = await written.rest("PATCH", target, {"author": 2}, headers={"prefer": PREFER})
-        assert (answer.status, len(answer.statements)) == (200, count), target
+        response = await written.rest("PATCH", target, {"author": 2}, headers={"prefer": PREFER})
+        assert (response.status, len(response.statements)) == (200, count), target

@@ -1,4 +1,4 @@
-"""What surrounds a REST statement, over HTTP: role, request and response settings, errors, streams."""
+"""The environment of REST statements: role, request and response settings, errors, streams."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ alter role authenticated in database "{name}" set statement_timeout = '8s';
 
 @pytest.fixture(scope="module")
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve functions that tell what they see."""
+    """Serve functions that report the settings they see."""
     database = server.create_database()
     database.execute(SCHEMA.replace("{name}", database.name))
     with serving(
@@ -86,64 +86,62 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 def bearer(**claims: Any) -> dict[str, str]:
-    """Return the header of a signed-in user."""
+    """Return the authorization header for claims."""
     return {"authorization": f"Bearer {jwt.encode(claims, SECRET, 'HS256')}"}
 
 
 # ---------------------------------------------------------------- role and settings
 
 
-async def test_the_role_of_the_token_runs_the_statement(api: Service) -> None:
+async def test_statement_runs_as_the_tokens_role(api: Service) -> None:
     for role in ("anon", "authenticated"):
         reported = (await api.rest("POST", "rpc/report", {}, role=role)).body
         assert (reported["role"], reported["session"]) == (role, "authenticator")
 
 
-async def test_sql_reads_the_request_from_settings(api: Service) -> None:
-    """Claims, method, path, headers and cookies, as PostgREST tells them."""
+async def test_sql_can_read_the_request_from_settings(api: Service) -> None:
+    """The settings are those of PostgREST."""
     headers = {"x-own": "mine", "cookie": "flavour=vanilla; a=b", **bearer(role="authenticated", sub="7")}
     reported = (await api.rest("GET", "rpc/report", headers=headers)).body
     assert (reported["method"], reported["path"], reported["header"]) == ("GET", "/rpc/report", "mine")
     assert (reported["cookie"], reported["sub"]) == ("vanilla", "7")
 
 
-async def test_sql_reads_the_settings_of_the_configuration(api: Service) -> None:
+async def test_sql_can_read_configured_settings(api: Service) -> None:
     for _ in range(2):
-        answer = await api.rest("GET", "rpc/configured")
-        assert answer.body == {"greeting": "it's 100 % \\o/", "empty": ""}
+        response = await api.rest("GET", "rpc/configured")
+        assert response.body == {"greeting": "it's 100 % \\o/", "empty": ""}
         assert (await api.rest("POST", "rpc/overwrite")).status == 200
         [configured] = (await api.data("{ configured }")).values()
-        assert json.loads(configured) == answer.body
+        assert json.loads(configured) == response.body
 
 
-async def test_policies_see_the_claims(api: Service) -> None:
+async def test_policies_use_the_claims(api: Service) -> None:
     for sub, expected in (("ada", [1]), ("bob", [2]), ("nobody", [])):
         rows = (await api.rest("GET", "guarded", headers=bearer(role="authenticated", sub=sub))).body
         assert [row["id"] for row in rows] == expected
 
 
-async def test_a_roles_settings_hold_when_it_is_assumed(api: Service) -> None:
-    """``alter role … set``, which ``set role`` alone would not apply."""
+async def test_role_settings_apply_to_requests(api: Service) -> None:
+    """``set role`` alone does not apply the settings from ``alter role … set``."""
     assert (await api.rest("GET", "rpc/report", role="authenticated")).body["timeout"] == "8s"
     assert (await api.rest("GET", "rpc/report")).body["timeout"] == "30s"
 
 
 @pytest.mark.parametrize("role", ["anon", "authenticated"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_functions_settings_hold_for_the_whole_transaction(
-    api: Service, method: str, role: str
-) -> None:
-    """``default_transaction_isolation`` has an effect only there."""
-    answer = await api.rest(method, "rpc/careful", {} if method == "POST" else None, role=role)
-    assert answer.body == {"timeout": "9s", "isolation": "serializable"}
+async def test_function_settings_apply_to_the_whole_transaction(api: Service, method: str, role: str) -> None:
+    """``default_transaction_isolation`` takes effect only at the start of a transaction."""
+    response = await api.rest(method, "rpc/careful", {} if method == "POST" else None, role=role)
+    assert response.body == {"timeout": "9s", "isolation": "serializable"}
     assert (await api.rest("GET", "rpc/slow", role=role)).body["code"] == "57014"
 
 
-async def test_the_pre_request_function_runs_first_and_may_refuse(api: Service) -> None:
+async def test_pre_request_function_runs_first_and_can_reject(api: Service) -> None:
     assert (await api.rest("GET", "rpc/report")).body["before"] == "ran"
     for accept in ("application/json", "text/csv"):
-        answer = await api.rest("GET", "number?id=lt.200", headers={"accept": accept})
-        assert answer.headers["x-before"] == "ran"
+        response = await api.rest("GET", "number?id=lt.200", headers={"accept": accept})
+        assert response.headers["x-before"] == "ran"
     for accept in ("application/json", "application/x-ndjson"):
         refused = await api.rest("GET", "number", headers={"x-refuse": "1", "accept": accept})
         assert refused.status == 429
@@ -155,18 +153,17 @@ async def test_the_pre_request_function_runs_first_and_may_refuse(api: Service) 
         assert (await api.rest(method, "", headers={"x-refuse": "1"})).status == 429, "the description too"
 
 
-async def test_what_reads_does_not_write(api: Service) -> None:
-    """A write by GET or HEAD is 25006, which is 405."""
-    answer = await api.rest("GET", "rpc/add?number=1")
-    assert (answer.status, answer.body["code"]) == (405, "25006")
+async def test_get_and_head_cannot_write(api: Service) -> None:
+    response = await api.rest("GET", "rpc/add?number=1")
+    assert (response.status, response.body["code"]) == (405, "25006")
     assert (await api.rest("HEAD", "rpc/add?number=1")).status == 405
     assert (await api.rest("POST", "rpc/add", {"number": 1})).body == 1
 
 
-async def test_a_function_may_choose_status_and_headers(api: Service) -> None:
-    answer = await api.rest("POST", "rpc/teapot", {})
-    assert (answer.status, answer.headers["x-own"]) == (418, "yes")
-    assert answer.headers["cache-control"] == "no-store"
+async def test_function_can_set_status_and_headers(api: Service) -> None:
+    response = await api.rest("POST", "rpc/teapot", {})
+    assert (response.status, response.headers["x-own"]) == (418, "yes")
+    assert response.headers["cache-control"] == "no-store"
     after = await api.rest("GET", "rpc/report")
     assert after.status == 200
     assert "x-own" not in after.headers
@@ -183,22 +180,21 @@ async def test_a_function_may_choose_status_and_headers(api: Service) -> None:
         ([{}], 500, None),
     ],
 )
-async def test_a_function_cannot_break_the_answer(
+async def test_function_cannot_corrupt_the_response_headers(
     api: Service, headers: Any, status: int, expected: str | None
 ) -> None:
-    answer = await api.rest("POST", "rpc/heading", {"headers": json.dumps(headers)})
-    assert (answer.status, answer.headers.get("x-own")) == (status, expected)
-    assert "x-other" not in answer.headers
-    assert answer.body == "said" if status == 200 else answer.body["code"] == "PGRST111"
+    response = await api.rest("POST", "rpc/heading", {"headers": json.dumps(headers)})
+    assert (response.status, response.headers.get("x-own")) == (status, expected)
+    assert "x-other" not in response.headers
+    assert response.body == "said" if status == 200 else response.body["code"] == "PGRST111"
 
 
-async def test_answers_say_how_long_their_stages_took(api: Service) -> None:
-    """``Server-Timing`` in the order of the stages."""
+async def test_responses_report_the_durations_of_stages(api: Service) -> None:
     for method, path in (("GET", "seen"), ("HEAD", "")):
         assert await stages(api, method, path) == ["jwt", "parse", "plan", "transaction", "response"]
 
 
-async def test_graphql_answers_say_how_long_the_same_stages_took(api: Service) -> None:
+async def test_graphql_responses_report_the_same_stages(api: Service) -> None:
     for query, expected in (
         ("{ __typename }", ["response"]),
         ("{ seenCollection { edges { node { id } } } }", ["transaction", "response"]),
@@ -213,13 +209,13 @@ async def test_graphql_answers_say_how_long_the_same_stages_took(api: Service) -
         ]
 
 
-async def test_an_error_is_timed_up_to_the_stage_that_it_came_from(api: Service) -> None:
+async def test_error_reports_stages_up_to_the_failed_one(api: Service) -> None:
     assert await stages(api, "GET", "rpc/expired") == ["jwt", "parse", "plan", "transaction"]
     assert await stages(api, "GET", "seen", Authorization="Bearer none") == ["jwt"]
 
 
 async def stages(api: Service, method: str, path: str, **headers: str) -> list[str]:
-    """Return the stages of an answer that ``Server-Timing`` tells."""
+    """Return the stages in the ``Server-Timing`` header."""
     header = (await api.rest(method, path, headers=headers)).headers["server-timing"]
     return [stage.partition(";")[0] for stage in header.split(", ")]
 
@@ -227,18 +223,23 @@ async def stages(api: Service, method: str, path: str, **headers: str) -> list[s
 # ---------------------------------------------------------------- errors
 
 
-async def test_sql_may_choose_the_whole_error(api: Service) -> None:
-    """``RAISE SQLSTATE 'PGRST'``: status, headers and body."""
-    answer = await api.rest("GET", "rpc/expired")
-    assert (answer.status, answer.headers["x-own"]) == (419, "gone")
-    assert answer.body == {"code": "419", "message": "Expired", "details": "Yesterday", "hint": "Begin again"}
-    assert answer.headers["proxy-status"] == "PostgREST; error=419"
+async def test_sql_can_define_the_whole_error(api: Service) -> None:
+    """``RAISE SQLSTATE 'PGRST'`` sets status, headers and body."""
+    response = await api.rest("GET", "rpc/expired")
+    assert (response.status, response.headers["x-own"]) == (419, "gone")
+    assert response.body == {
+        "code": "419",
+        "message": "Expired",
+        "details": "Yesterday",
+        "hint": "Begin again",
+    }
+    assert response.headers["proxy-status"] == "PostgREST; error=419"
 
 
-async def test_a_malformed_choice_is_reported(api: Service) -> None:
-    answer = await api.rest("GET", "rpc/malformed")
-    assert (answer.status, answer.body["code"]) == (500, "PGRST121")
-    assert answer.body["hint"].startswith("MESSAGE must be a JSON object")
+async def test_malformed_custom_error_is_reported(api: Service) -> None:
+    response = await api.rest("GET", "rpc/malformed")
+    assert (response.status, response.body["code"]) == (500, "PGRST121")
+    assert response.body["hint"].startswith("MESSAGE must be a JSON object")
 
 
 @pytest.mark.parametrize(
@@ -246,29 +247,29 @@ async def test_a_malformed_choice_is_reported(api: Service) -> None:
     [("PT402", 402), ("PT418", 418), ("P0001", 400), ("23505", 409), ("42501", 401), ("28000", 403),
      ("22012", 400), ("25006", 405), ("53400", 500), ("P0002", 500)],
 )  # fmt: skip
-async def test_raised_states_have_their_statuses(api: Service, state: str, status: int) -> None:
-    answer = await api.rest("GET", f"rpc/fail?state={state}")
-    assert answer.status == status
-    assert answer.body == {"code": state, "message": "told so", "details": "a detail", "hint": "a hint"}
+async def test_sqlstates_map_to_http_statuses(api: Service, state: str, status: int) -> None:
+    response = await api.rest("GET", f"rpc/fail?state={state}")
+    assert response.status == status
+    assert response.body == {"code": state, "message": "told so", "details": "a detail", "hint": "a hint"}
 
 
-async def test_a_missing_privilege_asks_anonymous_callers_to_sign_in(api: Service) -> None:
-    """401 even with an anonymous token, 403 for any other role."""
+async def test_missing_privilege_is_a_401_only_for_anonymous_callers(api: Service) -> None:
+    """A token of the anonymous role makes no difference."""
     reported = await api.rest("POST", "rpc/add", {"number": 3}, role="authenticated")
     assert (reported.status, reported.body["code"]) == (403, "42501")
     assert "www-authenticate" not in reported.headers
     for headers in ({}, bearer(role="anon")):
-        asked = await api.rest("POST", "rpc/peek", {}, headers=headers)
-        assert (asked.status, asked.body["code"]) == (401, "42501")
-        assert asked.headers["www-authenticate"] == "Bearer"
+        anonymous = await api.rest("POST", "rpc/peek", {}, headers=headers)
+        assert (anonymous.status, anonymous.body["code"]) == (401, "42501")
+        assert anonymous.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_role_that_may_not_be_assumed_is_refused(api: Service) -> None:
-    answer = await api.rest("GET", "seen", headers=bearer(role="postgres"))
-    assert (answer.status, answer.body["code"]) == (403, "42501")
-    missing = await api.rest("GET", "seen", headers=bearer(role="nobody's"))
+async def test_role_that_cannot_be_assumed_is_rejected(api: Service) -> None:
+    response = await api.rest("GET", "seen", headers=bearer(role="postgres"))
+    assert (response.status, response.body["code"]) == (403, "42501")
+    missing = await api.rest("GET", "seen", headers=bearer(role="no one's"))
     assert (missing.status, missing.body) == (
-        401, {"code": "22023", "message": 'role "nobody\'s" does not exist', "details": None, "hint": None},
+        401, {"code": "22023", "message": 'role "no one\'s" does not exist', "details": None, "hint": None},
     )  # fmt: skip
     assert missing.headers["www-authenticate"] == "Bearer"
     for role in ("none", "a\0b"):
@@ -279,45 +280,43 @@ async def test_a_role_that_may_not_be_assumed_is_refused(api: Service) -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", "text/csv"])
-async def test_rows_are_streamed_whole_and_in_order(api: Service, accept: str) -> None:
-    answer = await api.rest("GET", "number?select=id&order=id", headers={"accept": accept})
-    assert answer.status == 200
-    # A pre-request function may say something of CSV, so that is whole here and has its range.
-    assert answer.headers.get("content-range") == ("0-19999/*" if accept == "text/csv" else None)
-    lines = answer.text.split()
+async def test_streamed_rows_are_complete_and_in_order(api: Service, accept: str) -> None:
+    response = await api.rest("GET", "number?select=id&order=id", headers={"accept": accept})
+    assert response.status == 200
+    # CSV is not streamed if there is a pre-request function, so it has a range.
+    assert response.headers.get("content-range") == ("0-19999/*" if accept == "text/csv" else None)
+    lines = response.text.split()
     is_csv = accept == "text/csv"
     numbers = [int(line) for line in lines[1:]] if is_csv else [json.loads(line)["id"] for line in lines]
     assert numbers == list(range(1, 20001))
     assert (await api.rest("GET", "rpc/report")).body["role"] == "anon"
 
 
-async def test_a_stream_honours_filter_order_and_limit(api: Service) -> None:
-    """It is the same request otherwise."""
+async def test_stream_applies_filter_order_and_limit(api: Service) -> None:
     query = "number?select=n:id&id=lt.100&order=id.desc&limit=3&offset=1"
-    answer = await api.rest("GET", query, headers={"accept": "application/x-ndjson"})
-    assert [json.loads(line) for line in answer.text.splitlines()] == [{"n": 98}, {"n": 97}, {"n": 96}]
+    response = await api.rest("GET", query, headers={"accept": "application/x-ndjson"})
+    assert [json.loads(line) for line in response.text.splitlines()] == [{"n": 98}, {"n": 97}, {"n": 96}]
 
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", "text/csv"])
 @pytest.mark.parametrize(("rows", "range_"), [(0, "*/*"), (1, "5-5/*"), (99, "5-103/*")])
-async def test_few_rows_are_a_complete_answer(api: Service, accept: str, rows: int, range_: str) -> None:
-    """It says which rows it has; CSV has its header line even without any."""
+async def test_short_stream_is_a_complete_response(api: Service, accept: str, rows: int, range_: str) -> None:
+    """``Content-Range`` is present, and CSV has a header even without rows."""
     query = f"number?select=id&order=id&offset=5&id=lte.{rows + 5}"
-    answer = await api.rest("GET", query, headers={"accept": accept})
-    assert (answer.status, answer.headers["content-range"]) == (200, range_)
-    assert len(answer.text.splitlines()) == rows + (accept == "text/csv")
+    response = await api.rest("GET", query, headers={"accept": accept})
+    assert (response.status, response.headers["content-range"]) == (200, range_)
+    assert len(response.text.splitlines()) == rows + (accept == "text/csv")
 
 
 async def test_head_of_a_stream_has_no_body(api: Service) -> None:
-    """It says what a GET would, and which rows there are."""
-    answer = await api.rest("HEAD", "number?id=lte.7", headers={"accept": "application/x-ndjson"})
-    assert (answer.status, answer.text) == (200, "")
-    assert answer.headers["content-type"].startswith("application/x-ndjson")
-    assert answer.headers["content-range"] == "0-6/*"
+    response = await api.rest("HEAD", "number?id=lte.7", headers={"accept": "application/x-ndjson"})
+    assert (response.status, response.text) == (200, "")
+    assert response.headers["content-type"].startswith("application/x-ndjson")
+    assert response.headers["content-range"] == "0-6/*"
 
 
-async def test_an_error_at_its_beginning_is_an_ordinary_answer(api: Service) -> None:
-    answer = await api.rest("GET", "breaking?order=part", headers={"accept": "application/x-ndjson"})
-    assert (answer.status, answer.body["code"]) == (400, "22012")
+async def test_error_before_the_first_row_is_an_ordinary_response(api: Service) -> None:
+    response = await api.rest("GET", "breaking?order=part", headers={"accept": "application/x-ndjson"})
+    assert (response.status, response.body["code"]) == (400, "22012")
     after: Answer = await api.rest("GET", "rpc/report")
     assert after.status == 200

@@ -1,4 +1,4 @@
-"""Calls of functions over HTTP: how they are found, what they take, what they give."""
+"""Function calls over HTTP: lookup, arguments and results."""
 
 from __future__ import annotations
 
@@ -23,17 +23,15 @@ PROJECT = {"db_schemas": ("public", "other")}
 
 
 async def get(service: Service, target: str, **headers: str) -> Any:
-    """Return the body of a call by GET."""
-    answer = await service.rest("GET", f"rpc/{target}", headers=headers)
-    assert answer.status == 200, answer.text
-    return answer.body
+    response = await service.rest("GET", f"rpc/{target}", headers=headers)
+    assert response.status == 200, response.text
+    return response.body
 
 
 async def post(service: Service, target: str, body: Any = None, **headers: str) -> Any:
-    """Return the body of a call by POST."""
-    answer = await service.rest("POST", f"rpc/{target}", {} if body is None else body, headers=headers)
-    assert answer.status == 200, answer.text
-    return answer.body
+    response = await service.rest("POST", f"rpc/{target}", {} if body is None else body, headers=headers)
+    assert response.status == 200, response.text
+    return response.body
 
 
 # ---------------------------------------------------------------- results
@@ -68,19 +66,18 @@ async def post(service: Service, target: str, body: Any = None, **headers: str) 
         ("projects_below?id=1", []),
     ],
 )
-async def test_every_kind_of_result_has_its_json(service: Service, target: str, result: Any) -> None:
+async def test_results_of_every_kind_are_returned_as_json(service: Service, target: str, result: Any) -> None:
     assert await get(service, target) == result
 
 
-async def test_a_function_of_no_result_has_no_content(service: Service) -> None:
-    """``void`` is 204 without a body and a content type."""
+async def test_void_function_returns_no_content(service: Service) -> None:
     for method in ("GET", "POST"):
-        answer = await service.rest(method, "rpc/give_void")
-        assert (answer.status, answer.text) == (204, "")
-        assert "content-type" not in answer.headers
+        response = await service.rest(method, "rpc/give_void")
+        assert (response.status, response.text) == (204, "")
+        assert "content-type" not in response.headers
 
 
-# ---------------------------------------------------------------- what is shown of rows
+# ---------------------------------------------------------------- selected rows
 
 
 @pytest.mark.parametrize(
@@ -116,7 +113,7 @@ async def test_a_function_of_no_result_has_no_content(service: Service) -> None:
         ("projects_below?id=5&id=not.in.(1,3)&select=id", [{"id": 2}, {"id": 4}]),
     ],
 )  # fmt: skip
-async def test_rows_of_functions_are_selected_filtered_and_embedded_like_a_tables(
+async def test_function_rows_support_select_filters_and_embeds(
     service: Service, target: str, result: Any
 ) -> None:
     assert await get(service, target) == result
@@ -124,31 +121,30 @@ async def test_rows_of_functions_are_selected_filtered_and_embedded_like_a_table
         assert await post(service, target) == result
 
 
-async def test_the_page_of_a_functions_rows_is_reported(service: Service) -> None:
-    """``Content-Range`` has the page, the total when it is asked for, and 206 when there are more."""
-    answer = await service.rest("GET", "rpc/all_projects?limit=2&offset=1")
-    assert (answer.status, answer.headers["content-range"]) == (200, "1-2/*")
+async def test_page_of_function_rows_is_reported(service: Service) -> None:
+    response = await service.rest("GET", "rpc/all_projects?limit=2&offset=1")
+    assert (response.status, response.headers["content-range"]) == (200, "1-2/*")
     exact = {"prefer": "count=exact"}
-    answer = await service.rest("GET", "rpc/all_projects?limit=2&offset=1", headers=exact)
-    assert (answer.status, answer.headers["content-range"]) == (206, "1-2/5")
-    assert answer.headers["preference-applied"] == "count=exact"
-    answer = await service.rest("POST", "rpc/all_projects?limit=2", {}, headers=exact)
-    assert (answer.status, answer.headers["content-range"]) == (206, "0-1/5")
-    answer = await service.rest("GET", "rpc/all_projects", headers={**exact, "range": "3-9"})
-    assert (answer.status, answer.headers["content-range"]) == (206, "3-4/5")
-    answer = await service.rest("HEAD", "rpc/all_projects", headers={**exact, "range": "3-9"})
-    assert (answer.status, answer.headers["content-range"], answer.text) == (200, "0-4/5", "")
-    answer = await service.rest("GET", "rpc/all_projects?offset=7", headers=exact)
-    assert (answer.status, answer.body["code"]) == (416, "PGRST103")
+    response = await service.rest("GET", "rpc/all_projects?limit=2&offset=1", headers=exact)
+    assert (response.status, response.headers["content-range"]) == (206, "1-2/5")
+    assert response.headers["preference-applied"] == "count=exact"
+    response = await service.rest("POST", "rpc/all_projects?limit=2", {}, headers=exact)
+    assert (response.status, response.headers["content-range"]) == (206, "0-1/5")
+    response = await service.rest("GET", "rpc/all_projects", headers={**exact, "range": "3-9"})
+    assert (response.status, response.headers["content-range"]) == (206, "3-4/5")
+    response = await service.rest("HEAD", "rpc/all_projects", headers={**exact, "range": "3-9"})
+    assert (response.status, response.headers["content-range"], response.text) == (200, "0-4/5", "")
+    response = await service.rest("GET", "rpc/all_projects?offset=7", headers=exact)
+    assert (response.status, response.body["code"]) == (416, "PGRST103")
 
 
-async def test_a_single_result_counts_as_one_row(service: Service) -> None:
-    """Also a value, and NULL."""
+async def test_single_result_counts_as_one_row(service: Service) -> None:
+    """Scalar values and NULL are single results."""
     for target in ("add_them?a=3&b=4", "give_point", "give_null"):
-        answer = await service.rest("GET", f"rpc/{target}", headers={"prefer": "count=exact"})
-        assert (answer.status, answer.headers["content-range"]) == (200, "0-0/1")
-    answer = await service.rest("GET", "rpc/give_point")
-    assert answer.headers["content-range"] == "0-0/*"
+        response = await service.rest("GET", f"rpc/{target}", headers={"prefer": "count=exact"})
+        assert (response.status, response.headers["content-range"]) == (200, "0-0/1")
+    response = await service.rest("GET", "rpc/give_point")
+    assert response.headers["content-range"] == "0-0/*"
 
 
 # ---------------------------------------------------------------- arguments
@@ -159,8 +155,8 @@ KINDS = {
 }  # fmt: skip
 
 
-async def test_arguments_of_many_types_come_by_json(service: Service) -> None:
-    """Each member is read as its argument's type: JSON stays JSON, arrays and objects become their likes."""
+async def test_arguments_of_many_types_are_read_from_json(service: Service) -> None:
+    """Members become JSON values, arrays or composite values according to the arguments' types."""
     sent = {**KINDS, "day": "20190101", "data": {"k": [1]}, "datab": [1, "2"], "pt": {"x": 1, "y": 2}}
     expected = {**KINDS, "data": {"k": [1]}, "datab": [1, "2"], "pt": {"x": 1, "y": 2}}
     assert await post(service, "all_kinds", sent) == expected
@@ -169,8 +165,8 @@ async def test_arguments_of_many_types_come_by_json(service: Service) -> None:
     assert await post(service, "json_kind", {"arg": None}) is None
 
 
-async def test_arguments_of_many_types_come_by_query_string_and_by_form(service: Service) -> None:
-    """Arrays as PostgreSQL writes them; what is left out takes its default."""
+async def test_arguments_of_many_types_are_read_from_query_and_form(service: Service) -> None:
+    """Arrays use PostgreSQL's syntax. Missing arguments get their defaults."""
     query = "number8=3.1&words=hello&flag=true&day=20190101&enum=happy&arr=%7Ba,%22b c%22%7D&number=43"
     expected = {**KINDS, "data": {}, "datab": {}, "pt": None}
     assert await get(service, f"all_kinds?{query}") == expected
@@ -179,19 +175,18 @@ async def test_arguments_of_many_types_come_by_query_string_and_by_form(service:
     assert await post(service, "nothing_given", "", **form) == "nothing"
 
 
-async def test_csv_brings_arguments_too(service: Service) -> None:
+async def test_arguments_are_read_from_csv(service: Service) -> None:
     assert await post(service, "add_them", "a,b\n1,2\n4,6", **{"content-type": "text/csv"}) == 3
 
 
-async def test_what_has_a_default_can_be_left_out(service: Service) -> None:
+async def test_arguments_with_defaults_can_be_omitted(service: Service) -> None:
     assert await get(service, "defaults") == 123
     assert await get(service, "defaults?b=7") == 173
     assert await post(service, "defaults", {"c": 9, "a": 4}) == 429
     assert await post(service, "defaults", b"") == 123
 
 
-async def test_variadic_arguments_repeat_or_are_an_array(service: Service) -> None:
-    """Repeated in a query string and a form, an array in JSON."""
+async def test_variadic_arguments_are_repeated_or_sent_as_an_array(service: Service) -> None:
     assert await get(service, "variadic_texts") == []
     assert await get(service, "variadic_texts?v=hi") == ["hi"]
     assert await get(service, 'variadic_texts?v=a"b\\,{}&v=&v=NULL') == ['a"b\\,{}', "", "NULL"]
@@ -202,77 +197,76 @@ async def test_variadic_arguments_repeat_or_are_an_array(service: Service) -> No
     assert await post(service, "variadic_texts", "v=hi&v=there", **form) == ["hi", "there"]
 
 
-async def test_an_argument_may_look_like_a_filter(service: Service) -> None:
-    """Where no function could be called otherwise."""
+async def test_argument_can_look_like_a_filter(service: Service) -> None:
+    """A value is an argument if no function could be called otherwise."""
     assert await get(service, "search?q=eq.5") == "eq.5"
     assert await get(service, "search?q=not.is.null") == "not.is.null"
     assert await get(service, "search?q=not.example") == "not.example"
     assert await get(service, "projects_below?id=lt.3&id=5&select=id") == [{"id": 1}, {"id": 2}]
 
 
-async def test_the_last_of_repeated_values_counts(service: Service) -> None:
+async def test_last_of_repeated_values_is_used(service: Service) -> None:
     assert await get(service, "say_hello?name=ignored&name=world") == "Hello, world"
 
 
-async def test_types_of_a_fixed_length_take_longer_values_as_arguments(service: Service) -> None:
+async def test_fixed_length_argument_types_accept_longer_values(service: Service) -> None:
     assert await get(service, "short_texts?char_=abcdefg&bits=101010") == "abcdefg/101010"
     assert await post(service, "short_texts", {"char_": "abcdefg", "bits": "101010"}) == "abcdefg/101010"
 
 
-async def test_names_of_any_kind_can_be_called(service: Service) -> None:
+async def test_functions_with_special_names_can_be_called(service: Service) -> None:
     expected = {"user": "m", "fullName": "M S"}
     assert await get(service, "Quoted%20Function?user=m&fullName=M S") == expected
     assert await post(service, "Quoted%20Function", {"user": "m", "fullName": "M S"}) == expected
 
 
-async def test_columns_choose_the_members_that_are_arguments(service: Service) -> None:
+async def test_columns_parameter_selects_arguments(service: Service) -> None:
     sent = {"name": "John", "other": 1}
     assert await post(service, "say_hello?columns=name", sent) == "Hello, John"
     assert await post(service, 'say_hello?columns="name"', [sent, {"name": "Jane"}]) == "Hello, John"
     assert await post(service, "add_them", [{"a": 1, "b": 2}, {"a": 4, "b": 6}]) == 3
 
 
-async def test_values_are_values_whatever_they_look_like(service: Service) -> None:
+async def test_hostile_values_are_treated_as_data(service: Service) -> None:
     for text in ("'); drop table client; --", "$1 %s %(a)s", 'a"b\\c', "{x}", "100%"):
         assert await post(service, "say_hello", {"name": text}) == f"Hello, {text}"
         assert await post(service, "search", {"q": text}) == text
     assert await get(service, "search?q=%27%29%3B--%20%241%20%25s") == "');-- $1 %s"
 
 
-# ---------------------------------------------------------------- a single nameless argument
+# ---------------------------------------------------------------- a single unnamed argument
 
 
-async def test_a_single_nameless_argument_takes_the_whole_body(service: Service) -> None:
-    """JSON, text or bytes, by the type of the content."""
+async def test_single_unnamed_argument_receives_the_whole_body(service: Service) -> None:
+    """The content type selects JSON, text or bytes."""
     whole = {"A": 1, "B": [2, None]}
     assert await post(service, "take_json", whole) == whole
     assert await post(service, "take_jsonb", [3, "x"]) == [3, "x"]
     assert await post(service, "take_json", b"5", **{"content-type": "application/json"}) == 5
     plain = {"content-type": "text/plain", "accept": "text/plain"}
-    answer = await service.rest("POST", "rpc/take_text", "unnamed ü", headers=plain)
-    assert (answer.status, answer.text) == (200, "unnamed ü")
-    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    response = await service.rest("POST", "rpc/take_text", "unnamed ü", headers=plain)
+    assert (response.status, response.text) == (200, "unnamed ü")
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
     octets = {"content-type": "application/octet-stream", "accept": "application/octet-stream"}
-    answer = await service.rest("POST", "rpc/take_bytes", bytes(range(256)), headers=octets)
-    assert (answer.status, answer.content) == (200, bytes(range(256)))
-    assert answer.headers["content-type"] == "application/octet-stream"
+    response = await service.rest("POST", "rpc/take_bytes", bytes(range(256)), headers=octets)
+    assert (response.status, response.content) == (200, bytes(range(256)))
+    assert response.headers["content-type"] == "application/octet-stream"
 
 
-async def test_a_single_nameless_argument_takes_xml(service: Service, server: Server) -> None:
+async def test_single_unnamed_argument_receives_xml(service: Service, server: Server) -> None:
     server.require("libxml")
     xml = {"content-type": "text/xml", "accept": "text/xml"}
-    answer = await service.rest("POST", "rpc/take_xml", "<a><b/></a>", headers=xml)
-    assert (answer.text, answer.headers["content-type"]) == ("<a><b/></a>", "text/xml; charset=utf-8")
+    response = await service.rest("POST", "rpc/take_xml", "<a><b/></a>", headers=xml)
+    assert (response.text, response.headers["content-type"]) == ("<a><b/></a>", "text/xml; charset=utf-8")
 
 
-async def test_a_member_without_a_name_stands_for_the_nameless_argument(service: Service) -> None:
+async def test_body_with_an_empty_member_name_is_passed_whole(service: Service) -> None:
     for function in ("take_json", "take_jsonb"):
         assert await post(service, function, {"": "x"}) == {"": "x"}
     assert await post(service, "take_text", b'{"": "x"}') == '{"": "x"}'
 
 
-async def test_names_go_before_the_whole_body(service: Service) -> None:
-    """A function that takes what is named is meant, else the one that takes anything."""
+async def test_named_arguments_take_precedence_over_the_whole_body(service: Service) -> None:
     assert await post(service, "take", {"x": 1, "y": 2}) == 3
     assert await post(service, "take", {}) == 1
     assert await post(service, "take", {"A": 1}) == {"A": 1}
@@ -280,25 +274,24 @@ async def test_names_go_before_the_whole_body(service: Service) -> None:
     assert await get(service, "take", **{"content-type": "text/plain"}) == 1
 
 
-async def test_a_body_that_is_not_utf_8_is_refused_as_text(service: Service) -> None:
-    """With PostgreSQL's own code."""
+async def test_text_body_must_be_valid_utf_8(service: Service) -> None:
     for body in (b"\xff", b"a\0b"):
-        answer = await service.rest("POST", "rpc/take_text", body, headers={"content-type": "text/plain"})
-        assert (answer.status, answer.body["code"]) == (400, "22021")
+        response = await service.rest("POST", "rpc/take_text", body, headers={"content-type": "text/plain"})
+        assert (response.status, response.body["code"]) == (400, "22021")
 
 
-# ---------------------------------------------------------------- which function
+# ---------------------------------------------------------------- function lookup
 
 
-async def refusal(service: Service, method: str, target: str, body: Any = None, **headers: str) -> Any:
-    """Return status and body of a refused call."""
-    answer = await service.rest(method, f"rpc/{target}", body, headers=headers)
-    assert answer.headers["content-type"] == JSON
-    return answer.status, answer.body
+async def rejected_call(service: Service, method: str, target: str, body: Any = None, **headers: str) -> Any:
+    """Return the status and body of a rejected call."""
+    response = await service.rest(method, f"rpc/{target}", body, headers=headers)
+    assert response.headers["content-type"] == JSON
+    return response.status, response.body
 
 
 def unknown(name: str, searched: str, hint: str | None) -> Any:
-    """Return what a call of no function meets."""
+    """Return the expected response to a call of an unknown function."""
     function = name.partition("(")[0].partition(" ")[0]
     return 404, {
         "code": "PGRST202",
@@ -309,23 +302,23 @@ def unknown(name: str, searched: str, hint: str | None) -> Any:
     }
 
 
-async def test_a_call_of_no_function_says_what_was_searched_for(service: Service) -> None:
+async def test_unknown_function_error_describes_the_search(service: Service) -> None:
     none = " without parameters"
-    assert await refusal(service, "GET", "say_hell") == unknown(f"say_hell{none}", none, "say_hello")
-    assert await refusal(service, "GET", "zzz_yyy_xxx") == unknown(f"zzz_yyy_xxx{none}", none, None)
-    assert await refusal(service, "GET", "say_hello?nam=Peter") == unknown(
+    assert await rejected_call(service, "GET", "say_hell") == unknown(f"say_hell{none}", none, "say_hello")
+    assert await rejected_call(service, "GET", "zzz_yyy_xxx") == unknown(f"zzz_yyy_xxx{none}", none, None)
+    assert await rejected_call(service, "GET", "say_hello?nam=Peter") == unknown(
         "say_hello(nam)", " with parameter nam", "say_hello(name)"
     )
-    assert await refusal(service, "GET", "add_them?a=1&b=2&smthelse=x") == unknown(
+    assert await rejected_call(service, "GET", "add_them?a=1&b=2&smthelse=x") == unknown(
         "add_them(a, b, smthelse)", " with parameters a, b, smthelse", "add_them(a, b)"
     )
-    assert await refusal(service, "GET", "over?wrong_arg=x") == unknown(
+    assert await rejected_call(service, "GET", "over?wrong_arg=x") == unknown(
         "over(wrong_arg)", " with parameter wrong_arg", None
     )
-    assert await refusal(service, "GET", "over?a=1&b=2&wrong_arg=x") == unknown(
+    assert await rejected_call(service, "GET", "over?a=1&b=2&wrong_arg=x") == unknown(
         "over(a, b, wrong_arg)", " with parameters a, b, wrong_arg", "over(a, b, c)"
     )
-    assert await refusal(service, "POST", "take_int", {"x": 1, "y": 2}) == unknown(
+    assert await rejected_call(service, "POST", "take_int", {"x": 1, "y": 2}) == unknown(
         "take_int(x, y)", " with parameters x, y or with a single unnamed json/jsonb parameter", None
     )
     for media_type, type_ in (
@@ -333,16 +326,16 @@ async def test_a_call_of_no_function_says_what_was_searched_for(service: Service
         ("text/xml", "xml"),
         ("application/octet-stream", "bytea"),
     ):
-        assert await refusal(service, "POST", "take_int", "x", **{"content-type": media_type}) == unknown(
-            "take_int", f" with a single unnamed {type_} parameter", None
-        )
-    assert await refusal(service, "POST", "take", "a,b\n1,2", **{"content-type": "text/csv"}) == unknown(
-        "take(a, b)", " with parameters a, b", "take(x, y)"
-    )
+        assert await rejected_call(
+            service, "POST", "take_int", "x", **{"content-type": media_type}
+        ) == unknown("take_int", f" with a single unnamed {type_} parameter", None)
+    assert await rejected_call(
+        service, "POST", "take", "a,b\n1,2", **{"content-type": "text/csv"}
+    ) == unknown("take(a, b)", " with parameters a, b", "take(x, y)")
 
 
-async def test_overloads_are_chosen_by_the_names_of_the_arguments(service: Service) -> None:
-    """Those that only types tell apart are 300, with all that could be meant."""
+async def test_overloads_are_selected_by_argument_names(service: Service) -> None:
+    """Overloads that differ only in types cause a 300 error that lists the candidates."""
     assert await get(service, "over") == [1, 2, 3]
     assert await get(service, "over?a=1&b=2") == 3
     assert await get(service, "over?a=1&b=2&c=3") == "123"
@@ -353,24 +346,27 @@ async def test_overloads_are_chosen_by_the_names_of_the_arguments(service: Servi
     expected = {"code": "PGRST203", "details": None, "hint": hint}
     begin = "Could not choose the best candidate function between: "
     message = f"{begin}public.same(arg => integer), public.same(arg => text, num => integer)"
-    assert await refusal(service, "GET", "same?arg=1") == (300, {**expected, "message": message})
+    assert await rejected_call(service, "GET", "same?arg=1") == (300, {**expected, "message": message})
     message = f"{begin}public.take_either( => json), public.take_either( => jsonb)"
-    assert await refusal(service, "POST", "take_either", {"A": 1}) == (300, {**expected, "message": message})
+    assert await rejected_call(service, "POST", "take_either", {"A": 1}) == (
+        300,
+        {**expected, "message": message},
+    )
 
 
-async def test_functions_of_other_schemas_are_called_by_profile(service: Service) -> None:
-    """``Accept-Profile`` for GET, ``Content-Profile`` for POST; hidden schemas have none."""
-    answer = await service.rest("GET", "rpc/elsewhere", headers={"accept-profile": "other"})
-    assert (answer.body, answer.headers["content-profile"]) == ("elsewhere", "other")
+async def test_profile_headers_select_the_schema_of_a_function(service: Service) -> None:
+    """GET uses ``Accept-Profile`` and POST uses ``Content-Profile``."""
+    response = await service.rest("GET", "rpc/elsewhere", headers={"accept-profile": "other"})
+    assert (response.body, response.headers["content-profile"]) == ("elsewhere", "other")
     assert await post(service, "elsewhere", {}, **{"content-profile": "other"}) == "elsewhere"
-    assert (await refusal(service, "GET", "elsewhere"))[0] == 404
-    status, body = await refusal(service, "GET", "unseen", **{"accept-profile": "hidden"})
+    assert (await rejected_call(service, "GET", "elsewhere"))[0] == 404
+    status, body = await rejected_call(service, "GET", "unseen", **{"accept-profile": "hidden"})
     assert (status, body["code"]) == (406, "PGRST106")
 
 
-async def test_a_function_that_may_not_be_called_is_refused(service: Service) -> None:
-    """In PostgreSQL's words, and no hint tells of it."""
-    assert await refusal(service, "GET", "not_for_anon") == (
+async def test_function_without_execute_privilege_is_rejected(service: Service) -> None:
+    """Hints do not mention the function."""
+    assert await rejected_call(service, "GET", "not_for_anon") == (
         401,
         {
             "code": "42501",
@@ -379,18 +375,17 @@ async def test_a_function_that_may_not_be_called_is_refused(service: Service) ->
             "hint": None,
         },
     )
-    assert (await refusal(service, "GET", "not_for_ano"))[1]["hint"] is None
-    answer = await service.rest("GET", "rpc/not_for_anon", role="authenticated")
-    assert answer.body == 1
+    assert (await rejected_call(service, "GET", "not_for_ano"))[1]["hint"] is None
+    response = await service.rest("GET", "rpc/not_for_anon", role="authenticated")
+    assert response.body == 1
 
 
 # ---------------------------------------------------------------- methods
 
 
-async def test_other_methods_are_refused(service: Service) -> None:
-    """405 with PGRST101."""
+async def test_other_methods_are_rejected(service: Service) -> None:
     for method in ("PUT", "PATCH", "DELETE"):
-        status, body = await refusal(service, method, "say_hello", {})
+        status, body = await rejected_call(service, method, "say_hello", {})
         message = f"Cannot use the {method} method on RPC"
         assert (status, body) == (
             405,
@@ -399,27 +394,25 @@ async def test_other_methods_are_refused(service: Service) -> None:
 
 
 async def test_options_lists_the_methods(service: Service) -> None:
-    """A volatile function can only be called by POST."""
-    answer = await service.rest("OPTIONS", "rpc/say_hello")
-    assert (answer.status, answer.headers["allow"], answer.text) == (200, "OPTIONS,GET,HEAD,POST", "")
-    answer = await service.rest("OPTIONS", "rpc/count_calls")
-    assert answer.headers["allow"] == "OPTIONS,POST"
-    assert (await refusal(service, "OPTIONS", "no_such_thing"))[0] == 404
+    """Volatile functions can only be called with POST."""
+    response = await service.rest("OPTIONS", "rpc/say_hello")
+    assert (response.status, response.headers["allow"], response.text) == (200, "OPTIONS,GET,HEAD,POST", "")
+    response = await service.rest("OPTIONS", "rpc/count_calls")
+    assert response.headers["allow"] == "OPTIONS,POST"
+    assert (await rejected_call(service, "OPTIONS", "no_such_thing"))[0] == 404
 
 
-async def test_head_runs_the_function_and_gives_no_body(service: Service) -> None:
-    """Status and headers are those of GET."""
-    answer = await service.rest("HEAD", "rpc/all_projects")
-    assert (answer.status, answer.text) == (200, "")
-    assert (answer.headers["content-type"], answer.headers["content-range"]) == (JSON, "0-4/*")
+async def test_head_calls_the_function_and_returns_no_body(service: Service) -> None:
+    response = await service.rest("HEAD", "rpc/all_projects")
+    assert (response.status, response.text) == (200, "")
+    assert (response.headers["content-type"], response.headers["content-range"]) == (JSON, "0-4/*")
     assert (await service.rest("HEAD", "rpc/say_hello?name=x")).status == 200
     assert (await service.rest("HEAD", "rpc/no_such_thing")).status == 404
 
 
-async def test_get_refuses_to_write(service: Service) -> None:
-    """405 with PostgreSQL's 25006, and nothing happened."""
+async def test_get_cannot_write(service: Service) -> None:
     for target in ("visit_place?place=x", "visit_places?places=x", "count_calls"):
-        status, body = await refusal(service, "GET", target)
+        status, body = await rejected_call(service, "GET", target)
         assert (status, body["code"]) == (405, "25006")
     assert service.database.execute("select count(*) from visit where place = 'x'") == [(0,)]
 
@@ -433,35 +426,35 @@ async def test_get_refuses_to_write(service: Service) -> None:
         ("add_them", b'[{"a": 1, "b": 2}, {"a": 1}]', "All object keys must match"),
     ],
 )
-async def test_a_body_that_has_no_arguments_is_refused(
+async def test_body_without_valid_arguments_is_rejected(
     service: Service, target: str, body: bytes, message: str
 ) -> None:
-    """400 with PGRST102."""
-    status, answer = await refusal(service, "POST", target, body, **{"content-type": "application/json"})
-    assert (status, answer["code"], answer["message"]) == (400, "PGRST102", message)
+    status, response = await rejected_call(
+        service, "POST", target, body, **{"content-type": "application/json"}
+    )
+    assert (status, response["code"], response["message"]) == (400, "PGRST102", message)
 
 
-async def test_a_body_of_another_type_is_refused(service: Service) -> None:
-    """As PostgREST says it."""
-    status, body = await refusal(service, "POST", "say_hello", "x", **{"content-type": "audio/mpeg3"})
+async def test_unknown_content_type_is_rejected(service: Service) -> None:
+    status, body = await rejected_call(service, "POST", "say_hello", "x", **{"content-type": "audio/mpeg3"})
     assert (status, body["message"]) == (400, "Content-Type not acceptable: audio/mpeg3")
 
 
-async def test_a_post_takes_no_arguments_from_the_query_string(service: Service) -> None:
-    """They would be filters, and are none."""
-    status, body = await refusal(service, "POST", "say_hello?name=John", {"name": "John"})
+async def test_post_rejects_arguments_in_the_query_string(service: Service) -> None:
+    """Query parameters of a POST are filters."""
+    status, body = await rejected_call(service, "POST", "say_hello?name=John", {"name": "John"})
     assert (status, body["code"]) == (400, "PGRST100")
     assert body["message"] == '"failed to parse filter (John)" (line 1, column 1)'
 
 
-async def test_unknown_columns_and_relationships_of_results_are_refused(service: Service) -> None:
-    status, body = await refusal(service, "GET", "pairs?select=nope")
+async def test_unknown_columns_and_relationships_of_results_are_rejected(service: Service) -> None:
+    status, body = await rejected_call(service, "GET", "pairs?select=nope")
     assert (status, body["code"]) == (400, "42703")
-    status, body = await refusal(service, "GET", "all_projects?select=id,visit(id)")
+    status, body = await rejected_call(service, "GET", "all_projects?select=id,visit(id)")
     assert (status, body["code"]) == (400, "PGRST200")
-    status, body = await refusal(service, "GET", "all_projects?select=id&client.order=id")
+    status, body = await rejected_call(service, "GET", "all_projects?select=id&client.order=id")
     assert (status, body["code"]) == (400, "PGRST108")
-    status, body = await refusal(service, "GET", "all_projects?select=count()")
+    status, body = await rejected_call(service, "GET", "all_projects?select=count()")
     assert (status, body["code"]) == (400, "PGRST123")
 
 
@@ -474,8 +467,7 @@ VALUES = st.recursive(
 
 
 @given(TEXTS)
-async def test_any_text_reaches_a_function_as_it_is(service: Service, text: str) -> None:
-    """By the query string, by JSON, by a form, as a variadic one and as the whole body."""
+async def test_any_text_reaches_a_function_unchanged(service: Service, text: str) -> None:
     sent = quote(text, safe="")
     assert await get(service, f"search?q={sent}") == text
     assert await get(service, f"variadic_texts?v={sent}&v=x") == [text, "x"]
@@ -488,7 +480,7 @@ async def test_any_text_reaches_a_function_as_it_is(service: Service, text: str)
 
 
 @given(VALUES)
-async def test_any_json_reaches_a_function_as_it_is(service: Service, value: Any) -> None:
+async def test_any_json_reaches_a_function_unchanged(service: Service, value: Any) -> None:
     headers = {"content-type": "application/json"}
     assert await post(service, "take_json", json.dumps(value).encode(), **headers) == value
     assert await post(service, "same_json", {"arg": value}) == value

@@ -1,4 +1,4 @@
-"""What ``select`` shows of rows: columns, aliases, casts, members of JSON values, computed fields."""
+"""``select`` in REST: columns, aliases, casts, JSON members and computed fields."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("raw->0", {"raw": None}),
     ("x:data->nothing->there", {"x": None}),
     ('data->"lang"', {"lang": "en"}),
-    # Composite and array values are looked into like JSON.
+    # Members of composite and array values are accessed like those of JSON.
     ("frame->width", {"width": 16}),
     ("frame->>height", {"height": "9"}),
     ("tags->0", {"tags": "short"}),
@@ -46,23 +46,21 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("headline", {"headline": "ALPHA"}),
     ("h:headline::char", {"h": "A"}),
     ("title,headline,id", {"title": "Alpha", "headline": "ALPHA", "id": 1}),
-    # Arrays, by the names that PostgreSQL gives to their types.
+    # Array types, with their names in PostgreSQL.
     ("tags::_varchar", {"tags": ["short", "old"]}),
-    # Only what is there to filter by.
+    # A resource for filters only.
     ("director()", {}),
 ]
 
 
 @pytest.mark.parametrize(("select", "shown"), CASES)
-async def test_members_are_what_was_selected_in_its_order(
-    features: Service, select: str, shown: dict[str, Any]
-) -> None:
+async def test_members_have_the_selected_order(features: Service, select: str, shown: dict[str, Any]) -> None:
     [row] = await features.read(f"film?id=eq.1&select={select}")
     assert list(row.items()) == list(shown.items())
 
 
-async def test_all_columns_stand_for_themselves_among_others(features: Service) -> None:
-    """``*`` is every column, as ``to_json`` writes it."""
+async def test_star_can_be_combined_with_other_items(features: Service) -> None:
+    """``*`` is every column, formatted as by ``to_json``."""
     [[expected]] = features.database.execute("select to_jsonb(f) from film f where id = 1")
     [whole] = await features.read("film?id=eq.1")
     assert whole == expected
@@ -70,7 +68,7 @@ async def test_all_columns_stand_for_themselves_among_others(features: Service) 
     assert more == {**expected, "headline": "ALPHA", "again": 1}
 
 
-async def test_domains_show_themselves_in_their_own_way(features: Service) -> None:
+async def test_domains_use_their_own_representation(features: Service) -> None:
     assert await features.read("paint?select=shade,spare&order=id") == [
         {"shade": "#ff0000", "spare": None},
         {"shade": "#00ff00", "spare": "#000001"},
@@ -84,7 +82,7 @@ async def test_domains_show_themselves_in_their_own_way(features: Service) -> No
     ]
 
 
-async def test_names_may_hold_anything(features: Service) -> None:
+async def test_names_can_contain_any_character(features: Service) -> None:
     select = '"the key","a,b","say \\"hi\\"","d.o.t","x->y","é; $1 %25s \'":"a,b"'
     [row, _] = await features.read(f"Odd Table?order=the key&select={select}")
     assert row == {
@@ -138,25 +136,24 @@ async def test_names_may_hold_anything(features: Service) -> None:
         }),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_shown_is_refused(
+async def test_invalid_selections_are_rejected(
     features: Service, target: str, status: int, body: dict[str, Any]
 ) -> None:
-    answer = await features.rest("GET", target)
-    assert (answer.status, answer.body) == (status, body)
+    response = await features.rest("GET", target)
+    assert (response.status, response.body) == (status, body)
 
 
 @pytest.mark.parametrize("name", ["titel", "yeer", "i", "tag", "mod", "nothing", "ratin", "Id", "dta", "sen"])
-async def test_unknown_columns_are_refused_with_postgresqls_own_words(features: Service, name: str) -> None:
-    """Message and hint are what PostgreSQL says of the same name."""
-    said = features.database.execute(
+async def test_unknown_columns_are_rejected_with_postgresqls_message(features: Service, name: str) -> None:
+    expected = features.database.execute(
         "create or replace function pg_temp.told(statement text, out message text, out hint text)"
         " language plpgsql as $$ begin execute statement; exception when undefined_column then"
         " get stacked diagnostics message = message_text, hint = pg_exception_hint; end $$;"
         f"select message, nullif(hint, '') from pg_temp.told('select film.\"{name}\" from film')"
     )
-    answer = await features.rest("GET", f"film?select={name}")
-    message, hint = said[0]
-    assert answer.body == {
+    response = await features.rest("GET", f"film?select={name}")
+    message, hint = expected[0]
+    assert response.body == {
         "code": "42703",
         "message": message.replace('"', ""),
         "details": None,
@@ -164,8 +161,8 @@ async def test_unknown_columns_are_refused_with_postgresqls_own_words(features: 
     }
 
 
-async def test_answers_say_their_own_address(features: Service) -> None:
-    """``Content-Location`` has the parameters in the order of their names, without the key."""
+async def test_responses_have_a_content_location(features: Service) -> None:
+    """Parameters are sorted by name, and the API key is removed."""
     for target, location in [
         ("film", "/film"),
         ("film?year=eq.1995&id=gt.1", "/film?id=gt.1&year=eq.1995"),
@@ -173,53 +170,52 @@ async def test_answers_say_their_own_address(features: Service) -> None:
         ("Odd Table?the key=eq.1", "/Odd%20Table?the%20key=eq.1"),
         ("film?id=eq.1&apikey=sb_publishable_for_tests", "/film?id=eq.1"),
     ]:
-        answer = await features.rest("GET", target)
-        assert (answer.status, answer.headers["content-location"]) == (200, location)
-    answer = await features.rest("GET", "film?order=id", headers={"accept": "application/x-ndjson"})
-    assert answer.headers["content-location"] == "/film?order=id"
+        response = await features.rest("GET", target)
+        assert (response.status, response.headers["content-location"]) == (200, location)
+    response = await features.rest("GET", "film?order=id", headers={"accept": "application/x-ndjson"})
+    assert response.headers["content-location"] == "/film?order=id"
 
 
-async def test_granted_columns_are_enough(features: Service) -> None:
+async def test_granted_columns_can_be_selected(features: Service) -> None:
     assert await features.read("partly_read?select=id,shown") == [{"id": 1, "shown": "yes"}]
 
 
-async def test_other_schemas_have_tables_of_their_own(features: Service) -> None:
-    """``Accept-Profile`` chooses, and a foreign key into another schema leads nowhere."""
-    answer = await features.rest("GET", "note?select=word", headers={"accept-profile": "other"})
-    assert (answer.body, answer.headers["content-profile"]) == ([{"word": "elsewhere"}], "other")
+async def test_accept_profile_selects_the_schema(features: Service) -> None:
+    """Foreign keys into other schemas are not relationships."""
+    response = await features.rest("GET", "note?select=word", headers={"accept-profile": "other"})
+    assert (response.body, response.headers["content-profile"]) == ([{"word": "elsewhere"}], "other")
     for target, schema in (
         ("note?select=*,film(*)", "other"),
         ("film?select=*,note!note_film_fkey(*)", "public"),
     ):
-        answer = await features.rest("GET", target, headers={"accept-profile": schema})
-        assert (answer.status, answer.body["code"]) == (400, "PGRST200")
+        response = await features.rest("GET", target, headers={"accept-profile": schema})
+        assert (response.status, response.body["code"]) == (400, "PGRST200")
 
 
-async def test_a_schema_that_a_role_may_not_use_reveals_nothing_of_its_functions(features: Service) -> None:
-    """Calls and OPTIONS are refused in PostgreSQL's words, and no hint names them."""
+async def test_schema_without_usage_does_not_reveal_its_functions(features: Service) -> None:
     await features.execute("create function other.shut() returns int language sql as 'select 1'; select 1")
     other = {"accept-profile": "other", "content-profile": "other"}
     for method in ("GET", "POST", "OPTIONS"):
-        answer = await features.rest(method, "rpc/shut", role="service_role", headers=other)
-        assert (answer.status, answer.body["code"]) == (403, "42501")
-        assert answer.body["message"] == "permission denied for schema other"
-    answer = await features.rest("GET", "rpc/shutt", role="service_role", headers=other)
-    assert (answer.status, answer.body["hint"]) == (404, None)
-    answer = await features.rest("GET", "rpc/shutt", headers=other)
-    assert answer.body["hint"] == "Perhaps you meant to call the function other.shut"
+        response = await features.rest(method, "rpc/shut", role="service_role", headers=other)
+        assert (response.status, response.body["code"]) == (403, "42501")
+        assert response.body["message"] == "permission denied for schema other"
+    response = await features.rest("GET", "rpc/shutt", role="service_role", headers=other)
+    assert (response.status, response.body["hint"]) == (404, None)
+    response = await features.rest("GET", "rpc/shutt", headers=other)
+    assert response.body["hint"] == "Perhaps you meant to call the function other.shut"
 
 
-async def test_texts_are_cast_to_arrays_of_the_schemas_own_types(features: Service) -> None:
+async def test_text_can_be_cast_to_arrays_of_user_defined_types(features: Service) -> None:
     await features.execute(
         "create table spoken (moods text); insert into spoken values ('{calm,wild}');"
         " grant select on spoken to anon; select 1"
     )
     assert await features.read("spoken?select=moods::_mood") == [{"moods": ["calm", "wild"]}]
-    answer = await features.rest("GET", "spoken?select=moods::_nothing")
-    assert (answer.status, answer.body["message"]) == (400, 'type "_nothing" does not exist')
+    response = await features.rest("GET", "spoken?select=moods::_nothing")
+    assert (response.status, response.body["message"]) == (400, 'type "_nothing" does not exist')
 
 
-async def test_a_function_of_a_row_that_gives_rows_is_no_column(features: Service) -> None:
-    answer = await features.rest("GET", "film?select=id,remakes")
-    assert (answer.status, answer.body["code"]) == (400, "42703")
-    assert answer.body["message"] == "column film.remakes does not exist"
+async def test_set_returning_function_of_a_row_is_not_a_column(features: Service) -> None:
+    response = await features.rest("GET", "film?select=id,remakes")
+    assert (response.status, response.body["code"]) == (400, "42703")
+    assert response.body["message"] == "column film.remakes does not exist"

@@ -1,4 +1,4 @@
-"""The ways to a server other than plain TCP: TLS and a Unix socket."""
+"""Connections to PostgreSQL over TLS and Unix sockets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
     MakePool = Callable[..., Pool]
 
-# More than the buffers of sockets and of TLS hold at once.
 pytestmark = pytest.mark.own_sql
 
-LARGE = "é" * 3_000_000
+LARGE = "é" * 3_000_000  # more than the buffers of sockets and TLS hold
 
 
 async def exercise(pool: Pool) -> None:
@@ -42,15 +41,17 @@ async def exercise(pool: Pool) -> None:
     assert await pool.run(message("select 1")) == [(1,)]
 
 
-async def test_a_unix_socket(make_pool: MakePool, server: Server, database: Database) -> None:
-    """A socket's folder in the URI works like a host."""
+async def test_pool_connects_through_a_unix_socket(
+    make_pool: MakePool, server: Server, database: Database
+) -> None:
+    """A socket directory in the URI is used like a host."""
     uri = f"postgresql://authenticator@/{database.name}?host={server.folder}&port={server.port}"
     await exercise(make_pool(uri=uri, size=2))
 
 
 @pytest.fixture
 def certificate(server: Server) -> Iterator[str]:
-    """Switch TLS on, and give the path of the certificate to trust."""
+    """Enable TLS and yield the path of the certificate to trust."""
     if server.admin.execute("show ssl_library") == [("",)]:
         pytest.skip("this PostgreSQL was built without TLS")
     key = ec.generate_private_key(ec.SECP256R1())
@@ -86,17 +87,17 @@ def certificate(server: Server) -> Iterator[str]:
         server.restart()
 
 
-async def test_tls_with_a_verified_certificate(
+async def test_pool_verifies_the_certificate(
     make_pool: MakePool, server: Server, database: Database, certificate: str
 ) -> None:
-    """The host's name is verified though the pool has looked up its address itself."""
+    """The pool verifies the host name although it has resolved the address itself."""
     uri = f"postgresql://authenticator@localhost:{server.port}/{database.name}"
     pool = make_pool(uri=f"{uri}?sslmode=verify-full&sslrootcert={certificate}", size=2)
     await exercise(pool)
     assert await pool.fetch("select ssl from pg_stat_ssl where pid = pg_backend_pid()") == [(True,)]
 
 
-async def test_tls_refuses_a_certificate_for_another_name(
+async def test_certificate_for_another_host_is_rejected(
     make_pool: MakePool, server: Server, database: Database, certificate: str
 ) -> None:
     uri = f"postgresql://authenticator@127.0.0.1:{server.port}/{database.name}"

@@ -1,4 +1,4 @@
-"""Answers' bodies in every form, their counts, and what functions do and set on the way."""
+"""Bodies of REST responses in every format, their counts, and settings made by functions."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ GEOJSON = GeoJson.by(None)
 
 @pytest.fixture(scope="module")
 def films(server: Server) -> Films:
-    """Give the films; what statements change is undone."""
+    """Return the films. Changes that statements make are rolled back."""
     return make_films(server)
 
 
 def record(**members: Expression | Output) -> Record:
-    """Return a record with names of the schema."""
+    """Return a record with names from the schema."""
     outputs = {
         name: output if isinstance(output, Many | Record) else Value(output)  # type: ignore[arg-type]
         for name, output in members.items()
@@ -58,19 +58,19 @@ def record(**members: Expression | Output) -> Record:
 
 
 def aliased(**members: Expression) -> Record:
-    """Return a record with names of a client."""
+    """Return a record with names from the client."""
     return Record(tuple((parameter(name, "text"), Value(value)) for name, value in members.items()))
 
 
-def answered(films: Films, rows: Rows, output: Output, body: Body = Form.ARRAY, *more: Any) -> ResultRow:
+def run_result(films: Films, rows: Rows, output: Output, body: Body = Form.ARRAY, *more: Any) -> ResultRow:
     [row] = films.run(compile_result(rows, output, body, *more))
     return ResultRow(*row)
 
 
 def body_of(films: Films, rows: Rows, output: Output, body: Body) -> str:
-    found = answered(films, rows, output, body).body
-    assert found is not None
-    return found if isinstance(found, str) else found.decode()
+    result = run_result(films, rows, output, body).body
+    assert result is not None
+    return result if isinstance(result, str) else result.decode()
 
 
 def film(films: Films, **named: Any) -> Rows:
@@ -93,16 +93,16 @@ PLAIN = record(id=ID, title=TITLE)
 VALUE = Value(ColumnRef(SCALAR))
 
 
-# ---------------------------------------------------------------- forms
+# ---------------------------------------------------------------- formats
 
 
-def test_an_array_of_objects(films: Films) -> None:
+def test_rows_are_formatted_as_a_json_array(films: Films) -> None:
     assert body_of(films, film(films, limit=2), PLAIN, Form.ARRAY) == (
         '[{"id":1,"title":"Alpha"},{"id":2,"title":"Beta"}]'
     )
 
 
-def test_null_members_are_left_out_at_every_level(films: Films) -> None:
+def test_nulls_are_stripped_at_every_level(films: Films) -> None:
     parts = Rows(films.table("part"), join=Join((("film_id", "id"),)))
     output = record(id=ID, seen=ColumnRef("seen"), parts=Many(parts, record(played=ColumnRef("played"))))
     where = Compare(ID, Operator.IN, parameter("{2,3}"))
@@ -112,8 +112,8 @@ def test_null_members_are_left_out_at_every_level(films: Films) -> None:
     ]
 
 
-def test_rows_as_csv(films: Films) -> None:
-    """Values as PostgreSQL writes them, NULL as nothing, and a header line of the names."""
+def test_rows_are_formatted_as_csv(films: Films) -> None:
+    """Values use PostgreSQL's text format, and NULL is empty."""
     output = record(
         id=ID, title=TITLE, seen=ColumnRef("seen"), tags=ColumnRef("tags"), extra=ColumnRef("extra")
     )
@@ -126,12 +126,12 @@ def test_rows_as_csv(films: Films) -> None:
     ]
 
 
-def test_csv_without_rows_has_its_header(films: Films) -> None:
-    nobody = film(films, where=Compare(ID, Operator.LT, parameter("0")))
-    assert body_of(films, nobody, PLAIN, Form.CSV) == "id,title\n"
+def test_csv_without_rows_has_a_header(films: Films) -> None:
+    no_films = film(films, where=Compare(ID, Operator.LT, parameter("0")))
+    assert body_of(films, no_films, PLAIN, Form.CSV) == "id,title\n"
 
 
-def test_csv_headers_are_quoted_where_they_must_be(films: Films) -> None:
+def test_csv_headers_are_quoted_if_necessary(films: Films) -> None:
     names = ["plain", "two words", "a,b", 'say "x"', "back\\slash", "line\nend"]
     for made in (record, aliased):
         output = made(**dict.fromkeys(names, ID))
@@ -141,7 +141,7 @@ def test_csv_headers_are_quoted_where_they_must_be(films: Films) -> None:
         assert text.startswith(header)
 
 
-def test_the_csv_header_has_spread_members(films: Films) -> None:
+def test_csv_header_includes_spread_members(films: Films) -> None:
     spread = Spread(film(films), Record(((Text("b"), Value(ID)),)))
     header = Record(((Text("a"), Value(ID)), spread, (Text("c"), Value(ID))))
     assert csv_header(header, str) == "a,b,c\n"
@@ -152,8 +152,8 @@ _cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x
 
 
 @given(rows=st.lists(st.tuples(_cells, _cells, st.none() | _cells), min_size=1, max_size=5))
-def test_csv_reads_back_as_what_was_written(films: Films, rows: list[tuple[str, str, str | None]]) -> None:
-    """By Python's reader, whatever characters the values have; NULL and the empty text are both empty."""
+def test_csv_can_be_parsed_by_python(films: Films, rows: list[tuple[str, str, str | None]]) -> None:
+    """NULL and the empty text are both empty."""
     cells = [list(row) for row in rows]
     array = json.dumps([dict(zip("abc", row, strict=True)) for row in cells])
     function = films.function("several")
@@ -165,23 +165,23 @@ def test_csv_reads_back_as_what_was_written(films: Films, rows: list[tuple[str, 
     output = record(a=ColumnRef("a"), b=ColumnRef("b"), c=ColumnRef("c"))
     read_from = RowSource(row, source, Rows(None, call=FunctionCall(function)))
     body, item = body_parts(writer, output, read_from, Form.CSV)
-    [found] = films.run(compiled(f"select {body} from {item}", writer))
-    read = list(csv.reader(io.StringIO(found[0], newline="")))
+    [result] = films.run(compiled(f"select {body} from {item}", writer))
+    read = list(csv.reader(io.StringIO(result[0], newline="")))
     assert read == [["a", "b", "c"], *[[cell or "" for cell in row] for row in cells]]
 
 
-def test_a_feature_collection(films: Films) -> None:
+def test_rows_are_formatted_as_a_geojson_feature_collection(films: Films) -> None:
     for output in (PLAIN, aliased(id=ID, title=TITLE)):
         collection = json.loads(body_of(films, film(films, limit=1), output, GEOJSON))
         assert collection == {
             "type": "FeatureCollection",
             "features": [{"type": "Feature", "geometry": None, "properties": {"id": 1, "title": "Alpha"}}],
         }
-    nobody = film(films, where=Compare(ID, Operator.LT, parameter("0")))
-    assert json.loads(body_of(films, nobody, PLAIN, GEOJSON))["features"] == []
+    no_films = film(films, where=Compare(ID, Operator.LT, parameter("0")))
+    assert json.loads(body_of(films, no_films, PLAIN, GEOJSON))["features"] == []
 
 
-def test_aggregates_of_the_database_make_bodies(films: Films) -> None:
+def test_database_aggregates_can_produce_the_body(films: Films) -> None:
     whole = record(**{column.name: ColumnRef(column.name) for column in films.table("film").columns})
     titles = HandlerBody("public.titles", films.table("film"))
     assert body_of(films, film(films, limit=2), whole, titles) == "Alpha;Beta;"
@@ -192,21 +192,21 @@ def test_aggregates_of_the_database_make_bodies(films: Films) -> None:
         compile_result(film(films), aliased(id=ID), anything)
 
 
-def test_without_a_body_rows_are_counted(films: Films) -> None:
-    """For HEAD and minimal answers."""
-    found = answered(films, film(films, limit=3), PLAIN, Form.NONE, Total.EXACT)
-    assert (found.body, found.rows, found.total) == (None, 3, 4)
+def test_rows_are_counted_without_a_body(films: Films) -> None:
+    """HEAD and minimal responses use this."""
+    result = run_result(films, film(films, limit=3), PLAIN, Form.NONE, Total.EXACT)
+    assert (result.body, result.rows, result.total) == (None, 3, 4)
 
 
 # ---------------------------------------------------------------- counts
 
 
-def test_totals_are_counted_whatever_the_page(films: Films) -> None:
+def test_totals_do_not_depend_on_the_page(films: Films) -> None:
     rows = film(films, limit=parameter("1", "bigint"), offset=parameter("1", "bigint"))
-    assert answered(films, rows, PLAIN).total is None
-    assert answered(films, rows, PLAIN, Form.ARRAY, Total.EXACT).total == 4
-    assert answered(films, rows, PLAIN, Form.ARRAY, Total.BOUNDED, parameter("2", "bigint")).total == 3
-    assert answered(films, rows, PLAIN, Form.ARRAY, Total.BOUNDED, parameter("9", "bigint")).total == 4
+    assert run_result(films, rows, PLAIN).total is None
+    assert run_result(films, rows, PLAIN, Form.ARRAY, Total.EXACT).total == 4
+    assert run_result(films, rows, PLAIN, Form.ARRAY, Total.BOUNDED, parameter("2", "bigint")).total == 3
+    assert run_result(films, rows, PLAIN, Form.ARRAY, Total.BOUNDED, parameter("9", "bigint")).total == 4
     unlimited = compile_result(film(films), PLAIN, Form.ARRAY, Total.EXACT)
     assert films.run(unlimited)[0][1:3] == (4, 4)
     assert unlimited.statement.text.count('"film"') == 1
@@ -215,33 +215,32 @@ def test_totals_are_counted_whatever_the_page(films: Films) -> None:
 # ---------------------------------------------------------------- functions
 
 
-def test_a_value_of_a_function(films: Films) -> None:
-    """As JSON, in a row of its own name, and as text."""
+def test_function_value_has_several_formats(films: Films) -> None:
     rows = call(films, "scalar", "7", scalar=True)
     assert body_of(films, rows, VALUE, Form.VALUE) == "7"
     assert body_of(films, rows, VALUE, Raw(Content.TEXT)) == "7"
     assert body_of(films, rows, record(pgrst_scalar=ColumnRef(SCALAR)), Form.CSV) == "pgrst_scalar\n7"
 
 
-def test_null_and_no_row_as_values(films: Films) -> None:
+def test_null_and_missing_rows_are_null_values(films: Films) -> None:
     rows = Rows(
         None, call=FunctionCall(films.function("scalar"), (CallArgument("value", None),), value_column=SCALAR)
     )
     assert body_of(films, rows, VALUE, Form.VALUE) == "null"
-    assert answered(films, rows, VALUE, Form.VALUE).rows == 1
+    assert run_result(films, rows, VALUE, Form.VALUE).rows == 1
     assert body_of(films, call(films, "several", "0", scalar=True), VALUE, Form.VALUE) == "null"
     assert body_of(films, call(films, "nothing", table="film"), PLAIN, Form.VALUE) == "null"
 
 
-def test_values_of_a_function_are_filtered_and_limited(films: Films) -> None:
+def test_function_values_can_be_filtered_and_limited(films: Films) -> None:
     where = Compare(ColumnRef(SCALAR), Operator.GT, parameter("1"))
     base = call(films, "several", "5", scalar=True)
     rows = Rows(None, call=base.call, where=where, order=(OrderTerm(ColumnRef(SCALAR), True),), limit=2)
-    found = answered(films, rows, VALUE, Form.VALUES, Total.EXACT)
-    assert (found.body, found.rows, found.total) == ("[5,4]", 2, 4)
+    result = run_result(films, rows, VALUE, Form.VALUES, Total.EXACT)
+    assert (result.body, result.rows, result.total) == ("[5,4]", 2, 4)
 
 
-def test_arguments_without_names_and_many_in_one(films: Films) -> None:
+def test_unnamed_and_variadic_arguments_are_passed(films: Films) -> None:
     rows = call(films, "unnamed", '{"a":  1}', scalar=True)
     assert body_of(films, rows, VALUE, Form.VALUE) == '{"a":  1}'
     argument = CallArgument("numbers", parameter("{1,2,3}", "int[]"), variadic=True)
@@ -249,7 +248,7 @@ def test_arguments_without_names_and_many_in_one(films: Films) -> None:
     assert body_of(films, rows, VALUE, Form.VALUE) == "6"
 
 
-def test_a_function_that_changes_something_is_called_once(films: Films) -> None:
+def test_volatile_function_is_called_once(films: Films) -> None:
     parts = Rows(films.table("part"), join=Join((("film_id", "id"),)))
     output = record(
         id=ID,
@@ -269,28 +268,28 @@ def test_a_function_that_changes_something_is_called_once(films: Films) -> None:
     assert (row[1:3], calls) == ((1, 1), ["scalar"])
 
 
-def test_a_function_without_a_result_is_called(films: Films) -> None:
-    assert answered(films, call(films, "quiet", "0", scalar=True), VALUE, Form.NONE).rows == 1
+def test_void_function_is_called(films: Films) -> None:
+    assert run_result(films, call(films, "quiet", "0", scalar=True), VALUE, Form.NONE).rows == 1
     with pytest.raises(psycopg2.Error, match="refused 1"):
-        answered(films, call(films, "quiet", "1", scalar=True), VALUE, Form.NONE)
+        run_result(films, call(films, "quiet", "1", scalar=True), VALUE, Form.NONE)
 
 
-def test_functions_set_the_status_and_headers_of_their_own_answer(films: Films) -> None:
+def test_functions_can_set_the_status_and_headers(films: Films) -> None:
     rows = call(films, "changing", "3", table="film")
     for body in (Form.ARRAY, Form.NONE, Form.CSV, GEOJSON):
-        assert answered(films, rows, PLAIN, body, Total.EXACT).response_status == "203"
-    found = answered(films, call(films, "scalar", "1", scalar=True), VALUE, Form.VALUE)
-    assert (found.response_headers, found.response_status) == ('[{"X-Made": "yes"}]', None)
+        assert run_result(films, rows, PLAIN, body, Total.EXACT).response_status == "203"
+    result = run_result(films, call(films, "scalar", "1", scalar=True), VALUE, Form.VALUE)
+    assert (result.response_headers, result.response_status) == ('[{"X-Made": "yes"}]', None)
     shown = record(status=ComputedValue(films.function("status_of_row")))
-    assert answered(films, film(films), shown).response_status == "202"
-    assert answered(films, film(films), PLAIN).response_status is None
+    assert run_result(films, film(films), shown).response_status == "202"
+    assert run_result(films, film(films), PLAIN).response_status is None
 
 
-# ---------------------------------------------------------------- elsewhere
+# ---------------------------------------------------------------- streamed lines
 
 
-def test_lines_of_rows_that_are_sent_while_they_come(films: Films) -> None:
-    """A JSON value, or a line of CSV, for each row, in order and limited."""
+def test_streamed_rows_are_formatted_as_lines(films: Films) -> None:
+    """Each row is a JSON value or a line of CSV."""
     rows = film(films, order=(OrderTerm(ID, descending=True),), limit=2)
     json_lines = films.run(compile_lines(rows, PLAIN, Form.ARRAY))
     assert [json.loads(line) for (line,) in json_lines] == [

@@ -1,4 +1,4 @@
-"""Streams that nobody reads hold the share of the one who asked for them, and nobody else's."""
+"""Unread streams use only the share of the caller who requested them."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ STREAMED = {"accept": "application/x-ndjson"}
 
 @pytest.fixture
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve with room for two streams."""
+    """Serve the schema with capacity for two streams."""
     with serving(reactor, server.create_database(SCHEMA), db_pool=4) as service:
         yield service
 
 
 class Unread(Protocol):
-    """A client that asks for rows and reads none of them."""
+    """A client that requests rows and does not read them."""
 
     def __init__(self, user: str) -> None:
         self._user = user
         self.ended: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
-        """Ask."""
         transport: Any = self.transport
         transport.pauseProducing()
         token = jwt.encode({"role": "authenticated", "sub": self._user}, SECRET, "HS256")
@@ -48,11 +47,10 @@ class Unread(Protocol):
         transport.write(raw("GET", "/rest/v1/line", headers=headers))
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: ARG002, N802 - twisted's name
-        """Tell the end."""
         self.ended.callback(None)
 
 
-async def test_unread_streams_of_one_caller_leave_the_others_theirs(api: Service, reactor: Any) -> None:
+async def test_unread_streams_of_one_caller_do_not_block_others(api: Service, reactor: Any) -> None:
     port = int(api.url.rpartition(":")[2])
     creator = ClientCreator(reactor, Unread, "greedy")
     clients = [await creator.connectTCP("127.0.0.1", port) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""Rows from PostgreSQL to a client's socket: in constant memory, and ended when the client goes away."""
+"""Streaming of rows from PostgreSQL to a client's socket."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXT = "select json_build_object('id', g, 'pad', repeat('x', 200)) from generate
 
 
 class Client(Protocol):
-    """Sends one request and reads when it is told to."""
+    """A client that sends one request and reads on demand."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -36,61 +36,57 @@ class Client(Protocol):
         self.transport: Any
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
-        """Read nothing yet."""
         self.transport.pauseProducing()
         self.transport.write(raw("GET", "/rest/v1/rows", headers=[("Connection", "close")]))
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Keep what came."""
         self.received += data
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's name
-        """Tell the end."""
         self.ended.callback(None)
 
 
 class Serving:
-    """A site that streams one statement to a client."""
+    """A site that streams the result of one statement."""
 
     def __init__(self, reactor: Any, pool: Pool, text: str) -> None:
         self.reactor = reactor
         self.pool = pool
         self.text = text
-        self.made = 0
+        self.sent = 0
         self.largest = 0
-        web = Web(rest=self.answer)
+        web = Web(rest=self.respond)
         self.served = web.served
         self.site = make_site(web.backends, reactor, self.served.append)
         self.port = reactor.listenTCP(0, self.site, interface="127.0.0.1")
 
-    async def answer(self, _request: Request, _caller: Any) -> Reply:
-        """Answer with the rows, and measure the pieces."""
+    async def respond(self, _request: Request, _caller: Any) -> Reply:
+        """Stream the rows and measure the pieces."""
         batches = self.pool.stream(message(self.text, role="authenticated"))
         return Reply(200, (), b"", self._measured(stream_json_lines(batches)))
 
     async def _measured(self, stream: Stream) -> Stream:
         try:
             async for piece in stream:
-                self.made += len(piece)
+                self.sent += len(piece)
                 self.largest = max(self.largest, len(piece))
                 yield piece
         finally:
             await stream.aclose()
 
     async def connect(self) -> Client:
-        """Ask for the rows, reading none of them."""
+        """Request the rows without reading them."""
         creator = ClientCreator(self.reactor, Client)
         client: Client = await creator.connectTCP("127.0.0.1", self.port.getHost().port)
         return client
 
     async def stop(self) -> None:
-        """Close everything."""
         await self.port.stopListening()
         await self.site.drain(5)
 
 
 def unchunked(data: bytes) -> tuple[bytes, bool]:
-    """Return the body of a chunked answer, and whether its end is there."""
+    """Return the body of a chunked response and whether it is complete."""
     rest = data.partition(b"\r\n\r\n")[2]
     pieces: list[bytes] = []
     while rest:
@@ -103,7 +99,7 @@ def unchunked(data: bytes) -> tuple[bytes, bool]:
     return b"".join(pieces), False
 
 
-async def test_a_hundred_thousand_rows_wait_in_the_database_and_not_in_memory(
+async def test_rows_of_a_slow_client_are_not_buffered_in_memory(
     make_pool: Callable[..., Pool], reactor: Any
 ) -> None:
     pool = make_pool(size=2)
@@ -112,33 +108,33 @@ async def test_a_hundred_thousand_rows_wait_in_the_database_and_not_in_memory(
     client = await serving.connect()
     before = -1
 
-    def stands_still() -> bool:
+    def has_stalled() -> bool:
         nonlocal before
-        same, before = serving.made == before > 0, serving.made
+        same, before = serving.sent == before > 0, serving.sent
         return same
 
-    await until(reactor, stands_still)
-    # What the kernel's buffers for a socket take, not the more than twenty megabytes of all the rows.
-    assert serving.made < 10_000_000
+    await until(reactor, has_stalled)
+    # The kernel buffers a few megabytes for a socket. All rows are more than 20 MB.
+    assert serving.sent < 10_000_000
     client.transport.resumeProducing()
     await client.ended
     await serving.stop()
-    body, whole = unchunked(bytes(client.received))
-    assert whole
+    body, is_complete = unchunked(bytes(client.received))
+    assert is_complete
     lines = body.decode().splitlines()
     assert [json.loads(line)["id"] for line in lines] == list(range(1, ROWS + 1))
     assert serving.largest < 2 * 65_536
     assert await pool.run(message("select current_user::text")) == [("anon",)]
 
 
-async def test_a_client_that_goes_away_frees_the_connection_and_its_role(
+async def test_disconnected_client_releases_the_database_connection(
     make_pool: Callable[..., Pool], database: Database, reactor: Any
 ) -> None:
     pool = make_pool(size=1)
     await pool.start()
     serving = Serving(reactor, pool, TEXT.format(10_000_000))
     client = await serving.connect()
-    await until(reactor, lambda: serving.made > 100_000)
+    await until(reactor, lambda: serving.sent > 100_000)
     assert pool.figures().in_use == 1
     client.transport.abortConnection()
     await until(reactor, lambda: bool(serving.served))
@@ -149,7 +145,7 @@ async def test_a_client_that_goes_away_frees_the_connection_and_its_role(
     await until(reactor, lambda: not database.execute(others))
 
 
-async def test_an_error_in_the_middle_leaves_the_answer_without_its_end(
+async def test_error_after_the_first_rows_truncates_the_response(
     make_pool: Callable[..., Pool], reactor: Any
 ) -> None:
     pool = make_pool(size=1)
@@ -159,14 +155,13 @@ async def test_an_error_in_the_middle_leaves_the_answer_without_its_end(
     client.transport.resumeProducing()
     await client.ended
     await serving.stop()
-    body, whole = unchunked(bytes(client.received))
+    body, is_complete = unchunked(bytes(client.received))
     assert body.startswith(b'{"id" : 1,')
-    assert not whole
+    assert not is_complete
     assert await pool.run(message("select current_user::text")) == [("anon",)]
 
 
 async def batches_of(*batches: list[tuple[Any, ...]]) -> AsyncGenerator[list[tuple[Any, ...]], None]:
-    """Give batches."""
     for batch in batches:
         yield batch
 
@@ -179,14 +174,14 @@ async def batches_of(*batches: list[tuple[Any, ...]]) -> AsyncGenerator[list[tup
         ([[(b"bytes",), (None,), ("é",)]], ["head\nbytes\n\né".encode()]),
     ],
 )
-async def test_rows_become_lines_behind_what_comes_before_them(
+async def test_rows_become_lines_after_the_prefix(
     batches: list[list[tuple[Any, ...]]], expected: list[bytes]
 ) -> None:
     assert [piece async for piece in stream_rows(batches_of(*batches), prefix=b"head\n")] == expected
 
 
-async def test_a_json_value_stays_on_its_line(pool: Pool) -> None:
-    """PostgreSQL keeps the white space of ``json`` columns; it is none of the value."""
+async def test_json_value_stays_on_one_line(pool: Pool) -> None:
+    """PostgreSQL preserves white space in ``json`` values; the stream removes newlines."""
     text = """select json_build_object('a', E'{\n "b":\r\n 1}'::json, 'c', E'x\ny')"""
     [line] = [piece async for piece in stream_json_lines(pool.stream(message(text)))]
     assert line.count(b"\n") == 1

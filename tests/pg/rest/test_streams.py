@@ -1,4 +1,4 @@
-"""Reads that are sent while the rows come: JSON lines, and CSV that nothing bounds."""
+"""Streamed reads: JSON lines, and CSV without a limit."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ grant select on number to anon;
         "id=eq.0",
     ],
 )
-async def test_lines_are_the_rows_of_the_array(features: Service, query: str) -> None:
-    """One JSON value a line, whatever the request asks."""
-    answer = await features.rest("GET", f"film?{query}", headers=LINES)
-    assert answer.headers["content-type"] == "application/x-ndjson"
+async def test_json_lines_are_the_rows_of_the_array(features: Service, query: str) -> None:
+    response = await features.rest("GET", f"film?{query}", headers=LINES)
+    assert response.headers["content-type"] == "application/x-ndjson"
     array = await features.rest("GET", f"film?{query}")
-    assert [json.loads(line) for line in answer.text.splitlines()] == array.body
+    assert [json.loads(line) for line in response.text.splitlines()] == array.body
 
 
-async def test_csv_is_streamed_unless_something_bounds_it(features: Service) -> None:
-    """The lines are the same, and of few rows ``Content-Range`` is known anyway."""
+async def test_csv_is_streamed_unless_limited(features: Service) -> None:
+    """``Content-Range`` is also known for a short stream."""
     streamed = await features.rest("GET", "film?select=id,title,tags&order=id", headers=CSV)
     whole = await features.rest("GET", "film?select=id,title,tags&order=id&limit=10", headers=CSV)
     assert whole.headers["content-range"] == "0-4/*"
@@ -61,53 +60,53 @@ async def test_csv_is_streamed_unless_something_bounds_it(features: Service) -> 
     assert counted.headers["content-range"] == "0-4/5"
 
 
-async def test_names_of_members_head_the_columns(features: Service) -> None:
-    answer = await features.rest("GET", 'film?select="a,b":id,...director(by:name)&id=eq.1', headers=CSV)
-    assert list(csv.reader(io.StringIO(answer.text))) == [["a,b", "by"], ["1", "Ada"]]
+async def test_csv_header_has_the_member_names(features: Service) -> None:
+    response = await features.rest("GET", 'film?select="a,b":id,...director(by:name)&id=eq.1', headers=CSV)
+    assert list(csv.reader(io.StringIO(response.text))) == [["a,b", "by"], ["1", "Ada"]]
 
 
-async def test_refusals_before_the_first_row_are_ordinary(features: Service) -> None:
+async def test_errors_before_the_first_row_are_ordinary_responses(features: Service) -> None:
     for target, code in [("film?select=nope", "42703"), ("film?id=eq.x", "22P02"), ("inbox", "42501")]:
-        answer = await features.rest("GET", target, headers=LINES)
-        assert (answer.status, answer.body["code"]) == (401 if target == "inbox" else 400, code)
+        response = await features.rest("GET", target, headers=LINES)
+        assert (response.status, response.body["code"]) == (401 if target == "inbox" else 400, code)
 
 
 async def test_head_of_a_stream_has_no_body(features: Service) -> None:
-    """The rows are counted, so that what would be refused is."""
-    answer = await features.rest("HEAD", "film", headers=LINES)
-    assert (answer.status, answer.text, answer.headers["content-range"]) == (200, "", "0-4/*")
-    assert answer.headers["content-type"] == "application/x-ndjson"
+    """Rows are counted, so errors are reported as for GET."""
+    response = await features.rest("HEAD", "film", headers=LINES)
+    assert (response.status, response.text, response.headers["content-range"]) == (200, "", "0-4/*")
+    assert response.headers["content-type"] == "application/x-ndjson"
     assert (await features.rest("HEAD", "inbox", headers=LINES)).status == 401
 
 
 @pytest.fixture(scope="module")
 def many(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a function that gives more rows than the first ones that are fetched."""
+    """Serve functions that return more rows than the first fetch, and null values."""
     with serving(reactor, server.create_database(MANY)) as service:
         yield service
 
 
-async def test_head_of_a_call_leaves_no_stream_behind(many: Service) -> None:
-    answer = await many.rest("HEAD", "rpc/numbers", headers={**LINES, "prefer": "count=exact"})
-    assert (answer.status, answer.text, answer.headers["content-range"]) == (200, "", "0-999/1000")
-    assert answer.headers["content-type"] == "application/x-ndjson"
-    open_ones = (
+async def test_head_of_a_call_leaves_no_stream_open(many: Service) -> None:
+    response = await many.rest("HEAD", "rpc/numbers", headers={**LINES, "prefer": "count=exact"})
+    assert (response.status, response.text, response.headers["content-range"]) == (200, "", "0-999/1000")
+    assert response.headers["content-type"] == "application/x-ndjson"
+    open_transactions = (
         "select count(*) from pg_stat_activity where datname = current_database() and xact_start < now()"
     )
-    assert many.database.execute(open_ones) == [(0,)]
+    assert many.database.execute(open_transactions) == [(0,)]
     again = await many.rest("GET", "rpc/numbers", headers=LINES)
     assert (again.status, len(again.text.splitlines())) == (200, 1000)
 
 
-async def test_a_value_that_is_null_is_a_line(many: Service) -> None:
-    answer = await many.rest("GET", "rpc/gaps", headers=LINES)
-    assert [json.loads(line) for line in answer.text.splitlines()] == [1, None, 3]
+async def test_null_value_is_a_line(many: Service) -> None:
+    response = await many.rest("GET", "rpc/gaps", headers=LINES)
+    assert [json.loads(line) for line in response.text.splitlines()] == [1, None, 3]
 
 
-async def test_what_cannot_hold_for_a_stream_is_not_said_to(many: Service) -> None:
+async def test_preferences_unsupported_by_streams_are_not_applied(many: Service) -> None:
     for target in ("rpc/numbers", "number"):
-        told = await many.rest("GET", target, headers={**LINES, "prefer": "count=exact, handling=lenient"})
-        assert told.headers["preference-applied"] == "handling=lenient"
+        lenient = await many.rest("GET", target, headers={**LINES, "prefer": "count=exact, handling=lenient"})
+        assert lenient.headers["preference-applied"] == "handling=lenient"
     strict = {**LINES, "prefer": "handling=strict, max-affected=1"}
     refused = await many.rest("GET", "rpc/numbers", headers=strict)
     assert (refused.status, refused.body["code"]) == (400, "PGRST122")

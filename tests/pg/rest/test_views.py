@@ -1,4 +1,4 @@
-"""Views by REST: the relationships that they inherit from the tables under them."""
+"""REST views: relationships inherited from the underlying tables."""
 
 from __future__ import annotations
 
@@ -34,23 +34,25 @@ if TYPE_CHECKING:
             {"name": "Cleo", "film_brief": [{"title": "Epsilon*"}]}]),
         ("film_brief?select=id,premiere(id)&id=eq.2", [{"id": 2, "premiere": [{"id": 3}]}]),
         ("film_brief?select=id,actor(name)&id=eq.2", [{"id": 2, "actor": [{"name": "Xena"}]}]),
-        # Filters and inner joins go through them.
+        # Filters and inner joins on such relationships.
         ("studio?select=id,lot!inner()&lot.area=gt.250", [{"id": 2}]),
     ],
 )  # fmt: skip
-async def test_views_are_related_as_their_tables_are(features: Service, target: str, expected: Any) -> None:
-    answer = await features.rest("GET", target)
-    assert answer.body == expected
+async def test_views_inherit_the_relationships_of_their_tables(
+    features: Service, target: str, expected: Any
+) -> None:
+    response = await features.rest("GET", target)
+    assert response.body == expected
 
 
-async def test_a_view_that_repeats_a_row_gives_one_of_them(features: Service) -> None:
+async def test_view_with_repeated_rows_embeds_only_one(features: Service) -> None:
     await features.execute(
         "create view busy_director as"
         " select d.id, d.name, f.title from director d join film f on f.director = d.id;"
         "grant select on busy_director to anon; select 1"
     )
-    answer = await features.rest("GET", "film?select=busy_director(name)&id=eq.1")
-    assert (answer.status, answer.body) == (200, [{"busy_director": {"name": "Ada"}}])
+    response = await features.rest("GET", "film?select=busy_director(name)&id=eq.1")
+    assert (response.status, response.body) == (200, [{"busy_director": {"name": "Ada"}}])
 
 
 @pytest.mark.parametrize(
@@ -64,13 +66,13 @@ async def test_a_view_that_repeats_a_row_gives_one_of_them(features: Service) ->
         ("director_brief", "OPTIONS,GET,HEAD"),
     ],
 )
-async def test_options_say_what_can_be_done_with_a_table(features: Service, table: str, allow: str) -> None:
-    """Views take what PostgreSQL lets through them; PUT needs a key."""
-    answer = await features.rest("OPTIONS", table)
-    assert (answer.status, answer.text, answer.headers["allow"]) == (200, "", allow)
+async def test_options_lists_the_methods_of_a_table(features: Service, table: str, allow: str) -> None:
+    """A view allows the writes that PostgreSQL supports. PUT requires a key."""
+    response = await features.rest("OPTIONS", table)
+    assert (response.status, response.text, response.headers["allow"]) == (200, "", allow)
 
 
-async def test_options_of_a_view_say_what_its_triggers_take(features: Service) -> None:
+async def test_options_of_a_view_depend_on_its_triggers(features: Service) -> None:
     await features.execute("""
         create function unwritten() returns trigger language plpgsql as 'begin return new; end';
         create view updatable as select distinct id from film;
@@ -83,7 +85,7 @@ async def test_options_of_a_view_say_what_its_triggers_take(features: Service) -
         assert (await features.rest("OPTIONS", table)).headers["allow"] == allow
 
 
-async def test_head_has_the_headers_of_get_and_makes_no_body(features: Service) -> None:
+async def test_head_has_the_headers_of_get_and_builds_no_body(features: Service) -> None:
     for target in ("film?select=id&limit=2", "film?select=id,actor(name)"):
         got = await features.rest("GET", target)
         head = await features.rest("HEAD", target)
@@ -113,7 +115,7 @@ _KEY = (
 
 
 def declaring(*keys: str, key: str = "") -> str:
-    """Return a comment that declares foreign keys, and perhaps a primary one."""
+    """Return a comment that declares foreign keys and optionally a primary key."""
     primary = f'"primary_key_columns": ["{key}"], ' if key else ""
     return f"""'@graphql({{{primary}"foreign_keys": [{", ".join(keys)}]}})'"""
 
@@ -143,12 +145,12 @@ def undeclared(server: Server, reactor: Any) -> Iterator[Service]:
         yield service
 
 
-async def test_what_directives_declare_for_graphql_changes_nothing(undeclared: Service) -> None:
+async def test_graphql_directives_do_not_affect_rest(undeclared: Service) -> None:
     before = [await undeclared.rest("GET", target) for target in TARGETS]
-    assert [answer.status for answer in before] == [200, 200, 400, 400, 200, 400]
+    assert [response.status for response in before] == [200, 200, 400, 400, 200, 400]
     for thing, comment in COMMENTS.items():
         await undeclared.execute(f"comment on {thing} is {comment}; select 1")
     after = [await undeclared.rest("GET", target) for target in TARGETS]
-    assert [(answer.status, answer.body) for answer in after] == [
-        (answer.status, answer.body) for answer in before
+    assert [(response.status, response.body) for response in after] == [
+        (response.status, response.body) for response in before
     ]

@@ -134,7 +134,7 @@ GOOD = {"method": "GET", "path": "/t"}
         ([{**GOOD, "path": "t"}], 0, 'must start with "/"'),
         ([{**GOOD, "path": 5}], 0, 'must start with "/"'),
         ([{**GOOD, "path": "/\ud800"}], 0, 'must start with "/"'),
-        ([{**GOOD, "path": "/%zz"}], 0, "percent sign"),
+        ([{**GOOD, "path": "/%zz"}], 0, "percent-encoding"),
         ([{**GOOD, "path": "/rest/v1/?a"}], 0, "must name a table or a function"),
         ([{**GOOD, "headers": {"a": 1}}], 0, "object of strings"),
         ([{**GOOD, "headers": []}], 0, "object of strings"),
