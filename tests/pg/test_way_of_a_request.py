@@ -76,7 +76,6 @@ class Way:
 
 
 async def walk(ask: Callable[[], Awaitable[object]]) -> Way:
-    """Return the way of what is asked."""
     calls: list[tuple[str, str, CodeType]] = []
 
     def note(frame: FrameType, event: str, _argument: object) -> None:

@@ -130,7 +130,6 @@ def test_all_objects_are_about_the_same_pods(objects: dict[str, Any]) -> None:
 def test_fly_asks_the_admin_listener_and_leaves_time_to_finish(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is public is the APIs' port alone."""
     monkeypatch.chdir(tmp_path)
     fly = tomllib.loads(documents.read("etc/fly.toml"))
     secrets = {f"DATAAPI_PROJECT_{name.upper().replace('-', '_')}": value for name, value in SECRETS.items()}

@@ -45,7 +45,6 @@ def test_every_package_has_its_init_file_and_the_drop_in_has_none() -> None:
 
 
 def test_every_kind_of_data_file_is_listed() -> None:
-    """A data file beside or below the modules matches a pattern of ``package_data``."""
     listed = _setup()["options.package_data"]
     carried = set()
     for package, patterns in listed.items():
@@ -81,7 +80,6 @@ def test_what_a_service_is_installed_with_is_what_setup_cfg_allows() -> None:
 
 
 def test_each_dependency_is_accounted_for() -> None:
-    """docs/reference/dependencies.md says of each what it is for, and its licence."""
     setup = _setup()
     extras = setup["options.extras_require"]
     required = "\n".join([setup["options"]["install_requires"], extras["otel"], extras["embedded"]])

@@ -99,7 +99,6 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def page(site: Path) -> Iterator[tuple[BrowserPage, list[str]]]:
-    """Give a tab of Debian's Chromium, and a list of what it asks of others than the site's files."""
     asked: list[str] = []
     with chromium() as browser:
         page = browser.new_page()

@@ -119,7 +119,6 @@ async def test_the_publisher_validates_and_records() -> None:
 
 @pytest.fixture
 def documented(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return what docs/webhooks.md shows a plugin's tests to be, beside the plugins that it shows."""
     page = documents.read("docs/webhooks.md")
     plugins = ModuleType("dataapi.plugins.shop_events")
     for block in documents.blocks(documents.chapter(page, "Plugins")):

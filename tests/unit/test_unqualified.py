@@ -51,5 +51,4 @@ def test_names_without_a_schema_are_found(sql: str) -> None:
     ],
 )
 def test_other_sql_is_let_through(sql: str) -> None:
-    """With its schemas, or where only PostgreSQL's own objects are found."""
     assert unqualified(sql) == []

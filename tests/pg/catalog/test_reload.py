@@ -100,7 +100,6 @@ def knows(watcher: CatalogWatcher, table: str) -> bool:
 async def test_another_channel_than_postgrests_may_be_listened_to(
     watch: Watch, database: Database, reactor: Any
 ) -> None:
-    """By ``db-channel``; that of our event trigger is heard all the same."""
     watcher = await watch(channel="Our_Own")
     for number, notify in enumerate(('notify "Our_Own"', "notify dataapi"), 2):
         database.execute(f"create table t{number} (id int); {notify}, 'reload schema'")

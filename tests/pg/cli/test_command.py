@@ -110,7 +110,6 @@ def test_check_config_names_clashes_without_calling_them_mistakes(database: Data
 
 
 def test_check_config_finds_schemas_and_roles_that_are_missing(database: Database) -> None:
-    """What would make every request fail is found before the daemon is started, and each is said once."""
     environ = {
         **KEYED,
         "DATAAPI_PROJECT_DB_URI": database.uri,

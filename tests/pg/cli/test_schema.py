@@ -85,7 +85,6 @@ def test_the_schema_is_read_back_whole(chinook: Database, role: str) -> None:
 
 @pytest.mark.parametrize("role", ["anon", "service_role"])
 def test_the_rest_api_is_described_for_a_role(chinook: Database, role: str) -> None:
-    """As a valid OpenAPI document, the same each time, for the role that is named."""
     text = printed(environ(chinook), "--role", role, "--format", "openapi")
     document = json.loads(text)
     OpenAPIV31SpecValidator(document).validate()
@@ -173,7 +172,6 @@ def test_a_database_that_is_away_is_said(shop: Database) -> None:
 
 
 def test_one_of_several_projects_is_named(shop: Database, chinook: Database) -> None:
-    """Without a name it would be open whose schema is meant."""
     several: dict[str, str] = {}
     for letter, database in (("A", shop), ("B", chinook)):
         prefix = f"DATAAPI_PROJECT_{letter * 20}"

@@ -71,7 +71,6 @@ def test_programs_get_fields_separated_by_tabs(environ: dict[str, str]) -> None:
 def test_tokens_and_watches_say_how_they_stand(
     environ: dict[str, str], database: Database, tmp_path: Path
 ) -> None:
-    """What a terminal would obey is shown instead."""
     create = [*DATAAPI, "token", "create", "--organization", "acme"]
     subprocess.run(create, env=environ, check=True, capture_output=True)
     _, shown = at_terminal([*DATAAPI, "token", "list"], cwd=tmp_path, environ=environ)

@@ -49,7 +49,6 @@ def api(server: Server, folder: Path, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture
 def client(api: Service, npm_clients: Path, reactor: Any) -> Client:
-    """Give a function that runs a task of the script and returns what it prints."""
 
     async def perform(task: str, role: str = "anon", **given: Any) -> Any:
         await install(reactor, npm_clients, *CLIENTS)

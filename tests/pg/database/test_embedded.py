@@ -157,7 +157,6 @@ task.react(lambda reactor: defer.ensureDeferred(main(reactor)))
 def test_programs_in_a_closed_folder_are_copied_for_the_server_user(
     directory: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Root may have installed the programs where nobody else can go."""
     found = find_binaries()
     if not found.package:
         pytest.skip("the programs are the machine's, not the embedded extra's")

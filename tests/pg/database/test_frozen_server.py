@@ -43,7 +43,6 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def silence(server: Server) -> Iterator[None]:
-    """Freeze the server for the block, in which nobody waits for long."""
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(health, "PROBE_TIMEOUT", 0.3)
         patching.setattr(health, "READY_TIMEOUT", 0.3)
@@ -177,7 +176,6 @@ async def test_giving_up_many_statements_holds_up_nothing(
 
 
 async def test_a_pool_in_use_is_available_again(make_pool: MakePool, database: Database) -> None:
-    """Connections that answer requests show that the server lives, although nobody asks them."""
     pool = await started(make_pool, database, 1)
     await pool._liveness.probe_quiet()
     pool._liveness.silent = True
@@ -189,7 +187,6 @@ async def test_a_pool_in_use_is_available_again(make_pool: MakePool, database: D
 async def test_a_silent_server_without_a_successor_is_kept(
     server: Server, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be slow, and nobody else can take writes."""
     given_up: list[dict[str, str]] = []
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]

@@ -43,7 +43,6 @@ def asking(statement: Statement, *values: str, role: str = "anon") -> Message:
 
 @pytest.fixture
 def behind(server: Server, database: Database) -> Iterator[Database]:
-    """Give this test's database behind two server processes, which keep three statements each."""
     database.execute(SCHEMA)
     with pooled(server, database, "transaction", "default_pool_size = 2", statements=3) as found:
         yield found

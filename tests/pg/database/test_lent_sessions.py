@@ -78,7 +78,6 @@ def test_a_configuration_is_checked(lent: Database) -> None:
 
 
 async def test_a_project_and_webhooks_start(lent: Database, reactor: Any) -> None:
-    """Neither listens to what nobody would hear."""
     allow_migrations(lent)
     project = Project(REF, "acme", lent.uri, jwt_secret="s" * 32)
     section = Webhooks(encryption_key=(KEY,))

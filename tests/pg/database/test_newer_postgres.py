@@ -42,7 +42,6 @@ grant all on room, booking to anon;
 
 @pytest.fixture(scope="module")
 def eighteen(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve what PostgreSQL 18 brought, which no test changes for others."""
     if server.version < 18:
         pytest.skip("needs PostgreSQL 18")
     periods = [PERIODS] if server.has("btree_gist") else []
@@ -56,7 +55,6 @@ def eighteen(server: Server, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def periods(server: Server, eighteen: Service) -> Service:
-    """Give the service where it has keys over periods, whose columns but the last one need an extension."""
     server.require("btree_gist")
     return eighteen
 
@@ -72,7 +70,6 @@ async def test_virtual_generated_columns_are_read_and_never_written(eighteen: Se
 
 
 async def test_keys_that_are_not_enforced_relate_rows_but_promise_none(eighteen: Service) -> None:
-    """A row may lack what it refers to, so that the relationship stays nullable; a NOT NULL column alike."""
     assert await eighteen.rows("child", "id parent { name }") == [
         {"id": 1, "parent": {"name": "one"}},
         {"id": 2, "parent": None},

@@ -98,7 +98,6 @@ async def test_a_missing_privilege_is_401_for_anon_and_403_for_others(pool: Pool
 
 
 async def test_an_error_carries_message_details_and_hint(pool: Pool) -> None:
-    """What SQL raises reaches the caller whole."""
     text = (
         "do $$ begin raise 'no %', 'way' using detail = 'because', hint = 'do not', errcode = 'PT418'; end $$"
     )

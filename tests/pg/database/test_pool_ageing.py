@@ -21,7 +21,6 @@ PROCESS = Bound(Statement("select pg_backend_pid()", ()))
 
 
 async def busy(pool: Pool, count: int, reactor: Any) -> None:
-    """Have so many connections in use at once."""
     asked = [running(pool.run(message("select pg_sleep(600)"))) for _ in range(count)]
     await until(reactor, lambda: pool.figures().in_use == count)
     for each in asked:

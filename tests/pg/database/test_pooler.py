@@ -163,7 +163,6 @@ async def test_each_connection_finds_the_pooler_out_by_itself(
 
 @pytest.fixture(scope="module")
 def lent(server: Server, reactor: Any) -> Iterator[Any]:
-    """Serve through a pooler in transaction mode, which nobody has said anything of."""
     with (
         pooled(server, server.create_database(SCHEMA), "transaction") as behind,
         serving(reactor, behind) as service,
@@ -199,7 +198,6 @@ async def test_both_apis_work_through_transaction_mode(lent: Any) -> None:
 async def test_forced_settings_that_cannot_work_are_said(
     behind: Database, mode: str, forced: str, reactor: Any
 ) -> None:
-    """By ``/ready``, which fails, and by ``dataapi check-config``; in session mode they work."""
     settings: dict[str, Any] = {"jwt_secret": "s" * 32, forced: True}
     project = Project(REF, "acme", behind.uri, **settings)
     wanted = ADVICE.format(f"{forced.replace('_', '-')} = auto") if mode == "transaction" else None
@@ -298,7 +296,6 @@ async def test_a_pooler_in_statement_mode_is_refused(
 
 @pytest.fixture
 def shared(server: Server, database: Database) -> Iterator[Database]:
-    """Give this test's database behind a single server process, whose login role may see all statistics."""
     database.execute("grant pg_read_all_stats to authenticator")
     with pooled(server, database, "transaction", "default_pool_size = 1") as found:
         yield found
@@ -314,7 +311,6 @@ def settings_of(database: Database) -> object:
 
 
 async def test_a_look_at_the_server_leaves_others_their_role(shared: Database, reactor: Any) -> None:
-    """It is asked by a role that sees more, with which nobody else's SQL may run."""
     before = settings_of(shared)
     watch = ServerWatch(reactor, shared.uri)
     await watch.poll()
@@ -336,7 +332,6 @@ def test_reading_settings_in_the_database_leaves_others_theirs(shared: Database)
 async def test_what_functions_set_for_their_session_is_said_to_be_passed_on(
     server: Server, database: Database, resets: bool
 ) -> None:
-    """By ``dataapi check-config``, unless the pooler resets sessions."""
     with pooled(server, database, "transaction", *(RESETTING if resets else ())) as behind:
         findings = inspect(Project(REF, "acme", behind.uri, jwt_secret="s" * 32))
     assert (SETTINGS_PASSED_ON in [finding.text for finding in findings]) != resets

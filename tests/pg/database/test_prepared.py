@@ -52,7 +52,6 @@ def ask(statement: Statement, *values: str | None, role: str = "anon") -> Messag
 
 
 def used_again(server: Server, statements: int) -> int:
-    """Return what ``NAMES`` tells of so many: PostgreSQL 13 does not count how often one is used."""
     return statements if server.version >= 14 else 0
 
 

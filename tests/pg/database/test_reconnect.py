@@ -36,7 +36,6 @@ def sleeping(database: Database) -> int:
 async def test_a_statement_whose_connection_dies_is_503(
     pool: Pool, server: Server, database: Database, reactor: Any
 ) -> None:
-    """Killed backends fail their statements at once with 503 and a time to retry; the next ones work."""
     slow = [running(pool.run(message("select pg_sleep(30)"))) for _ in range(3)]
     await until(reactor, lambda: sleeping(database) == 3)
     server.terminate_backends(database)

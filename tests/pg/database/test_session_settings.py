@@ -73,7 +73,6 @@ async def shown(pool: Pool, name: str, reader: str) -> str:
 
 
 async def test_a_message_that_fails_does_not_bring_the_setting_back(single: Pool) -> None:
-    """What was undone stays so, though all else of the message is undone too."""
     await single.run(message(SET, "timezone", "Asia/Tokyo"))
     with pytest.raises(DatabaseError):
         await single.run(message("select 1 / $1::int", "0"))
@@ -166,7 +165,6 @@ async def test_functions_on_the_search_path_do_not_stand_in_for_postgresqls(
 
 
 async def test_what_a_function_listens_to_is_not_kept(single: Pool, database: Database, reactor: Any) -> None:
-    """Notifications that nobody takes would fill the memory."""
     database.execute(
         "create function ears() returns text language plpgsql as $$ begin listen x; return ''; end $$"
     )
@@ -215,7 +213,6 @@ async def test_what_the_login_role_has_of_its_own_wins_as_soon_as_it_is_known(
 async def test_a_setting_that_no_session_may_begin_with_is_refused_message_by_message(
     make_pool: MakePool,
 ) -> None:
-    """Callers learn why, which a connection that cannot be made would hide."""
     pool = make_pool(size=1, settings=(("log_statement", "all"),))
     await pool.start()
     for _ in range(2):

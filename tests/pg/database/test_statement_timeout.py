@@ -38,7 +38,6 @@ SHOW = "select current_setting('statement_timeout')"
 
 @pytest.fixture(scope="module", params=[None, False], ids=["prepared", "inlined"])
 def api(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve functions that take their time, which nothing but the configuration limits."""
     database = server.create_database()
     database.execute(SCHEMA.format(name=database.name))
     limits: dict[str, Any] = {"db_statement_timeout": 1.0, "db_prepared_statements": request.param}
@@ -60,7 +59,6 @@ async def test_rest_answers_as_postgrest_does(api: Service) -> None:
 
 
 async def test_graphql_says_it_in_an_error(api: Service) -> None:
-    """With PostgreSQL's message, for a query and a change."""
     for query in ("{ itemCollection { edges { node { slow } } } }", "mutation { nap(seconds: 30) }"):
         answer = await api.ask(query)
         assert [error["message"] for error in answer.body["errors"]] == [TIMEOUT]
@@ -68,7 +66,6 @@ async def test_graphql_says_it_in_an_error(api: Service) -> None:
 
 
 async def test_what_a_role_or_function_has_of_its_own_wins(api: Service) -> None:
-    """In both APIs; a function's own holds for its whole transaction."""
     for role, name, expected in (
         ("anon", "limit_of_mine", "1s"),
         ("authenticated", "limit_of_mine", "6s"),

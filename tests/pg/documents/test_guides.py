@@ -37,7 +37,6 @@ def _blocks(guide: str, language: str) -> list[str]:
 
 @pytest.mark.parametrize("guide", [guide for guide in GUIDES if _blocks(guide, "sql")])
 def test_the_sql_runs(guide: str, database: Database) -> None:
-    """In a database with the API's roles and a table of notes."""
     database.execute(NOTE)
     for text in _blocks(guide, "sql"):
         if "create_distributed_table" in text:
@@ -49,7 +48,6 @@ def test_the_sql_runs(guide: str, database: Database) -> None:
 
 @pytest.mark.parametrize("guide", [guide for guide in GUIDES if _blocks(guide, "ini")])
 def test_the_configurations_are_good(guide: str, tmp_path: Path) -> None:
-    """Those without a section are lines of ``[project]``."""
     for name, value in SECRETS.items():
         (tmp_path / name).write_text(value)
     for number, block in enumerate(_blocks(guide, "ini")):

@@ -59,7 +59,6 @@ def test_there_is_an_example_for_each_way() -> None:
 
 
 async def test_a_real_delivery_is_taken(deliveries: Deliveries, receiver: Running, reactor: Any) -> None:
-    """What the engine sends is verified, answered 2xx, and handed on parsed."""
     store = await deliveries.store()
     url = f"http://127.0.0.1:{receiver.port}/"
     await add_endpoint(store, url=url, signing_secret=receiver.secret)

@@ -40,7 +40,6 @@ def demo(server: Server, reactor: Any) -> Iterator[Service]:
 
 @pytest.mark.time_limit(120)
 async def test_every_example_is_answered_as_it_says(demo: Service) -> None:
-    """In the document's order, as a reader pastes them: the SQL takes effect, the answers are those shown."""
     variables = {"REST": f"{demo.url}/rest/v1", "KEY": SECRET_KEY}
     answered = 0
     for block, after in itertools.pairwise([*BLOCKS, Block("", "", 0)]):
@@ -62,7 +61,6 @@ async def _send(demo: Service, request: Request) -> Answer:
 
 
 def _check(block: Block, request: Request, answer: Answer, shown: Block | None) -> None:
-    """Fail unless an answer is the one that the document shows below its request."""
     where = f"docs/rest.md, line {block.line}: {answer.status} {answer.text}"
     if shown is not None and shown.language == "http":
         assert request.shows_head, where

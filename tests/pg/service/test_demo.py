@@ -150,7 +150,6 @@ async def test_changing_a_table_by_hand_notifies_the_daemon(prepared: demo.Prepa
 
 
 async def test_named_directory_keeps_data_and_keys() -> None:
-    """A second run has the same keys, which nobody else can read, and what was written."""
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o755)
     try:

@@ -91,7 +91,6 @@ def guarded(server: Server, reactor: Any) -> Iterator[Service]:
 
 @pytest.mark.parametrize("name", ["health", "documents", "schema"])
 async def test_the_pre_request_function_decides_here_too(guarded: Service, name: str) -> None:
-    """What it refuses the APIs, it refuses the console."""
     refused = await guarded.console(name, role="service_role")
     assert (refused.status, refused.body["message"]) == (403, "the word is missing")
     answer = await guarded.console(name, role="service_role", headers={"x-word": "sesame"})

@@ -131,7 +131,6 @@ def undescribed(reactor: Any, database: Database) -> Iterator[Service]:
 
 
 async def test_only_service_role_sees_the_schema_where_descriptions_are_off(undescribed: Service) -> None:
-    """What OpenAPI does not disclose, the console does not either (``openapi-mode``)."""
     refused = await undescribed.console("schema")
     assert (refused.status, refused.body["code"]) == (404, "PGRST126")
     assert len((await shown(undescribed, "service_role"))["tables"]) == 3

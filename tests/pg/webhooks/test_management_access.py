@@ -227,7 +227,6 @@ async def test_checks_come_in_their_order(api: Management, scope: str) -> None:
 
 
 async def test_publishing_checks_in_the_same_order(api: Management) -> None:
-    """Where the body names the scope, it is read first; what is told first stays the same (row 2, order)."""
     powerless = await api.new_token(CLOSED, [Permission.WRITE])
     able = await api.new_token(CLOSED)
     bad = b"{"
@@ -307,7 +306,6 @@ async def test_media_types(api: Management) -> None:
 
 
 async def test_bodies_over_64_kib(api: Management) -> None:
-    """A body may have 64 KiB and no more; what is checked before bodies is told before it (errors, order)."""
     text = b"{" + b" " * 65_536
     for method, target in (
         ("POST", f"{ORGANIZATION}/endpoints"),

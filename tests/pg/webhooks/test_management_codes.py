@@ -98,7 +98,6 @@ class Asked:
             self._places |= {"endpoint_id": made["id"], **sent.data["attributes"]}
 
     async def change(self, code: ErrorCode) -> None:
-        """Make it what is refused with a code."""
         match code:
             case ErrorCode.UNAUTHORIZED:
                 self._token = None

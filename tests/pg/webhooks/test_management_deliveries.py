@@ -353,7 +353,6 @@ async def test_tests_and_retries_are_limited_together(api: Management, reactor: 
 
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_a_recovery_retries_what_finally_failed(api: Management, scope: str) -> None:
-    """Operation 12: 202 with how many matched; what is delivered or still tried is left alone."""
     made = await api.create(scope)
     for ok, retry_in in ((False, None), (False, None), (True, None), (False, 60.0)):
         await publish(api.store)

@@ -68,7 +68,6 @@ async def test_what_may_be_left_out_has_a_default(api: Management) -> None:
 async def test_a_project_that_is_given_away_meanwhile_gets_no_endpoint_of_its_former_owner(
     api: Management,
 ) -> None:
-    """It was let in before the project, and what it had, went to another organization (errors, row 2)."""
     check = api.address_check.addresses
     made = await api.create(PROJECT)
     theirs = await api.new_token(OTHER)

@@ -29,7 +29,6 @@ def keyless(database: Database, reactor: Any) -> Iterator[Management]:
 
 
 async def test_plain_http_may_be_refused(strict: Management) -> None:
-    """With ``require-https`` a URL is https, on create and on change (errors, url.invalid)."""
     made = await strict.create(url="https://receiver.example/")
     sent = {"url": "http://receiver.example/"}
     created = await strict.send("POST", f"{ORGANIZATION}/endpoints", endpoint(**sent))
@@ -46,7 +45,6 @@ async def test_allowed_networks_may_be_addressed(strict: Management, host: str) 
 
 
 async def test_without_a_key_secrets_are_not_kept(keyless: Management) -> None:
-    """No endpoint is created without ``encryption-key``; the log has the cause, which no client learns."""
     for scope in SCOPES:
         with capturedLogs() as events:
             answer = await keyless.send("POST", f"{scope}/endpoints", endpoint())

@@ -247,7 +247,6 @@ def test_whatever_is_declared_the_rules_accept_what_comes_out(
 
 
 def test_many_operations_that_share_many_variables_are_adapted_at_once() -> None:
-    """What each declares is found out when it runs: a declaration for each pair would take seconds."""
     number = 400
     operations = " ".join(f"query q{n} {{ ...f0 }}" for n in range(number))
     fragments = " ".join(

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 
 def read(**files: Any) -> Documents:
-    """Read files named by arguments, ``__`` standing for the dot; what is no text is written as JSON."""
     contents = {name.replace("__", "."): value for name, value in files.items()}
     return read_documents(
         (name, (value if isinstance(value, str) else json.dumps(value)).encode())

@@ -97,7 +97,6 @@ def test_an_argument_that_every_overload_needs_is_required() -> None:
 
 
 def test_the_overload_with_the_fewest_own_arguments_is_meant() -> None:
-    """As PostgreSQL prefers the one for which it need not add defaults."""
     entry = entries(
         function(1, "f", TEXT, ("a", INT), ("b", INT, "1"), ("c", INT, "2")),
         function(2, "f", TEXT, ("a", INT), ("b", INT, "1")),

@@ -70,7 +70,6 @@ def compiled(
 
 
 def plain(text: str) -> str:
-    """Return SQL with short aliases and without PostgreSQL's own schema, which both change nothing here."""
     text = re.sub(r"operator\(pg_catalog\.([^)]+)\)", r"\1", text)
     return re.sub(r'"t~([0-9]+)"', r"t\1", text.replace("pg_catalog.", ""))
 

@@ -35,7 +35,6 @@ def test_json_is_passed_as_it_is_and_names_its_columns() -> None:
 
 
 def test_chosen_columns_spare_the_parsing() -> None:
-    """What is not JSON is then found by PostgreSQL."""
     assert read_rows(b' {"a": ', None, ("b", "a", "b")) == Payload(RowShape(("a", "b"), False), ' {"a": ')
     assert read_rows(b"\n[nonsense", None, ("a",)).shape.many
 

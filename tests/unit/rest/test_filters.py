@@ -85,7 +85,6 @@ def written(tree: LogicTree, values: list[str]) -> str:
 
 
 def literals(tree: LogicTree, values: list[str]) -> list[str]:
-    """Return what is bound for a tree that was written with these values."""
     if isinstance(tree, LogicGroup):
         return [value for part in tree.parts for value in literals(part, values)]
     operation = tree.operation
@@ -187,7 +186,6 @@ def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
 
 @pytest.mark.parametrize("behind", [")", " ", "x", ",id.eq.3"])
 def test_nothing_is_read_behind_what_is_complete(behind: str) -> None:
-    """As in PostgREST: behind a list, a word of ``is`` and a tree anything may stand."""
     for text in ("in.(1,2)", "in.(1,(2)", "not.is.null"):
         assert read_filter(text + behind) == read_filter(text)
     assert read_logic("or", "(a.eq.1,b.in.(2))" + behind) == read_logic("or", "(a.eq.1,b.in.(2))")

@@ -29,7 +29,6 @@ CATALOG = Catalog(
 
 
 def function(*arguments: str, type_: str = "integer") -> Function:
-    """Return a function of arguments; those that end in ``=`` have a default."""
     listed = tuple(
         Argument(text.rstrip("="), TYPES[type_], "1" if text.endswith("=") else None) for text in arguments
     )
@@ -67,7 +66,6 @@ def test_a_function_of_no_arguments_takes_none() -> None:
 
 
 def test_the_whole_body_is_taken_when_no_function_takes_the_names() -> None:
-    """By a single nameless argument whose type fits the content's, and never by GET."""
     whole, named = function("", type_="json"), function("a")
     assert chosen([whole, named], "a", media_type="application/json") is named
     assert chosen([whole, named], "b", media_type="application/json") is whole

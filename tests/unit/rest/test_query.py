@@ -150,7 +150,6 @@ def test_no_rows_come_before_the_first_one(query: str) -> None:
     ],
 )
 def test_a_range_apart_from_limits_cannot_be_satisfied(query: str, header: str | None) -> None:
-    """As in PostgREST, unless no rows are asked for anyway, which begin nowhere."""
     with pytest.raises(ApiError) as caught:
         parse_query(query, header)
     assert (caught.value.status, caught.value.code) == (416, "PGRST103")

@@ -38,7 +38,6 @@ HINTS = st.none() | BARE.filter(lambda hint: hint not in ("inner", "left"))
 
 
 def embeds(inner: st.SearchStrategy[tuple[Item, ...]]) -> st.SearchStrategy[Embed]:
-    """Return embedded resources, of which only those that are not spread have an alias."""
     plain = st.builds(Embed, NAMES, inner, st.none() | NAMES, HINTS, st.booleans())
     return plain | st.builds(Embed, NAMES, inner, st.none(), HINTS, st.booleans(), st.just(value=True))
 

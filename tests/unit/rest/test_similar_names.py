@@ -46,7 +46,6 @@ def test_distances_are_exact_up_to_the_most(one: str, other: str, maximum: int) 
     ],
 )
 def test_one_or_two_columns_are_suggested(name: str, columns: list[str], suggested: str | None) -> None:
-    """Those that are most alike, unless there are more of them or none is."""
     hint = None if suggested is None else f"Perhaps you meant to reference the column {suggested}."
     assert hint_for("t", name, columns) == hint
 

@@ -233,7 +233,6 @@ def test_a_configuration_stands_in_the_working_folder_or_else_in_etc() -> None:
     ],
 )
 def test_what_other_formats_would_not_take_for_the_value_is_named(line: str, expected: str) -> None:
-    """In an ini file it would be part of it; elsewhere every character counts."""
     [mistake] = mistakes(MINIMAL + line)
     assert expected in mistake
     assert project("", {"DATAAPI_PROJECT_JWT_AUD": '"mine"'}).jwt_aud == '"mine"'

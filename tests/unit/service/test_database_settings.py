@@ -74,7 +74,6 @@ class Paper:
     holds: StoredSettings | None
 
     def read(self, _project: Project) -> StoredSettings:
-        """Return what it holds."""
         if self.holds is None:
             raise ScriptError("connection refused")
         return self.holds

@@ -19,7 +19,6 @@ class Reactor:
         self.called: list[Callable[[], None]] = []
 
     def callFromThread(self, function: Callable[[], None]) -> None:  # noqa: N802 - twisted's name
-        """Keep what is to be called."""
         self.called.append(function)
 
     def turn(self) -> None:
@@ -38,7 +37,6 @@ class Machine:
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    """Watch collections, none of which happens by itself."""
     gc.disable()
     machine = Machine()
     machine.garbage.start()

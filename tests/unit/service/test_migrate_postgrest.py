@@ -28,7 +28,6 @@ SECRET = "reallyreallyreallyreallyverysafe"
 
 
 def migrated(text: str, environ: dict[str, str] | None = None) -> tuple[Settings, tuple[str, ...]]:
-    """Return the settings of a migrated file, and what is said of it."""
     made = migrate(text, environ or {}, HERE)
 
     def read_file(path: Path) -> bytes:
@@ -136,7 +135,6 @@ def test_listeners_are_endpoints(text: str, listen: str, admin: str) -> None:
     [("true", None), ('"TRUE"', None), ('"\\"true\\""', None), ("1", None), ("false", False), ('"0"', False)],
 )
 def test_switches_are_read_as_postgrest_reads_them(value: str, expected: bool | None) -> None:
-    """What is on becomes ``auto`` where that looks for a pooler."""
     assert project(f"db-channel-enabled = {value}").db_channel_enabled is expected
 
 
@@ -145,7 +143,6 @@ def test_switches_are_read_as_postgrest_reads_them(value: str, expected: bool | 
     [("log-query = true", "errors"), ('log-query = "main-query"\nlog-level = "info"', "all")],
 )
 def test_the_statements_of_logged_requests_are_logged(text: str, line: str) -> None:
-    """As ``log-level`` decides for PostgREST, whose version 13 calls it ``main-query``."""
     assert f"log-query = {line}\n" in migrate(text, {}, HERE).text
     assert migrated(text)[1] == ()
     assert "log-query" not in migrate("log-query = false", {}, HERE).text

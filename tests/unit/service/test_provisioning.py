@@ -37,7 +37,6 @@ def test_a_password_is_stored_as_postgresql_stores_it() -> None:
     ],
 )
 def test_access_is_nothing_everything_or_tables(text: str, access: RoleAccess) -> None:
-    """What ``--anon`` takes."""
     assert parse_access(text) == access
 
 

@@ -33,7 +33,6 @@ class Machine(Clock):
         self.begin: list[Callable[[], None]] = []
 
     def callWhenRunning(self, function: Callable[[], None]) -> None:  # noqa: N802 - IReactorCore
-        """Keep what is to be done first."""
         self.begin.append(function)
 
     def callFromThread(self, function: Callable[[], None]) -> None:  # noqa: N802 - IReactorFromThreads
@@ -107,7 +106,6 @@ class Server:
         await self.stopped
 
     async def state(self) -> DaemonState:
-        """Return what it was given, or raise it."""
         if isinstance(self.served, Exception):
             raise self.served
         return self.served
@@ -454,7 +452,6 @@ def test_a_project_that_lacks_its_settings_reloads_no_other() -> None:
 
 
 def test_a_database_is_read_again_when_the_reload_is_over() -> None:
-    """Of two that change the settings at once the later one would undo the other."""
     daemon = serving(Daemon(), Settings(projects=()))
     daemon.server.reloaded = reloaded = Deferred[None]()
     signal.raise_signal(signal.SIGHUP)

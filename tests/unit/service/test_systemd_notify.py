@@ -45,7 +45,6 @@ def test_abstract_sockets_are_reached() -> None:
 
 
 def test_without_a_manager_nothing_is_sent() -> None:
-    """Without ``NOTIFY_SOCKET`` nothing is sent and nothing fails."""
     sent: list[bytes] = []
     notifier = Notifier(None, None, lambda _address, message: sent.append(message))
     notifier.ready("serving")

@@ -110,7 +110,6 @@ LOADED_LATER = {
 
 @pytest.mark.parametrize(("module", "later"), LOADED_LATER.values(), ids=LOADED_LATER)
 def test_a_start_imports_nothing_that_can_wait(module: str, later: str) -> None:
-    """What takes long to import is imported while PostgreSQL works, once requests are answered, or at use."""
     script = f"import sys, {module}; print(*set({later.split()!r}) & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -68,7 +68,6 @@ class Machine:
     def addSystemEventTrigger(  # noqa: N802 - IReactorCore
         self, phase: str, event: str, function: Callable[[], Deferred[None]]
     ) -> None:
-        """Keep what is to be done before the end."""
         assert (phase, event) == ("before", "shutdown")
         self.triggers.append(function)
 
@@ -136,7 +135,6 @@ def test_it_says_when_it_accepts_requests(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_failed_start_is_reported_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """What cannot be built ends the worker with 1 after it told its parent why."""
     process = Process(monkeypatch, error)
     assert process.said == {"event": "failed", "reason": "no key"}
     assert process.worker.status == 1

@@ -114,7 +114,6 @@ def serving() -> Parent:
 
 
 def reported(parent: Parent) -> DaemonState:
-    """Return what is said of the workers, which must be known at once."""
     state = outcome(parent.workers.state())
     assert isinstance(state, DaemonState)
     return state
@@ -235,7 +234,6 @@ def test_what_is_known_of_workers_is_asked_anew_with_each_beat() -> None:
 
 
 def test_what_a_heartbeat_learned_of_a_start_ends_with_the_start() -> None:
-    """As soon as the start is over, the daemon is ready, though the last heartbeat found it starting."""
     parent = Parent()
     parent.machine.advance(BEAT)
     for child in parent.children:

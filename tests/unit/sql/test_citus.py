@@ -109,7 +109,6 @@ def sql(rows: Rows, *members: Value | Many, dialect: Dialect = CITUS) -> str:
 
 
 def is_made_by_shards(rows: Rows) -> bool:
-    """Whether rows that are related to those of all shards are read beside them."""
     return '"~made0"' in sql(Rows(GROUPED), Many(rows, ID))
 
 

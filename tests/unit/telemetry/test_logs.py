@@ -80,7 +80,6 @@ def test_a_traceback_is_a_field_of_the_same_line() -> None:
 
 
 def test_text_lines_are_for_eyes() -> None:
-    """With ``log-format = text`` a line reads as a sentence, its traceback indented below."""
     record = LogRecord(0.5, "error", "dataapi.x", "bad\nnews", "r-1", {"n": 1}, "Traceback\nboom")
     assert as_text(record) == (
         "1970-01-01T00:00:00.500Z ERROR dataapi.x bad\\nnews request_id=r-1 n=1\n    Traceback\n    boom\n"

@@ -28,7 +28,6 @@ def series() -> set[str]:
 
 @pytest.mark.parametrize("file", [ALERTS, DASHBOARD], ids=["alerts", "dashboard"])
 def test_every_metric_that_is_asked_for_exists(file: Path) -> None:
-    """A name that is misspelt would show nothing, and alert nobody."""
     named = set(re.findall(r"\b(?:dataapi|process)_[a-z_]+(?=\{|\[| [=><]|\))", file.read_text("utf-8")))
     assert len(named) >= 6
     assert named <= series()

@@ -9,7 +9,6 @@ from dataapi.telemetry.postgrest_metrics import postgrest_metrics
 
 
 def test_the_figures_of_all_projects_are_one() -> None:
-    """Without the pool of webhooks, which PostgREST has nothing like."""
     lines = (
         exposition(
             postgrest_metrics(

@@ -69,7 +69,6 @@ def test_a_state_survives_the_pipe() -> None:
 
 
 def test_webhooks_that_do_not_work_are_reported_and_delay_no_traffic() -> None:
-    """The APIs are ready without them; of several workers the one that stands worst is shown."""
     state = DaemonState((READY,), webhooks=LACKING)
     assert state.ready
     assert state.as_json()["webhooks"]["ready"] is False

@@ -114,7 +114,6 @@ print(json.dumps({
 
 
 def installed(tmp_path: Path, **plugins: str) -> tuple[dict[str, Any], str]:
-    """Install the product's tree beside an operator's plugins; return what is loaded there, and the log."""
     tree = tmp_path / "product" / "dataapi"
     tree.mkdir(parents=True)
     for entry in (ROOT / "daemon" / "dataapi").iterdir():

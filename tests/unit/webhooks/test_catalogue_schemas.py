@@ -51,5 +51,4 @@ def test_it_agrees_with_jsonschema(schema: Any, document: Any) -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "[a-"])
 def test_a_pattern_that_python_cannot_read_is_not_compiled(pattern: str) -> None:
-    """Its documents are left to ``jsonschema``, which does not look at it before there is a text."""
     assert list(CompiledSchema({"pattern": pattern}).errors(1)) == []

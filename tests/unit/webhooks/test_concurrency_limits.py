@@ -255,7 +255,6 @@ def test_endpoints_of_one_host_share_its_limit() -> None:
 
 
 def test_a_prompt_endpoint_has_work_ahead_and_a_hanging_one_has_not() -> None:
-    """As many attempts wait as end within AHEAD seconds, so that none of them waits for a claim."""
     machine = Machine(10, 2)
     endpoint = work().endpoint_id
     machine.know(work(), seconds=0.002, times=4)

@@ -298,7 +298,6 @@ def test_changes_at_once_leave_nothing_claimed_as_it_was() -> None:
 
 
 def test_an_attempt_begins_with_nearly_all_of_its_lease() -> None:
-    """What waited too long in a process that was held up is claimed anew, lest others make it too."""
     machine = Machine(Webhooks(concurrency=1))
     machine.queue.add("https://first.example/")
     machine.queue.add("https://second.example/")

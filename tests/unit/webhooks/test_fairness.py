@@ -170,10 +170,6 @@ def test_new_endpoints_do_not_wait_for_others_of_their_organization_that_hang(ev
 
 
 def test_an_organization_alone_has_nearly_all() -> None:
-    """With many hosts that take a while: as much as 256 at once come to, less a sixteenth and a start.
-
-    An endpoint has all that it may have after four responses.
-    """
     hosts, each, seconds = 40, 100, 0.2
     simulation = Simulation(lambda _: seconds)
     for number in range(hosts):

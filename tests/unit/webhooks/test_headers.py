@@ -47,7 +47,6 @@ def test_names_are_tokens_of_at_most_128_characters(name: str) -> None:
     ],
 )
 def test_values_are_ascii_without_control_characters_of_at_most_4096(value: str) -> None:
-    """What would end the header and begin another is never sent."""
     [issue] = header_issues({"X-A": value})
     assert issue.name == "X-A"
 

@@ -27,7 +27,6 @@ def _delivery(example: Any, event_type: str) -> dict[str, Any]:
 
 
 def _validator(document: Any, event_type: str) -> Draft202012Validator:
-    """Return a validator of a type's deliveries, which finds references in the document."""
     [content] = document["webhooks"][event_type]["post"]["requestBody"]["content"].values()
     registry = Registry().with_resource("urn:api", DRAFT202012.create_resource(document))
     return Draft202012Validator({"$ref": f"urn:api{content['schema']['$ref']}"}, registry=registry)

@@ -97,7 +97,6 @@ def test_forms_of_times(text: str, expected: datetime | None) -> None:
 
 @given(total=st.integers(0, 60), limit=st.integers(1, 25), offset=st.integers(0, 70))
 def test_links_lead_over_every_record_once(total: int, limit: int, offset: int) -> None:
-    """From any page, ``next`` reaches ``last``, ``prev`` reaches the start, and no two pages overlap."""
 
     def place(link: str) -> int:
         query = parse_qs(urlsplit(link).query)

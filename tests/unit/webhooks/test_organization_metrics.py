@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 
 def counted(attempts: OrganizationAttempts, **organizations: int) -> Mapping[tuple[str, ...], float]:
-    """Count successes of organizations, and return what is shown afterwards."""
     for name, number in organizations.items():
         for _ in range(number):
             attempts.ended(name, "success")
@@ -19,7 +18,6 @@ def counted(attempts: OrganizationAttempts, **organizations: int) -> Mapping[tup
 
 
 def test_without_labels_nothing_is_counted() -> None:
-    """As it is unless metrics-organizations says otherwise."""
     assert counted(OrganizationAttempts(0), acme=3) == {}
 
 

@@ -133,7 +133,6 @@ def test_waits_are_counted_from_the_end_of_the_attempt(away: float, left: float)
 
 
 def test_one_bad_outcome_does_not_take_others_with_it() -> None:
-    """What the database refuses is tried by itself until its lease is over, and then given up."""
     database = Database()
     identifiers = database.add(5)
     database.poison = {identifiers[2]}
