@@ -146,7 +146,7 @@ async def test_queued_attempts_are_skipped_when_disabled_and_dropped_when_delete
     ]
     assert len(receiver.received) == 2
     # The record is visible before the dispatcher has read the result of its statement.
-    await until(reactor, lambda: dispatcher.counters.finish_all == 1)
+    await until(reactor, lambda: dispatcher.counters.settled == 1)
 
 
 async def test_manual_retries_and_tests_are_attempted_once(deliveries: Deliveries, world: World) -> None:
